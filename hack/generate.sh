@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Generates everything that is generated and checked in: deep copies, OpenAPI and the
+# clientset. The generators' versions are those of hack/tools/codegen/go.mod.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+module=$(go list -m)
+types=$module/pkg/apis/configdep/v1alpha1
+header=hack/boilerplate.go.txt
+tool() { go tool -modfile=hack/tools/codegen/go.mod "$@"; }
+
+find pkg -name 'zz_generated.*.go' -delete
+rm -rf pkg/generated/clientset
+
+tool deepcopy-gen --go-header-file "$header" --output-file zz_generated.deepcopy.go "$types"
+
+# The packages of apimachinery are input as well, because the document needs the
+# definitions of the types that ours refer to; their model names are their own.
+apimachinery=(
+  k8s.io/apimachinery/pkg/apis/meta/v1
+  k8s.io/apimachinery/pkg/runtime
+  k8s.io/apimachinery/pkg/version
+)
+readonly_packages=()
+for p in "${apimachinery[@]}"; do readonly_packages+=(--readonly-pkg "$p"); done
+mkdir -p pkg/generated/openapi
+tool openapi-gen --go-header-file "$header" --output-file zz_generated.openapi.go \
+  --output-dir pkg/generated/openapi --output-pkg "$module/pkg/generated/openapi" \
+  --output-model-name-file zz_generated.model_name.go \
+  --report-filename hack/api-rule-violations.txt \
+  "${readonly_packages[@]}" "$types" "${apimachinery[@]}"
+
+tool client-gen --go-header-file "$header" --clientset-name versioned \
+  --input-base "$module/pkg/apis" --input configdep/v1alpha1 \
+  --output-dir pkg/generated/clientset --output-pkg "$module/pkg/generated/clientset" \
+  --fake-clientset=false
+
+gofmt -s -w pkg/generated $(find pkg/apis -name 'zz_generated.*.go')

@@ -1,0 +1,370 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// +genclient
+// +genclient:onlyVerbs=get,list
+// +genclient:method=Reload,verb=create,subresource=reload,input=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ConfigDependency tells which ConfigMaps and Secrets a workload consumes, how, and
+// whether its pods run with their present content. It is computed from the live
+// workload and cannot be written. Its name is the kind and the name of the workload
+// in lower case, as in deployment.web.
+type ConfigDependency struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard object metadata. Labels, creationTimestamp and
+	// namespace are those of the workload; uid is derived from the workload's, so that
+	// a workload that is created anew is a new object; ownerReferences names the
+	// workload.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec tells what the workload consumes and which reload policy is in force.
+	// +optional
+	Spec ConfigDependencySpec `json:"spec,omitempty"`
+	// status tells whether the workload runs with the present content of its sources,
+	// and what happens next.
+	// +optional
+	Status ConfigDependencyStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ConfigDependencyList is a list of ConfigDependencies.
+type ConfigDependencyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the ConfigDependencies, in the order of namespace and name.
+	Items []ConfigDependency `json:"items"`
+}
+
+// ConfigDependencySpec tells what a workload consumes and which reload policy is in
+// force for it.
+type ConfigDependencySpec struct {
+	// workloadRef names the workload that this object describes.
+	WorkloadRef WorkloadReference `json:"workloadRef"`
+	// reload is the reload policy in force, and where it was declared.
+	Reload ReloadPolicy `json:"reload"`
+	// sources are the ConfigMaps and Secrets that the pod template of the workload
+	// consumes, present or not, in the order of kind and name.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	Sources []Source `json:"sources,omitempty"`
+}
+
+// WorkloadReference names a workload in the namespace of the object that holds it.
+type WorkloadReference struct {
+	// apiVersion is the group and version of the workload, such as apps/v1.
+	APIVersion string `json:"apiVersion"`
+	// kind is the kind of the workload, such as Deployment.
+	Kind string `json:"kind"`
+	// name is the name of the workload.
+	Name string `json:"name"`
+	// uid is the UID of the workload.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+}
+
+// ReloadMode tells which changes restart a workload by themselves.
+// +enum
+type ReloadMode string
+
+const (
+	// ReloadOff: no change restarts the workload; the reload subresource still does.
+	ReloadOff ReloadMode = "Off"
+)
+
+// ReloadPolicy is the policy by which a workload is restarted when a source changes.
+type ReloadPolicy struct {
+	// mode tells which changes restart the workload by themselves. Off: none does.
+	Mode ReloadMode `json:"mode"`
+	// declaredBy tells where the policy comes from. Default: nothing declares one, and
+	// the default of the server is in force.
+	// +optional
+	DeclaredBy string `json:"declaredBy,omitempty"`
+}
+
+// SourceKind is the kind of a source.
+// +enum
+type SourceKind string
+
+// The kinds of sources.
+const (
+	SourceConfigMap           SourceKind = "ConfigMap"
+	SourceSecret              SourceKind = "Secret"
+	SourceSecretProviderClass SourceKind = "SecretProviderClass"
+)
+
+// SourceKinds lists the kinds of sources in the order in which they are shown.
+var SourceKinds = []SourceKind{SourceConfigMap, SourceSecret, SourceSecretProviderClass}
+
+// Source is a ConfigMap or a Secret (or a SecretProviderClass) that a workload consumes.
+type Source struct {
+	// kind is the kind of the source: ConfigMap, Secret or SecretProviderClass.
+	Kind SourceKind `json:"kind"`
+	// name is the name of the source, in the namespace of the workload.
+	Name string `json:"name"`
+	// optional is true when pods start without the source: every use of it is optional.
+	Optional bool `json:"optional"`
+	// keys are the keys of the source that are read. Absent: all of them.
+	// +optional
+	// +listType=set
+	Keys []string `json:"keys,omitempty"`
+	// triggersReload tells whether a change of the source restarts the workload by
+	// itself. When it is false, reason tells why.
+	TriggersReload bool `json:"triggersReload"`
+	// reason tells in one word why a change of the source does not restart the workload
+	// by itself: ReloadOff (the policy in force restarts nothing), NotMounted (a volume
+	// that no container mounts), NotRead (a use that passes no content to a container,
+	// such as an image pull secret).
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// usages are the places of the pod template that consume the source.
+	// +optional
+	// +listType=atomic
+	Usages []Usage `json:"usages,omitempty"`
+}
+
+// UsageType is the way in which a workload consumes a source.
+// +enum
+type UsageType string
+
+const (
+	// UsageEnv is one environment variable: env.valueFrom.
+	UsageEnv UsageType = "Env"
+	// UsageEnvFrom is all keys as environment variables: envFrom.
+	UsageEnvFrom UsageType = "EnvFrom"
+	// UsageVolume is a volume of type configMap or secret.
+	UsageVolume UsageType = "Volume"
+	// UsageProjected is a source of a projected volume.
+	UsageProjected UsageType = "Projected"
+	// UsageCSI is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass
+	// that its attributes name.
+	UsageCSI UsageType = "CSI"
+	// UsageVolumeSecret is the credential of a volume of another type, such as iscsi.
+	UsageVolumeSecret UsageType = "VolumeSecret"
+	// UsageImagePullSecret is an entry of imagePullSecrets.
+	UsageImagePullSecret UsageType = "ImagePullSecret"
+)
+
+// Usage is one place of the pod template that consumes a source.
+type Usage struct {
+	// type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected,
+	// CSI, VolumeSecret or ImagePullSecret.
+	Type UsageType `json:"type"`
+	// container is the container, init container or ephemeral container that reads the
+	// source. Absent for uses of the whole pod, and for volumes that no container mounts.
+	// +optional
+	Container string `json:"container,omitempty"`
+	// env is the environment variable that is set from a key (type Env).
+	// +optional
+	Env string `json:"env,omitempty"`
+	// prefix is put before each key to form the names of environment variables (type EnvFrom).
+	// +optional
+	Prefix string `json:"prefix,omitempty"`
+	// volume is the name of the volume (types Volume, Projected, CSI and VolumeSecret).
+	// +optional
+	Volume string `json:"volume,omitempty"`
+	// mountPath is where the container mounts the volume.
+	// +optional
+	MountPath string `json:"mountPath,omitempty"`
+	// subPath is true when only a part of the volume is mounted. Such files are not
+	// updated in a running container.
+	// +optional
+	SubPath bool `json:"subPath,omitempty"`
+	// keys are the keys that this use reads. Absent: all of them.
+	// +optional
+	// +listType=set
+	Keys []string `json:"keys,omitempty"`
+	// optional is true when pods start without the source or the key.
+	// +optional
+	Optional bool `json:"optional,omitempty"`
+}
+
+// State summarises a workload.
+// +enum
+type State string
+
+const (
+	// StateUnmanaged: nothing restarts the workload by itself.
+	StateUnmanaged State = "Unmanaged"
+)
+
+// The types of the conditions of a ConfigDependency.
+const (
+	// ConditionSourcesResolved is True when every source and key that the pods cannot
+	// start without is present.
+	ConditionSourcesResolved = "SourcesResolved"
+)
+
+// The reasons of the condition SourcesResolved.
+const (
+	ReasonAllPresent    = "AllPresent"
+	ReasonSourceMissing = "SourceMissing"
+	ReasonKeyMissing    = "KeyMissing"
+)
+
+// ConfigDependencyStatus tells whether a workload runs with the present content of its
+// sources.
+type ConfigDependencyStatus struct {
+	// state summarises the workload. Unmanaged: nothing restarts it by itself.
+	State State `json:"state"`
+	// reason tells in one word why the workload is in this state.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message tells a person what happens next, and why.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// configHash stands for the content with which the pods should run: a keyed digest
+	// of all that the workload consumes. Only equality means something.
+	// +optional
+	ConfigHash string `json:"configHash,omitempty"`
+	// appliedHash stands for the content with which the pods were started. Empty when it
+	// is not known.
+	AppliedHash string `json:"appliedHash"`
+	// sources tells of each source whether it is there and when its content changed.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=name
+	Sources []SourceStatus `json:"sources,omitempty"`
+	// lastReload is the last restart that was made or requested through this API.
+	// +optional
+	LastReload *LastReload `json:"lastReload,omitempty"`
+	// conditions are the standard conditions: SourcesResolved is True when every source
+	// and key that the pods cannot start without is present.
+	// +optional
+	// +patchMergeKey=type
+	// +patchStrategy=merge
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// SourceStatus tells what is known of a source.
+type SourceStatus struct {
+	// kind is the kind of the source.
+	Kind SourceKind `json:"kind"`
+	// name is the name of the source.
+	Name string `json:"name"`
+	// present tells whether the source exists. Absent when it is not known:
+	// SecretProviderClasses are shown, not observed.
+	// +optional
+	Present *bool `json:"present,omitempty"`
+	// missingKeys are the keys that a use requires and that the source does not have.
+	// +optional
+	// +listType=set
+	MissingKeys []string `json:"missingKeys,omitempty"`
+	// resourceVersion is the version of the source that was read last.
+	// +optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// lastChanged is when a client that sets content of the source last wrote it, by
+	// its managedFields; to the second.
+	// +optional
+	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
+}
+
+// LastReload tells of the last restart that was made or requested through this API.
+type LastReload struct {
+	// time is when the restart was made.
+	Time metav1.Time `json:"time"`
+	// trigger is what caused it: a source such as Secret/db, or Request.
+	// +optional
+	Trigger string `json:"trigger,omitempty"`
+	// requestedBy is the name of the user who requested it.
+	// +optional
+	RequestedBy string `json:"requestedBy,omitempty"`
+	// reason is the reason that the user gave.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// Reload requests a restart of the pods of a workload, as a rollout. It is created on
+// the subresource "reload" of the workload's ConfigDependency; an empty object is a
+// valid request. The answer holds the request and its status.
+type Reload struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata may name the ConfigDependency; nothing of it is needed.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec tells when and why to restart.
+	// +optional
+	Spec ReloadSpec `json:"spec,omitempty"`
+	// status tells what was done. It is set by the server.
+	// +optional
+	Status ReloadStatus `json:"status,omitempty"`
+}
+
+// ReloadRequestMode tells when a Reload restarts the pods.
+// +enum
+type ReloadRequestMode string
+
+const (
+	// ReloadAlways restarts the pods even when they run with the present content.
+	ReloadAlways ReloadRequestMode = "Always"
+	// ReloadIfStale restarts the pods only when they are known to have been started
+	// with other content.
+	ReloadIfStale ReloadRequestMode = "IfStale"
+)
+
+// ReloadSpec tells when and why to restart.
+type ReloadSpec struct {
+	// reason is told in the event and in the lastReload of the workload; at most 256
+	// characters.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// mode is Always (the default: restart even when the pods run with the present
+	// content, as kubectl rollout restart does) or IfStale (restart only when the hash
+	// recorded at their start differs from the present one).
+	// +optional
+	// +default="Always"
+	Mode ReloadRequestMode `json:"mode,omitempty"`
+	// preconditions must hold, or the request is refused with a conflict.
+	// +optional
+	Preconditions *ReloadPreconditions `json:"preconditions,omitempty"`
+}
+
+// ReloadPreconditions must hold for a restart to be made.
+type ReloadPreconditions struct {
+	// uid is the UID of the ConfigDependency or of its workload.
+	// +optional
+	UID *types.UID `json:"uid,omitempty"`
+	// configHash is the configHash of the ConfigDependency.
+	// +optional
+	ConfigHash *string `json:"configHash,omitempty"`
+}
+
+// ReloadStatus tells what a Reload did.
+type ReloadStatus struct {
+	// triggered tells whether a restart was made (or, in a dry run, would have been).
+	Triggered bool `json:"triggered"`
+	// workloadRef names the workload.
+	// +optional
+	WorkloadRef *WorkloadReference `json:"workloadRef,omitempty"`
+	// generation is the generation of the workload after the restart was requested: the
+	// rollout is observed when the workload's status.observedGeneration reaches it.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// previousHash is the hash of the content with which the pods were started; empty
+	// when it is not known.
+	// +optional
+	PreviousHash string `json:"previousHash,omitempty"`
+	// configHash is the hash of the content with which the new pods start.
+	// +optional
+	ConfigHash string `json:"configHash,omitempty"`
+	// message tells a person what was done, and why.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,107 @@
+package apiserver
+
+import (
+	"fmt"
+	"net"
+
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/generated/openapi"
+	"github.com/configdep/configdep/pkg/version"
+)
+
+// Config is what a Server is made from.
+type Config struct {
+	Generic   *genericapiserver.RecommendedConfig
+	Client    kubernetes.Interface
+	Namespace string
+}
+
+// CompletedConfig is a Config that has been completed. The private pointer makes it
+// impossible to make one elsewhere.
+type CompletedConfig struct{ *completedConfig }
+
+type completedConfig struct {
+	generic   genericapiserver.CompletedConfig
+	client    kubernetes.Interface
+	namespace string
+}
+
+// Config applies the options.
+func (o *Options) Config() (*Config, error) {
+	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+		return nil, fmt.Errorf("creating a self-signed certificate: %w", err)
+	}
+	generic := genericapiserver.NewRecommendedConfig(codecs)
+	namer := openapinamer.NewDefinitionNamer(scheme)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig.Info.Title, generic.OpenAPIConfig.Info.Version = "configdep", version.Version()
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config.Info.Title, generic.OpenAPIV3Config.Info.Version = "configdep", version.Version()
+
+	if err := o.applyTo(generic); err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(clientConfig(generic.ClientConfig))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return &Config{Generic: generic, Client: client, Namespace: o.Namespace}, nil
+}
+
+// applyTo applies the options of the generic API server, in the order in which they
+// depend on each other.
+func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
+	if err := o.ServerRun.ApplyTo(&c.Config); err != nil {
+		return err
+	}
+	if err := o.SecureServing.ApplyToConfig(&c.Config); err != nil {
+		return err
+	}
+	if err := o.Authentication.ApplyTo(&c.Authentication, c.SecureServing, c.OpenAPIConfig); err != nil {
+		return fmt.Errorf("delegated authentication: %w", err)
+	}
+	if err := o.Authorization.ApplyTo(&c.Authorization); err != nil {
+		return fmt.Errorf("delegated authorization: %w", err)
+	}
+	if err := o.Audit.ApplyTo(&c.Config); err != nil {
+		return err
+	}
+	if err := o.CoreAPI.ApplyTo(c); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(c.ClientConfig)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	dynamicClient, err := dynamic.NewForConfig(c.ClientConfig)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	if err := o.Features.ApplyTo(&c.Config, client, c.SharedInformerFactory); err != nil {
+		return err
+	}
+	return o.Admission.ApplyTo(&c.Config, c.SharedInformerFactory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion)
+}
+
+// clientConfig returns the configuration of the client for workloads and sources. The
+// API server limits us by priority and fairness; a limit of the client on top would only
+// delay patches.
+func clientConfig(base *rest.Config) *rest.Config {
+	c := rest.CopyConfig(base)
+	c.UserAgent = "configdep/" + version.Version()
+	c.QPS = -1
+	c.ContentType = "application/vnd.kubernetes.protobuf"
+	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return c
+}
+
+// Complete fills in what the generic API server derives.
+func (c *Config) Complete() CompletedConfig {
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Namespace}}
+}

@@ -1,0 +1,39 @@
+package apiserver
+
+import (
+	"errors"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/server/healthz"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// addHealthChecks adds the checks of the domain. They are ready before the server runs.
+func (s *Server) addHealthChecks() error {
+	// Until the index has synced, requests would get 503; a Service must not send any.
+	synced := healthz.NamedCheck("dependency-index-synced", func(*http.Request) error {
+		if s.digester.Load() == nil {
+			return errors.New("waiting for the Secret with the key of the config hash")
+		}
+		return s.index.Synced()
+	})
+	// Everything takes the lock of the index; if it is never released, only a restart helps.
+	responsive := healthz.NamedCheck("dependency-index-responsive", func(r *http.Request) error {
+		done := make(chan struct{})
+		go func() {
+			s.index.Read(func(*dependency.Graph) {})
+			close(done)
+		}()
+		select {
+		case <-done:
+			return nil
+		case <-r.Context().Done():
+			return errors.New("the index is locked")
+		}
+	})
+	if err := s.generic.AddReadyzChecks(synced); err != nil {
+		return err
+	}
+	return s.generic.AddLivezChecks(0, responsive)
+}

@@ -1,0 +1,121 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+)
+
+// Options are what flags set. They are the standard ones of the generic API server,
+// without those that concern storage, and a few of our own.
+type Options struct {
+	ServerRun      *genericoptions.ServerRunOptions
+	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	Authentication *genericoptions.DelegatingAuthenticationOptions
+	Authorization  *genericoptions.DelegatingAuthorizationOptions
+	Audit          *genericoptions.AuditOptions
+	Features       *genericoptions.FeatureOptions
+	CoreAPI        *genericoptions.CoreAPIOptions
+	Admission      *genericoptions.AdmissionOptions
+	Logs           *logsapi.LoggingConfiguration
+
+	// Namespace is where the server keeps the Secret with the key of the hashes.
+	Namespace string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	serving := genericoptions.NewSecureServingOptions()
+	// The client is the aggregator, which carries the requests and watches of many users
+	// in one connection. (The default of 0 means the 250 of net/http.)
+	serving.HTTP2MaxStreamsPerConnection = 1000
+	serving.BindPort = 6443 // no privilege is needed to listen on it
+
+	o := &Options{
+		ServerRun:      genericoptions.NewServerRunOptions(),
+		SecureServing:  serving.WithLoopback(),
+		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
+		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
+		Audit:          genericoptions.NewAuditOptions(),
+		Features:       genericoptions.NewFeatureOptions(),
+		CoreAPI:        genericoptions.NewCoreAPIOptions(),
+		Admission:      genericoptions.NewAdmissionOptions(),
+		Logs:           logs.NewOptions(),
+		Namespace:      defaultNamespace(),
+	}
+	o.Features.EnableProfiling = false
+	// Policies and webhooks of the cluster may refuse a Reload. Mutating ones have nothing
+	// to add to it, and cost watches and rights.
+	o.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook"}
+	return o
+}
+
+// serviceAccountNamespace is where the kubelet tells a container its namespace.
+const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+func defaultNamespace() string {
+	if ns := os.Getenv("POD_NAMESPACE"); ns != "" {
+		return ns
+	}
+	if ns, err := os.ReadFile(serviceAccountNamespace); err == nil {
+		return strings.TrimSpace(string(ns))
+	}
+	return "configdep-system"
+}
+
+// Flags returns the flags by group.
+func (o *Options) Flags() cliflag.NamedFlagSets {
+	var sets cliflag.NamedFlagSets
+	sets.FlagSet("configdep").StringVar(&o.Namespace, "namespace", o.Namespace,
+		"The namespace of the server, where it keeps the Secret with the key of the config hash. "+
+			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's), else configdep-system.")
+	o.CoreAPI.AddFlags(sets.FlagSet("configdep"))
+	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
+	o.Authentication.AddFlags(sets.FlagSet("authentication"))
+	o.Authorization.AddFlags(sets.FlagSet("authorization"))
+	o.Admission.AddFlags(sets.FlagSet("admission"))
+	o.Audit.AddFlags(sets.FlagSet("audit"))
+	o.Features.AddFlags(sets.FlagSet("features"))
+	o.ServerRun.AddUniversalFlags(sets.FlagSet("generic API server"))
+	logsapi.AddFlags(o.Logs, sets.FlagSet("logs"))
+	return sets
+}
+
+// Complete derives what was left out.
+func (o *Options) Complete() {
+	// Whoever runs outside a cluster has one kubeconfig, seldom three.
+	if o.Authentication.RemoteKubeConfigFile == "" {
+		o.Authentication.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
+	}
+	if o.Authorization.RemoteKubeConfigFile == "" {
+		o.Authorization.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
+	}
+}
+
+// Validate returns everything that is wrong.
+func (o *Options) Validate() error {
+	var errs []error
+	errs = append(errs, o.ServerRun.Validate()...)
+	errs = append(errs, o.SecureServing.Validate()...)
+	errs = append(errs, o.Authentication.Validate()...)
+	errs = append(errs, o.Authorization.Validate()...)
+	errs = append(errs, o.Audit.Validate()...)
+	errs = append(errs, o.Features.Validate()...)
+	errs = append(errs, o.CoreAPI.Validate()...)
+	errs = append(errs, o.Admission.Validate()...)
+	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, nil) {
+		errs = append(errs, err)
+	}
+	if o.Namespace == "" {
+		errs = append(errs, fmt.Errorf("--namespace must not be empty"))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,120 @@
+package dependency
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"sync"
+)
+
+// KeySize is the size in bytes of the key of a Digester.
+const KeySize = 32
+
+// Digest stands for the content of one key of a source. Without the key of the Digester
+// it cannot be checked against a guess, however short the content is.
+type Digest [16]byte
+
+// Digester computes digests: HMAC-SHA256, truncated to 16 bytes. It is safe for
+// concurrent use.
+type Digester struct {
+	keyID string
+	macs  sync.Pool // of hash.Hash
+}
+
+// NewDigester returns a Digester with the given key, whose length the caller has checked
+// to be KeySize.
+func NewDigester(key []byte) *Digester {
+	d := &Digester{}
+	d.macs.New = func() any { return hmac.New(sha256.New, key) }
+	id := d.digest([]byte("configdep key id"))
+	d.keyID = hex.EncodeToString(id[:4])
+	return d
+}
+
+// KeyID names the key without telling anything of it. Hashes with different key ids
+// cannot be compared.
+func (d *Digester) KeyID() string { return d.keyID }
+
+func (d *Digester) digest(content []byte) (out Digest) {
+	h := d.macs.Get().(hash.Hash)
+	h.Reset()
+	h.Write(content)
+	var sum [sha256.Size]byte
+	copy(out[:], h.Sum(sum[:0]))
+	// The hash keeps the last block of what it has read until it is overwritten.
+	h.Reset()
+	h.Write(zeros[:])
+	d.macs.Put(h)
+	return out
+}
+
+var zeros [sha256.BlockSize - 1]byte
+
+// Content digests the value of one key and overwrites it, so that a secret is not left
+// in memory that the garbage collector has yet to free.
+func (d *Digester) Content(value []byte) Digest {
+	out := d.digest(value)
+	clear(value)
+	return out
+}
+
+// ConfigHash stands for the content that a workload consumes: each key that its pods
+// read, present or absent, with its digest. Names and keys are in order and their
+// lengths are part of the input, so that no two different contents look alike. Metadata
+// is no part of it, and an absent source is the same as one without the keys: the pods
+// see no difference. It is written v1.<key id>.<digest>.
+//
+// include limits the references that count; nil means all.
+func (d *Digester) ConfigHash(references []Reference, lookup func(SourceKind, string) *Source, include func(*Reference) bool) string {
+	b := []byte("configdep config v1\x00")
+	for i := range references {
+		r := &references[i]
+		if !r.Reads() || include != nil && !include(r) {
+			continue
+		}
+		b = appendString(b, string(r.Kind))
+		b = appendString(b, r.Name)
+		source := lookup(r.Kind, r.Name)
+		if keys, all := r.Keys(); all {
+			b = appendAll(b, source)
+		} else {
+			b = appendKeys(b, source, keys)
+		}
+	}
+	sum := d.digest(b)
+	return "v1." + d.keyID + "." + hex.EncodeToString(sum[:])
+}
+
+func appendAll(b []byte, source *Source) []byte {
+	if source == nil {
+		return binary.AppendUvarint(b, 0)
+	}
+	b = binary.AppendUvarint(b, uint64(len(source.Keys)))
+	for i := range source.Keys {
+		b = appendString(b, source.Keys[i].Key)
+		b = append(b, source.Keys[i].Digest[:]...)
+	}
+	return b
+}
+
+func appendKeys(b []byte, source *Source, keys []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, key := range keys {
+		b = appendString(b, key)
+		digest, present := source.Digest(key)
+		if !present {
+			b = append(b, 0)
+			continue
+		}
+		b = append(b, 1)
+		b = append(b, digest[:]...)
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}

@@ -1,0 +1,110 @@
+package dependency
+
+import (
+	"cmp"
+	"slices"
+)
+
+// SourceKind is the kind of an object that a pod template consumes.
+type SourceKind string
+
+// The kinds of sources. SecretProviderClasses are shown, not observed.
+const (
+	ConfigMap           SourceKind = "ConfigMap"
+	Secret              SourceKind = "Secret"
+	SecretProviderClass SourceKind = "SecretProviderClass"
+)
+
+// Observed tells whether objects of the kind are read, so that their presence is known.
+func (k SourceKind) Observed() bool { return k == ConfigMap || k == Secret }
+
+// UseType is the way in which a pod template consumes a source.
+type UseType string
+
+// The ways of consuming a source.
+const (
+	Env             UseType = "Env"             // env.valueFrom
+	EnvFrom         UseType = "EnvFrom"         // envFrom
+	Volume          UseType = "Volume"          // configMap and secret volumes
+	Projected       UseType = "Projected"       // a source of a projected volume
+	CSI             UseType = "CSI"             // nodePublishSecretRef, secretProviderClass
+	VolumeSecret    UseType = "VolumeSecret"    // the credential of another kind of volume
+	ImagePullSecret UseType = "ImagePullSecret" // imagePullSecrets
+)
+
+// Use is one place of a pod template that consumes a source.
+type Use struct {
+	Type      UseType
+	Container string // empty: the whole pod, or a volume that no container mounts
+	Env       string // the variable (Env)
+	Prefix    string // before each key (EnvFrom)
+	Volume    string // the volume's name
+	MountPath string
+	SubPath   bool     // a part of the volume: not updated in a running container
+	Keys      []string // what is read, sorted; nil: all keys
+	Optional  bool     // pods start without the source or the key
+}
+
+// Reads tells whether the use passes content to a container.
+func (u *Use) Reads() bool {
+	switch u.Type {
+	case Env, EnvFrom:
+		return true
+	case Volume, Projected:
+		return u.Container != ""
+	default:
+		return false
+	}
+}
+
+// Reference is all that one pod template has to do with one source.
+type Reference struct {
+	Kind SourceKind
+	Name string
+	// Uses are in the order of the template.
+	Uses []Use
+	// RequiredKeys are the keys without which pods do not start, sorted. They can be
+	// more than what is read: a volume needs all of its items, whichever are mounted.
+	RequiredKeys []string
+}
+
+// Optional tells whether pods start without the source: every use of it is optional.
+func (r *Reference) Optional() bool {
+	for i := range r.Uses {
+		if !r.Uses[i].Optional {
+			return false
+		}
+	}
+	return true
+}
+
+// Reads tells whether any use passes content to a container.
+func (r *Reference) Reads() bool {
+	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() })
+}
+
+// Keys are the keys whose content reaches a container, sorted, or all of them. A
+// reference that reads nothing has neither.
+func (r *Reference) Keys() (keys []string, all bool) {
+	for i := range r.Uses {
+		u := &r.Uses[i]
+		if !u.Reads() {
+			continue
+		}
+		if u.Keys == nil {
+			return nil, true
+		}
+		keys = append(keys, u.Keys...)
+	}
+	return sortedSet(keys), false
+}
+
+func compareReferences(a, b Reference) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+}
+
+// sortedSet sorts keys and removes what stands there twice. It works in place.
+func sortedSet(keys []string) []string {
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}

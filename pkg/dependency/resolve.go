@@ -1,0 +1,27 @@
+package dependency
+
+// Resolution tells how a reference stands to the source that it names.
+type Resolution struct {
+	// Source is nil when it is absent, or when sources of its kind are not observed.
+	Source *Source
+	// Missing: pods cannot start, because the source or a required key is absent.
+	Missing bool
+	// MissingKeys are the required keys that a present source does not have.
+	MissingKeys []string
+}
+
+// Resolve looks for what a reference requires.
+func Resolve(r *Reference, source *Source) Resolution {
+	out := Resolution{Source: source}
+	if source == nil {
+		out.Missing = r.Kind.Observed() && !r.Optional()
+		return out
+	}
+	for _, key := range r.RequiredKeys {
+		if _, found := source.Digest(key); !found {
+			out.MissingKeys = append(out.MissingKeys, key)
+		}
+	}
+	out.Missing = len(out.MissingKeys) > 0
+	return out
+}

@@ -1,0 +1,121 @@
+package dependency
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// SourceKey names a source in the cluster.
+type SourceKey struct {
+	Kind      SourceKind
+	Namespace string
+	Name      string
+}
+
+// Source is what remains of a ConfigMap or a Secret once it has been read.
+type Source struct {
+	SourceKey
+	UID             types.UID
+	ResourceVersion string
+	Created         metav1.Time
+	// LastChanged is when a client that sets content last wrote the object, to the second.
+	LastChanged metav1.Time
+	// Keys are in order.
+	Keys []KeyDigest
+}
+
+// KeyDigest stands for one key and its content.
+type KeyDigest struct {
+	Key    string
+	Digest Digest
+}
+
+// Digest returns the digest of a key. A nil source has no keys.
+func (s *Source) Digest(key string) (Digest, bool) {
+	if s == nil {
+		return Digest{}, false
+	}
+	i, found := slices.BinarySearchFunc(s.Keys, key, func(k KeyDigest, key string) int {
+		return strings.Compare(k.Key, key)
+	})
+	if !found {
+		return Digest{}, false
+	}
+	return s.Keys[i].Digest, true
+}
+
+// FromConfigMap digests a ConfigMap, whose content it overwrites where it can.
+func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
+	s := newSource(ConfigMap, &cm.ObjectMeta, len(cm.Data)+len(cm.BinaryData))
+	for key, value := range cm.Data {
+		s.Keys = append(s.Keys, KeyDigest{key, d.digest([]byte(value))})
+	}
+	for key, value := range cm.BinaryData {
+		s.Keys = append(s.Keys, KeyDigest{key, d.Content(value)})
+	}
+	s.sortKeys()
+	return s
+}
+
+// FromSecret digests a Secret and overwrites its content.
+func FromSecret(d *Digester, secret *corev1.Secret) *Source {
+	s := newSource(Secret, &secret.ObjectMeta, len(secret.Data))
+	for key, value := range secret.Data {
+		s.Keys = append(s.Keys, KeyDigest{key, d.Content(value)})
+	}
+	s.sortKeys()
+	return s
+}
+
+func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
+	return &Source{
+		SourceKey:       SourceKey{kind, m.Namespace, m.Name},
+		UID:             m.UID,
+		ResourceVersion: m.ResourceVersion,
+		Created:         m.CreationTimestamp,
+		LastChanged:     contentChanged(m),
+		Keys:            make([]KeyDigest, 0, keys),
+	}
+}
+
+func (s *Source) sortKeys() {
+	slices.SortFunc(s.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
+}
+
+// contentChanged returns when a field manager that owns content last wrote the object,
+// else when it was created. It is a function of the object alone, so that every replica
+// and a restarted one say the same. The price: a manager that owns content and writes
+// metadata only counts as well.
+func contentChanged(m *metav1.ObjectMeta) metav1.Time {
+	latest := m.CreationTimestamp
+	for i := range m.ManagedFields {
+		entry := &m.ManagedFields[i]
+		if entry.Time != nil && latest.Before(entry.Time) && ownsContent(entry.FieldsV1) {
+			latest = *entry.Time
+		}
+	}
+	return latest
+}
+
+var contentFields = []string{"f:data", "f:binaryData", "f:stringData"}
+
+func ownsContent(fields *metav1.FieldsV1) bool {
+	if fields == nil {
+		return false
+	}
+	raw := fields.GetRawBytes()
+	if !bytes.Contains(raw, []byte(`ata":`)) {
+		return false
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &top); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(contentFields, func(f string) bool { _, found := top[f]; return found })
+}

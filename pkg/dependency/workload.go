@@ -1,0 +1,141 @@
+package dependency
+
+import (
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// WorkloadKind is the kind of an object that makes pods, or a pod that nothing made.
+type WorkloadKind string
+
+// The kinds of workloads.
+const (
+	Deployment  WorkloadKind = "Deployment"
+	StatefulSet WorkloadKind = "StatefulSet"
+	DaemonSet   WorkloadKind = "DaemonSet"
+	CronJob     WorkloadKind = "CronJob"
+	Job         WorkloadKind = "Job"
+	ReplicaSet  WorkloadKind = "ReplicaSet"
+	Pod         WorkloadKind = "Pod"
+)
+
+// GroupVersion returns the API group and version in which workloads of the kind are read.
+func (k WorkloadKind) GroupVersion() schema.GroupVersion {
+	switch k {
+	case CronJob, Job:
+		return batchv1.SchemeGroupVersion
+	case Pod:
+		return corev1.SchemeGroupVersion
+	default:
+		return appsv1.SchemeGroupVersion
+	}
+}
+
+// WorkloadKey names a workload in the cluster.
+type WorkloadKey struct {
+	Kind      WorkloadKind
+	Namespace string
+	Name      string
+}
+
+// ViewName is the name under which the workload is shown: its kind and name in lower
+// case, as in deployment.web. The names of workloads are in lower case already.
+func (k WorkloadKey) ViewName() string { return strings.ToLower(string(k.Kind)) + "." + k.Name }
+
+// Workload is what remains of a workload once it has been read.
+type Workload struct {
+	WorkloadKey
+	UID             types.UID
+	ResourceVersion string
+	Created         metav1.Time
+	Labels          map[string]string
+	// Annotations and TemplateAnnotations are those of this project, of the workload
+	// and of its pod template.
+	Annotations         map[string]string
+	TemplateAnnotations map[string]string
+	// Paused: the owner of a Deployment has stopped its rollouts.
+	Paused     bool
+	References []Reference
+}
+
+// annotationPrefix is the prefix of the annotations that a Workload keeps.
+const annotationPrefix = "configdep.io/"
+
+func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations map[string]string, pod *corev1.PodSpec) *Workload {
+	return &Workload{
+		WorkloadKey:         WorkloadKey{kind, m.Namespace, m.Name},
+		UID:                 m.UID,
+		ResourceVersion:     m.ResourceVersion,
+		Created:             m.CreationTimestamp,
+		Labels:              m.Labels,
+		Annotations:         ownAnnotations(m.Annotations),
+		TemplateAnnotations: ownAnnotations(templateAnnotations),
+		References:          References(pod),
+	}
+}
+
+func ownAnnotations(all map[string]string) map[string]string {
+	var own map[string]string
+	for k, v := range all {
+		if strings.HasPrefix(k, annotationPrefix) {
+			if own == nil {
+				own = map[string]string{}
+			}
+			own[k] = v
+		}
+	}
+	return own
+}
+
+// FromDeployment reads a Deployment.
+func FromDeployment(o *appsv1.Deployment) *Workload {
+	w := newWorkload(Deployment, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+	w.Paused = o.Spec.Paused
+	return w
+}
+
+// FromStatefulSet reads a StatefulSet.
+func FromStatefulSet(o *appsv1.StatefulSet) *Workload {
+	return newWorkload(StatefulSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+}
+
+// FromDaemonSet reads a DaemonSet.
+func FromDaemonSet(o *appsv1.DaemonSet) *Workload {
+	return newWorkload(DaemonSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+}
+
+// FromCronJob reads a CronJob.
+func FromCronJob(o *batchv1.CronJob) *Workload {
+	template := &o.Spec.JobTemplate.Spec.Template
+	return newWorkload(CronJob, &o.ObjectMeta, template.Annotations, &template.Spec)
+}
+
+// FromJob reads a Job. It returns nil for a run of a CronJob, which speaks for it.
+func FromJob(o *batchv1.Job) *Workload {
+	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == string(CronJob) {
+		return nil
+	}
+	return newWorkload(Job, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+}
+
+// FromReplicaSet reads a ReplicaSet. It returns nil for one that has a controller.
+func FromReplicaSet(o *appsv1.ReplicaSet) *Workload {
+	if metav1.GetControllerOf(o) != nil {
+		return nil
+	}
+	return newWorkload(ReplicaSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+}
+
+// FromPod reads a Pod. It returns nil for one that has a controller.
+func FromPod(o *corev1.Pod) *Workload {
+	if metav1.GetControllerOf(o) != nil {
+		return nil
+	}
+	return newWorkload(Pod, &o.ObjectMeta, o.Annotations, &o.Spec)
+}

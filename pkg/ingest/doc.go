@@ -1,0 +1,11 @@
+// Package ingest keeps the dependency graph equal to the cluster.
+//
+// One reflector per resource lists and watches it. What it reads is reduced to a value
+// of package dependency before anything else sees it: the values of ConfigMaps and
+// Secrets become digests right behind the decoder and are kept nowhere. Reflectors with
+// a store of our own, and not shared informers, because handlers of informers lag behind
+// their store and never see bookmarks, and the versions of this API rest on both.
+//
+// Index holds the graph, applies one change at a time and tells a Sink of each, in order.
+// The package imports package dependency and nothing else of ours.
+package ingest

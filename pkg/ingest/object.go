@@ -1,0 +1,45 @@
+package ingest
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// object is what a reflector gets to see in place of an API object: enough of its
+// metadata to keep track of it, and the value that goes into the graph. It has one of
+// workload and source, or, for a workload that is not shown, its key in dropped; a
+// bookmark has none of them.
+type object struct {
+	metav1.ObjectMeta
+	workload *dependency.Workload
+	source   *dependency.Source
+	dropped  dependency.WorkloadKey
+}
+
+// reduced returns an object with the metadata that reflectors and bookmarks need.
+func reduced(m metav1.Object) *object {
+	o := &object{ObjectMeta: metav1.ObjectMeta{
+		Namespace:       m.GetNamespace(),
+		Name:            m.GetName(),
+		ResourceVersion: m.GetResourceVersion(),
+	}}
+	if end := m.GetAnnotations()[metav1.InitialEventsAnnotationKey]; end != "" {
+		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: end}
+	}
+	return o
+}
+
+// kept tells whether the graph holds something for the object.
+func (o *object) kept() bool { return o.workload != nil || o.source != nil }
+
+// GetObjectKind is part of runtime.Object.
+func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is part of runtime.Object. The values behind an object are immutable.
+func (o *object) DeepCopyObject() runtime.Object {
+	c := *o
+	return &c
+}

@@ -1,0 +1,83 @@
+package configdependency
+
+import (
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// matcher selects objects by labels and fields. It is not a storage.SelectionPredicate,
+// because the field "source" has several values in one object.
+type matcher struct {
+	labels labels.Selector // nil: all
+	fields []fields.Requirement
+}
+
+// newMatcher compiles selectors, either of which may be nil. The field labels have been
+// checked by the conversion of the scheme.
+func newMatcher(label labels.Selector, field fields.Selector) (*matcher, error) {
+	m := &matcher{}
+	if label != nil && !label.Empty() {
+		m.labels = label
+	}
+	if field == nil || field.Empty() {
+		return m, nil
+	}
+	m.fields = field.Requirements()
+	for _, r := range m.fields {
+		if fieldValues(&v1alpha1.ConfigDependency{}, r.Field) == nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("field label %q is not supported", r.Field))
+		}
+	}
+	return m, nil
+}
+
+// everything tells whether the matcher selects all objects.
+func (m *matcher) everything() bool { return m.labels == nil && m.fields == nil }
+
+func (m *matcher) matches(o *v1alpha1.ConfigDependency) bool {
+	for _, r := range m.fields {
+		has := fieldValues(o, r.Field)(r.Value)
+		if has == (r.Operator == selection.NotEquals) {
+			return false
+		}
+	}
+	return m.labels == nil || m.labels.Matches(labels.Set(o.Labels))
+}
+
+// fieldValues returns a function that tells whether a field of an object has a value, or
+// nil for a field that cannot be selected.
+func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
+	is := func(actual string) func(string) bool {
+		return func(value string) bool { return actual == value }
+	}
+	switch field {
+	case v1alpha1.FieldName:
+		return is(o.Name)
+	case v1alpha1.FieldNamespace:
+		return is(o.Namespace)
+	case v1alpha1.FieldState:
+		return is(string(o.Status.State))
+	case v1alpha1.FieldWorkloadKind:
+		return is(o.Spec.WorkloadRef.Kind)
+	case v1alpha1.FieldWorkloadName:
+		return is(o.Spec.WorkloadRef.Name)
+	case v1alpha1.FieldSource:
+		return func(value string) bool {
+			for i := range o.Spec.Sources {
+				s := &o.Spec.Sources[i]
+				if len(value) == len(s.Kind)+1+len(s.Name) && string(s.Kind)+"/"+s.Name == value {
+					return true
+				}
+			}
+			return false
+		}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,63 @@
+package reload
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/registry/configdependency"
+)
+
+// maxReason is the greatest length of a reason, in characters. It goes into an event.
+const maxReason = 256
+
+// validate checks what can be checked by the request alone.
+func validate(request *v1alpha1.Reload, namespace, name string) error {
+	if request.Name != "" && request.Name != name {
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name in the URL (%s)", request.Name, name))
+	}
+	if request.Namespace != "" && request.Namespace != namespace {
+		return apierrors.NewBadRequest(fmt.Sprintf("the namespace of the object (%s) does not match the namespace in the URL (%s)", request.Namespace, namespace))
+	}
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	switch request.Spec.Mode {
+	case "", v1alpha1.ReloadAlways, v1alpha1.ReloadIfStale:
+	default:
+		errs = append(errs, field.NotSupported(spec.Child("mode"), request.Spec.Mode,
+			[]v1alpha1.ReloadRequestMode{v1alpha1.ReloadAlways, v1alpha1.ReloadIfStale}))
+	}
+	if n := utf8.RuneCountInString(request.Spec.Reason); n > maxReason {
+		errs = append(errs, field.TooLongCharacters(spec.Child("reason"), "", maxReason))
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(v1alpha1.Kind("Reload"), name, errs)
+	}
+	return nil
+}
+
+// validateKind refuses workloads that have no rollout.
+func validateKind(view *v1alpha1.ConfigDependency) error {
+	kind := view.Spec.WorkloadRef.Kind
+	if configdependency.Reloadable(dependency.WorkloadKind(kind)) {
+		return nil
+	}
+	return apierrors.NewInvalid(v1alpha1.Kind("ConfigDependency"), view.Name, field.ErrorList{
+		field.NotSupported(field.NewPath("spec", "workloadRef", "kind"), kind,
+			[]dependency.WorkloadKind{dependency.DaemonSet, dependency.Deployment, dependency.StatefulSet}),
+	})
+}
+
+// setDefaults fills in what the request leaves out, so that admission and the answer
+// show it.
+func setDefaults(request *v1alpha1.Reload, namespace, name string) {
+	request.Namespace, request.Name = namespace, name
+	if request.Spec.Mode == "" {
+		request.Spec.Mode = v1alpha1.ReloadAlways
+	}
+	request.Status = v1alpha1.ReloadStatus{}
+}
