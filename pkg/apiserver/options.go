@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -38,6 +37,8 @@ func NewOptions() *Options {
 	// in one connection. (The default of 0 means the 250 of net/http.)
 	serving.HTTP2MaxStreamsPerConnection = 1000
 	serving.BindPort = 6443 // no privilege is needed to listen on it
+	// A self-signed certificate, made when none is given, stays in memory.
+	serving.ServerCert.CertDirectory, serving.ServerCert.PairName = "", "configdep-apiserver"
 
 	o := &Options{
 		ServerRun:      genericoptions.NewServerRunOptions(),
@@ -114,8 +115,11 @@ func (o *Options) Validate() error {
 	for _, err := range logsapi.Validate(o.Logs, utilfeature.DefaultFeatureGate, nil) {
 		errs = append(errs, err)
 	}
+	if o.CoreAPI.CoreAPIKubeconfigPath == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		errs = append(errs, errors.New("--kubeconfig is needed when the server does not run in a pod"))
+	}
 	if o.Namespace == "" {
-		errs = append(errs, fmt.Errorf("--namespace must not be empty"))
+		errs = append(errs, errors.New("--namespace must not be empty"))
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,89 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+func (c *ControlPlane) apiServer() component {
+	// Without the first, simulated nodes are born with a taint that only the node
+	// lifecycle controller takes away, and not at once.
+	disabledAdmission := "TaintNodesByCondition"
+	if c.options.APIServerOnly {
+		disabledAdmission += ",ServiceAccount"
+	}
+	return component{
+		name: apiServer,
+		args: append([]string{
+			"--etcd-servers=" + loopback("http", c.ports.etcd),
+			"--bind-address=127.0.0.1",
+			"--advertise-address=127.0.0.1",
+			"--secure-port=" + strconv.Itoa(c.ports.apiServer),
+			// The address cannot be an endpoint of Service "kubernetes", as those must
+			// not be on the loopback interface.
+			"--endpoint-reconciler-type=none",
+			"--tls-cert-file=" + c.credentials.servingCertFile,
+			"--tls-private-key-file=" + c.credentials.servingKeyFile,
+			"--client-ca-file=" + c.credentials.caFile,
+			"--authorization-mode=Node,RBAC",
+			"--disable-admission-plugins=" + disabledAdmission,
+			"--allow-privileged=true",
+			"--service-cluster-ip-range=10.96.0.0/16",
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-signing-key-file=" + c.credentials.serviceAccountKeyFile,
+			"--service-account-key-file=" + c.credentials.serviceAccountKeyFile,
+			// How aggregated API servers are told who is asking.
+			"--proxy-client-cert-file=" + c.credentials.proxyCertFile,
+			"--proxy-client-key-file=" + c.credentials.proxyKeyFile,
+			"--requestheader-client-ca-file=" + c.credentials.proxyCAFile,
+			"--requestheader-allowed-names=front-proxy-client",
+			"--requestheader-username-headers=X-Remote-User",
+			"--requestheader-uid-headers=X-Remote-Uid",
+			"--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+			// Benchmarks must not measure the limits of a server that has 2 processors.
+			"--max-requests-inflight=3000",
+			"--max-mutating-requests-inflight=1000",
+			// Otherwise a server that is told to stop waits for its watchers to go away.
+			"--shutdown-watch-termination-grace-period=1s",
+		}, c.options.APIServerArgs...),
+		ready: c.apiServerReady,
+	}
+}
+
+// apiServerReady holds when all of the server's own preparations are done, among them
+// the RBAC defaults, and when what aggregated API servers and users expect to find in
+// every cluster is there.
+func (c *ControlPlane) apiServerReady(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	if err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+		return fmt.Errorf("readyz: %w", err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("get namespace default: %w", err)
+	}
+	authentication, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get what extension API servers need for authentication: %w", err)
+	}
+	if authentication.Data["requestheader-client-ca-file"] == "" {
+		return errors.New("extension-apiserver-authentication lacks the aggregator's authority")
+	}
+	return nil
+}
+
+func (c *ControlPlane) client() (*kubernetes.Clientset, error) {
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return nil, fmt.Errorf("create client: %w", err)
+	}
+	return client, nil
+}

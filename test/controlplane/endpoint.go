@@ -1,0 +1,27 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// EndpointIP is an IPv4 address of this machine that the API server accepts in an
+// EndpointSlice, unlike those of the loopback interface.
+//
+// It is for API servers with --enable-aggregator-routing=true, which know Services of
+// type ExternalName no more: there, an aggregated API server needs a Service without
+// selector, one EndpointSlice per replica, as each has another port, and a server that
+// listens on this address.
+func EndpointIP() (net.IP, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of this machine: %w", err)
+	}
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
+			return network.IP, nil
+		}
+	}
+	return nil, errors.New("this machine has no IPv4 address beyond loopback")
+}

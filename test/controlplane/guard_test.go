@@ -1,0 +1,70 @@
+package controlplane
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// In a process with this variable there are no tests: it is the child of one.
+const victimVariable = "CONTROLPLANE_TEST_VICTIM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(victimVariable) != "" {
+		victim()
+	}
+	os.Exit(m.Run())
+}
+
+// What a victim tells before it is killed.
+type belongings struct {
+	Dir  string
+	PIDs []int
+}
+
+// victim starts a control plane, says so, and waits for its end.
+func victim() {
+	c, err := Start(context.Background(), Options{APIServerOnly: true, Log: os.Stderr})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(belongings{Dir: c.Dir(), PIDs: pids(c)}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	select {}
+}
+
+// Nothing must be left of a test that is killed, as it is by "go test -timeout" or ctrl-C.
+// A process that gets SIGKILL can do nothing at all.
+func TestNothingSurvivesAKill(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), victimVariable+"=1")
+	cmd.Stderr = t.Output()
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var had belongings
+	decodeErr := json.NewDecoder(bufio.NewReader(stdout)).Decode(&had)
+	for _, pid := range had.PIDs {
+		if !running(pid) {
+			t.Errorf("process %d did not run in the first place", pid)
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // "signal: killed"
+	if decodeErr != nil {
+		t.Fatalf("the victim did not get as far as it should: %v", decodeErr)
+	}
+	checkNothingLeft(t, had.Dir, had.PIDs)
+}

@@ -1,0 +1,37 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// Run is for TestMain: it starts one control plane for all tests of a package, gives it
+// to set, runs the tests, and returns the code to exit with. Where a test panics or the
+// tests are interrupted, nothing is left behind either.
+//
+// CONTROLPLANE_KEEP=1 in the environment keeps the folder, for a look at the logs.
+//
+//	func TestMain(m *testing.M) {
+//		os.Exit(controlplane.Run(m, controlplane.Options{}, func(c *controlplane.ControlPlane) { cluster = c }))
+//	}
+func Run(m *testing.M, o Options, set func(*ControlPlane)) (code int) {
+	if o.Log == nil {
+		o.Log = os.Stderr
+	}
+	o.KeepDir = o.KeepDir || os.Getenv("CONTROLPLANE_KEEP") != ""
+	c, err := Start(context.Background(), o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := c.Stop(); err != nil {
+			fmt.Fprintf(os.Stderr, "stop control plane: %v\n", err)
+			code = max(code, 1)
+		}
+	}()
+	set(c)
+	return m.Run()
+}

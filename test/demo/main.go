@@ -1,0 +1,95 @@
+// The command demo runs the tour of the README on a control plane of its own.
+//
+// It starts a real control plane, installs the server, applies artifacts/examples, runs
+// the commands of the README one after the other and prints what they print. Then it
+// stays up until it is interrupted, or ends at once with DEMO_EXIT=1; it then fails when
+// a command fails or prints something else than the README says. With DEMO_UPDATE=1 it
+// writes what the commands print into the README.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	say("starting a control plane (the first time it is built, which takes minutes)")
+	cluster, err := controlplane.Start(ctx, controlplane.Options{Log: os.Stderr})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
+
+	say("building and installing the server")
+	server, err := install.Install(ctx, cluster, install.Options{Replicas: 2})
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+
+	say("applying artifacts/examples")
+	if err := applyExamples(ctx, cluster); err != nil {
+		return err
+	}
+	say("the tour of README.md:")
+	differs, err := tour(ctx, cluster, "README.md", os.Getenv("DEMO_UPDATE") == "1")
+	if err != nil {
+		return err
+	}
+	if os.Getenv("DEMO_EXIT") == "1" {
+		return differs
+	}
+	fmt.Printf("\nThe cluster is yours until Ctrl-C:\n\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n\n",
+		cluster.Kubeconfig(), filepath.Dir(cluster.KubectlPath()))
+	<-ctx.Done()
+	return nil
+}
+
+// applyExamples applies the example shop and waits for all that can become ready: one
+// workload lacks a Secret, which simulated nodes do not notice.
+func applyExamples(ctx context.Context, cluster *controlplane.ControlPlane) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("the examples were not ready within five minutes"))
+	defer cancel()
+	if _, err := cluster.Kubectl(ctx, "apply", "-k", "artifacts/examples"); err != nil {
+		return err
+	}
+	for _, namespace := range []string{"shop", "shop-payments"} {
+		if _, err := cluster.Kubectl(ctx, "-n", namespace, "wait", "--for=condition=Available", "deployment", "--all", "--timeout=5m"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func say(message string) { fmt.Fprintln(os.Stderr, "demo:", message) }
+
+// shell runs a command as the tour shows it.
+func shell(ctx context.Context, cluster *controlplane.ControlPlane, line string) (string, error) {
+	cmd := cluster.Command(ctx, "bash", "-c", line)
+	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(cluster.KubectlPath())+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return string(out), nil // the tour shows errors too; its output is compared
+	}
+	return string(out), err
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/configdep/configdep/test/controlplane"
+)
+
+// A step of the tour is a command with what it prints, as it stands in the document:
+//
+//	```console
+//	$ kubectl get configdependencies
+//	NAME  …
+//	```
+type step struct {
+	command string
+	output  []string
+	at, end int // the lines of the document that hold the output
+}
+
+// steps finds the steps between the lines "<!-- tour -->" and "<!-- end of tour -->".
+func steps(lines []string) []step {
+	var found []step
+	inTour, inBlock := false, false
+	for i, line := range lines {
+		switch {
+		case line == "<!-- tour -->":
+			inTour = true
+		case line == "<!-- end of tour -->":
+			inTour = false
+		case inTour && line == "```console":
+			inBlock = true
+		case inBlock && line == "```":
+			inBlock = false
+		case inBlock && strings.HasPrefix(line, "$ "):
+			found = append(found, step{command: line[2:], at: i + 1, end: i + 1})
+		case inBlock && len(found) > 0:
+			last := &found[len(found)-1]
+			last.output = append(last.output, line)
+			last.end = i + 1
+		}
+	}
+	return found
+}
+
+// tour runs the steps of a document and returns, as differs, what it does not say truly.
+func tour(ctx context.Context, cluster *controlplane.ControlPlane, document string, update bool) (differs, err error) {
+	content, err := os.ReadFile(document)
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(string(content), "\n")
+	all := steps(lines)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has no tour", document)
+	}
+	var updated []string
+	from := 0
+	for _, s := range all {
+		fmt.Printf("\n$ %s\n", s.command)
+		out, err := shell(ctx, cluster, s.command)
+		if err != nil {
+			return nil, fmt.Errorf("running %q: %w", s.command, err)
+		}
+		fmt.Print(out)
+		printed := strings.Split(strings.TrimRight(out, "\n"), "\n")
+		if out == "" {
+			printed = nil
+		}
+		if want, got := normalize(s.output), normalize(printed); want != got {
+			differs = errors.Join(differs, fmt.Errorf("%s says that %q prints\n%s\nbut it printed\n%s", document, s.command, want, got))
+		}
+		updated = append(append(updated, lines[from:s.at]...), printed...)
+		from = s.end
+	}
+	if update {
+		updated = append(updated, lines[from:]...)
+		return nil, os.WriteFile(document, []byte(strings.Join(updated, "\n")), 0o644)
+	}
+	return differs, nil
+}
+
+// What differs from run to run.
+var volatile = []struct {
+	pattern *regexp.Regexp
+	name    string
+}{
+	{regexp.MustCompile(`v1\.[0-9a-f]{8}\.[0-9a-f]{32}`), "HASH"},
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "TIME"},
+	{regexp.MustCompile(`(?i)(resourceVersion"?: *)"?\d+"?`), "${1}VERSION"},
+	{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+s\b|\b\d+m\b`), "AGE"},
+	{regexp.MustCompile(`-[0-9a-f]{8,10}(-[0-9a-z]{5})?\b`), "-SUFFIX"}, // of a ReplicaSet or Pod
+	{regexp.MustCompile(`[ \t]+`), " "},                                 // the width of columns
+}
+
+func normalize(lines []string) string {
+	out := make([]string, len(lines))
+	for i, line := range lines {
+		for _, v := range volatile {
+			line = v.pattern.ReplaceAllString(line, v.name)
+		}
+		out[i] = strings.TrimSpace(line)
+	}
+	return strings.Join(out, "\n")
+}

@@ -1,0 +1,248 @@
+package install
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/pki"
+)
+
+// What artifacts/base calls things.
+const (
+	Namespace  = "configdep-system"
+	Name       = "configdep-apiserver" // the Deployment, the Service and the ServiceAccount
+	APIService = "v1alpha1.configdep.io"
+)
+
+// Options says how to install.
+type Options struct {
+	// Binary is the program; built from cmd/configdep-apiserver when it is empty.
+	Binary string
+	// Replicas is the number of processes, 1 by default.
+	Replicas int
+	// Args are added to the arguments of the manifest, and win over them.
+	Args []string
+	// Env is added to the environment of the processes.
+	Env []string
+	// Log receives lines about progress.
+	Log io.Writer
+}
+
+// Installation is the installed server.
+type Installation struct {
+	Replicas []*Replica
+
+	cluster    *controlplane.ControlPlane
+	options    Options
+	dir        string
+	args       []string // of the Deployment
+	kubeconfig string   // of the ServiceAccount
+	probe      *http.Client
+	balancer   *balancer
+}
+
+// Install applies the manifests, starts the replicas, and returns when the API is
+// available. The control plane ends with everything that belongs to it, but Stop is
+// kinder.
+func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options) (_ *Installation, err error) {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	root, err := repositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	if o.Binary == "" {
+		if o.Binary, err = Build(ctx, root); err != nil {
+			return nil, err
+		}
+	}
+	i := &Installation{cluster: cluster, options: o, dir: filepath.Join(cluster.Dir(), "configdep")}
+	defer func() {
+		if err != nil {
+			i.Stop()
+		}
+	}()
+	if err := i.prepare(); err != nil {
+		return nil, fmt.Errorf("preparing the installation: %w", err)
+	}
+	if err := i.apply(ctx, root, "server"); err != nil {
+		return nil, err
+	}
+	if err := i.readManifests(ctx); err != nil {
+		return nil, fmt.Errorf("reading the applied manifests: %w", err)
+	}
+	for n := range max(1, o.Replicas) {
+		if err := i.addReplica(fmt.Sprintf("replica-%d", n)); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range i.Replicas {
+		if err := r.AwaitReady(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.apply(ctx, root, "all"); err != nil {
+		return nil, err
+	}
+	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m")
+	return i, err
+}
+
+// Build builds the server into .cache/bin and returns its path.
+func Build(ctx context.Context, root string) (string, error) {
+	binary := filepath.Join(root, ".cache", "bin", Name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/"+Name)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the server: %w: %s", err, out)
+	}
+	return binary, nil
+}
+
+// prepare makes the certificate and the balancer.
+func (i *Installation) prepare() error {
+	if err := os.MkdirAll(i.dir, 0o700); err != nil {
+		return err
+	}
+	authority, err := pki.NewAuthority("configdep")
+	if err != nil {
+		return err
+	}
+	host := Name + "." + Namespace + ".svc"
+	pair, err := authority.ServingCert([]string{host}, nil)
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key, "ca.crt": authority.BundlePEM()} {
+		if err := os.WriteFile(filepath.Join(i.dir, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	i.probe = &http.Client{Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: authority.Pool(), ServerName: host},
+		DisableKeepAlives: true,
+	}}
+	i.balancer, err = newBalancer(i.probe)
+	return err
+}
+
+// apply applies the manifests with a Service that leads to the balancer: all of them, or
+// all but the APIService.
+func (i *Installation) apply(ctx context.Context, root, what string) error {
+	base, err := filepath.Rel(filepath.Join(i.dir, "all"), filepath.Join(root, "artifacts", "base"))
+	if err != nil {
+		return err
+	}
+	ca, err := os.ReadFile(filepath.Join(i.dir, "ca.crt"))
+	if err != nil {
+		return err
+	}
+	overlays := map[string]string{
+		"all":    fmt.Sprintf(allOverlay, base, i.balancer.port(), base64.StdEncoding.EncodeToString(ca)),
+		"server": serverOverlay,
+	}
+	for name, content := range overlays {
+		dir := filepath.Join(i.dir, name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	_, err = i.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(i.dir, what))
+	return err
+}
+
+// The overlays are in JSON, where the certificate needs no indentation.
+const (
+	allOverlay = `{"resources": [%q], "patches": [
+{"target": {"kind": "Service", "name": "configdep-apiserver"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec\", \"value\": {\"type\": \"ExternalName\", \"externalName\": \"localhost\"}}]"},
+{"target": {"kind": "APIService"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec/service/port\", \"value\": %d}, {\"op\": \"add\", \"path\": \"/spec/caBundle\", \"value\": \"%[3]s\"}]"}
+]}`
+	serverOverlay = `{"resources": ["../all"], "patches": [
+{"target": {"kind": "APIService"}, "patch": "{\"$patch\": \"delete\", \"apiVersion\": \"apiregistration.k8s.io/v1\", \"kind\": \"APIService\", \"metadata\": {\"name\": \"v1alpha1.configdep.io\"}}"}
+]}`
+)
+
+// readManifests takes over the arguments of the Deployment and makes a kubeconfig with a
+// token of the ServiceAccount.
+func (i *Installation) readManifests(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(i.cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
+	deployment, err := client.AppsV1().Deployments(Namespace).Get(ctx, Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	i.args = deployment.Spec.Template.Spec.Containers[0].Args
+	account := deployment.Spec.Template.Spec.ServiceAccountName
+	day := int64(24 * time.Hour / time.Second)
+	token, err := client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &day}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	i.kubeconfig = filepath.Join(i.dir, "kubeconfig.yaml")
+	return i.cluster.WriteKubeconfig(i.kubeconfig, token.Status.Token)
+}
+
+func (i *Installation) addReplica(name string) error {
+	port, err := reservePort()
+	if err != nil {
+		return err
+	}
+	r := &Replica{installation: i, name: name, port: port}
+	i.Replicas = append(i.Replicas, r)
+	if err := r.Start(); err != nil {
+		return err
+	}
+	i.balancer.add(r)
+	return nil
+}
+
+// Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
+func (i *Installation) Dir() string { return i.dir }
+
+// Stop ends the replicas. The objects in the cluster stay.
+func (i *Installation) Stop() {
+	for _, r := range i.Replicas {
+		r.Kill()
+		r.port.release()
+	}
+	if i.balancer != nil {
+		i.balancer.close()
+	}
+}
+
+func repositoryRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(content), "module github.com/configdep/configdep\n") {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("not inside the repository of configdep")
+		}
+	}
+}

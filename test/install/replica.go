@@ -1,0 +1,100 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Replica is one process of the server. It keeps its port over restarts.
+type Replica struct {
+	installation *Installation
+	name         string
+	port         *reservedPort
+
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when the process is gone
+	err    error         // how it ended; valid then
+}
+
+// Address is where the replica serves.
+func (r *Replica) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port.port)) }
+
+// Log is the path of the replica's log.
+func (r *Replica) Log() string { return filepath.Join(r.installation.dir, r.name+".log") }
+
+// PID is the process id.
+func (r *Replica) PID() int { return r.cmd.Process.Pid }
+
+// Start starts the process and does not wait for it.
+func (r *Replica) Start() error {
+	log, err := os.OpenFile(r.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	i := r.installation
+	args := append(append([]string{}, i.args...),
+		"--kubeconfig="+i.kubeconfig,
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(r.port.port), "--permit-port-sharing",
+		"--tls-cert-file="+filepath.Join(i.dir, "tls.crt"),
+		"--tls-private-key-file="+filepath.Join(i.dir, "tls.key"),
+	)
+	args = append(args, i.options.Args...)
+	r.cmd = i.cluster.Command(context.Background(), i.options.Binary, args...)
+	r.cmd.Env = append(append(r.cmd.Env, "POD_NAMESPACE="+Namespace), i.options.Env...)
+	r.cmd.Stdout, r.cmd.Stderr = log, log
+	if err := r.cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", r.name, err)
+	}
+	exited, cmd := make(chan struct{}), r.cmd
+	r.exited = exited
+	go func() {
+		r.err = cmd.Wait()
+		close(exited)
+	}()
+	return nil
+}
+
+// AwaitReady waits until the replica is ready.
+func (r *Replica) AwaitReady(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !r.ready(r.installation.probe) {
+		select {
+		case <-r.exited:
+			return fmt.Errorf("%s ended: %w; its log is %s", r.name, r.err, r.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s to be ready: %w; its log is %s", r.name, context.Cause(ctx), r.Log())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// Terminate asks the replica to end, waits until it has drained, and returns how it ended.
+func (r *Replica) Terminate() error { return r.end(syscall.SIGTERM) }
+
+// Kill ends the replica at once.
+func (r *Replica) Kill() { _ = r.end(syscall.SIGKILL) }
+
+func (r *Replica) end(signal syscall.Signal) error {
+	if r.cmd == nil {
+		return nil
+	}
+	_ = r.cmd.Process.Signal(signal) // it may be gone already
+	select {
+	case <-r.exited:
+	case <-time.After(2 * time.Minute):
+		_ = r.cmd.Process.Kill()
+		<-r.exited
+		return fmt.Errorf("%s did not end within two minutes", r.name)
+	}
+	return r.err
+}
