@@ -50,6 +50,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		broadcaster: record.NewBroadcaster(),
 	}
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
+	group.NegotiatedSerializer = textSerializer{codecs}
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = s.storage()
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("installing the API group: %w", err)

@@ -44,6 +44,7 @@ func LoadDigester(ctx context.Context, secrets corev1client.SecretInterface) (*d
 }
 
 func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {
+	ctx = withoutBodies(ctx)
 	found, err := secrets.Get(ctx, KeySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		found, err = createKey(ctx, secrets)

@@ -94,11 +94,19 @@ func unmanagedMessage(w *dependency.Workload) string {
 
 func lastReload(w *dependency.Workload) *v1alpha1.LastReload {
 	last := policy.LastReloadOf(w)
-	if last == nil {
+	if last == nil || !readable(last.Time) {
 		return nil
 	}
 	out := v1alpha1.LastReload(*last)
 	return &out
+}
+
+// readable tells whether there is a time, and one that clients can read. Annotations and
+// managedFields are written by whoever may edit an object, and in JSON a year beyond four
+// digits would make every list with that object unreadable.
+func readable(t metav1.Time) bool {
+	year := t.UTC().Year()
+	return !t.IsZero() && 0 <= year && year <= 9999
 }
 
 func renderSource(r *dependency.Reference) v1alpha1.Source {
@@ -142,7 +150,7 @@ func renderSourceStatus(r *dependency.Reference, res dependency.Resolution) v1al
 	}
 	if res.Source != nil {
 		out.ResourceVersion = res.Source.ResourceVersion
-		if changed := res.Source.LastChanged; !changed.IsZero() {
+		if changed := res.Source.LastChanged; readable(changed) {
 			out.LastChanged = &changed
 		}
 	}
