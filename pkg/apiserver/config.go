@@ -30,6 +30,7 @@ type completedConfig struct {
 	generic   genericapiserver.CompletedConfig
 	client    kubernetes.Interface
 	namespace string
+	farewell  *farewell
 }
 
 // Config applies the options.
@@ -103,5 +104,7 @@ func clientConfig(base *rest.Config) *rest.Config {
 
 // Complete fills in what the generic API server derives.
 func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Namespace}}
+	farewell := &farewell{}
+	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Namespace, farewell}}
 }

@@ -28,6 +28,7 @@ type Server struct {
 	generic     *genericapiserver.GenericAPIServer
 	client      kubernetes.Interface
 	namespace   string
+	farewell    *farewell
 	index       *ingest.Index
 	views       *configdependency.Views
 	digester    atomic.Pointer[dependency.Digester]
@@ -45,6 +46,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		generic:     generic,
 		client:      c.client,
 		namespace:   c.namespace,
+		farewell:    c.farewell,
 		index:       ingest.NewIndex(views, ingest.Streams()),
 		views:       views,
 		broadcaster: record.NewBroadcaster(),
@@ -88,6 +90,7 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(done)
 		s.feed(feed)
 	}()
+	s.farewell.beginAfter(ctx, s.generic.ShutdownDelayDuration/2)
 	err := s.generic.PrepareRun().RunWithContext(ctx)
 	stop()
 	<-done

@@ -81,7 +81,7 @@ func TestRunFollowsAClient(t *testing.T) {
 
 	expect := func(what string, want map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, <-sink.views); diff != "" {
+		if diff := cmp.Diff(want, receive(ctx, t, sink.views)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
@@ -90,7 +90,7 @@ func TestRunFollowsAClient(t *testing.T) {
 		t.Error(err)
 	}
 	for range Streams() {
-		<-watched
+		receive(ctx, t, watched)
 	}
 	if _, err := client.CoreV1().Secrets("shop").Update(ctx, runSecret("two"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -127,12 +127,12 @@ func TestWatchListsEnd(t *testing.T) {
 	end.ResourceVersion, end.Annotations = "6", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	canned.watch.Action(watch.Bookmark, end)
 	want := map[string]string{"deployment.web": hashWith(t, "one")}
-	if diff := cmp.Diff(want, <-sink.views); diff != "" {
+	if diff := cmp.Diff(want, receive(ctx, t, sink.views)); diff != "" {
 		t.Errorf("after the initial events (-want +got):\n%s", diff)
 	}
 	canned.watch.Modify(versioned(runSecret("two"), "7"))
 	want["deployment.web"] = hashWith(t, "two")
-	if diff := cmp.Diff(want, <-sink.views); diff != "" {
+	if diff := cmp.Diff(want, receive(ctx, t, sink.views)); diff != "" {
 		t.Errorf("after a change (-want +got):\n%s", diff)
 	}
 	cancel()

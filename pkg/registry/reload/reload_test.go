@@ -454,7 +454,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 		if !apierrors.IsConflict(err) {
 			t.Errorf("error %v", err)
 		}
-		if took := time.Since(start); took > 3*time.Second || len(s.patches()) < 5 {
+		if took := time.Since(start); took > 10*time.Second || len(s.patches()) < 5 {
 			t.Errorf("tried %d times in %s", len(s.patches()), took)
 		}
 		if told := s.told(); len(told) != 0 {
