@@ -67,6 +67,7 @@ func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
 	if err := o.Authentication.ApplyTo(&c.Authentication, c.SecureServing, c.OpenAPIConfig); err != nil {
 		return fmt.Errorf("delegated authentication: %w", err)
 	}
+	loadClientCA(c.SecureServing, &c.Authentication)
 	if err := o.Authorization.ApplyTo(&c.Authorization); err != nil {
 		return fmt.Errorf("delegated authorization: %w", err)
 	}
