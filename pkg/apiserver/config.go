@@ -17,9 +17,9 @@ import (
 
 // Config is what a Server is made from.
 type Config struct {
-	Generic   *genericapiserver.RecommendedConfig
-	Client    kubernetes.Interface
-	Namespace string
+	Generic *genericapiserver.RecommendedConfig
+	Client  kubernetes.Interface
+	Options *Options
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -27,9 +27,9 @@ type Config struct {
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
-	generic   genericapiserver.CompletedConfig
-	client    kubernetes.Interface
-	namespace string
+	generic genericapiserver.CompletedConfig
+	client  kubernetes.Interface
+	options *Options
 }
 
 // Config applies the options.
@@ -51,7 +51,7 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return &Config{Generic: generic, Client: client, Namespace: o.Namespace}, nil
+	return &Config{Generic: generic, Client: client, Options: o}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -103,5 +103,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 
 // Complete fills in what the generic API server derives.
 func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Namespace}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Options}}
 }

@@ -22,7 +22,7 @@ type stream struct {
 	name      string
 	lister    cache.ListerWatcher
 	workloads dependency.WorkloadKind // or
-	sources   dependency.SourceKind
+	sources   dependency.SourceKind   // or neither: namespaces
 }
 
 type name struct{ namespace, name string }
@@ -30,31 +30,23 @@ type name struct{ namespace, name string }
 // names returns what the graph holds of the stream.
 func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 	names := map[name]struct{}{}
-	if s.sources != "" {
+	switch {
+	case s.sources != "":
 		g.EachSource(func(source *dependency.Source) {
 			if source.Kind == s.sources {
 				names[name{source.Namespace, source.Name}] = struct{}{}
 			}
 		})
-		return names
+	case s.workloads != "":
+		g.EachWorkload(func(w *dependency.Workload) {
+			if w.Kind == s.workloads {
+				names[name{w.Namespace, w.Name}] = struct{}{}
+			}
+		})
+	default:
+		g.EachNamespace(func(n string) { names[name{"", n}] = struct{}{} })
 	}
-	g.EachWorkload(func(w *dependency.Workload) {
-		if w.Kind == s.workloads {
-			names[name{w.Namespace, w.Name}] = struct{}{}
-		}
-	})
 	return names
-}
-
-// drop removes an object of the stream from the graph and returns the workloads that
-// this concerns.
-func (s *stream) drop(g *dependency.Graph, namespace, name string) []dependency.WorkloadKey {
-	if s.sources != "" {
-		key := dependency.SourceKey{Kind: s.sources, Namespace: namespace, Name: name}
-		g.DeleteSource(key)
-		return users(g, key)
-	}
-	return dropWorkload(g, dependency.WorkloadKey{Kind: s.workloads, Namespace: namespace, Name: name})
 }
 
 // Labels that controllers put on what they make. A ReplicaSet or Pod that carries one is
@@ -84,12 +76,20 @@ func streams(client kubernetes.Interface, digester *dependency.Digester) []*stre
 			metav1.ListOptions{LabelSelector: withoutController, FieldSelector: unfinished}),
 		sources(dependency.ConfigMap, "configmaps", core.ConfigMaps(all), digester, dependency.FromConfigMap),
 		sources(dependency.Secret, "secrets", core.Secrets(all), digester, dependency.FromSecret),
+		{name: "namespaces", lister: newReducer(core.Namespaces(), metav1.ListOptions{}, func(m metav1.Object) *object {
+			o := reduced(m)
+			if m.GetName() != "" {
+				annotations := dependency.OwnAnnotations(m.GetAnnotations())
+				o.namespace = &annotations
+			}
+			return o
+		})},
 	}
 }
 
-// Streams names every resource that is read.
-func Streams() []string {
-	return []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets"}
+// resources names them.
+var resources = []string{
+	"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces",
 }
 
 // resource is the part of a typed client that lists and watches.

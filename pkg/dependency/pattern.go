@@ -1,0 +1,30 @@
+package dependency
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Pattern names sources of the namespace of a workload: one, or all that a glob matches.
+type Pattern struct {
+	Kind SourceKind
+	// Name is the name of a source, or a glob as in path.Match.
+	Name string
+}
+
+// Glob tells whether the pattern may name several sources.
+func (p Pattern) Glob() bool { return strings.ContainsAny(p.Name, `*?[\\`) }
+
+// Matches tells whether the pattern names a source. A glob that is malformed names none.
+func (p Pattern) Matches(kind SourceKind, name string) bool {
+	if p.Kind != kind {
+		return false
+	}
+	matched, err := path.Match(p.Name, name)
+	return err == nil && matched
+}
+
+func matchesAny(patterns []Pattern, kind SourceKind, name string) bool {
+	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Matches(kind, name) })
+}
