@@ -32,8 +32,8 @@ func (x *Index) run(ctx context.Context, client kubernetes.Interface, digester *
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
-	for _, s := range streams(client, digester) {
-		r := cache.NewReflectorWithOptions(s.lister, nil, &store{x, s}, cache.ReflectorOptions{
+	for _, s := range streams(digester) {
+		r := cache.NewReflectorWithOptions(s.lister(client), nil, &store{x, s}, cache.ReflectorOptions{
 			Name:            "configdep",
 			TypeDescription: s.name,
 		})
