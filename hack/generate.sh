@@ -35,4 +35,4 @@ tool client-gen --go-header-file "$header" --clientset-name versioned \
   --output-dir pkg/generated/clientset --output-pkg "$module/pkg/generated/clientset" \
   --fake-clientset=false
 
-gofmt -s -w pkg/generated $(find pkg/apis -name 'zz_generated.*.go')
+find pkg -path '*/generated/*.go' -print0 -o -name 'zz_generated.*.go' -print0 | xargs -0 gofmt -s -w

@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,4 +28,16 @@ func init() {
 	metav1.AddToGroupVersion(scheme, v1)
 	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{},
 		&metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+}
+
+// textSerializer encodes the types of our group, which have no protobuf form. If protobuf
+// were on offer, a client that prefers it and takes JSON as well, as those of built-in
+// types do, would get 406 in place of JSON.
+type textSerializer struct{ runtime.NegotiatedSerializer }
+
+// SupportedMediaTypes is part of runtime.NegotiatedSerializer.
+func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
+		return info.MediaType == runtime.ContentTypeProtobuf
+	})
 }

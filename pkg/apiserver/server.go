@@ -62,6 +62,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
 
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
+	group.NegotiatedSerializer = textSerializer{codecs}
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"configdependencies": configdependency.NewREST(s.views),
 		"configdependencies/reload": &reload.REST{

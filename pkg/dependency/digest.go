@@ -78,38 +78,40 @@ func (d *Digester) ConfigHash(references []Reference, lookup func(SourceKind, st
 		b = appendString(b, r.Name)
 		source := lookup(r.Kind, r.Name)
 		if keys, all := r.Keys(); all {
-			b = appendAll(b, source)
+			b = appendAll(b, r, source)
 		} else {
-			b = appendKeys(b, source, keys)
+			b = appendKeys(b, r, source, keys)
 		}
 	}
 	sum := d.digest(b)
 	return "v1." + d.keyID + "." + hex.EncodeToString(sum[:])
 }
 
-func appendAll(b []byte, source *Source) []byte {
-	if source == nil {
-		return binary.AppendUvarint(b, 0)
+// appendAll appends every key that is seen, and after the last that there is no more.
+func appendAll(b []byte, r *Reference, source *Source) []byte {
+	if source != nil {
+		for i := range source.Keys {
+			k := &source.Keys[i]
+			if how := r.sees(k); how != seenNot {
+				b = append(b, how)
+				b = appendString(b, k.Key)
+				b = append(b, k.Digest[:]...)
+			}
+		}
 	}
-	b = binary.AppendUvarint(b, uint64(len(source.Keys)))
-	for i := range source.Keys {
-		b = appendString(b, source.Keys[i].Key)
-		b = append(b, source.Keys[i].Digest[:]...)
-	}
-	return b
+	return append(b, seenNot)
 }
 
-func appendKeys(b []byte, source *Source, keys []string) []byte {
+func appendKeys(b []byte, r *Reference, source *Source, keys []string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(keys)))
 	for _, key := range keys {
 		b = appendString(b, key)
-		digest, present := source.Digest(key)
-		if !present {
-			b = append(b, 0)
-			continue
+		k := source.key(key)
+		how := r.sees(k)
+		b = append(b, how)
+		if how != seenNot {
+			b = append(b, k.Digest[:]...)
 		}
-		b = append(b, 1)
-		b = append(b, digest[:]...)
 	}
 	return b
 }

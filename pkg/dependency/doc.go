@@ -4,5 +4,5 @@
 // It turns API objects into small values (Workload, Source), keeps them in a two-way
 // Graph, and computes the hash of the content that a workload consumes. It imports API
 // types and no client, does no I/O and reads no clock. The content of a Secret passes
-// through Digester.Digest and nothing else; no value of this package holds content.
+// through Digester.Content and nothing else; no value of this package holds content.
 package dependency

@@ -90,6 +90,50 @@ func (r *Reference) Mountable() bool {
 	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Type == Volume || u.Type == Projected })
 }
 
+// The ways in which the content of a key reaches the containers.
+const (
+	seenNot   byte = iota // or the key is absent
+	seen                  // by every use that names it
+	seenFiles             // as a file; the environments that name it too go without
+)
+
+// sees tells how the content of a key, which may be nil, reaches the containers. The
+// kubelet makes environments of data alone, and files of binaryData too.
+func (r *Reference) sees(k *KeyDigest) byte {
+	if k == nil {
+		return seenNot
+	}
+	if !k.Binary {
+		return seen
+	}
+	var files, environments bool
+	for i := range r.Uses {
+		u := &r.Uses[i]
+		if u.Reads() && (u.Keys == nil || slices.Contains(u.Keys, k.Key)) {
+			env := u.Type == Env || u.Type == EnvFrom
+			files, environments = files || !env, environments || env
+		}
+	}
+	switch {
+	case !files:
+		return seenNot
+	case environments:
+		return seenFiles
+	default:
+		return seen
+	}
+}
+
+// satisfiedBy tells whether pods start with what a source has for a required key.
+func (r *Reference) satisfiedBy(k *KeyDigest) bool {
+	if k == nil || !k.Binary {
+		return k != nil
+	}
+	return !slices.ContainsFunc(r.Uses, func(u Use) bool {
+		return u.Type == Env && !u.Optional && slices.Contains(u.Keys, k.Key)
+	})
+}
+
 // Keys are the keys whose content reaches a container, sorted, or all of them. A
 // reference that reads nothing has neither.
 func (r *Reference) Keys() (keys []string, all bool) {

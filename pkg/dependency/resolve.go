@@ -6,7 +6,8 @@ type Resolution struct {
 	Source *Source
 	// Missing: pods cannot start, because the source or a required key is absent.
 	Missing bool
-	// MissingKeys are the required keys that a present source does not have.
+	// MissingKeys are the required keys that a present source does not have, or has where
+	// an environment variable cannot be made of them: in binaryData.
 	MissingKeys []string
 }
 
@@ -18,7 +19,7 @@ func Resolve(r *Reference, source *Source) Resolution {
 		return out
 	}
 	for _, key := range r.RequiredKeys {
-		if _, found := source.Digest(key); !found {
+		if !r.satisfiedBy(source.key(key)) {
 			out.MissingKeys = append(out.MissingKeys, key)
 		}
 	}

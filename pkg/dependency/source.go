@@ -66,30 +66,31 @@ func (s *Source) After(previous *Source, seen time.Time) {
 type KeyDigest struct {
 	Key    string
 	Digest Digest
+	Binary bool // the key is one of binaryData
 }
 
-// Digest returns the digest of a key. A nil source has no keys.
-func (s *Source) Digest(key string) (Digest, bool) {
+// key returns what stands for a key, or nil. A nil source has no keys.
+func (s *Source) key(key string) *KeyDigest {
 	if s == nil {
-		return Digest{}, false
+		return nil
 	}
 	i, found := slices.BinarySearchFunc(s.Keys, key, func(k KeyDigest, key string) int {
 		return strings.Compare(k.Key, key)
 	})
 	if !found {
-		return Digest{}, false
+		return nil
 	}
-	return s.Keys[i].Digest, true
+	return &s.Keys[i]
 }
 
 // FromConfigMap digests a ConfigMap, whose content it overwrites where it can.
 func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
 	s := newSource(ConfigMap, &cm.ObjectMeta, len(cm.Data)+len(cm.BinaryData))
 	for key, value := range cm.Data {
-		s.Keys = append(s.Keys, KeyDigest{key, d.digest([]byte(value))})
+		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.digest([]byte(value))})
 	}
 	for key, value := range cm.BinaryData {
-		s.Keys = append(s.Keys, KeyDigest{key, d.Content(value)})
+		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value), Binary: true})
 	}
 	s.sortKeys()
 	return s
@@ -99,7 +100,7 @@ func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
 func FromSecret(d *Digester, secret *corev1.Secret) *Source {
 	s := newSource(Secret, &secret.ObjectMeta, len(secret.Data))
 	for key, value := range secret.Data {
-		s.Keys = append(s.Keys, KeyDigest{key, d.Content(value)})
+		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value)})
 	}
 	s.sortKeys()
 	return s

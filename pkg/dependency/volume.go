@@ -2,6 +2,7 @@ package dependency
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,27 +13,29 @@ const secretsStoreDriver = "secrets-store.csi.k8s.io"
 
 // volume records what a volume consumes, by each of its mounts.
 func (c *collector) volume(v *corev1.Volume, containers []corev1.Container) {
+	// The kubelet makes no volume that nothing mounts, so pods start without its sources.
+	unused := !mountedByAny(v.Name, containers)
 	switch {
 	case v.ConfigMap != nil:
-		f := files{ConfigMap, v.ConfigMap.Name, v.ConfigMap.Items, isTrue(v.ConfigMap.Optional)}
+		f := files{ConfigMap, v.ConfigMap.Name, v.ConfigMap.Items, unused || isTrue(v.ConfigMap.Optional)}
 		c.mounted(Volume, v.Name, f, containers)
 	case v.Secret != nil:
-		f := files{Secret, v.Secret.SecretName, v.Secret.Items, isTrue(v.Secret.Optional)}
+		f := files{Secret, v.Secret.SecretName, v.Secret.Items, unused || isTrue(v.Secret.Optional)}
 		c.mounted(Volume, v.Name, f, containers)
 	case v.Projected != nil:
 		for i := range v.Projected.Sources {
 			s := &v.Projected.Sources[i]
 			if s.ConfigMap != nil {
-				f := files{ConfigMap, s.ConfigMap.Name, s.ConfigMap.Items, isTrue(s.ConfigMap.Optional)}
+				f := files{ConfigMap, s.ConfigMap.Name, s.ConfigMap.Items, unused || isTrue(s.ConfigMap.Optional)}
 				c.mounted(Projected, v.Name, f, containers)
 			}
 			if s.Secret != nil {
-				f := files{Secret, s.Secret.Name, s.Secret.Items, isTrue(s.Secret.Optional)}
+				f := files{Secret, s.Secret.Name, s.Secret.Items, unused || isTrue(s.Secret.Optional)}
 				c.mounted(Projected, v.Name, f, containers)
 			}
 		}
 	case v.CSI != nil:
-		use := Use{Type: CSI, Volume: v.Name}
+		use := Use{Type: CSI, Volume: v.Name, Optional: unused}
 		if v.CSI.NodePublishSecretRef != nil {
 			c.add(Secret, v.CSI.NodePublishSecretRef.Name, use)
 		}
@@ -40,16 +43,28 @@ func (c *collector) volume(v *corev1.Volume, containers []corev1.Container) {
 			c.add(SecretProviderClass, v.CSI.VolumeAttributes["secretProviderClass"], use)
 		}
 	default:
-		c.add(Secret, volumeSecret(v), Use{Type: VolumeSecret, Volume: v.Name})
+		name, required := volumeSecret(v)
+		c.add(Secret, name, Use{Type: VolumeSecret, Volume: v.Name, Optional: unused || !required})
 	}
 }
 
-// volumeSecret returns the name of the Secret with the credential of a volume, or "".
-func volumeSecret(v *corev1.Volume) string {
+func mountedByAny(volume string, containers []corev1.Container) bool {
+	for i := range containers {
+		if slices.ContainsFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
+			return true
+		}
+	}
+	return false
+}
+
+// volumeSecret returns the name of the Secret with the credential of a volume, or "", and
+// whether the volume cannot be made without it.
+func volumeSecret(v *corev1.Volume) (name string, required bool) {
 	var ref *corev1.LocalObjectReference
+	required = true
 	switch {
 	case v.AzureFile != nil:
-		return v.AzureFile.SecretName
+		return v.AzureFile.SecretName, true
 	case v.CephFS != nil:
 		ref = v.CephFS.SecretRef
 	case v.Cinder != nil:
@@ -58,6 +73,7 @@ func volumeSecret(v *corev1.Volume) string {
 		ref = v.FlexVolume.SecretRef
 	case v.ISCSI != nil:
 		ref = v.ISCSI.SecretRef
+		required = v.ISCSI.DiscoveryCHAPAuth || v.ISCSI.SessionCHAPAuth // else it is not read
 	case v.RBD != nil:
 		ref = v.RBD.SecretRef
 	case v.ScaleIO != nil:
@@ -66,9 +82,9 @@ func volumeSecret(v *corev1.Volume) string {
 		ref = v.StorageOS.SecretRef
 	}
 	if ref == nil {
-		return ""
+		return "", false
 	}
-	return ref.Name
+	return ref.Name, required
 }
 
 // files is a source as a volume shows it: its keys as files, or only some, under the
@@ -80,13 +96,15 @@ type files struct {
 	optional bool
 }
 
-// mounted records a use for each mount that shows something of the files. The kubelet
-// makes the volume in any case, so there is a use without a container when none does.
+// mounted records a use for each mount that shows something of the files. When none does
+// there is one use without a container: the kubelet makes the volume all the same, unless
+// nothing mounts it.
 func (c *collector) mounted(typ UseType, volume string, f files, containers []corev1.Container) {
 	var required []string
 	for _, item := range f.items {
 		required = append(required, item.Key)
 	}
+	required = sortedSet(required)
 	use := Use{Type: typ, Volume: volume, Optional: f.optional}
 	shown := false
 	for i := range containers {
@@ -107,7 +125,7 @@ func (c *collector) mounted(typ UseType, volume string, f files, containers []co
 		}
 	}
 	if !shown {
-		use.Keys = sortedSet(required)
+		use.Keys = required
 		c.add(f.kind, f.name, use, required...)
 	}
 }
@@ -117,7 +135,8 @@ func (c *collector) mounted(typ UseType, volume string, f files, containers []co
 func (f *files) visible(m *corev1.VolumeMount) (keys []string, all bool) {
 	within := "."
 	if m.SubPath != "" {
-		within = path.Clean(m.SubPath)
+		// The files are in the folder ..data; what stands beside it are links into it.
+		within = path.Clean(strings.TrimPrefix(path.Clean(m.SubPath)+"/", "..data/"))
 	}
 	if len(f.items) == 0 {
 		if within == "." {

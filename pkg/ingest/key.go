@@ -41,6 +41,7 @@ func LoadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte,
 }
 
 func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {
+	ctx = withoutBodies(ctx)
 	found, err := secrets.Get(ctx, KeySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		fresh := make([]byte, dependency.KeySize)

@@ -21,7 +21,7 @@ func newReducer[L runtime.Object](client resource[L], only metav1.ListOptions, r
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			narrow(&options)
-			list, err := client.List(ctx, options)
+			list, err := client.List(withoutBodies(ctx), options)
 			if err != nil {
 				return nil, err
 			}
@@ -29,7 +29,7 @@ func newReducer[L runtime.Object](client resource[L], only metav1.ListOptions, r
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			narrow(&options)
-			w, err := client.Watch(ctx, options)
+			w, err := client.Watch(withoutBodies(ctx), options)
 			if err != nil {
 				return nil, err
 			}

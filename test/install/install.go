@@ -8,9 +8,9 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,12 +26,17 @@ const (
 	Namespace  = "configdep-system"
 	Name       = "configdep-apiserver" // the Deployment, the Service and the ServiceAccount
 	APIService = "v1alpha1.configdep.io"
+
+	// The name by which the aggregator verifies the server.
+	serverName = Name + "." + Namespace + ".svc"
 )
 
 // Options says how to install.
 type Options struct {
 	// Binary is the program; built from cmd/configdep-apiserver when it is empty.
 	Binary string
+	// Race builds it with the race detector, whose findings are in the logs.
+	Race bool
 	// Replicas is the number of processes, 1 by default.
 	Replicas int
 	// Args are added to the arguments of the manifest, and win over them.
@@ -49,10 +54,14 @@ type Installation struct {
 	cluster    *controlplane.ControlPlane
 	options    Options
 	dir        string
-	args       []string // of the Deployment
-	kubeconfig string   // of the ServiceAccount
+	authority  *pki.Authority // of the serving certificate
+	args       []string       // of the Deployment
+	kubeconfig string         // of the ServiceAccount
 	probe      *http.Client
 	balancer   *balancer
+
+	mu     sync.Mutex
+	extras []*Replica
 }
 
 // Install applies the manifests, starts the replicas, and returns when the API is
@@ -67,7 +76,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 		return nil, err
 	}
 	if o.Binary == "" {
-		if o.Binary, err = Build(ctx, root); err != nil {
+		if o.Binary, err = build(ctx, root, o.Race, "./cmd/"+Name); err != nil {
 			return nil, err
 		}
 	}
@@ -87,9 +96,15 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 		return nil, fmt.Errorf("reading the applied manifests: %w", err)
 	}
 	for n := range max(1, o.Replicas) {
-		if err := i.addReplica(fmt.Sprintf("replica-%d", n)); err != nil {
+		r, err := i.newReplica(fmt.Sprintf("replica-%d", n), ReplicaOptions{})
+		if err != nil {
 			return nil, err
 		}
+		i.Replicas = append(i.Replicas, r)
+		if err := r.Start(); err != nil {
+			return nil, err
+		}
+		i.balancer.add(r)
 	}
 	for _, r := range i.Replicas {
 		if err := r.AwaitReady(ctx); err != nil {
@@ -103,38 +118,26 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	return i, err
 }
 
-// Build builds the server into .cache/bin and returns its path.
-func Build(ctx context.Context, root string) (string, error) {
-	binary := filepath.Join(root, ".cache", "bin", Name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "./cmd/"+Name)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the server: %w: %s", err, out)
-	}
-	return binary, nil
-}
-
 // prepare makes the certificate and the balancer.
 func (i *Installation) prepare() error {
 	if err := os.MkdirAll(i.dir, 0o700); err != nil {
 		return err
 	}
-	authority, err := pki.NewAuthority("configdep")
+	var err error
+	if i.authority, err = pki.NewAuthority("configdep"); err != nil {
+		return err
+	}
+	pair, err := i.authority.ServingCert([]string{serverName}, nil)
 	if err != nil {
 		return err
 	}
-	host := Name + "." + Namespace + ".svc"
-	pair, err := authority.ServingCert([]string{host}, nil)
-	if err != nil {
-		return err
-	}
-	for name, data := range map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key, "ca.crt": authority.BundlePEM()} {
+	for name, data := range map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key, "ca.crt": i.authority.BundlePEM()} {
 		if err := os.WriteFile(filepath.Join(i.dir, name), data, 0o600); err != nil {
 			return err
 		}
 	}
 	i.probe = &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: authority.Pool(), ServerName: host},
+		TLSClientConfig:   &tls.Config{RootCAs: i.authority.Pool(), ServerName: serverName},
 		DisableKeepAlives: true,
 	}}
 	i.balancer, err = newBalancer(i.probe)
@@ -203,26 +206,14 @@ func (i *Installation) readManifests(ctx context.Context) error {
 	return i.cluster.WriteKubeconfig(i.kubeconfig, token.Status.Token)
 }
 
-func (i *Installation) addReplica(name string) error {
-	port, err := reservePort()
-	if err != nil {
-		return err
-	}
-	r := &Replica{installation: i, name: name, port: port}
-	i.Replicas = append(i.Replicas, r)
-	if err := r.Start(); err != nil {
-		return err
-	}
-	i.balancer.add(r)
-	return nil
-}
-
 // Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
 func (i *Installation) Dir() string { return i.dir }
 
 // Stop ends the replicas. The objects in the cluster stay.
 func (i *Installation) Stop() {
-	for _, r := range i.Replicas {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, r := range append(i.extras, i.Replicas...) {
 		r.Kill()
 		r.port.release()
 	}

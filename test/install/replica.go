@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // Replica is one process of the server. It keeps its port over restarts.
@@ -17,14 +19,72 @@ type Replica struct {
 	installation *Installation
 	name         string
 	port         *reservedPort
+	options      ReplicaOptions
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when the process is gone
 	err    error         // how it ended; valid then
 }
 
+// ReplicaOptions says how an extra replica differs from the installed ones.
+type ReplicaOptions struct {
+	// Binary is another program, which takes the same arguments.
+	Binary string
+	// Kubeconfig is another way to the cluster, or another identity in it.
+	Kubeconfig string
+	// Args are added to the arguments, and win over them.
+	Args []string
+	// Env is added to the environment.
+	Env []string
+}
+
+// StartExtra starts a replica that the aggregator does not know: requests have to go to
+// its address. It does not wait for it to be ready. Stop ends it, if nobody has before.
+func (i *Installation) StartExtra(name string, o ReplicaOptions) (*Replica, error) {
+	r, err := i.newReplica(name, o)
+	if err != nil {
+		return nil, err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.extras = append(i.extras, r)
+	return r, r.Start()
+}
+
+func (i *Installation) newReplica(name string, o ReplicaOptions) (*Replica, error) {
+	port, err := reservePort()
+	if err != nil {
+		return nil, err
+	}
+	if o.Binary == "" {
+		o.Binary = i.options.Binary
+	}
+	if o.Kubeconfig == "" {
+		o.Kubeconfig = i.kubeconfig
+	}
+	o.Args = append(append([]string{}, i.options.Args...), o.Args...)
+	o.Env = append(append([]string{}, i.options.Env...), o.Env...)
+	return &Replica{installation: i, name: name, port: port, options: o}, nil
+}
+
+// Name tells replicas apart.
+func (r *Replica) Name() string { return r.name }
+
 // Address is where the replica serves.
 func (r *Replica) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port.port)) }
+
+// RESTConfig is the configuration of an anonymous client of this very replica, past the
+// aggregator. The caller may change it.
+func (r *Replica) RESTConfig() *rest.Config {
+	return &rest.Config{
+		Host: "https://" + r.Address(),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:     r.installation.authority.BundlePEM(),
+			ServerName: serverName,
+		},
+		QPS: -1, // no limit
+	}
+}
 
 // Log is the path of the replica's log.
 func (r *Replica) Log() string { return filepath.Join(r.installation.dir, r.name+".log") }
@@ -41,14 +101,14 @@ func (r *Replica) Start() error {
 	defer log.Close()
 	i := r.installation
 	args := append(append([]string{}, i.args...),
-		"--kubeconfig="+i.kubeconfig,
+		"--kubeconfig="+r.options.Kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(r.port.port), "--permit-port-sharing",
 		"--tls-cert-file="+filepath.Join(i.dir, "tls.crt"),
 		"--tls-private-key-file="+filepath.Join(i.dir, "tls.key"),
 	)
-	args = append(args, i.options.Args...)
-	r.cmd = i.cluster.Command(context.Background(), i.options.Binary, args...)
-	r.cmd.Env = append(append(r.cmd.Env, "POD_NAMESPACE="+Namespace), i.options.Env...)
+	args = append(args, r.options.Args...)
+	r.cmd = i.cluster.Command(context.Background(), r.options.Binary, args...)
+	r.cmd.Env = append(append(r.cmd.Env, "POD_NAMESPACE="+Namespace), r.options.Env...)
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if err := r.cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", r.name, err)

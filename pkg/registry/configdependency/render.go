@@ -94,12 +94,20 @@ var (
 )
 
 func renderLastReload(last *policy.LastReload) *v1alpha1.LastReload {
-	if last == nil {
+	if last == nil || !readable(metav1.NewTime(last.Time.Time)) {
 		return nil
 	}
 	return &v1alpha1.LastReload{
 		Time: metav1.NewTime(last.Time.Time), Trigger: last.Trigger, RequestedBy: last.RequestedBy, Reason: last.Reason,
 	}
+}
+
+// readable tells whether there is a time, and one that clients can read. Annotations and
+// managedFields are written by whoever may edit an object, and in JSON a year beyond four
+// digits would make every list with that object unreadable.
+func readable(t metav1.Time) bool {
+	year := t.UTC().Year()
+	return !t.IsZero() && 0 <= year && year <= 9999
 }
 
 func renderSource(s *policy.Source) v1alpha1.Source {
@@ -137,7 +145,7 @@ func renderSourceStatus(s *policy.Source) v1alpha1.SourceStatus {
 	}
 	if s.Source != nil {
 		out.ResourceVersion = s.Source.ResourceVersion
-		if changed := s.Source.LastChanged; !changed.IsZero() {
+		if changed := s.Source.LastChanged; readable(changed) {
 			out.LastChanged = &changed
 		}
 	}

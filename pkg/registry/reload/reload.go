@@ -24,8 +24,9 @@ import (
 )
 
 // conflicts is how a patch is tried again when the workload has changed since it was
-// read. During a rollout its status changes many times a second.
-var conflicts = wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 0.2}
+// read: for seconds, because during a rollout its status changes many times in one, and
+// with as much chance as delay, or many requests for one workload would collide for ever.
+var conflicts = wait.Backoff{Steps: 25, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 1}
 
 // reload decides by the live workload and patches it.
 func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string) (v1alpha1.ReloadStatus, error) {

@@ -1,0 +1,101 @@
+# Needs Go, git, make and bash; everything else is built from source. All that is built,
+# cached or run is below .cache.
+#
+# "make <target> NAME=value" sets NAME for whatever the target runs.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+module := github.com/configdep/configdep
+bin := .cache/bin
+
+# Nothing but the version of configdep itself is stamped. The generic API server takes
+# that of k8s.io/component-base for the version of Kubernetes.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+ldflags = -X $(module)/pkg/version.version=$(VERSION)
+
+# A package of tests may run a control plane, which wants a core or two for itself.
+cores := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : 1)))
+TEST_TIMEOUT ?= 20m
+# More flags of go test: TEST_FLAGS="-run TestX -v".
+TEST_FLAGS ?=
+# The race detector needs a C compiler, without which go turns cgo off.
+race = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the tests run without the race detector" >&2)
+
+##@ Use
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN { FS = ":.*## "; print "Usage: make <target> [NAME=value ...]" } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: prerequisites ## Run the tour of the README on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
+	@go build -trimpath -o $(bin)/demo ./test/demo
+	@$(bin)/demo
+
+.PHONY: deploy
+deploy: ## Install into the cluster of the current kubectl context: IMAGE=..., and KUBECTL, WAIT, TIMEOUT (see hack/deploy.sh)
+	@hack/deploy.sh
+
+.PHONY: undeploy
+undeploy: ## Remove what deploy has installed: KUBECTL, WAIT, TIMEOUT (see hack/undeploy.sh)
+	@hack/undeploy.sh
+
+##@ Build
+
+.PHONY: build
+build: prerequisites ## Build the programs into .cache/bin, with VERSION from git
+	@mkdir -p $(bin)
+	go build -trimpath -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
+
+.PHONY: image
+image: ## Build the container image by docker: IMAGE, VERSION
+	docker build --build-arg VERSION="$(VERSION)" --tag "$(or $(IMAGE),configdep/configdep-apiserver:$(VERSION))" .
+
+.PHONY: clean
+clean: ## Remove .cache: what is built, with the control plane of the tests
+	rm -rf .cache
+
+##@ Develop
+
+.PHONY: test
+test: build ## Run all tests, unit tests and those against a real control plane: TEST_FLAGS, TEST_TIMEOUT
+	@hack/controlplane/build.sh >/dev/null
+	@$(tell_race)
+	@# Compiled with all cores first, and silently; then the packages' tests run one after the other.
+	@go build $(race) ./...
+	go test $(race) -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./...
+
+.PHONY: test-unit
+test-unit: prerequisites ## Run the unit tests: TEST_FLAGS
+	@$(tell_race)
+	go test $(race) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./pkg/... ./cmd/...
+
+.PHONY: bench
+bench: prerequisites ## Measure the server on a cluster of its own (see test/bench)
+	@go build -trimpath -o $(bin)/bench ./test/bench
+	@$(bin)/bench
+
+.PHONY: verify
+verify: ## Check that everything is generated, tidy, formatted and without findings, as CI does
+	@hack/verify.sh
+
+.PHONY: generate
+generate: prerequisites ## Generate deep copies, OpenAPI and the clientset from the API types
+	hack/generate.sh
+
+.PHONY: tidy
+tidy: prerequisites ## Tidy all go.mod and go.sum files, and format the code
+	hack/tidy.sh
+
+.PHONY: lint
+lint: prerequisites ## Run golangci-lint alone
+	hack/golangci-lint.sh run
+
+.PHONY: prerequisites
+prerequisites:
+	@hack/prerequisites.sh

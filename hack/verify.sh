@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Verifies all that can be told without running tests (make verify), in two phases:
+#
+#   1. Everything is generated anew, in a copy of the tree: nothing may come out
+#      different from what is there, and no file may be new.
+#   2. Checks that only read: go vet, golangci-lint and the syntax of scripts.
+#
+# Uncommitted work is taken as it is, and is never touched. With CI=true, nothing may be
+# uncommitted in the end: whatever a build leaves in the tree belongs into .cache.
+#
+# All checks are run, also after one has failed; the failures are listed in the end.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE # as in a hook; they would name this tree's for the copy
+
+say() { printf 'verify: %s\n' "$*"; }
+failures=()
+failed() { failures+=("$1"); printf 'verify: FAILED: %s\n' "$1" >&2; }
+
+hack/prerequisites.sh
+[[ $(git rev-parse --show-toplevel 2>/dev/null) -ef $root ]] || {
+  echo "verify: this folder is no git checkout (or belongs to another user, see: git status), so there is nothing to compare with" >&2
+  exit 1
+}
+# What belongs to the tree: all but what .gitignore excludes.
+files() { git ls-files -z --cached --others --exclude-standard; }
+present() { while IFS= read -r -d '' f; do if [[ -e $f || -L $f ]]; then printf '%s\0' "$f"; fi; done; }
+
+mkdir -p .cache
+work=$(mktemp -d .cache/verify.XXXXXX)
+trap 'rm -rf "$root/$work"' EXIT
+
+say "phase 1: generating everything, in a copy of the tree"
+copy=$root/$work/tree
+mkdir "$copy"
+files | present | tar --null -T - -cf - | tar -xf - -C "$copy"
+# The copy is a repository of its own, whose index is what was there before.
+git -C "$copy" init -q
+git -C "$copy" add --all --force
+
+if (cd "$copy" && hack/tidy.sh && hack/generate.sh); then
+  git -C "$copy" add --all --intent-to-add
+  if ! git -C "$copy" --no-pager diff --exit-code --stat --patch; then
+    failed "what is generated is not up to date, or not tidy (+ above is what it should be); run: make generate tidy"
+  fi
+else
+  failed "generating"
+fi
+
+say "phase 2: go vet"
+go vet -trimpath ./... || failed "go vet"
+
+say "phase 2: golangci-lint (built the first time, which takes minutes)"
+hack/golangci-lint.sh run || failed "golangci-lint"
+
+say "phase 2: scripts"
+scripts=()
+while IFS= read -r -d '' f; do
+  case $f in
+    *.sh) scripts+=("$f") ;;
+    *) [[ $(head -c 19 "$f" | tr -d '\0') != '#!/usr/bin/env bash' ]] || scripts+=("$f") ;;
+  esac
+done < <(files | present)
+for f in "${scripts[@]}"; do
+  bash -n "$f" || failed "the syntax of $f"
+  [[ $(head -c 2 "$f") != '#!' || -x $f ]] || failed "$f cannot be run: chmod +x $f"
+done
+if command -v shellcheck >/dev/null; then
+  shellcheck --shell=bash "${scripts[@]}" || failed "shellcheck"
+else
+  say "shellcheck is not installed, so scripts are checked for their syntax alone"
+fi
+
+if [[ ${CI:-} == true ]]; then
+  say "phase 2: nothing is uncommitted"
+  left=$(git status --porcelain)
+  if [[ -n $left ]]; then
+    printf '%s\n' "$left" >&2
+    git --no-pager diff --stat
+    failed "the tree holds changes that are not committed: commit them, or keep what is not source below .cache"
+  fi
+fi
+
+if ((${#failures[@]} > 0)); then
+  printf '\nverify: FAILED:\n' >&2
+  printf '  - %s\n' "${failures[@]}" >&2
+  exit 1
+fi
+say "all is well"

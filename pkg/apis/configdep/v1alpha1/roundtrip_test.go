@@ -1,0 +1,97 @@
+package v1alpha1_test
+
+import (
+	"flag"
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/randfill"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+var seedFlag = flag.Int64("seed", 0, "the seed of the round trips, to run a failure again")
+
+// What a client writes or reads as JSON is what was there before, for any value; and a
+// deep copy is one.
+func TestRoundTrips(t *testing.T) {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = time.Now().UnixNano()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("to run this again: -run=%s -seed=%d", t.Name(), seed)
+		}
+	})
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	filler := fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, pointersToTimes), rand.NewSource(seed), codecs)
+	roundtrip.RoundTripExternalTypesWithoutProtobuf(t, scheme, codecs, filler, nil)
+
+	// So that this test cannot pass with empty values: each field of ours was once set.
+	set := map[string]bool{}
+	for _, o := range []any{&v1alpha1.ConfigDependencyList{}, &v1alpha1.Reload{}} {
+		for range 2000 {
+			filler.Fill(o)
+			fieldsSet(reflect.ValueOf(o).Elem(), set)
+		}
+	}
+	for field, once := range set {
+		if !once {
+			t.Errorf("%s was never set", field)
+		}
+	}
+	if len(set) < 60 {
+		t.Errorf("only %d fields were seen", len(set))
+	}
+}
+
+// pointersToTimes fills what a filler otherwise leaves nil, because Time fills itself.
+func pointersToTimes(serializer.CodecFactory) []any {
+	return []any{func(t **metav1.Time, c randfill.Continue) {
+		*t = nil
+		if c.Bool() {
+			*t = &metav1.Time{}
+			c.Fill(*t)
+		}
+	}}
+}
+
+// fieldsSet notes for each field of our types whether it has been set.
+func fieldsSet(v reflect.Value, set map[string]bool) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			fieldsSet(v.Elem(), set)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			fieldsSet(v.Index(i), set)
+		}
+	case reflect.Struct:
+		if !strings.HasSuffix(v.Type().PkgPath(), "configdep/v1alpha1") {
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).Type == reflect.TypeFor[metav1.TypeMeta]() {
+				continue // the serializer's
+			}
+			name := v.Type().Name() + "." + v.Type().Field(i).Name
+			set[name] = set[name] || !v.Field(i).IsZero()
+			fieldsSet(v.Field(i), set)
+		}
+	}
+}

@@ -1,0 +1,456 @@
+package dependency
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math/rand"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/dump"
+)
+
+func testDigester() *Digester { return NewDigester(bytes.Repeat([]byte{7}, KeySize)) }
+
+// whole is a reference that reads all keys as files, and named one that reads some.
+func whole(kind SourceKind, name string) Reference {
+	return Reference{Kind: kind, Name: name, Uses: []Use{{Type: Volume, Container: "app"}}}
+}
+
+func named(kind SourceKind, name string, keys ...string) Reference {
+	return Reference{Kind: kind, Name: name, Uses: []Use{{Type: Volume, Container: "app", Keys: keys}}}
+}
+
+func none(SourceKind, string) *Source { return nil }
+
+func only(sources ...*Source) func(SourceKind, string) *Source {
+	return func(kind SourceKind, name string) *Source {
+		for _, s := range sources {
+			if s.Kind == kind && s.Name == name {
+				return s
+			}
+		}
+		return nil
+	}
+}
+
+func configMap(name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: data}
+}
+
+// What users see as the hash, and what a later version must still be able to compare.
+func TestConfigHashIsWrittenWithVersionAndKeyID(t *testing.T) {
+	d := testDigester()
+	got := d.ConfigHash([]Reference{whole(ConfigMap, "a")}, none, nil)
+	if !regexp.MustCompile(`^v1\.[0-9a-f]{8}\.[0-9a-f]{32}$`).MatchString(got) {
+		t.Errorf("hash %q", got)
+	}
+	if id := d.KeyID(); !strings.HasPrefix(got, "v1."+id+".") {
+		t.Errorf("hash %q does not begin with the key id %s", got, id)
+	}
+}
+
+// The digest of one key is HMAC-SHA256 of its bytes, also when hashes are used again.
+func TestDigestIsHMACOfTheValue(t *testing.T) {
+	key := bytes.Repeat([]byte{7}, KeySize)
+	d := NewDigester(key)
+	for _, length := range []int{0, 1, 15, 55, 56, 63, 64, 65, 127, 128, 1000, 1 << 20} {
+		value := bytes.Repeat([]byte{'v'}, length)
+		mac := hmac.New(sha256.New, key)
+		mac.Write(value)
+		want := Digest(mac.Sum(nil)[:16])
+		for range 2 {
+			if got := d.Content(bytes.Clone(value)); got != want {
+				t.Errorf("%d bytes: digest %x, want %x", length, got, want)
+			}
+		}
+	}
+}
+
+// Each case is a change of the ConfigMap "app", which starts with the keys a, b and c.
+func TestConfigHashChangesWithContentOnly(t *testing.T) {
+	base := func() *corev1.ConfigMap { return configMap("app", map[string]string{"a": "1", "b": "2", "c": "3"}) }
+	tests := map[string]struct {
+		reference Reference
+		change    func(*corev1.ConfigMap)
+		changes   bool
+	}{
+		"a value of a whole source":        {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { c.Data["b"] = "x" }, true},
+		"a value becomes empty":            {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { c.Data["b"] = "" }, true},
+		"two values are exchanged":         {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { c.Data["a"], c.Data["b"] = "2", "1" }, true},
+		"a key is renamed":                 {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { delete(c.Data, "b"); c.Data["d"] = "2" }, true},
+		"a key is added to a whole source": {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { c.Data["d"] = "4" }, true},
+		"an empty key is added":            {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { c.Data["d"] = "" }, true},
+		"a key is removed":                 {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { delete(c.Data, "c") }, true},
+		"a key that is read changes":       {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { c.Data["a"] = "x" }, true},
+		"a key that is read goes":          {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { delete(c.Data, "a") }, true},
+		"a key that is read comes":         {named(ConfigMap, "app", "a", "z"), func(c *corev1.ConfigMap) { c.Data["z"] = "" }, true},
+		"a key that nobody reads changes":  {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { c.Data["b"] = "x" }, false},
+		"keys that nobody reads come and go": {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) {
+			delete(c.Data, "b")
+			c.Data["d"] = "4"
+		}, false},
+		"metadata": {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) {
+			c.UID, c.ResourceVersion, c.Generation = "other", "99", 3
+			c.Labels = map[string]string{"l": "v"}
+			c.Annotations = map[string]string{"a": "v"}
+			c.CreationTimestamp = metav1.Now()
+			c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+			c.Immutable = new(true)
+		}, false},
+		"a value moves to binaryData": {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) {
+			c.BinaryData = map[string][]byte{"b": []byte(c.Data["b"])}
+			delete(c.Data, "b")
+		}, false},
+		"a value that is a variable moves to binaryData, where no variable can be made of it": {
+			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
+			func(c *corev1.ConfigMap) {
+				c.BinaryData = map[string][]byte{"b": []byte(c.Data["b"])}
+				delete(c.Data, "b")
+			}, true,
+		},
+		"binaryData that only variables could be made of": {
+			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
+			func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"d": []byte("4")} }, false,
+		},
+		"a source that is shown but not read": {
+			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: Volume}, {Type: CSI}, {Type: VolumeSecret}, {Type: ImagePullSecret}}},
+			func(c *corev1.ConfigMap) { c.Data["a"] = "x" }, false,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := testDigester()
+			hashOf := func(c *corev1.ConfigMap) string {
+				return d.ConfigHash([]Reference{tt.reference}, only(FromConfigMap(d, c)), nil)
+			}
+			changed := base()
+			tt.change(changed)
+			before, after := hashOf(base()), hashOf(changed)
+			if (before != after) != tt.changes {
+				t.Errorf("before %s, after %s, want a change: %v", before, after, tt.changes)
+			}
+		})
+	}
+}
+
+// Pods see no difference between a source that is absent and one without the keys.
+func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
+	d := testDigester()
+	empty := only(FromConfigMap(d, configMap("app", nil)))
+	for name, reference := range map[string]Reference{
+		"whole": whole(ConfigMap, "app"),
+		"keys":  named(ConfigMap, "app", "a", "b"),
+	} {
+		absent, present := d.ConfigHash([]Reference{reference}, none, nil), d.ConfigHash([]Reference{reference}, empty, nil)
+		if absent != present {
+			t.Errorf("%s: absent %s, empty %s", name, absent, present)
+		}
+	}
+}
+
+// A Secret and a ConfigMap of one name are different things, even with equal content.
+func TestConfigHashTellsKindsApart(t *testing.T) {
+	d := testDigester()
+	cm := FromConfigMap(d, configMap("app", map[string]string{"a": "1"}))
+	secret := FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}})
+	if diff := gocmp.Diff(cm.Keys, secret.Keys); diff != "" {
+		t.Errorf("the same bytes have different digests:\n%s", diff)
+	}
+	a := d.ConfigHash([]Reference{whole(ConfigMap, "app")}, only(cm, secret), nil)
+	b := d.ConfigHash([]Reference{whole(Secret, "app")}, only(cm, secret), nil)
+	if a == b {
+		t.Error("the hashes are equal")
+	}
+}
+
+// A filter leaves references out as if they were not there.
+func TestConfigHashOfIncludedReferences(t *testing.T) {
+	d := testDigester()
+	sources := only(FromConfigMap(d, configMap("a", map[string]string{"k": "1"})), FromConfigMap(d, configMap("b", map[string]string{"k": "2"})))
+	both := []Reference{whole(ConfigMap, "a"), whole(ConfigMap, "b")}
+	onlyA := func(r *Reference) bool { return r.Name == "a" }
+	if got, want := d.ConfigHash(both, sources, onlyA), d.ConfigHash(both[:1], sources, nil); got != want {
+		t.Errorf("filtered %s, want %s", got, want)
+	}
+	if d.ConfigHash(both, sources, nil) == d.ConfigHash(both, sources, onlyA) {
+		t.Error("the filter changes nothing")
+	}
+}
+
+// Hashes made with different keys cannot be compared, and tell that by the key id.
+func TestAnotherKeyHasAnotherKeyIDAndOtherDigests(t *testing.T) {
+	key := bytes.Repeat([]byte{7}, KeySize)
+	a := NewDigester(key)
+	for i := range key {
+		other := bytes.Clone(key)
+		other[i] ^= 1
+		b := NewDigester(other)
+		if a.KeyID() == b.KeyID() {
+			t.Errorf("byte %d of the key makes no difference to the key id", i)
+		}
+		if a.digest([]byte("x")) == b.digest([]byte("x")) {
+			t.Errorf("byte %d of the key makes no difference to digests", i)
+		}
+	}
+	same := NewDigester(bytes.Clone(key))
+	if a.KeyID() != same.KeyID() || a.digest([]byte("x")) != same.digest([]byte("x")) {
+		t.Error("another replica with the same key has other hashes")
+	}
+	if hex.EncodeToString(key)[:8] == a.KeyID() {
+		t.Error("the key id is a part of the key")
+	}
+}
+
+// Random content, drawn so that two draws are often alike or nearly so: equal content has
+// equal hashes, and different content has different ones, however alike it looks when it
+// is written one after the other.
+func TestHashesAreEqualIfAndOnlyIfContentIs(t *testing.T) {
+	r := random(t)
+	d := testDigester()
+	references := []Reference{whole(ConfigMap, "a"), named(ConfigMap, "b", "k", "kk", "v"), whole(Secret, "a")}
+	seen := map[string]string{} // hash by content
+	byHash := map[string]string{}
+	const runs = 5_000
+	for range runs {
+		contents := map[sourceID]map[string]string{}
+		for _, id := range []sourceID{{ConfigMap, "a"}, {ConfigMap, "b"}, {Secret, "a"}} {
+			contents[id] = ambiguous(r)
+		}
+		described := fmt.Sprintf("%q %q %q %q", contents[sourceID{ConfigMap, "a"}], describe(contents[sourceID{ConfigMap, "b"}], "k", "kk", "v"), "", contents[sourceID{Secret, "a"}])
+		hash := d.ConfigHash(references, func(kind SourceKind, name string) *Source {
+			c := &content{data: contents[sourceID{kind, name}]}
+			return c.source(d, sourceID{kind, name})
+		}, nil)
+		if before, found := seen[described]; found && before != hash {
+			t.Fatalf("the same content %s has the hashes %s and %s", described, before, hash)
+		}
+		if before, found := byHash[hash]; found && before != described {
+			t.Fatalf("%s and %s have the same hash", before, described)
+		}
+		seen[described], byHash[hash] = hash, described
+	}
+	if len(seen) < runs/10 || len(seen) > runs*9/10 {
+		t.Errorf("%d different contents: too many or too few to tell anything", len(seen))
+	}
+}
+
+// ambiguous returns a map whose keys and values look like parts of each other.
+func ambiguous(r *rand.Rand) map[string]string {
+	out := map[string]string{}
+	for range r.Intn(3) {
+		out[pick(r, "k", "kk", "v", "kv")] = pick(r, "", "k", "v", "vk", "\x00", "\x01k", "k\x00v")
+	}
+	return out
+}
+
+func describe(m map[string]string, keys ...string) string {
+	read := map[string]string{}
+	for _, k := range keys {
+		if v, found := m[k]; found {
+			read[k] = v
+		}
+	}
+	return fmt.Sprintf("%q", read)
+}
+
+// The order in which a map is read, or in which keys are named, makes no difference.
+func TestConfigHashDoesNotDependOnOrder(t *testing.T) {
+	d := testDigester()
+	data := map[string]string{}
+	for i := range 50 {
+		data[fmt.Sprint("key-", i)] = fmt.Sprint(i)
+	}
+	var hashes []string
+	for range 20 {
+		hashes = append(hashes, d.ConfigHash([]Reference{whole(ConfigMap, "a")}, only(FromConfigMap(d, configMap("a", data))), nil))
+	}
+	if slices.Sort(hashes); len(slices.Compact(hashes)) != 1 {
+		t.Errorf("one content has several hashes")
+	}
+}
+
+// The hashes in the pool keep nothing of what they have read.
+func TestPooledHashesHoldNoContent(t *testing.T) {
+	secret := bytes.Repeat([]byte("Z"), 63) // longer than that is a block, which is not kept
+	key := bytes.Repeat([]byte{7}, KeySize)
+	d := NewDigester(key)
+	mac := hmac.New(sha256.New, key)
+	d.macs.New = func() any { return mac }
+	for d.macs.Get() != mac { // which are those that NewDigester made
+		continue
+	}
+
+	mac.Write(secret)
+	if !strings.Contains(dump.Pretty(mac), "ZZZZZZ") {
+		t.Fatal("content is not found in a hash that has just read it: this test looks in the wrong place")
+	}
+	d.macs.Put(mac)
+	d.Content(bytes.Clone(secret))
+	if held := dump.Pretty(mac); strings.Contains(held, "ZZZZZZ") || strings.Contains(held, "5a 5a") {
+		t.Errorf("the hash holds content:\n%s", held)
+	}
+}
+
+// Many reflectors digest at once.
+func TestDigesterIsSafeForConcurrentUse(t *testing.T) {
+	d := testDigester()
+	done := make(chan map[string]Digest)
+	const workers = 8
+	for range workers {
+		go func() {
+			out := map[string]Digest{}
+			for i := range 500 {
+				v := fmt.Sprint(i)
+				out[v] = d.Content([]byte(v))
+			}
+			done <- out
+		}()
+	}
+	want := <-done
+	for range workers - 1 {
+		if got := <-done; !maps.Equal(got, want) {
+			t.Error("two goroutines got different digests of the same values")
+		}
+	}
+}
+
+// Keys and names whose bytes, written one after the other, are those of others: only
+// their lengths tell them apart.
+var alike = [][2][]consumed{
+	{{{keys: []string{"a\x00b", "c"}}}, {{keys: []string{"a", "b\x00c"}}}},
+	{{{name: "a", keys: []string{"b"}}}, {{name: "a\x01b", keys: []string{""}}}},
+	{{{name: "a", all: true}}, {{name: "a\x00", keys: []string{""}}}},
+	{{{all: true, data: map[string]string{"k": "v"}}}, {{keys: []string{"k"}, data: map[string]string{"k": "v"}}}},
+	{{{all: true, data: map[string]string{"k": "vk"}}}, {{all: true, data: map[string]string{"k": "v", "kk": ""}}}},
+	{{{all: true, data: map[string]string{"k": ""}}}, {{all: true}}},
+	{{{name: "a", all: true}, {name: "b", all: true}}, {{name: "a", all: true}}},
+	{{{name: "a", all: true}, {kind: Secret, name: "a", all: true}}, {{kind: Secret, name: "a", all: true}}},
+	{
+		{{name: "a", all: true, data: map[string]string{"k": "v"}}, {name: "b", all: true}},
+		{{name: "a", all: true}, {name: "b", all: true, data: map[string]string{"k": "v"}}},
+	},
+}
+
+func TestContentsThatLookAlikeHaveDifferentHashes(t *testing.T) {
+	d := testDigester()
+	for _, pair := range alike {
+		if hashConsumed(d, pair[0]) == hashConsumed(d, pair[1]) {
+			t.Errorf("%+v and %+v have the same hash", pair[0], pair[1])
+		}
+	}
+}
+
+// consumed is what a workload consumes of one source: all keys or some, and what is there.
+type consumed struct {
+	kind SourceKind // ConfigMap by default
+	name string
+	all  bool
+	keys []string
+	data map[string]string
+}
+
+func hashConsumed(d *Digester, all []consumed) string {
+	var references []Reference
+	var sources []*Source
+	for _, c := range all {
+		kind := cmp.Or(c.kind, ConfigMap)
+		r := named(kind, c.name, c.keys...)
+		if c.all {
+			r = whole(kind, c.name)
+		}
+		references = append(references, r)
+		sources = append(sources, (&content{data: c.data}).source(d, sourceID{kind, c.name}))
+	}
+	return d.ConfigHash(references, only(sources...), nil)
+}
+
+// FuzzConfigHash reads what two workloads consume from bytes: they have the same hash if
+// and only if that is the same.
+func FuzzConfigHash(f *testing.F) {
+	for _, pair := range alike {
+		f.Add(pack(pair[0]), pack(pair[1]))
+		f.Add(pack(pair[0]), pack(pair[0]))
+	}
+	d := testDigester()
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		left, right := unpack(a), unpack(b)
+		same := reflect.DeepEqual(left, right)
+		if hashes := hashConsumed(d, left) == hashConsumed(d, right); hashes != same {
+			t.Errorf("the hashes are equal: %v\n%+v\n%+v", hashes, left, right)
+		}
+	})
+}
+
+// pack and unpack write and read consumed values as bytes: strings after their lengths.
+func pack(all []consumed) (b []byte) {
+	for _, c := range all {
+		flags := byte(len(c.keys) << 2)
+		if c.kind == Secret {
+			flags |= 1
+		}
+		if c.all {
+			flags |= 2
+		}
+		b = appendString(append(b, flags, byte(len(c.data))), c.name)
+		for _, key := range c.keys {
+			b = appendString(b, key)
+		}
+		for _, key := range slices.Sorted(maps.Keys(c.data)) {
+			b = appendString(appendString(b, key), c.data[key])
+		}
+	}
+	return b
+}
+
+func unpack(b []byte) (all []consumed) {
+	next := func() string {
+		if len(b) == 0 {
+			return ""
+		}
+		n := min(int(b[0]), len(b)-1)
+		s := string(b[1 : 1+n])
+		b = b[1+n:]
+		return s
+	}
+	for len(b) > 2 && len(all) < 4 {
+		c := consumed{kind: ConfigMap, all: b[0]&2 != 0, data: map[string]string{}}
+		if b[0]&1 != 0 {
+			c.kind = Secret
+		}
+		keys, entries := int(b[0]>>2)%8, int(b[1])%8
+		b = b[2:]
+		c.name = next()
+		for range keys {
+			c.keys = append(c.keys, next())
+		}
+		for range entries {
+			key := next()
+			c.data[key] = next()
+		}
+		switch c.keys = sortedSet(c.keys); {
+		case c.all:
+			c.keys = nil
+		case len(c.keys) == 0:
+			continue // there are no uses that name no keys
+		default: // what is not read is not consumed
+			maps.DeleteFunc(c.data, func(key, _ string) bool { return !slices.Contains(c.keys, key) })
+		}
+		if slices.ContainsFunc(all, func(o consumed) bool { return o.kind == c.kind && o.name == c.name }) {
+			continue // there is one reference to a source
+		}
+		all = append(all, c)
+	}
+	return all
+}

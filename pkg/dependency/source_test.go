@@ -1,0 +1,219 @@
+package dependency
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/dump"
+)
+
+func TestSourceOfAnObject(t *testing.T) {
+	d := testDigester()
+	created := metav1.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "db", UID: "u", ResourceVersion: "7", CreationTimestamp: created}
+	digest := func(s string) Digest { return d.digest([]byte(s)) }
+	tests := map[string]struct {
+		got  *Source
+		want []KeyDigest
+	}{
+		"keys of a ConfigMap are in order, those of binaryData among them": {
+			FromConfigMap(d, &corev1.ConfigMap{
+				ObjectMeta: meta,
+				Data:       map[string]string{"b": "2", "d": "4", "a": ""},
+				BinaryData: map[string][]byte{"c": {0, 1}},
+			}),
+			[]KeyDigest{{"a", digest(""), false}, {"b", digest("2"), false}, {"c", digest("\x00\x01"), true}, {"d", digest("4"), false}},
+		},
+		"keys of a Secret are in order": {
+			FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"b": []byte("2"), "a": nil}}),
+			[]KeyDigest{{"a", digest(""), false}, {"b", digest("2"), false}},
+		},
+		"an empty ConfigMap": {FromConfigMap(d, &corev1.ConfigMap{ObjectMeta: meta}), []KeyDigest{}},
+		"an empty Secret":    {FromSecret(d, &corev1.Secret{ObjectMeta: meta}), []KeyDigest{}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := &Source{
+				SourceKey: SourceKey{tt.got.Kind, "shop", "db"}, UID: "u", ResourceVersion: "7",
+				Created: created, LastChanged: created, Keys: tt.want,
+			}
+			if diff := cmp.Diff(want, tt.got); diff != "" {
+				t.Errorf("source (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Secret that has been read holds its content no longer, nor does what is kept of it.
+func TestSecretContentIsOverwritten(t *testing.T) {
+	const password = "PASSWORD"
+	values := map[string][]byte{"password": []byte(password), "long": bytes.Repeat([]byte(password), 100)}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "db",
+			Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: `{"data":{"password":"` + password + `"}}`},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: password}},
+		},
+		Data: maps.Clone(values),
+	}
+	if !strings.Contains(dump.Pretty(secret), password) {
+		t.Fatal("the password is not found in the Secret: this test looks in the wrong place")
+	}
+	source := FromSecret(testDigester(), secret)
+	for key, value := range values {
+		if len(bytes.Trim(value, "\x00")) > 0 {
+			t.Errorf("the value of %s is still there: %q", key, value)
+		}
+	}
+	if held := dump.Pretty(source); strings.Contains(held, password) {
+		t.Errorf("the source holds content:\n%s", held)
+	}
+}
+
+// The binaryData of a ConfigMap is overwritten as well; its data cannot be, and the
+// caller's strings stay as they are.
+func TestBinaryContentIsOverwritten(t *testing.T) {
+	binary := []byte("binary")
+	cm := &corev1.ConfigMap{Data: map[string]string{"text": "text"}, BinaryData: map[string][]byte{"binary": binary}}
+	FromConfigMap(testDigester(), cm)
+	if len(bytes.Trim(binary, "\x00")) > 0 || cm.Data["text"] != "text" {
+		t.Errorf("binary %q, text %q", binary, cm.Data["text"])
+	}
+}
+
+func at(minute int) metav1.Time { return metav1.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
+
+func TestLastChangedIsWhenContentWasLastWritten(t *testing.T) {
+	entry := func(minute int, fields string) metav1.ManagedFieldsEntry {
+		e := metav1.ManagedFieldsEntry{Time: new(at(minute))}
+		if fields != "" {
+			e.FieldsV1 = metav1.NewFieldsV1(fields)
+		}
+		return e
+	}
+	const (
+		data     = `{"f:data":{".":{},"f:key":{}}}`
+		metadata = `{"f:metadata":{"f:annotations":{"f:data":{}}}}`
+	)
+	tests := map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   int
+	}{
+		"never written again":                                       {nil, 0},
+		"written by the manager that made it":                       {[]metav1.ManagedFieldsEntry{entry(5, data)}, 5},
+		"the latest of several managers":                            {[]metav1.ManagedFieldsEntry{entry(5, data), entry(9, data), entry(7, data)}, 9},
+		"metadata alone is no content":                              {[]metav1.ManagedFieldsEntry{entry(5, data), entry(9, metadata)}, 5},
+		"binaryData is content":                                     {[]metav1.ManagedFieldsEntry{entry(6, `{"f:binaryData":{"f:k":{}}}`)}, 6},
+		"stringData is content":                                     {[]metav1.ManagedFieldsEntry{entry(6, `{"f:stringData":{"f:k":{}}}`)}, 6},
+		"the type of a Secret is no content":                        {[]metav1.ManagedFieldsEntry{entry(6, `{"f:type":{}}`)}, 0},
+		"a manager that owns content and writes metadata counts":    {[]metav1.ManagedFieldsEntry{entry(6, `{"f:data":{},"f:metadata":{"f:labels":{}}}`)}, 6},
+		"an entry without a time says nothing":                      {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(data)}}, 0},
+		"an entry without fields says nothing":                      {[]metav1.ManagedFieldsEntry{entry(6, "")}, 0},
+		"an entry that cannot be parsed says nothing":               {[]metav1.ManagedFieldsEntry{entry(6, `{"f:data":`), entry(4, data)}, 4},
+		"a time before the creation, as clocks differ, is not told": {[]metav1.ManagedFieldsEntry{entry(-5, data)}, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			meta := metav1.ObjectMeta{CreationTimestamp: at(0), ManagedFields: tt.fields}
+			if diff := cmp.Diff(at(tt.want), contentChanged(&meta)); diff != "" {
+				t.Errorf("last changed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzOwnsContent compares with what a plain reading of the JSON says.
+func FuzzOwnsContent(f *testing.F) {
+	for _, seed := range []string{
+		``, `{}`, `null`, `[]`, `"f:data":`, `{"f:data":{}}`, `{"f:binaryData":{".":{}}}`, `{"f:stringData":null}`,
+		`{"f:metadata":{"f:annotations":{"f:data":{}}}}`, `{"f:metadata":{"f:labels":{}},"f:data":{"f:k":{}}}`,
+		`{"f:data":{}`, `{"f:type":{}}`, "{\"f:d\\u0061ta\":{}}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var top map[string]any
+		want := false
+		if json.Unmarshal(raw, &top) == nil {
+			_, a := top["f:data"]
+			_, b := top["f:binaryData"]
+			_, c := top["f:stringData"]
+			want = a || b || c
+			// The API server writes JSON without spaces and needless escapes.
+			if written, err := json.Marshal(top); err != nil || !bytes.Equal(written, raw) {
+				return
+			}
+		}
+		if got := ownsContent(metav1.NewFieldsV1(string(raw))); got != want {
+			t.Errorf("owns content: %v, want %v", got, want)
+		}
+	})
+}
+
+func TestResolveTellsWhatIsMissing(t *testing.T) {
+	d := testDigester()
+	source := FromConfigMap(d, &corev1.ConfigMap{Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"b": nil}})
+	required := func(uses ...Use) *Reference {
+		r := &Reference{Kind: ConfigMap, Uses: uses}
+		for _, u := range uses {
+			if !u.Optional {
+				r.RequiredKeys = append(r.RequiredKeys, u.Keys...)
+			}
+		}
+		r.RequiredKeys = sortedSet(r.RequiredKeys)
+		return r
+	}
+	file := func(keys ...string) Use { return Use{Type: Volume, Container: "app", Keys: keys} }
+	env := func(optional bool, key string) Use {
+		return Use{Type: Env, Container: "app", Keys: []string{key}, Optional: optional}
+	}
+	tests := map[string]struct {
+		reference *Reference
+		source    *Source
+		want      Resolution
+	}{
+		"everything is there":                        {required(file("a", "b"), env(false, "a")), source, Resolution{Source: source}},
+		"the source is absent":                       {required(file()), nil, Resolution{Missing: true}},
+		"an optional source is absent":               {required(env(true, "a")), nil, Resolution{}},
+		"keys are absent":                            {required(file("z", "a", "y")), source, Resolution{source, true, []string{"y", "z"}}},
+		"an optional key is absent":                  {required(env(true, "z")), source, Resolution{Source: source}},
+		"a variable cannot be made of binaryData":    {required(env(false, "b"), file("b")), source, Resolution{source, true, []string{"b"}}},
+		"nor an optional one, which then is not set": {required(env(true, "b"), file("b")), source, Resolution{Source: source}},
+		"nothing is known of a SecretProviderClass": {
+			&Reference{Kind: SecretProviderClass, Uses: []Use{{Type: CSI}}}, nil, Resolution{},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, Resolve(tt.reference, tt.source)); diff != "" {
+				t.Errorf("resolution (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestKeysOfASourceAreFound(t *testing.T) {
+	d := testDigester()
+	source := FromConfigMap(d, configMap("a", map[string]string{"b": "2", "a": "1", "c": "3"}))
+	for _, key := range []string{"a", "b", "c"} {
+		if k := source.key(key); k == nil || k.Key != key {
+			t.Errorf("key %s: %v", key, k)
+		}
+	}
+	for _, key := range []string{"", "0", "aa", "d"} {
+		if k := source.key(key); k != nil {
+			t.Errorf("key %s: %v", key, k)
+		}
+	}
+	if !slices.IsSortedFunc(source.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) }) {
+		t.Error("the keys are not in order")
+	}
+}

@@ -1,0 +1,179 @@
+// Package pkg has no code; its test holds the order of the packages below it.
+package pkg
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/configdep/configdep/"
+
+// everything lets a package import all others below pkg.
+const everything = "*"
+
+// mayImport names, for each package of ours or folder of packages, which others of ours
+// it may import. The longest name that fits a package counts. Whoever adds a package
+// decides where it belongs.
+var mayImport = map[string][]string{
+	// At the ground.
+	"pkg/apis":       {"pkg/apis"},
+	"pkg/dependency": {},
+	"pkg/version":    {},
+	// What the clients and the API server of our types are made of.
+	"pkg/generated": {"pkg/apis", "pkg/generated"},
+	"pkg/policy":    {"pkg/dependency"},
+	"pkg/ingest":    {"pkg/dependency", "pkg/policy"},
+	// These do not know each other. What they share is below them.
+	"pkg/registry":   {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/ingest", "pkg/registry/configdependency"},
+	"pkg/controller": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/ingest"},
+	"pkg/admission":  {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/ingest"},
+	// The agent runs beside an application, without the server.
+	"pkg/agent": {},
+	// On top.
+	"pkg/apiserver": {everything},
+	"cmd":           {everything},
+}
+
+// mustNotNeed names modules that packages must not need, not even by way of others: the
+// core knows no client, and our types can be vendored.
+var mustNotNeed = map[string][]string{
+	"pkg/apis":       {"k8s.io/client-go", "k8s.io/apiserver", "k8s.io/api"},
+	"pkg/dependency": {"k8s.io/client-go", "k8s.io/apiserver"},
+	"pkg/policy":     {"k8s.io/client-go", "k8s.io/apiserver"},
+	"pkg/ingest":     {"k8s.io/apiserver"},
+}
+
+// goPackage is the part of what "go list -json" tells that counts here.
+type goPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+	Deps                               []string
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	packages := listPackages(t)
+	for _, v := range violations(packages) {
+		t.Error(v)
+	}
+	// So that this test cannot pass for want of looking:
+	for _, want := range []string{
+		"pkg/apis/configdep/v1alpha1", "pkg/dependency", "pkg/policy", "pkg/ingest",
+		"pkg/registry/configdependency", "pkg/registry/reload", "pkg/apiserver", "cmd/configdep-apiserver",
+	} {
+		i := slices.IndexFunc(packages, func(p goPackage) bool { return p.ImportPath == module+want })
+		if i < 0 || len(packages[i].Imports) == 0 || len(packages[i].Deps) == 0 {
+			t.Errorf("nothing was seen of %s", want)
+		}
+	}
+}
+
+func listPackages(t *testing.T) (packages []goPackage) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "./pkg/...", "./cmd/...")
+	cmd.Dir, cmd.Stderr = "..", &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// violations tells which imports point the wrong way.
+func violations(packages []goPackage) (out []string) {
+	for _, p := range packages {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if ours, found := strings.CutPrefix(imported, module); found && !within(ours, "pkg") {
+				out = append(out, fmt.Sprintf("%s imports %s, which is not below pkg", name, ours))
+			}
+		}
+		rule, found := longest(mayImport, name)
+		if !found {
+			if name != "pkg" {
+				out = append(out, fmt.Sprintf("%s has no place in mayImport: which packages of ours may it import?", name))
+			}
+			continue
+		}
+		for _, imported := range p.Imports {
+			ours, found := strings.CutPrefix(imported, module)
+			if !found || slices.Contains(rule, everything) {
+				continue
+			}
+			if !slices.ContainsFunc(rule, func(allowed string) bool { return within(ours, allowed) }) {
+				out = append(out, fmt.Sprintf("%s imports %s; it may import %q", name, ours, rule))
+			}
+		}
+		forbidden, _ := longest(mustNotNeed, name)
+		for _, needed := range p.Deps {
+			if slices.ContainsFunc(forbidden, func(f string) bool { return within(needed, f) }) {
+				out = append(out, fmt.Sprintf("%s needs %s", name, needed))
+			}
+		}
+	}
+	return out
+}
+
+// longest returns the value of the longest key that a package is within.
+func longest(rules map[string][]string, name string) (rule []string, found bool) {
+	best := ""
+	for folder, r := range rules {
+		if within(name, folder) && len(folder) > len(best) {
+			best, rule, found = folder, r, true
+		}
+	}
+	return rule, found
+}
+
+func within(name, folder string) bool {
+	return name == folder || strings.HasPrefix(name, folder+"/")
+}
+
+func TestViolationsAreFound(t *testing.T) {
+	importing := func(name string, imports ...string) goPackage {
+		p := goPackage{ImportPath: module + name, Imports: []string{"fmt", "k8s.io/api/core/v1"}}
+		for _, i := range imports {
+			p.Imports = append(p.Imports, module+i)
+		}
+		return p
+	}
+	tests := map[string]struct {
+		pkg  goPackage
+		want []string
+	}{
+		"one that may":                {importing("pkg/registry/reload", "pkg/policy", "pkg/registry/configdependency"), nil},
+		"the top":                     {importing("cmd/x", "pkg/apiserver"), nil},
+		"the ground imports upwards":  {importing("pkg/dependency", "pkg/policy"), []string{`pkg/dependency imports pkg/policy; it may import []`}},
+		"a name that begins alike":    {importing("pkg/policy", "pkg/dependencyx"), []string{`pkg/policy imports pkg/dependencyx; it may import ["pkg/dependency"]`}},
+		"two that do not know others": {importing("pkg/controller", "pkg/admission"), []string{`pkg/controller imports pkg/admission; it may import ["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/ingest"]`}},
+		"registry imports another":    {importing("pkg/registry/configdependency", "pkg/registry/reload"), []string{`pkg/registry/configdependency imports pkg/registry/reload; it may import ["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/ingest" "pkg/registry/configdependency"]`}},
+		"a package without a place":   {importing("pkg/utils"), []string{"pkg/utils has no place in mayImport: which packages of ours may it import?"}},
+		"a test that imports tests":   {goPackage{ImportPath: module + "pkg/apiserver", XTestImports: []string{module + "test/pki"}}, []string{"pkg/apiserver imports test/pki, which is not below pkg"}},
+		"a client below":              {goPackage{ImportPath: module + "pkg/policy", Deps: []string{"k8s.io/client-go/rest"}}, []string{"pkg/policy needs k8s.io/client-go/rest"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, violations([]goPackage{tt.pkg})); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,356 @@
+package ingest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// recorder is a sink that notes what it is told.
+type recorder struct {
+	calls  []string
+	mirror map[dependency.WorkloadKey]string
+}
+
+func (r *recorder) Synced(g *dependency.Graph, revision uint64) {
+	workloads, sources := g.Size()
+	r.calls = append(r.calls, fmt.Sprintf("synced at %d with %d workloads and %d sources", revision, workloads, sources))
+	r.mirror = map[dependency.WorkloadKey]string{}
+	g.EachWorkload(func(w *dependency.Workload) { r.mirror[w.WorkloadKey] = view(g, w) })
+}
+
+func (r *recorder) Changed(g *dependency.Graph, revision uint64, workloads []dependency.WorkloadKey) {
+	var names []string
+	for _, key := range workloads {
+		w := g.Workload(key)
+		if w == nil {
+			delete(r.mirror, key)
+			names = append(names, "-"+key.ViewName())
+			continue
+		}
+		if r.mirror != nil {
+			r.mirror[key] = view(g, w)
+		}
+		names = append(names, key.ViewName())
+	}
+	slices.Sort(names)
+	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", revision, strings.Join(names, " ")))
+}
+
+func (r *recorder) Progressed(revision uint64) {
+	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", revision))
+}
+
+// told returns what was told since the last time.
+func (r *recorder) told() []string {
+	out := r.calls
+	r.calls = nil
+	return out
+}
+
+// view is what somebody shows of a workload: its version, and that of its sources.
+func view(g *dependency.Graph, w *dependency.Workload) string {
+	var b strings.Builder
+	fmt.Fprint(&b, w.WorkloadKey, "@", w.ResourceVersion)
+	for _, r := range w.References {
+		fmt.Fprint(&b, " ", r.Kind, "/", r.Name)
+		if s := g.Source(dependency.SourceKey{Kind: r.Kind, Namespace: w.Namespace, Name: r.Name}); s != nil {
+			fmt.Fprint(&b, "@", s.ResourceVersion)
+		}
+	}
+	return b.String()
+}
+
+var (
+	deployments = &stream{name: "deployments", workloads: dependency.Deployment}
+	jobs        = &stream{name: "jobs", workloads: dependency.Job}
+	secrets     = &stream{name: "secrets", sources: dependency.Secret}
+	configMaps  = &stream{name: "configmaps", sources: dependency.ConfigMap}
+)
+
+func objectMeta(name string, version int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: fmt.Sprint(version)}
+}
+
+// workloadObject returns a reduced workload that reads Secrets.
+func workloadObject(kind dependency.WorkloadKind, name string, version int, secrets ...string) *object {
+	o := &object{ObjectMeta: objectMeta(name, version), workload: &dependency.Workload{
+		WorkloadKey:     dependency.WorkloadKey{Kind: kind, Namespace: "ns", Name: name},
+		ResourceVersion: fmt.Sprint(version),
+	}}
+	for _, s := range secrets {
+		o.workload.References = append(o.workload.References, dependency.Reference{Kind: dependency.Secret, Name: s})
+	}
+	return o
+}
+
+func deployment(name string, version int, secrets ...string) *object {
+	return workloadObject(dependency.Deployment, name, version, secrets...)
+}
+
+func sourceObject(kind dependency.SourceKind, name string, version int) *object {
+	return &object{ObjectMeta: objectMeta(name, version), source: &dependency.Source{
+		SourceKey:       dependency.SourceKey{Kind: kind, Namespace: "ns", Name: name},
+		ResourceVersion: fmt.Sprint(version),
+	}}
+}
+
+func secret(name string, version int) *object { return sourceObject(dependency.Secret, name, version) }
+
+// controlled is a workload that is not shown, because it has a controller.
+func controlled(kind dependency.WorkloadKind, name string, version int) *object {
+	return &object{
+		ObjectMeta: objectMeta(name, version),
+		dropped:    dependency.WorkloadKey{Kind: kind, Namespace: "ns", Name: name},
+	}
+}
+
+func newStore(x *Index, s *stream) *store { return &store{x, s} }
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err) // a reflector would log the object with it
+		}
+	}
+}
+
+// synced returns an index that has synced at revision 100 with the given workloads and
+// Secrets.
+func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
+	t.Helper()
+	r := &recorder{}
+	x := NewIndex(r, []string{"deployments", "secrets", "jobs"})
+	must(t,
+		newStore(x, deployments).Replace(workloads, "100"),
+		newStore(x, secrets).Replace(sources, "90"),
+		newStore(x, jobs).Replace(nil, "80"),
+	)
+	if told := r.told(); len(told) != 1 || !strings.HasPrefix(told[0], "synced at 100") {
+		t.Fatalf("told %q", told)
+	}
+	return x, r
+}
+
+// Before everything is read nobody is told: half of the sources would look missing.
+func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
+	r := &recorder{}
+	x := NewIndex(r, []string{"deployments", "secrets", "jobs"})
+	awaits := func(want string) {
+		t.Helper()
+		err := x.Synced()
+		if err == nil || err.Error() != "waiting for the first list of "+want {
+			t.Errorf("awaits %v, want %s", err, want)
+		}
+	}
+	awaits("deployments, jobs, secrets")
+	must(t, newStore(x, secrets).Replace([]any{secret("db", 1)}, "10"))
+	awaits("deployments, jobs")
+	must(t,
+		newStore(x, secrets).Add(secret("more", 11)),
+		newStore(x, secrets).Update(secret("db", 12)),
+		newStore(x, secrets).Delete(secret("more", 13)),
+		newStore(x, secrets).Bookmark("14"),
+		newStore(x, secrets).Replace([]any{secret("db", 12)}, "15"), // a relist
+		newStore(x, deployments).Add(deployment("early", 16)),
+	)
+	awaits("deployments, jobs")
+	must(t, newStore(x, deployments).Replace([]any{deployment("web", 3, "db")}, "12"))
+	awaits("jobs")
+	if told := r.told(); len(told) != 0 {
+		t.Errorf("told before the sync: %q", told)
+	}
+	must(t, newStore(x, jobs).Replace(nil, "9"))
+	if err := x.Synced(); err != nil {
+		t.Errorf("after the last list: %v", err)
+	}
+	if diff := cmp.Diff([]string{"synced at 16 with 1 workloads and 1 sources"}, r.told()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	must(t, newStore(x, jobs).Replace(nil, "17"))
+	if diff := cmp.Diff([]string{"progressed to 17"}, r.told()); diff != "" {
+		t.Errorf("told of a relist after the sync (-want +got):\n%s", diff)
+	}
+}
+
+// Each case starts from the Deployments web and api, which read the Secret db, and idle,
+// and the Secrets db and unused.
+func TestWhoIsToldOfAChange(t *testing.T) {
+	tests := map[string]struct {
+		change func(*Index) error
+		want   string
+	}{
+		"a workload comes":         {func(x *Index) error { return newStore(x, deployments).Add(deployment("new", 101)) }, "changed at 101: deployment.new"},
+		"a workload changes":       {func(x *Index) error { return newStore(x, deployments).Update(deployment("web", 101)) }, "changed at 101: deployment.web"},
+		"a workload goes":          {func(x *Index) error { return newStore(x, deployments).Delete(deployment("web", 101)) }, "changed at 101: -deployment.web"},
+		"one that is unknown goes": {func(x *Index) error { return newStore(x, deployments).Delete(deployment("x", 101)) }, "progressed to 101"},
+		"a source changes":         {func(x *Index) error { return newStore(x, secrets).Update(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
+		"a source goes":            {func(x *Index) error { return newStore(x, secrets).Delete(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
+		"a source nobody uses":     {func(x *Index) error { return newStore(x, secrets).Update(secret("unused", 101)) }, "progressed to 101"},
+		"a source of another kind": {func(x *Index) error {
+			return newStore(x, configMaps).Add(sourceObject(dependency.ConfigMap, "db", 101))
+		}, "progressed to 101"},
+		"a workload of another kind":  {func(x *Index) error { return newStore(x, jobs).Delete(workloadObject(dependency.Job, "web", 101)) }, "progressed to 101"},
+		"a bookmark":                  {func(x *Index) error { return newStore(x, secrets).Bookmark("101") }, "progressed to 101"},
+		"a bookmark of a slow watch":  {func(x *Index) error { return newStore(x, secrets).Bookmark("95") }, "progressed to 100"},
+		"a change of a slow watch":    {func(x *Index) error { return newStore(x, deployments).Update(deployment("web", 95)) }, "changed at 100: deployment.web"},
+		"a version that is no number": {func(x *Index) error { return newStore(x, secrets).Bookmark("x") }, "progressed to 100"},
+		"a workload that is not shown": {
+			func(x *Index) error { return newStore(x, jobs).Add(controlled(dependency.Job, "run", 101)) }, "progressed to 101",
+		},
+		"a workload gains a controller": {
+			func(x *Index) error {
+				return newStore(x, deployments).Update(controlled(dependency.Deployment, "web", 101))
+			}, "changed at 101: -deployment.web",
+		},
+		"a list without some": {
+			func(x *Index) error { return newStore(x, deployments).Replace([]any{deployment("idle", 3)}, "101") },
+			"changed at 101: -deployment.api -deployment.web deployment.idle",
+		},
+		"a list with one that has gained a controller": {
+			func(x *Index) error {
+				return newStore(x, deployments).Replace([]any{deployment("api", 2, "db"), deployment("idle", 3), controlled(dependency.Deployment, "web", 101)}, "102")
+			},
+			"changed at 102: -deployment.web deployment.api deployment.idle",
+		},
+		"a list of sources without some": {
+			func(x *Index) error { return newStore(x, secrets).Replace([]any{secret("unused", 5)}, "101") },
+			"changed at 101: deployment.api deployment.web",
+		},
+		"an empty list of another resource": {
+			func(x *Index) error { return newStore(x, jobs).Replace(nil, "101") }, "progressed to 101",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			x, r := synced(t,
+				[]any{deployment("web", 1, "db"), deployment("api", 2, "db"), deployment("idle", 3)},
+				[]any{secret("db", 4), secret("unused", 5)})
+			must(t, tt.change(x))
+			if diff := cmp.Diff([]string{tt.want}, r.told()); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A Job that a CronJob adopts is no longer shown, and nothing keeps its references.
+func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
+	x, _ := synced(t, nil, []any{secret("db", 1)})
+	must(t, newStore(x, jobs).Add(workloadObject(dependency.Job, "seed", 101, "db")))
+	users := func() (n int) {
+		x.Read(func(g *dependency.Graph) {
+			n = len(g.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}))
+		})
+		return n
+	}
+	if users() != 1 {
+		t.Fatalf("%d users", users())
+	}
+	must(t, newStore(x, jobs).Update(controlled(dependency.Job, "seed", 102)))
+	if users() != 0 {
+		t.Errorf("%d users", users())
+	}
+}
+
+// After any changes the graph equals the cluster, and whoever renders what it is told of,
+// and nothing else, shows what is there.
+func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
+	r := random(t)
+	x, sink := synced(t, nil, nil)
+	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}}
+	version := 100
+	change := func(s *stream) *object {
+		version++
+		name := pick(r, "a", "b", "c", "d")
+		switch {
+		case s.sources != "":
+			return sourceObject(s.sources, name, version)
+		case r.Intn(5) == 0:
+			return controlled(s.workloads, name, version)
+		default:
+			return workloadObject(s.workloads, name, version, subset(r, "a", "b", "c")...)
+		}
+	}
+	for step := range 3_000 {
+		s := pick(r, deployments, jobs, secrets, configMaps)
+		in := newStore(x, s)
+		switch r.Intn(8) {
+		case 0:
+			o := change(s)
+			delete(cluster[s], o.Name)
+			must(t, in.Delete(o))
+		case 1: // what happened during a disconnection is seen in the next list
+			for range r.Intn(4) {
+				if o := change(s); r.Intn(3) == 0 {
+					delete(cluster[s], o.Name)
+				} else {
+					cluster[s][o.Name] = o
+				}
+			}
+			var all []any
+			for _, o := range cluster[s] {
+				all = append(all, o)
+			}
+			must(t, in.Replace(all, fmt.Sprint(version)))
+		case 2:
+			must(t, in.Bookmark(fmt.Sprint(version)))
+		default:
+			o := change(s)
+			cluster[s][o.Name] = o
+			must(t, in.Update(o))
+		}
+		if x.revision != uint64(version) && step > 0 {
+			t.Fatalf("step %d: revision %d, want %d", step, x.revision, version)
+		}
+		checkIndex(t, step, x, sink, cluster)
+	}
+}
+
+func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*stream]map[string]*object) {
+	t.Helper()
+	naive := dependency.NewGraph()
+	for _, objects := range cluster {
+		for _, o := range objects {
+			switch {
+			case o.workload != nil:
+				naive.SetWorkload(o.workload)
+			case o.source != nil:
+				naive.SetSource(o.source)
+			}
+		}
+	}
+	want, got := map[dependency.WorkloadKey]string{}, map[dependency.WorkloadKey]string{}
+	naive.EachWorkload(func(w *dependency.Workload) { want[w.WorkloadKey] = view(naive, w) })
+	x.Read(func(g *dependency.Graph) {
+		g.EachWorkload(func(w *dependency.Workload) { got[w.WorkloadKey] = view(g, w) })
+		_, sources := g.Size()
+		if _, wantSources := naive.Size(); sources != wantSources {
+			t.Fatalf("step %d: %d sources, want %d", step, sources, wantSources)
+		}
+	})
+	if !maps.Equal(want, got) {
+		t.Fatalf("step %d: the graph (-want +got):\n%s", step, cmp.Diff(want, got))
+	}
+	if !maps.Equal(want, sink.mirror) {
+		t.Fatalf("step %d: what was told, rendered (-want +got):\n%s", step, cmp.Diff(want, sink.mirror))
+	}
+}
+
+func subset(r *rand.Rand, all ...string) (out []string) {
+	for _, s := range all {
+		if r.Intn(2) == 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package configdependency
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+var (
+	update   = flag.Bool("update", false, "write the golden files")
+	seedFlag = flag.Int64("seed", 0, "the seed of property tests, to run a failure again")
+)
+
+// random returns a source of randomness whose seed is told when the test fails.
+func random(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := *seedFlag
+	if seed == 0 {
+		seed = time.Now().UnixNano()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("to run this again: -run='^%s$' -seed=%d", t.Name(), seed)
+		}
+	})
+	return rand.New(rand.NewSource(seed))
+}
+
+func pick[T any](r *rand.Rand, values ...T) T { return values[r.Intn(len(values))] }
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	path = filepath.Join("testdata", path)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (write it with -update, and read it)", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// cluster is a graph and what is served of it, in the place of an index.
+type cluster struct {
+	graph    *dependency.Graph
+	digester *dependency.Digester
+	views    *Views
+	rest     *REST
+	revision uint64
+}
+
+// newCluster returns one that has synced at revision 100.
+func newCluster(workloads ...*dependency.Workload) *cluster {
+	c := unsynced()
+	for _, w := range workloads {
+		c.graph.SetWorkload(w)
+	}
+	c.revision = 100
+	c.views.Synced(c.graph, c.revision)
+	return c
+}
+
+func unsynced() *cluster {
+	digester := dependency.NewDigester(bytes.Repeat([]byte{7}, dependency.KeySize))
+	views := NewViews()
+	views.SetDigester(digester)
+	return &cluster{graph: dependency.NewGraph(), digester: digester, views: views, rest: NewREST(views)}
+}
+
+func (c *cluster) set(w *dependency.Workload) {
+	c.revision++
+	c.graph.SetWorkload(w)
+	c.views.Changed(c.graph, c.revision, []dependency.WorkloadKey{w.WorkloadKey})
+}
+
+func (c *cluster) remove(key dependency.WorkloadKey) {
+	c.revision++
+	c.graph.DeleteWorkload(key)
+	c.views.Changed(c.graph, c.revision, []dependency.WorkloadKey{key})
+}
+
+// workload returns a workload that reads the given sources, such as Secret/db.
+func workload(kind dependency.WorkloadKind, namespace, name string, labels map[string]string, sources ...string) *dependency.Workload {
+	w := &dependency.Workload{
+		WorkloadKey: dependency.WorkloadKey{Kind: kind, Namespace: namespace, Name: name},
+		UID:         types.UID(fmt.Sprintf("uid-%s-%s-%s", kind, namespace, name)),
+		Created:     metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Labels:      labels,
+	}
+	for _, s := range sources {
+		kind, name, _ := strings.Cut(s, "/")
+		w.References = append(w.References, dependency.Reference{
+			Kind: dependency.SourceKind(kind), Name: name,
+			Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}},
+		})
+	}
+	return w
+}
+
+func in(namespace string) context.Context {
+	return genericapirequest.WithNamespace(context.Background(), namespace)
+}
+
+func listNames(t *testing.T, o runtime.Object) []string {
+	t.Helper()
+	var out []string
+	for _, item := range o.(*v1alpha1.ConfigDependencyList).Items {
+		out = append(out, item.Namespace+"/"+item.Name)
+	}
+	return out
+}
+
+// load reads the objects of a YAML file into a graph and returns the workloads.
+func (c *cluster) load(t *testing.T, path string) []*dependency.Workload {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workloads []*dependency.Workload
+	for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
+		object, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		switch o := object.(type) {
+		case *appsv1.Deployment:
+			workloads = append(workloads, dependency.FromDeployment(o))
+		case *batchv1.CronJob:
+			workloads = append(workloads, dependency.FromCronJob(o))
+		case *corev1.Pod:
+			workloads = append(workloads, dependency.FromPod(o))
+		case *corev1.ConfigMap:
+			c.graph.SetSource(dependency.FromConfigMap(c.digester, o))
+		case *corev1.Secret:
+			c.graph.SetSource(dependency.FromSecret(c.digester, o))
+		default:
+			t.Fatalf("%s: nothing is known of a %T", path, o)
+		}
+	}
+	for _, w := range workloads {
+		c.graph.SetWorkload(w)
+	}
+	return workloads
+}

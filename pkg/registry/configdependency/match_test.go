@@ -1,0 +1,112 @@
+package configdependency
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// parseFields does with a field selector what the generic API server does with the one
+// of a request.
+func parseFields(t *testing.T, selector string) (fields.Selector, error) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := fields.ParseSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Transform(func(label, value string) (string, string, error) {
+		return scheme.ConvertFieldLabel(v1alpha1.SchemeGroupVersion.WithKind("ConfigDependency"), label, value)
+	})
+}
+
+func TestSelectors(t *testing.T) {
+	c := newCluster(
+		workload(dependency.Deployment, "shop", "web", map[string]string{"app": "web", "tier": "front"}, "Secret/db", "ConfigMap/settings"),
+		workload(dependency.Deployment, "shop", "api", map[string]string{"app": "api"}, "Secret/db", "Secret/db-admin"),
+		workload(dependency.CronJob, "shop", "web", map[string]string{"app": "web"}, "ConfigMap/db"),
+		workload(dependency.Pod, "payments", "debug", nil, "SecretProviderClass/keys", "Secret/db"),
+		workload(dependency.Pod, "payments", "idle", nil),
+	)
+	const (
+		web, api, cron, debug, idle = "shop/deployment.web", "shop/deployment.api", "shop/cronjob.web", "payments/pod.debug", "payments/pod.idle"
+	)
+	tests := map[string]struct {
+		labels, fields string
+		want           []string
+	}{
+		"everything":               {"", "", []string{debug, idle, cron, api, web}},
+		"labels of the workload":   {"app=web", "", []string{cron, web}},
+		"labels that are not set":  {"!app", "", []string{debug, idle}},
+		"sets of labels":           {"app in (web, api),tier!=front", "", []string{cron, api}},
+		"labels that nothing has":  {"app=nothing", "", nil},
+		"a name":                   {"", "metadata.name=deployment.web", []string{web}},
+		"not a name":               {"", "metadata.name!=deployment.web", []string{debug, idle, cron, api}},
+		"a namespace":              {"", "metadata.namespace=payments", []string{debug, idle}},
+		"a state":                  {"", "status.state=Unmanaged", []string{debug, idle, cron, api, web}},
+		"another state":            {"", "status.state=Failed", nil},
+		"a kind":                   {"", "spec.workloadRef.kind=Deployment", []string{api, web}},
+		"not a kind":               {"", "spec.workloadRef.kind!=Deployment", []string{debug, idle, cron}},
+		"a workload's name":        {"", "spec.workloadRef.name=web", []string{cron, web}},
+		"both of two fields":       {"", "spec.workloadRef.name=web,spec.workloadRef.kind=CronJob", []string{cron}},
+		"fields and labels":        {"tier", "spec.workloadRef.name=web", []string{web}},
+		"who uses a Secret":        {"", "source=Secret/db", []string{debug, api, web}},
+		"who uses a ConfigMap":     {"", "source=ConfigMap/db", []string{cron}},
+		"in lower case":            {"", "source=secret/db", []string{debug, api, web}},
+		"with two equals signs":    {"", "source==SECRET/db", []string{debug, api, web}},
+		"who uses a class":         {"", "source=secretproviderclass/keys", []string{debug}},
+		"who does not use it":      {"", "source!=Secret/db", []string{idle, cron}},
+		"who uses both":            {"", "source=Secret/db,source=ConfigMap/settings", []string{web}},
+		"who uses one, not other":  {"", "source=Secret/db,source!=ConfigMap/settings", []string{debug, api}},
+		"the beginning of a name":  {"", "source=Secret/d", nil},
+		"a source that is absent":  {"", "source=Secret/nothing", nil},
+		"the same name, other ns":  {"", "source=Secret/db,metadata.namespace=payments", []string{debug}},
+		"a source with no name":    {"", "source=", nil},
+		"not a source with no one": {"", "source!=", []string{debug, idle, cron, api, web}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			byLabel, err := labels.Parse(tt.labels)
+			if err != nil {
+				t.Fatal(err)
+			}
+			byField, err := parseFields(t, tt.fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := c.rest.List(in(""), &metainternalversion.ListOptions{LabelSelector: byLabel, FieldSelector: byField})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, listNames(t, o)); diff != "" {
+				t.Errorf("selected (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What the scheme lets through, the storage can select by, and the other way round.
+func TestStorageAndSchemeSelectByTheSameFields(t *testing.T) {
+	for _, field := range []string{
+		v1alpha1.FieldName, v1alpha1.FieldNamespace, v1alpha1.FieldState, v1alpha1.FieldWorkloadKind,
+		v1alpha1.FieldWorkloadName, v1alpha1.FieldSource, "spec.reload.mode", "status", "spec.sources",
+	} {
+		selector, schemeErr := parseFields(t, field+"=Secret/x")
+		if schemeErr != nil {
+			selector = fields.OneTermEqualSelector(field, "Secret/x")
+		}
+		if _, err := newMatcher(nil, selector); (err == nil) != (schemeErr == nil) {
+			t.Errorf("%s: the scheme says %v, the storage %v", field, schemeErr, err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package configdependency
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+func renderYAML(t *testing.T, path string) []byte {
+	t.Helper()
+	c := unsynced()
+	var out [][]byte
+	for _, w := range c.load(t, path) {
+		b, err := yaml.Marshal(Render(c.graph, c.digester, w, 123))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b)
+	}
+	return bytes.Join(out, []byte("---\n"))
+}
+
+// What users get for a workload: each file in testdata/render beside its golden file.
+func TestRenderedViews(t *testing.T) {
+	paths, err := filepath.Glob("testdata/render/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := 0
+	for _, path := range paths {
+		if strings.HasSuffix(path, ".golden.yaml") {
+			continue
+		}
+		tested++
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			got := renderYAML(t, path)
+			golden(t, filepath.Join("render", name+".golden.yaml"), got)
+			// Every replica must show the same bytes, whatever the order of its maps.
+			for range 10 {
+				if again := renderYAML(t, path); !bytes.Equal(got, again) {
+					t.Fatalf("the same objects were shown differently:\n%s\n%s", got, again)
+				}
+			}
+		})
+	}
+	if tested == 0 {
+		t.Error("no files in testdata/render")
+	}
+}
+
+// The UID is that of the view as long as the workload lives, and another afterwards.
+func TestUIDFollowsTheWorkload(t *testing.T) {
+	a, b := UID("one"), UID("two")
+	if a == b || a != UID("one") {
+		t.Errorf("UIDs %s, %s, %s", a, b, UID("one"))
+	}
+	if want := "0023068f"; !strings.HasPrefix(string(a), want) {
+		t.Errorf("UID %s: clients that hold the one that it was before take this for a new object", a)
+	}
+}
+
+// Who can be reloaded, and what the message promises to the others.
+func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
+	tests := map[dependency.WorkloadKind]struct {
+		reloadable bool
+		says       string
+	}{
+		dependency.Deployment:  {true, "a Reload restarts it"},
+		dependency.StatefulSet: {true, "a Reload restarts it"},
+		dependency.DaemonSet:   {true, "a Reload restarts it"},
+		dependency.CronJob:     {false, "its next run reads their content"},
+		dependency.Job:         {false, "a Job cannot be reloaded"},
+		dependency.ReplicaSet:  {false, "a ReplicaSet cannot be reloaded"},
+		dependency.Pod:         {false, "a Pod cannot be reloaded"},
+	}
+	for kind, tt := range tests {
+		c := unsynced()
+		view := Render(c.graph, c.digester, workload(kind, "ns", "w", nil), 1)
+		if got := Reloadable(kind); got != tt.reloadable {
+			t.Errorf("%s: reloadable: %v", kind, got)
+		}
+		if !strings.Contains(view.Status.Message, tt.says) {
+			t.Errorf("%s: message %q does not say %q", kind, view.Status.Message, tt.says)
+		}
+	}
+}
+
+// The same for the managedFields of a source.
+func TestLastChangedThatClientsCannotReadIsLeftOut(t *testing.T) {
+	c := unsynced()
+	w := workload(dependency.Deployment, "ns", "w", nil, "Secret/db")
+	c.graph.SetSource(&dependency.Source{
+		SourceKey:   dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"},
+		LastChanged: metav1.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
+	})
+	if got := Render(c.graph, c.digester, w, 1).Status.Sources[0].LastChanged; got != nil {
+		t.Errorf("last changed %v", got)
+	}
+}
+
+// An annotation is written by whoever may edit the workload; what it says must not make
+// a list unreadable to others. A year beyond 9999 cannot be written as a time in JSON so
+// that clients can read it.
+func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotation string
+		shown      bool
+	}{
+		"a proper record":          {`{"time":"2026-01-02T03:04:05Z","trigger":"Request"}`, true},
+		"the last year":            {`{"time":"9999-12-31T23:59:59Z"}`, true},
+		"a year with five digits":  {`{"time":"9999-12-31T23:59:59-23:59"}`, false},
+		"a year before the first":  {`{"time":"0000-01-01T00:00:00+23:59"}`, false},
+		"no time":                  {`{"trigger":"Request"}`, false},
+		"no JSON":                  {`x`, false},
+		"JSON of something else":   {`[1]`, false},
+		"an empty value":           {``, false},
+		"fields that nobody knows": {`{"time":"2026-01-02T03:04:05Z","x":1}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := unsynced()
+			w := workload(dependency.Deployment, "ns", "w", nil)
+			w.Annotations = map[string]string{"configdep.io/last-reload": tt.annotation}
+			view := Render(c.graph, c.digester, w, 1)
+			if shown := view.Status.LastReload != nil; shown != tt.shown {
+				t.Errorf("shown: %v, want %v", shown, tt.shown)
+			}
+			raw, err := yaml.Marshal(view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.UnmarshalStrict(raw, &v1alpha1.ConfigDependency{}); err != nil {
+				t.Errorf("clients cannot read it: %v", err)
+			}
+		})
+	}
+}

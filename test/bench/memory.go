@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+const memoryRounds = 5
+
+// benchmarkMemory compares the memory of the server when its sources have 4 KB and when
+// they have 20 KB: content is digested and dropped, so it must not matter.
+func benchmarkMemory(ctx context.Context, e *environment) ([]row, error) {
+	small, err := e.memoryIn(ctx, standard, "memory-4k")
+	if err != nil {
+		return nil, err
+	}
+	big, err := e.memoryIn(ctx, bigValues, "memory-20k")
+	if err != nil {
+		return nil, err
+	}
+	compare := func(name string, small, big samples, most limit) []row {
+		return []row{
+			{name: name + ", sources of 4 KB", unit: "MB", n: memoryRounds, got: small.summary()},
+			{
+				name: name + ", sources of 20 KB", unit: "MB", n: memoryRounds, got: big.summary(),
+				floor: small.summary(), floorName: "the same with sources of 4 KB", limit: most,
+			},
+		}
+	}
+	rows := slices.Concat(
+		compare("memory", small.rss, big.rss, limit{ratio: 1.1}),
+		compare("memory peak", small.peak, big.peak, limit{ratio: 1.1}),
+		compare("memory, anonymous", small.anonymous, big.anonymous, limit{}),
+	)
+	rows[0].note = standard.scaled(e.scale).String() + `. VmRSS when it has not moved for a while, which is before the
+  runtime collects garbage because two minutes have passed; peak is VmHWM since the start; anonymous is RssAnon, without
+  the pages of the program's file. A MB is a million bytes.`
+	return rows, nil
+}
+
+// benchmarkFootprint tells the memory of the server in the cluster in which DESIGN.md
+// compares its peers.
+func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
+	m, err := e.memoryIn(ctx, peers, "footprint")
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		{
+			name: "footprint", unit: "MB", n: memoryRounds, got: m.rss.summary(), limit: limit{value: 80, later: true},
+			note: "VmRSS of " + e.filled.String() + "; Reloader has 344 MB, wave 465 MB (DESIGN.md, section 10).",
+		},
+		{name: "footprint peak", unit: "MB", n: memoryRounds, got: m.peak.summary(), limit: limit{value: 100, later: true}},
+		{name: "footprint, anonymous", unit: "MB", n: memoryRounds, got: m.anonymous.summary()},
+	}, nil
+}
+
+type memorySamples struct{ rss, anonymous, peak samples }
+
+// memoryIn starts the server several times in a cluster of the shape and reads its
+// memory when it has settled. The profile is of the last of them.
+func (e *environment) memoryIn(ctx context.Context, s shape, profile string) (memorySamples, error) {
+	var out memorySamples
+	if err := e.fill(ctx, s); err != nil {
+		return out, err
+	}
+	for range memoryRounds {
+		if _, err := e.restart(ctx); err != nil {
+			return out, err
+		}
+		m, err := e.settledMemory(ctx)
+		if err != nil {
+			return out, err
+		}
+		say("%v: %.0f MB (anonymous %.0f MB), peak %.0f MB", e.filled, m.rss, m.anonymous, m.peak)
+		out.rss = append(out.rss, m.rss)
+		out.anonymous = append(out.anonymous, m.anonymous)
+		out.peak = append(out.peak, m.peak)
+	}
+	if err := e.profileHeap(ctx, profile); err != nil {
+		return out, err
+	}
+	return out, e.awaitServed(ctx)
+}
+
+// The memory has settled when it has moved by less than settleShare for settleTime.
+const (
+	settleTime  = 10 * time.Second
+	settleShare = 0.01
+	settleLimit = 4 * time.Minute
+)
+
+// settle is settleTime, less where it does not count.
+func (s settings) settle() time.Duration {
+	if s.judged() {
+		return settleTime
+	}
+	return settleTime / 10
+}
+
+// settledMemory waits until what the start has left behind has been given back.
+func (e *environment) settledMemory(ctx context.Context) (memory, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("the memory of the server did not settle within %v", settleLimit))
+	defer cancel()
+	var m memory
+	var failed error
+	reference, since := math.NaN(), time.Now()
+	err := poll(ctx, 500*time.Millisecond, func() bool {
+		if m, failed = memoryOf(e.server().PID()); failed != nil {
+			return true
+		}
+		if !(math.Abs(m.rss-reference) <= settleShare*reference) {
+			reference, since = m.rss, time.Now()
+		}
+		return time.Since(since) >= e.settle()
+	})
+	if failed != nil {
+		return m, failed
+	}
+	return m, err
+}

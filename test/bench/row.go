@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A row is one line of the table.
+type row struct {
+	name string
+	unit string
+	n    int     // measurements that value stands for
+	got  summary // of them
+	// floor is the same work done by somebody else, in the same run. It has n
+	// measurements too, unless it is a value of this program.
+	floor     summary
+	floorName string
+	limit     limit
+	note      string // printed below the table
+}
+
+// limit is what a row must stay below. The zero value is none: the row informs.
+type limit struct {
+	ratio float64 // of value to floor, or
+	value float64 // of the value
+	later bool    // due in a later issue: shown, not judged
+}
+
+// byFar is how far beyond its limit a row may be before the program fails. Between the
+// two it is up to the reader: the machine may have been busy.
+const byFar = 1.5
+
+func (r row) hasFloor() bool { return r.floorName != "" }
+
+func (r row) ratio() float64 { return r.got.median / r.floor.median }
+
+// excess is the measured value in proportion to the limit: below 1 it is kept.
+func (r row) excess() float64 {
+	switch {
+	case r.limit.ratio > 0:
+		return r.ratio() / r.limit.ratio
+	case r.limit.value > 0:
+		return r.got.median / r.limit.value
+	default:
+		return 0
+	}
+}
+
+func (r row) verdict(s settings) string {
+	switch {
+	case r.limit == limit{}:
+		return "-"
+	case r.limit.later && r.excess() < 1:
+		return "ok (later)"
+	case r.limit.later:
+		return "not yet"
+	case r.excess() < 1:
+		return "ok" + notJudged(s)
+	default:
+		return "MISSED" + notJudged(s)
+	}
+}
+
+func notJudged(s settings) string {
+	if s.judged() {
+		return ""
+	}
+	return " (scaled)"
+}
+
+// judge returns an error that names the rows that miss their limits by far.
+func judge(rows []row, s settings) error {
+	if !s.judged() {
+		return nil
+	}
+	var missed []error
+	for _, r := range rows {
+		if !r.limit.later && r.excess() > byFar {
+			missed = append(missed, fmt.Errorf("%s is %.2f times its limit", r.name, r.excess()))
+		}
+	}
+	return errors.Join(missed...)
+}

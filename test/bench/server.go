@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/test/install"
+)
+
+// startLimit is how long the server may take to be ready.
+const startLimit = 5 * time.Minute
+
+// restart ends the server, starts it again and returns how long it took until it was
+// ready, from before the process existed.
+func (e *environment) restart(ctx context.Context) (time.Duration, error) {
+	e.server().Kill()
+	probe, err := e.newProbe()
+	if err != nil {
+		return 0, err
+	}
+	defer probe.CloseIdleConnections()
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the server was not ready within %v; its log is %s", startLimit, e.server().Log()))
+	defer cancel()
+	started := time.Now()
+	if err := e.server().Start(); err != nil {
+		return 0, err
+	}
+	err = poll(ctx, 10*time.Millisecond, func() bool { return isReady(ctx, probe, e.server()) })
+	return time.Since(started), err
+}
+
+// newProbe returns a client that asks the server itself, past the aggregator.
+func (e *environment) newProbe() (*http.Client, error) {
+	ca, err := os.ReadFile(filepath.Join(e.install.Dir(), "ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the server's ca.crt holds no certificate")
+	}
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: install.Name + "." + install.Namespace + ".svc"}},
+		Timeout:   5 * time.Second,
+	}, nil
+}
+
+func isReady(ctx context.Context, probe *http.Client, r *install.Replica) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Address()+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	response, err := probe.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body) // else the next probe costs a handshake
+	return response.StatusCode == http.StatusOK
+}
+
+// awaitServed waits until the aggregator passes requests on to the server. It takes a
+// while to notice that a server is back.
+func (e *environment) awaitServed(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the aggregator did not reach the server within %v", startLimit))
+	defer cancel()
+	return poll(ctx, 200*time.Millisecond, func() bool {
+		_, err := e.user.read(ctx, request{path: dependencies + "?limit=1"})
+		return err == nil
+	})
+}
+
+// poll waits until done.
+func poll(ctx context.Context, every time.Duration, done func() bool) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// cpuTime is the processor time that a process has taken since it began. Linux only.
+func cpuTime(pid int) (time.Duration, error) {
+	path := fmt.Sprintf("/proc/%d/stat", pid)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("reading the processor time of a process: %w", err)
+	}
+	// The name of the program, in brackets, may hold anything. After it, the time of
+	// user and system are the 12th and the 13th, in hundredths of a second on all
+	// architectures that Go runs on.
+	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("%s is not understood", path)
+	}
+	user, userErr := strconv.Atoi(fields[11])
+	system, systemErr := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * time.Second / 100, errors.Join(userErr, systemErr)
+}
+
+// memory is what a process has in memory, in MB of a million bytes.
+type memory struct {
+	rss       float64 // now
+	anonymous float64 // the part of it that is not pages of the program's own file
+	peak      float64 // the most since the process began
+}
+
+// memoryOf reads the memory of a process. Linux only.
+func memoryOf(pid int) (memory, error) {
+	path := fmt.Sprintf("/proc/%d/status", pid)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return memory{}, fmt.Errorf("reading the memory of a process: %w", err)
+	}
+	var m memory
+	for line := range strings.Lines(string(content)) {
+		name, value, _ := strings.Cut(line, ":")
+		kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+		switch {
+		case err != nil:
+		case name == "VmRSS":
+			m.rss = kilobytes * 1024 / 1e6
+		case name == "RssAnon":
+			m.anonymous = kilobytes * 1024 / 1e6
+		case name == "VmHWM":
+			m.peak = kilobytes * 1024 / 1e6
+		}
+	}
+	if m.rss == 0 || m.anonymous == 0 || m.peak == 0 {
+		return memory{}, fmt.Errorf("%s lacks VmRSS, RssAnon or VmHWM", path)
+	}
+	return m, nil
+}

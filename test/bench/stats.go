@@ -1,0 +1,45 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// samples are measurements of one thing, in one unit.
+type samples []float64
+
+func (s *samples) addTime(d time.Duration, unit time.Duration) {
+	*s = append(*s, float64(d)/float64(unit))
+}
+
+// summary is what the table tells of samples: the value that counts, and how far they
+// are apart.
+type summary struct {
+	median    float64 // or the quantile that the row is about
+	low, high float64 // the quartiles; of few samples, the least and the greatest
+}
+
+func exactly(value float64) summary { return summary{value, value, value} }
+
+func (s samples) summary() summary {
+	if len(s) < 8 {
+		return summary{s.quantile(0.5), slices.Min(s), slices.Max(s)}
+	}
+	return summary{s.quantile(0.5), s.quantile(0.25), s.quantile(0.75)}
+}
+
+// quantile returns the value that the share q of the samples does not exceed; between
+// two samples it is interpolated. Of nothing it is NaN.
+func (s samples) quantile(q float64) float64 {
+	if len(s) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	at := q * float64(len(sorted)-1)
+	below := int(at)
+	if below+1 == len(sorted) {
+		return sorted[below]
+	}
+	return sorted[below] + (at-float64(below))*(sorted[below+1]-sorted[below])
+}

@@ -1,0 +1,34 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path"
+	"path/filepath"
+)
+
+// Build builds a program of the repository, such as ./cmd/configdep-apiserver, and
+// returns the path of the binary. With the race detector it is another binary.
+func Build(ctx context.Context, program string, race bool) (string, error) {
+	root, err := repositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, root, race, program)
+}
+
+func build(ctx context.Context, root string, race bool, program string) (string, error) {
+	binary := filepath.Join(root, ".cache", "bin", path.Base(program))
+	args := []string{"build", "-trimpath"}
+	if race {
+		binary += "-race"
+		args = []string{"build", "-race"} // like go test, whose packages are in the cache then
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", binary, program)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w: %s", program, err, out)
+	}
+	return binary, nil
+}

@@ -1,0 +1,134 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// limit is how long anything may take on a machine that does other things meanwhile.
+const limit = 2 * time.Minute
+
+// eventually calls check until it returns nil.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if ctx.Err() == nil || err == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}
+
+// view returns a ConfigDependency once every replica shows one that satisfies all checks.
+func view(t *testing.T, namespace, name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
+	t.Helper()
+	var found *v1alpha1.ConfigDependency
+	for _, where := range everywhere(t) {
+		eventually(t, fmt.Sprintf("%s shows %s/%s as expected", where.name, namespace, name), func(ctx context.Context) error {
+			var err error
+			if found, err = where.ConfigdepV1alpha1().ConfigDependencies(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			for _, check := range checks {
+				err = errors.Join(err, check(found))
+			}
+			return err
+		})
+	}
+	return found
+}
+
+// viewGone waits until no replica shows a ConfigDependency.
+func viewGone(t *testing.T, namespace, name string) {
+	t.Helper()
+	for _, where := range everywhere(t) {
+		eventually(t, fmt.Sprintf("%s shows %s/%s no longer", where.name, namespace, name), func(ctx context.Context) error {
+			found, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			if err == nil {
+				err = fmt.Errorf("it does, at version %s", found.ResourceVersion)
+			}
+			return err
+		})
+	}
+}
+
+// viewNames returns the names of all ConfigDependencies of a namespace.
+func viewNames(t *testing.T, namespace string) []string {
+	t.Helper()
+	list, err := configdep(t).ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
+// source returns what a ConfigDependency says of one of its sources.
+func source(o *v1alpha1.ConfigDependency, kind v1alpha1.SourceKind, name string) (v1alpha1.Source, v1alpha1.SourceStatus, error) {
+	for i := range o.Spec.Sources {
+		if s := o.Spec.Sources[i]; s.Kind == kind && s.Name == name {
+			return s, o.Status.Sources[i], nil
+		}
+	}
+	return v1alpha1.Source{}, v1alpha1.SourceStatus{}, fmt.Errorf("%s has no source %s %s", o.Name, kind, name)
+}
+
+// present wants a source to exist, or not to.
+func present(kind v1alpha1.SourceKind, name string, want bool) func(*v1alpha1.ConfigDependency) error {
+	return func(o *v1alpha1.ConfigDependency) error {
+		_, status, err := source(o, kind, name)
+		if err != nil {
+			return err
+		}
+		if status.Present == nil || *status.Present != want {
+			return fmt.Errorf("%s %s is not shown as present: %t", kind, name, want)
+		}
+		return nil
+	}
+}
+
+// at wants a source to be shown at the version that a client has got for it.
+func at(kind v1alpha1.SourceKind, o metav1.Object) func(*v1alpha1.ConfigDependency) error {
+	return func(v *v1alpha1.ConfigDependency) error {
+		_, status, err := source(v, kind, o.GetName())
+		if err == nil && status.ResourceVersion != o.GetResourceVersion() {
+			err = fmt.Errorf("%s %s is shown at version %q, not %q", kind, o.GetName(), status.ResourceVersion, o.GetResourceVersion())
+		}
+		return err
+	}
+}
+
+// resolved wants the condition SourcesResolved to have a status and a reason.
+func resolved(status metav1.ConditionStatus, reason string) func(*v1alpha1.ConfigDependency) error {
+	return func(o *v1alpha1.ConfigDependency) error {
+		for _, c := range o.Status.Conditions {
+			if c.Type == v1alpha1.ConditionSourcesResolved {
+				if c.Status == status && c.Reason == reason {
+					return nil
+				}
+				return fmt.Errorf("the condition %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
+			}
+		}
+		return fmt.Errorf("there is no condition %s", v1alpha1.ConditionSourcesResolved)
+	}
+}

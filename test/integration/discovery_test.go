@@ -1,0 +1,161 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What a client finds out about the resource decides what it tries: a verb "delete" would
+// make the namespace controller wait for objects that nobody can delete.
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	for _, where := range everywhere(t) {
+		t.Run("one group, "+where.name, func(t *testing.T) {
+			t.Parallel()
+			var got metav1.APIResourceList
+			if err := json.Unmarshal(send(t, where.Config, request{path: apiPath}).body, &got); err != nil {
+				t.Fatal(err)
+			}
+			want := metav1.APIResourceList{
+				TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+				GroupVersion: "configdep.io/v1alpha1",
+				APIResources: []metav1.APIResource{
+					{
+						Name: "configdependencies", SingularName: "configdependency", Namespaced: true, Kind: "ConfigDependency",
+						Verbs: metav1.Verbs{"get", "list"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
+					},
+					{
+						Name: "configdependencies/reload", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "Reload",
+						Verbs: metav1.Verbs{"create"},
+					},
+				},
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+		t.Run("all at once, "+where.name, func(t *testing.T) {
+			t.Parallel()
+			// The aggregator asks servers for it now and then.
+			eventually(t, "the group is in the aggregated discovery", func(context.Context) error {
+				var list apidiscoveryv2.APIGroupDiscoveryList
+				accept := header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+				if err := json.Unmarshal(send(t, where.Config, request{path: "/apis", header: accept}).body, &list); err != nil {
+					return err
+				}
+				i := slices.IndexFunc(list.Items, func(g apidiscoveryv2.APIGroupDiscovery) bool { return g.Name == "configdep.io" })
+				if i < 0 {
+					return fmt.Errorf("the group is not among %d", len(list.Items))
+				}
+				got := list.Items[i].Versions
+				for v := range got {
+					got[v].Freshness = "" // said by the aggregator alone
+				}
+				want := []apidiscoveryv2.APIVersionDiscovery{{
+					Version: "v1alpha1",
+					Resources: []apidiscoveryv2.APIResourceDiscovery{{
+						Resource: "configdependencies", SingularResource: "configdependency", Scope: apidiscoveryv2.ScopeNamespace,
+						ResponseKind: &metav1.GroupVersionKind{Kind: "ConfigDependency"},
+						Verbs:        []string{"get", "list"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
+						Subresources: []apidiscoveryv2.APISubresourceDiscovery{{
+							Subresource:  "reload",
+							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "Reload"},
+							Verbs:        []string{"create"},
+						}},
+					}},
+				}}
+				if diff := cmp.Diff(want, got); diff != "" {
+					return fmt.Errorf("(-want +got):\n%s", diff)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A schema is the part of an OpenAPI schema that the tests look at.
+type schema struct {
+	Ref         string   `json:"$ref"`
+	AllOf       []schema `json:"allOf"`
+	Description string   `json:"description"`
+	Properties  map[string]*schema
+	Items       *schema
+	GVK         []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
+}
+
+// kubectl explain, client-side validation and server-side apply find types by the group,
+// version and kind in the documents that the aggregator has merged.
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	for path, schemas := range map[string]func(raw []byte) (map[string]*schema, error){
+		"/openapi/v2": func(raw []byte) (map[string]*schema, error) {
+			var document struct{ Definitions map[string]*schema }
+			err := json.Unmarshal(raw, &document)
+			return document.Definitions, err
+		},
+		"/openapi/v3/apis/configdep.io/v1alpha1": func(raw []byte) (map[string]*schema, error) {
+			var document struct {
+				Components struct{ Schemas map[string]*schema }
+			}
+			err := json.Unmarshal(raw, &document)
+			return document.Components.Schemas, err
+		},
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			var all map[string]*schema
+			eventually(t, "the document has the types", func(context.Context) error {
+				var err error
+				all, err = schemas(send(t, cluster.RESTConfig(), request{path: path, header: header("Accept", "application/json")}).body)
+				if err == nil && all["io.configdep.v1alpha1.ConfigDependency"] == nil {
+					err = fmt.Errorf("ConfigDependency is not among %d types", len(all))
+				}
+				return err
+			})
+			for _, kind := range []string{"ConfigDependency", "ConfigDependencyList", "Reload"} {
+				want := []metav1.GroupVersionKind{{Group: "configdep.io", Version: "v1alpha1", Kind: kind}}
+				if diff := cmp.Diff(want, all["io.configdep.v1alpha1."+kind].GVK); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", kind, diff)
+				}
+			}
+			if described := describe(t, all, "ConfigDependency") + describe(t, all, "Reload"); described < 60 {
+				t.Errorf("only %d fields have been found", described)
+			}
+		})
+	}
+}
+
+// describe wants every field of a type, and of the types of its fields, to say what it is
+// for, and returns the number of fields.
+func describe(t *testing.T, all map[string]*schema, kind string) (fields int) {
+	t.Helper()
+	var walk func(path string, s *schema)
+	walk = func(path string, s *schema) {
+		for _, part := range s.AllOf {
+			walk(path, &part)
+		}
+		if s.Items != nil {
+			walk(path, s.Items)
+		}
+		if name, ok := strings.CutPrefix(s.Ref[strings.LastIndexByte(s.Ref, '/')+1:], "io.configdep."); ok {
+			walk(path, all["io.configdep."+name])
+		}
+		for name, field := range s.Properties {
+			fields++
+			if strings.TrimSpace(field.Description) == "" {
+				t.Errorf("%s.%s has no description", path, name)
+			}
+			walk(path+"."+name, field)
+		}
+	}
+	walk(kind, all["io.configdep.v1alpha1."+kind])
+	return fields
+}

@@ -1,0 +1,29 @@
+package integration
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// checkError wants an error to be a Status with a code, a reason, and what a person needs
+// to know.
+func checkError(t *testing.T, err error, code int32, reason metav1.StatusReason, messages ...string) {
+	t.Helper()
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		t.Errorf("the error is %v, want a %d %s", err, code, reason)
+		return
+	}
+	if s := status.ErrStatus; s.Code != code || s.Reason != reason {
+		t.Errorf("the error is %d %s, want %d %s: %s", s.Code, s.Reason, code, reason, s.Message)
+	}
+	for _, want := range messages {
+		if !strings.Contains(status.ErrStatus.Message, want) {
+			t.Errorf("the message is %q, without %q", status.ErrStatus.Message, want)
+		}
+	}
+}

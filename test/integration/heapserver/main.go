@@ -1,0 +1,45 @@
+// The command heapserver is the server with one thing more: when it gets SIGUSR1, it
+// writes a dump of its heap to the file that HEAP_DUMP names. A test looks there for what
+// the server must not keep.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/cli"
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/apiserver"
+)
+
+func main() {
+	requests := make(chan os.Signal, 1)
+	signal.Notify(requests, syscall.SIGUSR1)
+	go func() {
+		for range requests {
+			if err := dump(os.Getenv("HEAP_DUMP")); err != nil {
+				klog.ErrorS(err, "Dumping the heap")
+			}
+		}
+	}()
+	ctx := genericapiserver.SetupSignalContext()
+	os.Exit(cli.Run(apiserver.NewCommand(ctx)))
+}
+
+// dump writes what is alive. The file appears when it is complete.
+func dump(path string) error {
+	runtime.GC() // moves what is in pools aside
+	runtime.GC() // and drops it
+	f, err := os.Create(path + ".part")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	debug.WriteHeapDump(f.Fd())
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,94 @@
+package integration
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+const apiPath = "/apis/configdep.io/v1alpha1"
+
+// resourcePath is the path of the ConfigDependencies of a namespace.
+func resourcePath(namespace string) string {
+	return apiPath + "/namespaces/" + namespace + "/configdependencies"
+}
+
+// A request is sent as it stands, which no client of Kubernetes would do.
+type request struct {
+	method string // GET by default
+	path   string // may have a query
+	header http.Header
+	body   string
+}
+
+// header returns a header of names and values that alternate.
+func header(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Add(pairs[i], pairs[i+1])
+	}
+	return h
+}
+
+// inJSON declares a body to be JSON.
+var inJSON = header("Content-Type", "application/json")
+
+type answer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// status returns the Status in an answer, in whichever format it is, or nil.
+func (a *answer) status() *metav1.Status {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(a.body, nil, nil)
+	if status, ok := decoded.(*metav1.Status); ok && err == nil {
+		return status
+	}
+	return nil
+}
+
+// reason returns the reason in an answer that is a Status.
+func (a *answer) reason() metav1.StatusReason {
+	if s := a.status(); s != nil {
+		return s.Reason
+	}
+	return ""
+}
+
+// send sends a request with the credentials of a configuration, and without retries.
+func send(t *testing.T, config *rest.Config, r request) *answer {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.method == "" {
+		r.method = http.MethodGet
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	made, err := http.NewRequestWithContext(ctx, r.method, config.Host+r.path, strings.NewReader(r.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.header != nil {
+		made.Header = r.header.Clone()
+	}
+	response, err := client.Do(made)
+	if err != nil {
+		t.Fatalf("%s %s: %v", r.method, r.path, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", r.method, r.path, err)
+	}
+	return &answer{response.StatusCode, response.Header, body}
+}

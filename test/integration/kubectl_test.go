@@ -1,0 +1,277 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// kubectl runs kubectl with all rights and returns what it prints.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := cluster.Kubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// kubectlFails runs kubectl, which must fail, and returns what it says.
+func kubectlFails(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := cluster.Kubectl(t.Context(), args...)
+	if err == nil {
+		t.Fatalf("kubectl %s succeeded:\n%s", strings.Join(args, " "), out)
+	}
+	return err.Error()
+}
+
+// shown returns the lines that kubectl prints, with what differs from run to run replaced
+// by names.
+func shown(namespace, out string) []string {
+	replacements := []struct {
+		pattern *regexp.Regexp
+		name    string
+	}{
+		{regexp.MustCompile(`\b` + namespace + `\b`), "NS"},
+		{regexp.MustCompile(`v1\.[0-9a-f]{8}\.[0-9a-f]{32}`), "HASH"},
+		{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+s\b|\b\d+m\b`), "1s"},
+		{regexp.MustCompile(` {2,}`), " | "},
+	}
+	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
+	for i := range lines {
+		for _, r := range replacements {
+			lines[i] = r.pattern.ReplaceAllString(lines[i], r.name)
+		}
+		lines[i] = strings.TrimRight(lines[i], " |")
+	}
+	return lines
+}
+
+// shop makes a namespace with five workloads that share sources.
+func shop(t *testing.T) string {
+	t.Helper()
+	namespace := newNamespace(t)
+	core, apps, batch := kube(t).CoreV1(), kube(t).AppsV1(), kube(t).BatchV1()
+	create(t, core.Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	create(t, core.ConfigMaps(namespace).Create, configMap("settings", map[string]string{"a": "b"}))
+	create(t, core.ConfigMaps(namespace).Create, configMap("db", map[string]string{"a": "b"}))
+	create(t, apps.Deployments(namespace).Create, asleep("api", envFromSecret("db"), envFromConfigMap("settings")))
+	create(t, apps.Deployments(namespace).Create, asleep("web", envFromConfigMap("settings"), envFromConfigMap("db"), envSecretKey("cert", "tls.crt")))
+	create(t, apps.StatefulSets(namespace).Create, statefulSet("db", envSecretKey("db", "root")))
+	create(t, batch.CronJobs(namespace).Create, cronJob("report", envFromSecret("db")))
+	create(t, core.Pods(namespace).Create, pod("toolbox"))
+	for _, name := range []string{"deployment.api", "deployment.web", "statefulset.db", "cronjob.report", "pod.toolbox"} {
+		view(t, namespace, name)
+	}
+	return namespace
+}
+
+func TestKubectlGet(t *testing.T) {
+	t.Parallel()
+	ns := shop(t)
+	const (
+		header  = "NAME | STATE | SOURCES | MODE | LAST RELOAD | AGE"
+		wide    = header + " | USES | MISSING | HASH"
+		cronJob = "cronjob.report | Unmanaged | 1 Secret | Off | <none> | 1s"
+		api     = "deployment.api | Unmanaged | 1 ConfigMap, 1 Secret | Off | <none> | 1s"
+		web     = "deployment.web | Unmanaged | 2 ConfigMap, 1 Secret | Off | <none> | 1s"
+		toolbox = "pod.toolbox | Unmanaged | <none> | Off | <none> | 1s"
+		db      = "statefulset.db | Unmanaged | 1 Secret | Off | <none> | 1s"
+	)
+	all := []string{header, cronJob, api, web, toolbox, db}
+	for args, want := range map[string][]string{
+		"get configdependencies":                       all,
+		"get configdependency":                         all,
+		"get cfgdep":                                   all,
+		"get configdep":                                all, // the category
+		"get cfgdep.configdep.io":                      all,
+		"get configdependencies.v1alpha1.configdep.io": all,
+		"get cfgdep deployment.web":                    {header, web},
+		"get cfgdep deployment.web pod.toolbox":        {header, web, toolbox},
+		"get cfgdep/deployment.web --no-headers":       {web},
+		"get cfgdep --chunk-size=2":                    all,
+		"get cfgdep --sort-by=.spec.workloadRef.kind":  {header, cronJob, api, web, toolbox, db},
+		"get cfgdep -o wide": {
+			wide,
+			cronJob + " | Secret/db | <none> | HASH",
+			api + " | ConfigMap/settings, Secret/db | <none> | HASH",
+			web + " | ConfigMap/db, ConfigMap/settings, Secret/cert | Secret/cert | HASH",
+			toolbox + " | <none> | <none> | HASH",
+			db + " | Secret/db | Secret/db:root | HASH",
+		},
+		"get cfgdep -o name": {
+			"configdependency.configdep.io/cronjob.report", "configdependency.configdep.io/deployment.api",
+			"configdependency.configdep.io/deployment.web", "configdependency.configdep.io/pod.toolbox", "configdependency.configdep.io/statefulset.db",
+		},
+		"get cfgdep -l app=web":                                                                    {header, web},
+		"get cfgdep -l app!=web,app":                                                               {header, cronJob, api, toolbox, db},
+		"get cfgdep -l app=web -L app":                                                             {header + " | APP", web + " | web"},
+		"get cfgdep -l app=nobody -o name":                                                         {""},
+		"get cfgdep deployment.web -o jsonpath={.status.state}":                                    {"Unmanaged"},
+		"get cfgdep --field-selector metadata.name=deployment.web":                                 {header, web},
+		"get cfgdep --field-selector metadata.namespace=" + ns:                                     all,
+		"get cfgdep --field-selector metadata.namespace=x -o name":                                 {""},
+		"get cfgdep --field-selector status.state=Unmanaged":                                       all,
+		"get cfgdep --field-selector status.state!=Unmanaged -o name":                              {""},
+		"get cfgdep --field-selector spec.workloadRef.kind=CronJob":                                {header, cronJob},
+		"get cfgdep --field-selector spec.workloadRef.kind!=Deployment":                            {header, cronJob, toolbox, db},
+		"get cfgdep --field-selector spec.workloadRef.name=db":                                     {header, db},
+		"get cfgdep --field-selector source=Secret/db":                                             {header, cronJob, api, db},
+		"get cfgdep --field-selector source=secret/db":                                             {header, cronJob, api, db},
+		"get cfgdep --field-selector source=SECRET/db":                                             {header, cronJob, api, db},
+		"get cfgdep --field-selector source=ConfigMap/db":                                          {header, web},
+		"get cfgdep --field-selector source=configmap/settings":                                    {header, api, web},
+		"get cfgdep --field-selector source=secret/db,source=configmap/settings":                   {header, api},
+		"get cfgdep --field-selector source!=Secret/db":                                            {header, web, toolbox},
+		"get cfgdep --field-selector source=Secret/db,spec.workloadRef.kind=Deployment -l app=api": {header, api},
+		"get cfgdep -A --field-selector source=Secret/db,metadata.namespace=" + ns: {
+			"NAMESPACE | " + header, "NS | " + cronJob, "NS | " + api, "NS | " + db,
+		},
+		"get cfgdep -A --chunk-size=2 --field-selector metadata.namespace=" + ns: {
+			"NAMESPACE | " + header, "NS | " + cronJob, "NS | " + api, "NS | " + web, "NS | " + toolbox, "NS | " + db,
+		},
+	} {
+		t.Run(strings.ReplaceAll(args, ns, "NS"), func(t *testing.T) {
+			t.Parallel()
+			got := shown(ns, kubectl(t, append([]string{"-n", ns}, strings.Fields(args)...)...))
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("kubectl %s prints something else (-want +got):\n%s", args, diff)
+			}
+		})
+	}
+	for args, want := range map[string]string{
+		"get cfgdep deployment.nobody":                        `configdependencies.configdep.io "deployment.nobody" not found`,
+		"get cfgdep --field-selector source=Secret/x,foo=bar": `field label "foo" is not supported; use one of metadata.name, metadata.namespace, status.state, spec.workloadRef.kind, spec.workloadRef.name, source`,
+		"get cfgdep --field-selector source=db":               `field label "source" has the value "db", which is not of the form ConfigMap/NAME, Secret/NAME or SecretProviderClass/NAME`,
+		"delete cfgdep deployment.web":                        "MethodNotAllowed",
+		"annotate cfgdep deployment.web a=b":                  "MethodNotAllowed",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			if got := kubectlFails(t, append([]string{"-n", ns}, strings.Fields(args)...)...); !strings.Contains(got, want) {
+				t.Errorf("kubectl %s fails without %q: %s", args, want, got)
+			}
+		})
+	}
+	t.Run("all namespaces", func(t *testing.T) {
+		t.Parallel()
+		out := kubectl(t, "get", "cfgdep", "-A", "--no-headers")
+		for _, want := range []string{ns, "configdep-system"} { // the server's own Deployment
+			if !strings.Contains(out, "\n"+want+" ") && !strings.HasPrefix(out, want+" ") {
+				t.Errorf("no workload of %s is in\n%s", want, out)
+			}
+		}
+	})
+	t.Run("as much as the API gives, in JSON and in YAML", func(t *testing.T) {
+		t.Parallel()
+		want, err := configdep(t).ConfigDependencies(ns).Get(t.Context(), "deployment.web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.TypeMeta = metav1.TypeMeta{Kind: "ConfigDependency", APIVersion: "configdep.io/v1alpha1"}
+		for format, decode := range map[string]func([]byte, any) error{
+			"json": json.Unmarshal,
+			"yaml": func(raw []byte, into any) error { return yaml.UnmarshalStrict(raw, into) },
+		} {
+			var got v1alpha1.ConfigDependency
+			if err := decode([]byte(kubectl(t, "-n", ns, "get", "cfgdep", "deployment.web", "-o", format)), &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, &got); diff != "" {
+				t.Errorf("-o %s (-API +kubectl):\n%s", format, diff)
+			}
+		}
+	})
+	t.Run("describe", func(t *testing.T) {
+		t.Parallel()
+		out := kubectl(t, "-n", ns, "describe", "cfgdep", "deployment.web")
+		for _, want := range []string{
+			"Name:         deployment.web", "Namespace:    " + ns, "Labels:       app=web", "Workload Ref:",
+			"Env:        SECRET", "Secret cert is missing: new pods do not start.", "SourceMissing", "Config Hash:", "Events:",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("describe does not print %q:\n%s", want, out)
+			}
+		}
+	})
+}
+
+// A list in pieces has each object once, however many pieces there are.
+func TestKubectlGetInChunks(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	var want []string
+	for i := range 21 {
+		name := fmt.Sprintf("app-%02d", i)
+		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
+		want = append(want, "configdependency.configdep.io/deployment."+name)
+	}
+	for i := range 21 {
+		view(t, namespace, fmt.Sprintf("deployment.app-%02d", i))
+	}
+	for _, size := range []string{"1", "2", "20", "21", "22"} {
+		got := strings.Fields(kubectl(t, "-n", namespace, "get", "cfgdep", "-o", "name", "--chunk-size="+size))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("in chunks of %s (-want +got):\n%s", size, diff)
+		}
+	}
+	// The same, seen from the API: the pieces have one version, and tell how much is left.
+	path := resourcePath(namespace) + "?limit=2"
+	var version string
+	for left := int64(19); ; left -= 2 {
+		var page v1alpha1.ConfigDependencyList
+		if err := json.Unmarshal(send(t, cluster.RESTConfig(), request{path: path}).body, &page); err != nil {
+			t.Fatal(err)
+		}
+		if version != "" && version != page.ResourceVersion {
+			t.Errorf("a piece has version %s, the first has %s", page.ResourceVersion, version)
+		}
+		version = page.ResourceVersion
+		if page.Continue == "" {
+			if left != -1 || len(page.Items) != 1 || page.RemainingItemCount != nil {
+				t.Errorf("the last piece has %d objects, with %d left and %v announced", len(page.Items), left, page.RemainingItemCount)
+			}
+			break
+		}
+		if len(page.Items) != 2 || page.RemainingItemCount == nil || *page.RemainingItemCount != left {
+			t.Fatalf("a piece has %d objects and announces %v more, want 2 and %d", len(page.Items), page.RemainingItemCount, left)
+		}
+		path = resourcePath(namespace) + "?limit=2&continue=" + page.Continue
+	}
+}
+
+func TestKubectlExplainAndAPIResources(t *testing.T) {
+	t.Parallel()
+	for args, wants := range map[string][]string{
+		"explain configdependency": {"GROUP:      configdep.io", "VERSION:    v1alpha1", "which ConfigMaps and Secrets a workload consumes", "spec\t<ConfigDependencySpec>"},
+		"explain configdependency.spec.sources": {
+			"FIELD: sources <[]Source>", "sources are the ConfigMaps and Secrets that the pod template of the workload",
+			"enum: ConfigMap, Secret, SecretProviderClass", "usages\t<[]Usage>",
+		},
+		"explain cfgdep.status.conditions": {"FIELD: conditions <[]Condition>", "SourcesResolved is True when"},
+		"explain cfgdep --recursive":       {"appliedHash\t<string>", "mountPath\t<string>", "lastReload\t<LastReload>"},
+		"api-resources --api-group=configdep.io --no-headers -o wide": {
+			"configdependencies   cfgdep   configdep.io/v1alpha1   true   ConfigDependency   get,list   configdep"},
+		"api-resources --categories=configdep -o name": {"configdependencies.configdep.io"},
+		"api-versions": {"configdep.io/v1alpha1"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			out := kubectl(t, strings.Fields(args)...)
+			for _, want := range wants {
+				if !strings.Contains(out, want) {
+					t.Errorf("kubectl %s does not print %q:\n%s", args, want, out)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+// What all tests share.
+var (
+	cluster *controlplane.ControlPlane
+	server  *install.Installation
+)
+
+func TestMain(m *testing.M) {
+	// Tests wait for the server more than they compute.
+	if err := flag.Set("test.parallel", "8"); err != nil { // -parallel still wins
+		panic(err)
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the
+// logs.
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
+	defer cancel()
+	started := time.Now()
+	cluster, err = controlplane.Start(ctx, controlplane.Options{Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
+
+	server, err = install.Install(ctx, cluster, install.Options{
+		Replicas: 2,
+		Race:     race,
+		// The manifest has ten seconds, for kubelets and endpoints to follow.
+		Args: []string{"--shutdown-delay-duration=2s"},
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		server.Stop()
+		err = errors.Join(err, checkLogs())
+	}()
+	fmt.Fprintf(os.Stderr, "installed in %.1f s\n", time.Since(started).Seconds())
+	return m.Run(), nil
+}
+
+// What no replica may ever log, whatever the tests do to it.
+var neverLogged = []string{
+	"WARNING: DATA RACE",
+	"Observed a panic",
+	"panic:",
+	"fatal error:",
+	"isn't an metav1.Status", // an error of the storage that becomes a 500
+}
+
+func checkLogs() error {
+	logs, err := filepath.Glob(filepath.Join(server.Dir(), "*.log"))
+	if err != nil || len(logs) < 2 {
+		return fmt.Errorf("finding the logs of the replicas: %d found (%w)", len(logs), err)
+	}
+	var found []error
+	for _, log := range logs {
+		content, err := os.ReadFile(log)
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(string(content), "\n")
+		for i, line := range lines {
+			for _, never := range neverLogged {
+				if strings.Contains(line, never) {
+					excerpt := strings.Join(lines[i:min(len(lines), i+40)], "\n")
+					found = append(found, fmt.Errorf("%s has a line with %q:\n%s", filepath.Base(log), never, excerpt))
+				}
+			}
+		}
+	}
+	return errors.Join(found...)
+}

@@ -1,0 +1,276 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+)
+
+// bind gives a user a ClusterRole in a namespace, and waits until it is in force for what
+// the test needs. Servers remember a denial for ten seconds, so it must come first.
+func bind(t *testing.T, user rbacv1.Subject, namespace, role string, need authorizationv1.ResourceAttributes) {
+	t.Helper()
+	create(t, kube(t).RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{user},
+	})
+	awaitRight(t, user, namespace, need)
+}
+
+func awaitRight(t *testing.T, user rbacv1.Subject, namespace string, need authorizationv1.ResourceAttributes) {
+	t.Helper()
+	need.Namespace, need.Group, need.Version = namespace, "configdep.io", "v1alpha1"
+	name := user.Name
+	if user.Kind == rbacv1.ServiceAccountKind {
+		name = "system:serviceaccount:" + user.Namespace + ":" + user.Name
+	}
+	eventually(t, fmt.Sprintf("%s may %s", name, need.Verb), func(ctx context.Context) error {
+		review, err := kube(t).AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &need}}, metav1.CreateOptions{})
+		if err == nil && !review.Status.Allowed {
+			err = fmt.Errorf("not allowed: %s", review.Status.Reason)
+		}
+		return err
+	})
+}
+
+func aUser(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+}
+
+var (
+	toRead   = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configdependencies"}
+	toReload = authorizationv1.ResourceAttributes{Verb: "create", Resource: "configdependencies", Subresource: "reload", Name: "deployment.web"}
+)
+
+// rights is what somebody may do with the workloads of a namespace.
+type rights struct{ read, reload bool }
+
+func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interface, namespace string, want rights) {
+	t.Helper()
+	check := func(what string, allowed bool, err error) {
+		t.Helper()
+		if allowed && err != nil {
+			t.Errorf("%s in %q: %v", what, namespace, err)
+		}
+		if !allowed {
+			checkError(t, err, http.StatusForbidden, metav1.StatusReasonForbidden, `in API group "configdep.io"`)
+		}
+	}
+	objects := client.ConfigDependencies(namespace)
+	list, err := objects.List(t.Context(), metav1.ListOptions{})
+	check("list", want.read, err)
+	if want.read && namespace != "" && (err != nil || len(list.Items) != 1) {
+		t.Errorf("the list has %v", list)
+	}
+	if namespace == "" {
+		return
+	}
+	_, err = objects.Get(t.Context(), "deployment.web", metav1.GetOptions{})
+	check("get", want.read, err)
+	_, err = objects.Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	check("reload", want.reload, err)
+}
+
+// workloadIn makes a namespace with Deployment web.
+func workloadIn(t *testing.T) string {
+	t.Helper()
+	namespace := newNamespace(t)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	view(t, namespace, "deployment.web")
+	return namespace
+}
+
+// The roles that every cluster has contain what artifacts/base adds to them.
+func TestBuiltInRoles(t *testing.T) {
+	t.Parallel()
+	mine, other := workloadIn(t), workloadIn(t)
+	for role, want := range map[string]rights{
+		"view":             {read: true},
+		"edit":             {read: true, reload: true},
+		"admin":            {read: true, reload: true},
+		"configdep-view":   {read: true},
+		"configdep-reload": {reload: true},
+		"":                 {},
+	} {
+		t.Run("role "+role, func(t *testing.T) {
+			t.Parallel()
+			user := role + "-of-" + mine
+			if role != "" {
+				need := toRead
+				if want.reload {
+					need = toReload
+				}
+				bind(t, aUser(user), mine, role, need)
+			}
+			checkRights(t, as(t, user), mine, want)
+			checkRights(t, as(t, user), other, rights{})
+			checkRights(t, as(t, user), metav1.NamespaceAll, rights{})
+		})
+	}
+}
+
+// Reading everything takes a right on everything.
+func TestReadingAllNamespaces(t *testing.T) {
+	t.Parallel()
+	namespace := workloadIn(t)
+	user := "auditor-of-" + namespace
+	create(t, kube(t).RbacV1().ClusterRoleBindings().Create, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "configdep-view"},
+		Subjects:   []rbacv1.Subject{aUser(user)},
+	})
+	awaitRight(t, aUser(user), "", toRead)
+	checkRights(t, as(t, user), metav1.NamespaceAll, rights{read: true})
+	checkRights(t, as(t, user), namespace, rights{read: true})
+}
+
+// A team may be given the restart of one workload alone.
+func TestReloadByName(t *testing.T) {
+	t.Parallel()
+	namespace := workloadIn(t)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("other"))
+	view(t, namespace, "deployment.other")
+	create(t, kube(t).RbacV1().Roles(namespace).Create, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "reload-web"},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"configdep.io"}, Resources: []string{"configdependencies/reload"},
+			ResourceNames: []string{"deployment.web"}, Verbs: []string{"create"},
+		}},
+	})
+	user := "restarter-of-" + namespace
+	create(t, kube(t).RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reload-web"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reload-web"},
+		Subjects:   []rbacv1.Subject{aUser(user)},
+	})
+	awaitRight(t, aUser(user), namespace, toReload)
+	client := as(t, user).ConfigDependencies(namespace)
+	if got, err := client.Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil || !got.Status.Triggered {
+		t.Errorf("%v, %v", got, err)
+	}
+	_, err := client.Reload(t.Context(), "deployment.other", &v1alpha1.Reload{}, metav1.CreateOptions{})
+	checkError(t, err, http.StatusForbidden, metav1.StatusReasonForbidden, `"deployment.other"`, `"configdependencies/reload"`)
+	// And that without the right to patch, or even see, Deployments.
+	if last := view(t, namespace, "deployment.web", reloadedBy(user)).Status.LastReload; last.Trigger != "Request" {
+		t.Errorf("lastReload is %+v", last)
+	}
+}
+
+// reloadedBy wants the last reload to have been requested by a user.
+func reloadedBy(user string) func(*v1alpha1.ConfigDependency) error {
+	return func(o *v1alpha1.ConfigDependency) error {
+		if last := o.Status.LastReload; last == nil || last.RequestedBy != user {
+			return fmt.Errorf("lastReload is %+v, want one by %s", last, user)
+		}
+		return nil
+	}
+}
+
+// Rights are the same for clients that go to the server itself. Nobody can claim to be
+// somebody else there.
+func TestDirectAccess(t *testing.T) {
+	t.Parallel()
+	mine, other := workloadIn(t), workloadIn(t)
+	create(t, kube(t).CoreV1().ServiceAccounts(mine).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
+	robot := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: mine, Name: "robot"}
+	bind(t, robot, mine, "edit", toReload)
+	token := tokenOf(t, mine, "robot")
+
+	for _, replica := range server.Replicas {
+		t.Run("with a token, "+replica.Name(), func(t *testing.T) {
+			t.Parallel()
+			config := replica.RESTConfig()
+			config.BearerToken = token
+			client := clientset(t, config).ConfigdepV1alpha1()
+			checkRights(t, client, mine, rights{read: true, reload: true})
+			checkRights(t, client, other, rights{})
+			checkRights(t, client, metav1.NamespaceAll, rights{})
+			if _, err := client.ConfigDependencies(mine).Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
+				t.Error(err)
+			}
+			view(t, mine, "deployment.web", reloadedBy("system:serviceaccount:"+mine+":robot"))
+		})
+		t.Run("with a token that is none, "+replica.Name(), func(t *testing.T) {
+			t.Parallel()
+			config := replica.RESTConfig()
+			config.BearerToken = token + "x"
+			for _, path := range []string{apiPath, resourcePath(mine), "/version"} {
+				if got := send(t, config, request{path: path}); got.code != http.StatusUnauthorized {
+					t.Errorf("%s: %d: %s", path, got.code, got.body)
+				}
+			}
+		})
+		t.Run("impersonating without the right, "+replica.Name(), func(t *testing.T) {
+			t.Parallel()
+			config := replica.RESTConfig()
+			config.BearerToken = token
+			got := send(t, config, request{path: resourcePath(other), header: header("Impersonate-User", "admin", "Impersonate-Group", "system:masters")})
+			checkRefused(t, got, refusal{http.StatusForbidden, metav1.StatusReasonForbidden, "cannot impersonate"})
+		})
+		t.Run("claiming to be the aggregator, "+replica.Name(), func(t *testing.T) {
+			t.Parallel()
+			forged := header("X-Remote-User", "admin", "X-Remote-Group", "system:masters")
+			// Without a certificate.
+			got := send(t, replica.RESTConfig(), request{path: resourcePath(mine), header: forged})
+			checkRefused(t, got, refusal{http.StatusForbidden, metav1.StatusReasonForbidden, "system:anonymous"})
+			// With a token: it is the robot who asks.
+			config := replica.RESTConfig()
+			config.BearerToken = token
+			got = send(t, config, request{path: resourcePath(other), header: forged})
+			checkRefused(t, got, refusal{http.StatusForbidden, metav1.StatusReasonForbidden, "system:serviceaccount:" + mine + ":robot"})
+			// With the certificate of a user: it is that user who asks.
+			forged.Set("X-Remote-User", "nobody")
+			forged.Set("Content-Type", "application/json")
+			got = send(t, directly(replica), request{http.MethodPost, resourcePath(mine) + "/deployment.web/reload", forged, "{}"})
+			if got.code != http.StatusCreated {
+				t.Errorf("%d: %s", got.code, got.body)
+			}
+			view(t, mine, "deployment.web", reloadedBy("admin"))
+			// With a certificate that somebody has signed who is not trusted.
+			config = replica.RESTConfig()
+			config.CertData, config.KeyData = strangersCertificate(t)
+			got = send(t, config, request{path: resourcePath(mine), header: forged})
+			checkRefused(t, got, refusal{http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized"})
+		})
+	}
+}
+
+// Whoever does not say who they are learns that the server is there, and no more.
+func TestAnonymousAccess(t *testing.T) {
+	t.Parallel()
+	namespace := workloadIn(t)
+	aggregator := cluster.RESTConfig()
+	aggregator.CertData, aggregator.KeyData = nil, nil
+	forbidden := refusal{http.StatusForbidden, metav1.StatusReasonForbidden, "system:anonymous"}
+
+	for _, r := range []request{
+		{path: resourcePath(namespace)}, {path: resourcePath(namespace) + "/deployment.web"}, {path: apiPath + "/configdependencies"},
+		{path: apiPath}, {path: "/apis/configdep.io"}, {path: "/apis"}, {path: "/openapi/v2"}, {path: "/openapi/v3"}, {path: "/metrics"},
+		{path: "/"}, {path: "/debug/pprof/"}, {path: "/debug/flags/v", method: http.MethodPut}, {path: "/healthz/ping"},
+		{path: "/readyz/dependency-index-synced"}, {path: "/nothing"},
+		{http.MethodPost, resourcePath(namespace) + "/deployment.web/reload", inJSON, "{}"},
+	} {
+		checkRefused(t, send(t, aggregator, r), forbidden)
+		for _, replica := range server.Replicas {
+			checkRefused(t, send(t, replica.RESTConfig(), r), forbidden)
+		}
+	}
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/version"} {
+		for _, replica := range server.Replicas {
+			if got := send(t, replica.RESTConfig(), request{path: path}); got.code != http.StatusOK {
+				t.Errorf("%s: %d: %s", path, got.code, got.body)
+			}
+		}
+	}
+}

@@ -1,0 +1,479 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// reload reloads, and must succeed.
+func reload(t *testing.T, namespace, name string, spec v1alpha1.ReloadSpec) v1alpha1.ReloadStatus {
+	t.Helper()
+	return reloadAs(t, "admin", namespace, name, spec)
+}
+
+// reloadAs reloads on behalf of a user who may do everything.
+func reloadAs(t *testing.T, user, namespace, name string, spec v1alpha1.ReloadSpec) v1alpha1.ReloadStatus {
+	t.Helper()
+	got, err := as(t, user, "system:masters").ConfigDependencies(namespace).
+		Reload(t.Context(), name, &v1alpha1.Reload{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Status
+}
+
+// rollout is what the tests look at in any workload that can be rolled out.
+type rollout struct {
+	metav1.ObjectMeta
+	template corev1.PodTemplateSpec
+	observed int64
+}
+
+// getRollout reads a Deployment, StatefulSet or DaemonSet.
+func getRollout(t *testing.T, namespace, kind, name string) rollout {
+	t.Helper()
+	var out rollout
+	var err error
+	switch apps := kube(t).AppsV1(); kind {
+	case "Deployment":
+		var o *appsv1.Deployment
+		if o, err = apps.Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+			out = rollout{o.ObjectMeta, o.Spec.Template, o.Status.ObservedGeneration}
+		}
+	case "StatefulSet":
+		var o *appsv1.StatefulSet
+		if o, err = apps.StatefulSets(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+			out = rollout{o.ObjectMeta, o.Spec.Template, o.Status.ObservedGeneration}
+		}
+	case "DaemonSet":
+		var o *appsv1.DaemonSet
+		if o, err = apps.DaemonSets(namespace).Get(t.Context(), name, metav1.GetOptions{}); err == nil {
+			out = rollout{o.ObjectMeta, o.Spec.Template, o.Status.ObservedGeneration}
+		}
+	default:
+		t.Fatalf("a %s has no rollout", kind)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// reloadEvents waits for an event about a workload, and returns the messages of all.
+func reloadEvents(t *testing.T, namespace, kind, name string, uid types.UID) []string {
+	t.Helper()
+	var messages []string
+	eventually(t, fmt.Sprintf("there is an event about %s %s", kind, name), func(ctx context.Context) error {
+		list, err := kube(t).CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: fmt.Sprintf("reason=ConfigReloaded,type=Normal,involvedObject.kind=%s,involvedObject.name=%s,involvedObject.uid=%s", kind, name, uid),
+		})
+		messages = nil
+		for i := range list.Items {
+			messages = append(messages, list.Items[i].Message)
+		}
+		if err == nil && len(messages) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+	return messages
+}
+
+// A reload is a real rollout, and says who asked for it and why.
+func TestReloadReplacesAllPods(t *testing.T) {
+	t.Parallel()
+	for kind, tt := range map[string]struct {
+		create func(*testing.T, string)
+		pods   int
+	}{
+		"Deployment": {func(t *testing.T, ns string) {
+			create(t, kube(t).AppsV1().Deployments(ns).Create, deployment("web", envFromSecret("db")))
+		}, 2},
+		"StatefulSet": {func(t *testing.T, ns string) {
+			create(t, kube(t).AppsV1().StatefulSets(ns).Create, statefulSet("web", envFromSecret("db")))
+		}, 2},
+		"DaemonSet": {func(t *testing.T, ns string) {
+			create(t, kube(t).AppsV1().DaemonSets(ns).Create, daemonSet("web", envFromSecret("db")))
+		}, 3},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			namespace := newNamespace(t)
+			name := strings.ToLower(kind) + ".web"
+			made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+			tt.create(t, namespace)
+			old := runningPods(t, namespace, "web", tt.pods, nil)
+			before := view(t, namespace, name, at(isSecret, made))
+			generation := getRollout(t, namespace, kind, "web").Generation
+
+			started := time.Now().Truncate(time.Second)
+			got := reloadAs(t, "jane", namespace, name, v1alpha1.ReloadSpec{Reason: "rotated by hand"})
+			runningPods(t, namespace, "web", tt.pods, old)
+
+			want := v1alpha1.ReloadStatus{
+				Triggered:   true,
+				WorkloadRef: &before.Spec.WorkloadRef,
+				Generation:  generation + 1,
+				ConfigHash:  before.Status.ConfigHash,
+				Message:     "The pods of " + kind + " web are being replaced.",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the answer (-want +got):\n%s", diff)
+			}
+			live := getRollout(t, namespace, kind, "web")
+			if live.Generation != got.Generation || live.observed < got.Generation {
+				t.Errorf("the generation is %d, %d has been observed, the answer said %d", live.Generation, live.observed, got.Generation)
+			}
+			for where, hash := range map[string]string{"workload": live.Annotations["configdep.io/config-hash"], "template": live.template.Annotations["configdep.io/config-hash"]} {
+				if hash != before.Status.ConfigHash {
+					t.Errorf("the hash on the %s is %q, want %q", where, hash, before.Status.ConfigHash)
+				}
+			}
+			if at, err := time.Parse(time.RFC3339Nano, live.template.Annotations["configdep.io/reloaded-at"]); err != nil || at.Before(started) {
+				t.Errorf("the template was reloaded at %v (%v), want %v or later", at, err, started)
+			}
+			for _, entry := range live.ManagedFields {
+				if entry.Manager == "configdep" && !strings.Contains(string(entry.FieldsV1.Raw), "f:configdep.io/config-hash") {
+					t.Errorf("the field manager configdep owns %s", entry.FieldsV1.Raw)
+				}
+			}
+
+			after := view(t, namespace, name, func(o *v1alpha1.ConfigDependency) error {
+				if o.Status.LastReload == nil {
+					return errors.New("there is no lastReload")
+				}
+				return nil
+			})
+			last := after.Status.LastReload
+			if last.Time.Time.Before(started) || last.RequestedBy != "jane" || last.Reason != "rotated by hand" || last.Trigger != "Request" {
+				t.Errorf("lastReload is %+v", last)
+			}
+			if after.Status.AppliedHash != after.Status.ConfigHash || after.UID != before.UID {
+				t.Errorf("the applied hash is %q, the hash is %q", after.Status.AppliedHash, after.Status.ConfigHash)
+			}
+			events := reloadEvents(t, namespace, kind, "web", before.Spec.WorkloadRef.UID)
+			if want := []string{"Restarted on request of jane: rotated by hand"}; !cmp.Equal(want, events) {
+				t.Errorf("the events are %q, want %q", events, want)
+			}
+		})
+	}
+}
+
+// Two requests in one second are two rollouts.
+func TestReloadTwice(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web"))
+	pods := runningPods(t, namespace, "web", 2, nil)
+	view(t, namespace, "deployment.web")
+	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
+	second := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
+	if second.Generation != first.Generation+1 || !second.Triggered {
+		t.Errorf("the generations are %d and %d", first.Generation, second.Generation)
+	}
+	runningPods(t, namespace, "web", 2, pods)
+}
+
+func TestReloadDryRunChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			namespace := newNamespace(t)
+			apps := kube(t).AppsV1()
+			switch kind { // without pods, so that nobody writes a status
+			case "Deployment":
+				create(t, apps.Deployments(namespace).Create, asleep("web"))
+			case "StatefulSet":
+				o := statefulSet("web")
+				o.Spec.Replicas = ptr.To[int32](0)
+				create(t, apps.StatefulSets(namespace).Create, o)
+			case "DaemonSet":
+				o := daemonSet("web")
+				o.Spec.Template.Spec.NodeSelector = map[string]string{"no": "node"}
+				create(t, apps.DaemonSets(namespace).Create, o)
+			}
+			name := strings.ToLower(kind) + ".web"
+			shown := view(t, namespace, name)
+			eventually(t, "the controller has done its work", func(context.Context) error {
+				if o := getRollout(t, namespace, kind, "web"); o.observed != o.Generation {
+					return fmt.Errorf("it has observed %d of %d", o.observed, o.Generation)
+				}
+				return nil
+			})
+			before := getRollout(t, namespace, kind, "web")
+
+			got, err := as(t, "jane", "system:masters").ConfigDependencies(namespace).Reload(t.Context(), name,
+				&v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "dry"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !got.Status.Triggered || got.Status.Generation != before.Generation+1 || !strings.HasPrefix(got.Status.Message, "Dry run: the pods of "+kind+" web would be replaced") {
+				t.Errorf("the answer is %+v", got.Status)
+			}
+			if diff := cmp.Diff(before.ObjectMeta, getRollout(t, namespace, kind, "web").ObjectMeta); diff != "" {
+				t.Errorf("(-before +after):\n%s", diff)
+			}
+			// Events are told in order: the first is the one about what comes second.
+			reload(t, namespace, name, v1alpha1.ReloadSpec{Reason: "wet"})
+			if events := reloadEvents(t, namespace, kind, "web", shown.Spec.WorkloadRef.UID); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
+				t.Errorf("the events are %q", events)
+			}
+		})
+	}
+}
+
+func TestReloadIfStale(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	secrets, deployments := kube(t).CoreV1().Secrets(namespace), kube(t).AppsV1().Deployments(namespace)
+	made := create(t, secrets.Create, secret("db", map[string]string{"password": "x"}))
+	create(t, deployments.Create, deployment("web", envFromSecret("db")))
+	pods := runningPods(t, namespace, "web", 2, nil)
+	ifStale := func(triggered bool, message string) v1alpha1.ReloadStatus {
+		t.Helper()
+		shown := view(t, namespace, "deployment.web", at(isSecret, made))
+		before := getRollout(t, namespace, "Deployment", "web")
+		got := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
+		generation := before.Generation
+		if triggered {
+			generation++
+		}
+		if got.Triggered != triggered || got.Generation != generation || !strings.Contains(got.Message, message) || got.ConfigHash != shown.Status.ConfigHash {
+			t.Errorf("the answer is %+v, want %q with generation %d", got, message, generation)
+		}
+		if live := getRollout(t, namespace, "Deployment", "web"); live.Generation != generation {
+			t.Errorf("the generation is %d, want %d", live.Generation, generation)
+		}
+		return got
+	}
+
+	ifStale(false, "it is not recorded with which content the pods were started")
+	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadAlways})
+	pods = runningPods(t, namespace, "web", 2, pods)
+	ifStale(false, "the pods were started with the present content")
+
+	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} })
+	ifStale(false, "the pods were started with the present content")
+
+	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("y") })
+	if got := ifStale(true, "are being replaced"); got.PreviousHash != first.ConfigHash || got.ConfigHash == first.ConfigHash {
+		t.Errorf("the hash was %s and changes from %s to %s", first.ConfigHash, got.PreviousHash, got.ConfigHash)
+	}
+	pods = runningPods(t, namespace, "web", 2, pods)
+	ifStale(false, "the pods were started with the present content")
+
+	// Back to what it was before the last restart is a change too.
+	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("x") })
+	ifStale(true, "are being replaced")
+	runningPods(t, namespace, "web", 2, pods)
+
+	edit(t, deployments, "web", func(o *appsv1.Deployment) {
+		o.Spec.Template.Annotations["configdep.io/config-hash"] = "v1.00000000.00000000000000000000000000000000"
+	})
+	ifStale(false, "made with another key")
+	edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Spec.Template.Annotations["configdep.io/config-hash"] = "spoilt" })
+	ifStale(false, "made with another key")
+}
+
+func TestReloadPreconditions(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	shown := view(t, namespace, "deployment.web", at(isSecret, made))
+	wrong := types.UID("00000000-0000-0000-0000-000000000000")
+
+	for name, tt := range map[string]struct {
+		metadata types.UID
+		uid      *types.UID
+		hash     *string
+		want     []string // in the message of a conflict
+	}{
+		"none":                          {},
+		"the ConfigDependency's":        {uid: &shown.UID},
+		"the workload's":                {uid: &shown.Spec.WorkloadRef.UID},
+		"another":                       {uid: &wrong, want: []string{"precondition uid", string(wrong), string(shown.UID), string(shown.Spec.WorkloadRef.UID)}},
+		"empty":                         {uid: ptr.To(types.UID("")), want: []string{"precondition uid"}},
+		"the ConfigDependency's, above": {metadata: shown.UID},
+		"the workload's, above":         {metadata: shown.Spec.WorkloadRef.UID},
+		"another, above":                {metadata: wrong, want: []string{"precondition uid", string(wrong)}},
+		"one right, one wrong":          {metadata: shown.UID, uid: &wrong, want: []string{"precondition uid", string(wrong)}},
+		"the hash":                      {hash: &shown.Status.ConfigHash},
+		"another hash":                  {hash: ptr.To("v1.abc.def"), want: []string{"v1.abc.def", shown.Status.ConfigHash}},
+		"all":                           {metadata: shown.UID, uid: &shown.Spec.WorkloadRef.UID, hash: &shown.Status.ConfigHash},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{UID: tt.uid, ConfigHash: tt.hash}}}
+			request.UID = tt.metadata
+			before := getRollout(t, namespace, "Deployment", "web").Generation
+			got, err := configdep(t).ConfigDependencies(namespace).Reload(t.Context(), "deployment.web", request, metav1.CreateOptions{})
+			after := getRollout(t, namespace, "Deployment", "web").Generation
+			if tt.want == nil {
+				if err != nil || !got.Status.Triggered || after != before+1 {
+					t.Errorf("refused, or not done: %v, %v", got, err)
+				}
+				return
+			}
+			checkError(t, err, http.StatusConflict, metav1.StatusReasonConflict, tt.want...)
+			if after != before {
+				t.Error("the workload was changed all the same")
+			}
+		})
+	}
+}
+
+// What cannot be restarted is refused with the reason.
+func TestReloadRefused(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	core, apps, batch := kube(t).CoreV1(), kube(t).AppsV1(), kube(t).BatchV1()
+	paused := asleep("paused")
+	paused.Spec.Paused = true
+	create(t, apps.Deployments(namespace).Create, paused)
+	create(t, apps.ReplicaSets(namespace).Create, replicaSet("legacy"))
+	create(t, batch.CronJobs(namespace).Create, cronJob("report"))
+	create(t, batch.Jobs(namespace).Create, job("seed"))
+	create(t, core.Pods(namespace).Create, pod("toolbox"))
+
+	for name, want := range map[string]refusal{
+		"deployment.paused":  {http.StatusConflict, metav1.StatusReasonConflict, "Deployment paused is paused, so no rollout would begin: resume it first"},
+		"replicaset.legacy":  invalid(`spec.workloadRef.kind: Unsupported value: "ReplicaSet": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
+		"cronjob.report":     invalid(`spec.workloadRef.kind: Unsupported value: "CronJob": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
+		"job.seed":           invalid(`spec.workloadRef.kind: Unsupported value: "Job": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
+		"pod.toolbox":        invalid(`spec.workloadRef.kind: Unsupported value: "Pod": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
+		"deployment.unknown": {http.StatusNotFound, metav1.StatusReasonNotFound, `configdependencies.configdep.io "deployment.unknown" not found`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if want.code != http.StatusNotFound {
+				view(t, namespace, name)
+			}
+			for _, options := range []metav1.CreateOptions{{}, {DryRun: []string{metav1.DryRunAll}}} {
+				_, err := configdep(t).ConfigDependencies(namespace).Reload(t.Context(), name, &v1alpha1.Reload{}, options)
+				checkError(t, err, want.code, want.reason, want.message)
+			}
+		})
+	}
+}
+
+// A rollout that only begins when somebody does something is not reported as done.
+func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	apps := kube(t).AppsV1()
+	create(t, apps.Deployments(namespace).Create, asleep("asleep"))
+	partitioned := statefulSet("partitioned")
+	partitioned.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](1)}}
+	create(t, apps.StatefulSets(namespace).Create, partitioned)
+	byHand := statefulSet("by-hand")
+	byHand.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	create(t, apps.StatefulSets(namespace).Create, byHand)
+	agent := daemonSet("by-hand")
+	agent.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+	create(t, apps.DaemonSets(namespace).Create, agent)
+	for name, want := range map[string]string{
+		"deployment.asleep":       "it has no replicas now",
+		"statefulset.partitioned": "its partition is 1: pods with a lower ordinal are not replaced",
+		"statefulset.by-hand":     "its update strategy is OnDelete",
+		"daemonset.by-hand":       "its update strategy is OnDelete",
+	} {
+		view(t, namespace, name)
+		if got := reload(t, namespace, name, v1alpha1.ReloadSpec{}); !got.Triggered || !strings.Contains(got.Message, want) {
+			t.Errorf("%s: the message is %q, without %q", name, got.Message, want)
+		}
+	}
+}
+
+// Many people may reload the same workload at once.
+func TestReloadConcurrently(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web"))
+	pods := runningPods(t, namespace, "web", 2, nil)
+	view(t, namespace, "deployment.web")
+
+	const requests = 20
+	before := getRollout(t, namespace, "Deployment", "web").Generation
+	answers := make(chan error, requests)
+	generations := make(chan int64, requests)
+	var all sync.WaitGroup
+	for i := range requests {
+		client := as(t, fmt.Sprintf("user-%d", i), "system:masters").ConfigDependencies(namespace)
+		all.Go(func() {
+			got, err := client.Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+			if err == nil && !got.Status.Triggered {
+				err = errors.New(got.Status.Message)
+			}
+			answers <- err
+			generations <- got.Status.Generation
+		})
+	}
+	all.Wait()
+	close(answers)
+	close(generations)
+	for err := range answers {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	seen := map[int64]bool{}
+	for g := range generations {
+		if seen[g] || g <= before || g > before+requests {
+			t.Errorf("generation %d of %d to %d was told twice, or is none", g, before+1, before+requests)
+		}
+		seen[g] = true
+	}
+	runningPods(t, namespace, "web", 2, pods)
+}
+
+// The command of the documentation, in the formats that kubectl takes.
+func TestReloadWithKubectl(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	view(t, namespace, "deployment.web")
+	for name, body := range map[string]string{
+		"empty":    `{}`,
+		"reason":   `{"spec":{"reason":"rotated by hand"}}`,
+		"complete": `{"apiVersion":"configdep.io/v1alpha1","kind":"Reload","metadata":{"name":"deployment.web"},"spec":{"mode":"Always"}}`,
+	} {
+		file := filepath.Join(t.TempDir(), name+".json")
+		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var got v1alpha1.Reload
+		out := kubectl(t, "create", "--raw", resourcePath(namespace)+"/deployment.web/reload", "-f", file)
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		if !got.Status.Triggered || got.Kind != "Reload" || got.Name != "deployment.web" || got.Namespace != namespace || got.Spec.Mode != v1alpha1.ReloadAlways {
+			t.Errorf("%s: the answer is %s", name, out)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "bad.json")
+	if err := os.WriteFile(file, []byte(`{"spec":{"mode":"Now"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := kubectlFails(t, "create", "--raw", resourcePath(namespace)+"/deployment.web/reload", "-f", file); !strings.Contains(got, "spec.mode: Unsupported value") {
+		t.Errorf("the error is %s", got)
+	}
+}

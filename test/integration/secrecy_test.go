@@ -1,0 +1,300 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/test/install"
+)
+
+// Content of ConfigMaps and Secrets is digested on arrival. Afterwards it is nowhere: not
+// in memory, a log, a metric or an answer.
+func TestContentIsNotKept(t *testing.T) {
+	t.Parallel()
+	binary, err := install.Build(t.Context(), "./test/integration/heapserver", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		env []string
+		url string // how Secrets are read first
+	}{
+		"what there is comes in a stream": {nil, "/api/v1/secrets?allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"},
+		"what there is comes in a list":   {[]string{"KUBE_FEATURE_WatchListClient=false"}, "/api/v1/secrets?limit=500&resourceVersion=0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkContentIsNotKept(t, binary, tt.env, tt.url)
+		})
+	}
+}
+
+func checkContentIsNotKept(t *testing.T, binary string, env []string, url string) {
+	namespace := newNamespace(t)
+	dump := filepath.Join(t.TempDir(), "heap")
+	content := &content{t: t, namespace: namespace, marker: rand.Text(),
+		name: "name-" + strings.ToLower(rand.Text()), key: "key-" + rand.Text()}
+	content.create()
+	replica, err := server.StartExtra("heap-"+namespace, install.ReplicaOptions{
+		Binary: binary, Args: []string{"-v=10"}, Env: append(env, "HEAP_DUMP="+dump),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answers := &bytes.Buffer{}
+	ask := func(r request) {
+		got := send(t, directly(replica), r)
+		fmt.Fprintf(answers, "%s %s: %d\n%v\n%s\n", r.method, r.path, got.code, got.header, got.body)
+	}
+	everyRequest(namespace, ask)
+	content.update()
+	everyRequest(namespace, ask)
+	content.createMore()
+	content.remove()
+	everyRequest(namespace, ask)
+
+	// Buffers that live as long as a connection hold what came last. Let that be other
+	// and longer content.
+	last := content.overwrite()
+	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
+	eventually(t, "the server has seen what came last", func(ctx context.Context) error {
+		shown, err := client.Get(ctx, "deployment.last", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(at(isSecret, last.secret)(shown), at(isConfigMap, last.configMap)(shown))
+	})
+	everyRequest(namespace, ask)
+	ask(request{path: "/metrics"})
+
+	if err := syscall.Kill(replica.PID(), syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the heap is dumped", func(context.Context) error {
+		_, err := os.Stat(dump)
+		return err
+	})
+	heap, err := os.ReadFile(dump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Terminate(); err != nil {
+		t.Error(err)
+	}
+	log, err := os.ReadFile(replica.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := kube(t).CoreV1().Secrets(install.Namespace).Get(t.Context(), "configdep-hmac-key", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	places := map[string][]byte{"the heap": heap, "the log": log, "a body in the log": dumped(log), "the answers": answers.Bytes()}
+	for place, where := range places {
+		for _, form := range formsOf(content.marker) {
+			for _, at := range find(where, form) {
+				t.Errorf("%s (%d bytes) has content of a ConfigMap or Secret at %d:\n%q", place, len(where), at, around(where, at))
+			}
+		}
+		for _, form := range formsOf(string(key.Data["key"])) {
+			if at := find(where, form); len(at) > 0 && place != "the heap" {
+				t.Errorf("%s has the key of the hashes at %d", place, at)
+			}
+		}
+	}
+	// The search finds what is there, as names and keys may be, and the key of the hashes.
+	for place, wants := range map[string][]string{
+		"the heap":          {content.name, content.key, string(key.Data["key"])},
+		"the log":           {url, namespace},
+		"a body in the log": {"extension-apiserver-authentication"},
+		"the answers":       {content.name, content.key},
+	} {
+		for _, want := range wants {
+			if len(find(places[place], want)) == 0 {
+				t.Errorf("%s (%d bytes) lacks %q, so what else it lacks proves nothing", place, len(places[place]), want)
+			}
+		}
+	}
+}
+
+// dumpLine is a line in which client-go logs sixteen bytes of a body in protobuf.
+var dumpLine = regexp.MustCompile(`(?m)^\s*[0-9a-f]{8}  ((?:[0-9a-f]{2} {1,2}){1,16}) *\|`)
+
+// dumped returns the bodies in a log.
+func dumped(log []byte) (bodies []byte) {
+	for _, line := range dumpLine.FindAllSubmatch(log, -1) {
+		b, err := hex.DecodeString(strings.ReplaceAll(string(line[1]), " ", ""))
+		if err != nil {
+			panic(err) // the expression takes nothing else
+		}
+		bodies = append(bodies, b...)
+	}
+	return bodies
+}
+
+// content is what a cluster holds and the server must not keep.
+type content struct {
+	t         *testing.T
+	namespace string
+	marker    string
+	name, key string // these may be kept
+	round     int
+}
+
+// value returns something that is different each time and has the marker at its
+// beginning, in its middle and at its end.
+func (c *content) value(size int) string {
+	c.round++
+	filling := strings.Repeat(fmt.Sprintf("%06d ", c.round), size/14)
+	return c.marker + filling + c.marker + filling + c.marker
+}
+
+func (c *content) data() (text map[string]string, binary map[string][]byte) {
+	return map[string]string{c.key: c.value(10), "large": c.value(200 << 10)},
+		map[string][]byte{"binary": []byte("\xff\x00" + c.value(1<<10))}
+}
+
+// annotations are what kubectl apply leaves on an object.
+func (c *content) annotations() map[string]string {
+	return map[string]string{corev1.LastAppliedConfigAnnotation: `{"stringData":{"x":"` + c.value(10) + `"}}`}
+}
+
+func (c *content) fillSecret(s *corev1.Secret) {
+	text, binary := c.data()
+	s.StringData, s.Data, s.Annotations = text, binary, c.annotations()
+}
+
+func (c *content) fillConfigMap(m *corev1.ConfigMap) {
+	m.Data, m.BinaryData = c.data()
+	m.Annotations = c.annotations()
+}
+
+func (c *content) make(name string) {
+	c.t.Helper()
+	s, m := secret(name, nil), configMap(name, nil)
+	c.fillSecret(s)
+	c.fillConfigMap(m)
+	create(c.t, kube(c.t).CoreV1().Secrets(c.namespace).Create, s)
+	create(c.t, kube(c.t).CoreV1().ConfigMaps(c.namespace).Create, m)
+}
+
+// names are those of the pairs of a Secret and a ConfigMap that there are at the start.
+func (c *content) names() []string { return []string{c.name, "deleted", "unused"} }
+
+func (c *content) create() {
+	c.t.Helper()
+	for _, name := range c.names() {
+		c.make(name)
+	}
+	create(c.t, kube(c.t).AppsV1().Deployments(c.namespace).Create,
+		asleep("web", envFromSecret(c.name), envFromConfigMap(c.name), envSecretKey(c.name, c.key), envFromSecret("deleted"), envFromSecret("later")))
+}
+
+func (c *content) createMore() {
+	c.t.Helper()
+	c.make("later")
+}
+
+func (c *content) update() {
+	c.t.Helper()
+	for range 3 {
+		for _, name := range c.names() {
+			edit(c.t, kube(c.t).CoreV1().Secrets(c.namespace), name, c.fillSecret)
+			edit(c.t, kube(c.t).CoreV1().ConfigMaps(c.namespace), name, c.fillConfigMap)
+		}
+	}
+}
+
+func (c *content) remove() {
+	c.t.Helper()
+	remove(c.t, kube(c.t).CoreV1().Secrets(c.namespace).Delete, "deleted")
+	remove(c.t, kube(c.t).CoreV1().ConfigMaps(c.namespace).Delete, "deleted")
+}
+
+type pair struct {
+	secret    *corev1.Secret
+	configMap *corev1.ConfigMap
+}
+
+// overwrite writes longer content without the marker, and has a workload that shows when
+// it has been seen.
+func (c *content) overwrite() (last pair) {
+	c.t.Helper()
+	create(c.t, kube(c.t).AppsV1().Deployments(c.namespace).Create, asleep("last", envFromSecret("last"), envFromConfigMap("last")))
+	core := kube(c.t).CoreV1()
+	create(c.t, core.Secrets(c.namespace).Create, secret("last", nil))
+	create(c.t, core.ConfigMaps(c.namespace).Create, configMap("last", nil))
+	for i := range 4 {
+		filling := map[string]string{"filling": strings.Repeat(fmt.Sprintf("%07d ", i), 900<<10/8)}
+		last.secret = edit(c.t, core.Secrets(c.namespace), "last", func(s *corev1.Secret) { s.StringData = filling })
+		last.configMap = edit(c.t, core.ConfigMaps(c.namespace), "last", func(m *corev1.ConfigMap) { m.Data = filling })
+	}
+	return last
+}
+
+// everyRequest asks for all that the server answers, and for much that it refuses.
+func everyRequest(namespace string, ask func(request)) {
+	all := resourcePath(namespace)
+	web := all + "/deployment.web"
+	for _, r := range []request{
+		{path: all}, {path: all + "?limit=1"}, {path: web}, {path: apiPath + "/configdependencies?fieldSelector=source%3DSecret/deleted"},
+		{path: web, header: header("Accept", "application/yaml")},
+		{path: all, header: header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")},
+		{http.MethodPost, web + "/reload?dryRun=All", inJSON, `{"spec":{"reason":"test"}}`},
+		{http.MethodPost, web + "/reload", inJSON, `{"spec":{"mode":"IfStale"}}`},
+		{http.MethodPost, web + "/reload", inJSON, `{"spec":{"preconditions":{"configHash":"x"}}}`},
+		{http.MethodPost, web + "/reload", inJSON, `{"spec":{"mode":"Never"}}`},
+		{http.MethodPost, web + "/reload", inJSON, `{}`},
+		{http.MethodPost, web + "/reload", inJSON, `{`},
+		{path: all + "?fieldSelector=x%3Dy"}, {path: all + "?continue=x"}, {path: all + "?watch=true"}, {path: all + "/deployment.none"},
+		{path: web + "/status"}, {method: http.MethodDelete, path: web}, {path: "/healthz"}, {path: "/readyz?verbose=1"}, {path: "/openapi/v2"},
+	} {
+		ask(r)
+	}
+}
+
+// formsOf returns a text as it is, and the parts of its encoding in base64 that are the
+// same wherever in a value it stands.
+func formsOf(text string) []string {
+	forms := []string{text}
+	for offset := range 3 {
+		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", offset) + text))
+		first := []int{0, 2, 3}[offset] // the characters that depend on what is before
+		forms = append(forms, encoded[first:(offset+len(text))/3*4])
+	}
+	return forms
+}
+
+// find returns the places of a text, a few at most.
+func find(where []byte, text string) (at []int) {
+	for from := 0; len(at) < 5; {
+		i := bytes.Index(where[from:], []byte(text))
+		if i < 0 {
+			break
+		}
+		at = append(at, from+i)
+		from += i + len(text)
+	}
+	return at
+}
+
+func around(where []byte, at int) []byte { return where[max(0, at-200):min(len(where), at+200)] }

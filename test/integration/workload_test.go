@@ -1,0 +1,205 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+)
+
+// create creates an object as one of the typed clients does it, and returns what the
+// cluster has made of it:
+//
+//	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web"))
+func create[T any](t *testing.T, do func(context.Context, *T, metav1.CreateOptions) (*T, error), o *T) *T {
+	t.Helper()
+	made, err := do(t.Context(), o, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// edit changes an object through one of the typed clients, also when somebody else writes
+// to it meanwhile, and returns what the cluster has made of it.
+func edit[T any](t *testing.T, client interface {
+	Get(context.Context, string, metav1.GetOptions) (*T, error)
+	Update(context.Context, *T, metav1.UpdateOptions) (*T, error)
+}, name string, change func(*T)) (made *T) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		o, err := client.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(o)
+		made, err = client.Update(t.Context(), o, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// remove deletes an object at once.
+func remove(t *testing.T, do func(context.Context, string, metav1.DeleteOptions) error, name string) {
+	t.Helper()
+	if err := do(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A use makes the only container of a pod consume something.
+type use func(*corev1.PodSpec)
+
+func envFromConfigMap(name string) use {
+	return func(p *corev1.PodSpec) {
+		p.Containers[0].EnvFrom = append(p.Containers[0].EnvFrom, corev1.EnvFromSource{
+			ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+	}
+}
+
+func envFromSecret(name string) use {
+	return func(p *corev1.PodSpec) {
+		p.Containers[0].EnvFrom = append(p.Containers[0].EnvFrom, corev1.EnvFromSource{
+			SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}})
+	}
+}
+
+func envSecretKey(name, key string) use {
+	return func(p *corev1.PodSpec) {
+		p.Containers[0].Env = append(p.Containers[0].Env, corev1.EnvVar{Name: "SECRET", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}})
+	}
+}
+
+func podTemplate(app string, uses ...use) corev1.PodTemplateSpec {
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "app", Image: "app"}},
+			// A pod that is deleted is gone as soon as kwok has seen it.
+			TerminationGracePeriodSeconds: ptr.To[int64](1),
+			// Else the pod, if nothing makes it, has ConfigMap kube-root-ca.crt for a source.
+			AutomountServiceAccountToken: ptr.To(false),
+		},
+	}
+	for _, use := range uses {
+		use(&template.Spec)
+	}
+	return template
+}
+
+func metadata(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}
+}
+
+func selects(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+func deployment(name string, uses ...use) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metadata(name),
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Selector: selects(name), Template: podTemplate(name, uses...)},
+	}
+}
+
+// asleep is a Deployment without pods, for tests that need none.
+func asleep(name string, uses ...use) *appsv1.Deployment {
+	o := deployment(name, uses...)
+	o.Spec.Replicas = ptr.To[int32](0)
+	return o
+}
+
+func statefulSet(name string, uses ...use) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{
+		ObjectMeta: metadata(name),
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To[int32](2), Selector: selects(name), Template: podTemplate(name, uses...),
+			PodManagementPolicy: appsv1.ParallelPodManagement,
+		},
+	}
+}
+
+func daemonSet(name string, uses ...use) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{
+		ObjectMeta: metadata(name),
+		Spec:       appsv1.DaemonSetSpec{Selector: selects(name), Template: podTemplate(name, uses...)},
+	}
+}
+
+func replicaSet(name string, uses ...use) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metadata(name),
+		Spec:       appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](1), Selector: selects(name), Template: podTemplate(name, uses...)},
+	}
+}
+
+func job(name string, uses ...use) *batchv1.Job {
+	o := &batchv1.Job{ObjectMeta: metadata(name), Spec: batchv1.JobSpec{Template: podTemplate(name, uses...)}}
+	o.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	return o
+}
+
+func cronJob(name string, uses ...use) *batchv1.CronJob {
+	return &batchv1.CronJob{
+		ObjectMeta: metadata(name),
+		Spec: batchv1.CronJobSpec{
+			Schedule:    "0 0 1 1 *",
+			JobTemplate: batchv1.JobTemplateSpec{Spec: job(name, uses...).Spec},
+		},
+	}
+}
+
+func pod(name string, uses ...use) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metadata(name), Spec: podTemplate(name, uses...).Spec}
+}
+
+func configMap(name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: data}
+}
+
+func secret(name string, data map[string]string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}
+}
+
+// runningPods returns the pods of an app once there are as many as wanted, all of them
+// ready, none on its way out, and none of them among the old ones.
+func runningPods(t *testing.T, namespace, app string, want int, old map[types.UID]bool) map[types.UID]bool {
+	t.Helper()
+	var running map[types.UID]bool
+	eventually(t, fmt.Sprintf("%d new pods of %s run", want, app), func(ctx context.Context) error {
+		list, err := kube(t).CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+		if err != nil {
+			return err
+		}
+		running = map[types.UID]bool{}
+		for i := range list.Items {
+			p := &list.Items[i]
+			switch {
+			case old[p.UID]:
+				return fmt.Errorf("%s is an old one", p.Name)
+			case p.DeletionTimestamp != nil:
+				return fmt.Errorf("%s is on its way out", p.Name)
+			case p.Status.Phase != corev1.PodRunning:
+				return fmt.Errorf("%s is %s", p.Name, p.Status.Phase)
+			}
+			running[p.UID] = true
+		}
+		if len(running) != want {
+			return errors.New("there are " + fmt.Sprint(len(running)))
+		}
+		return nil
+	})
+	return running
+}
