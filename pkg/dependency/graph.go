@@ -147,7 +147,7 @@ func (g *Graph) EachNamespace(f func(string)) {
 // SetWorkload adds a workload or puts it in the place of one with the same key. Patterns
 // name sources that it uses besides those of its template.
 func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
-	g.DeleteWorkload(w.WorkloadKey)
+	before := g.takeOut(w.WorkloadKey)
 	g.workloads[w.WorkloadKey] = w
 	for i := range w.References {
 		key := w.sourceKey(i)
@@ -159,14 +159,19 @@ func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
 		}
 		g.globs[w.Namespace][w.WorkloadKey] = glob{w, patterns}
 	}
+	g.forget(before)
 }
 
 // DeleteWorkload removes a workload, if it is there.
-func (g *Graph) DeleteWorkload(key WorkloadKey) {
+func (g *Graph) DeleteWorkload(key WorkloadKey) { g.forget(g.takeOut(key)) }
+
+// takeOut removes a workload and returns it with its patterns, or neither.
+func (g *Graph) takeOut(key WorkloadKey) glob {
 	w := g.workloads[key]
 	if w == nil {
-		return
+		return glob{}
 	}
+	out := glob{w, g.globs[key.Namespace][key].patterns}
 	delete(g.workloads, key)
 	delete(g.globs[key.Namespace], key)
 	if len(g.globs[key.Namespace]) == 0 {
@@ -177,13 +182,37 @@ func (g *Graph) DeleteWorkload(key WorkloadKey) {
 		users := g.users[source]
 		if len(users) == 1 {
 			delete(g.users, source)
-			delete(g.gone, source)
 			continue
 		}
 		at := slices.Index(users, w)
 		users[at] = users[len(users)-1]
 		users[len(users)-1] = nil
 		g.users[source] = users[:len(users)-1]
+	}
+	return out
+}
+
+// forget drops when sources were deleted that a workload used and that none uses any more.
+func (g *Graph) forget(before glob) {
+	if before.workload == nil || len(g.gone) == 0 {
+		return
+	}
+	for i := range before.workload.References {
+		g.forgetUnused(before.workload.sourceKey(i))
+	}
+	if len(before.patterns) == 0 {
+		return
+	}
+	for key := range g.gone {
+		if key.Namespace == before.workload.Namespace && matchesAny(before.patterns, key.Kind, key.Name) {
+			g.forgetUnused(key)
+		}
+	}
+}
+
+func (g *Graph) forgetUnused(key SourceKey) {
+	if _, gone := g.gone[key]; gone && len(g.Users(key)) == 0 {
+		delete(g.gone, key)
 	}
 }
 
