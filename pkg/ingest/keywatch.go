@@ -19,6 +19,7 @@ import (
 // when somebody has put another key there, and puts the present one back when somebody
 // has deleted it: all replicas have to agree, and hashes with another key say nothing.
 func watchKey(ctx context.Context, secrets corev1client.SecretInterface, key []byte, changed func()) {
+	ctx = withoutBodies(ctx)
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, KeySecret).String()
 	check := func(o any) {
 		if secret, ok := o.(*corev1.Secret); ok && !bytes.Equal(secret.Data[keyField], key) {
