@@ -20,10 +20,12 @@ func (x *Index) Run(ctx context.Context, client kubernetes.Interface, namespace 
 		if err != nil {
 			return // the context is done
 		}
-		x.Reset()
 		digester := dependency.NewDigester(key)
 		ready(digester)
 		x.run(ctx, client, digester, func(ctx context.Context, changed func()) { watchKey(ctx, secrets, key, changed) })
+		if ctx.Err() == nil {
+			x.Reset() // until there is a key again, nothing is known to be as it was
+		}
 	}
 }
 
