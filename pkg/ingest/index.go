@@ -27,8 +27,9 @@ type Sink interface {
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
 type Index struct {
-	sinks []Sink
-	clock clock.PassiveClock
+	sinks     []Sink
+	clock     clock.PassiveClock
+	resources []string // that are awaited
 
 	mu       sync.RWMutex
 	graph    *dependency.Graph
@@ -38,8 +39,10 @@ type Index struct {
 }
 
 // NewIndex returns an index that has read nothing.
-func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {
-	x := &Index{sinks: sinks, clock: c}
+func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index { return newIndex(c, resources, sinks...) }
+
+func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
+	x := &Index{sinks: sinks, clock: c, resources: resources}
 	x.Reset()
 	return x
 }
@@ -50,7 +53,7 @@ func (x *Index) Reset() {
 	defer x.mu.Unlock()
 	x.graph = dependency.NewGraph()
 	x.waiting, x.progress = map[string]bool{}, map[string]time.Time{}
-	for _, name := range resources {
+	for _, name := range x.resources {
 		x.waiting[name] = true
 	}
 }
