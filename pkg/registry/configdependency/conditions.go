@@ -30,8 +30,9 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 	}
 }
 
+// later returns the later of two times, the second only if clients can read it.
 func later(a, b metav1.Time) metav1.Time {
-	if a.Before(&b) {
+	if a.Before(&b) && readable(b) {
 		return b
 	}
 	return a
