@@ -96,6 +96,8 @@ func clientConfig(base *rest.Config) *rest.Config {
 	c := rest.CopyConfig(base)
 	c.UserAgent = "configdep/" + version.Version()
 	c.QPS = -1
+	// It costs more than it saves within a cluster, as for the controllers of Kubernetes.
+	c.DisableCompression = true
 	c.ContentType = "application/vnd.kubernetes.protobuf"
 	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return c

@@ -106,6 +106,14 @@ func FromSecret(d *Digester, secret *corev1.Secret) *Source {
 	return s
 }
 
+// NewSource returns a source with keys that have been digested already, in any order.
+func NewSource(kind SourceKind, m *metav1.ObjectMeta, keys []KeyDigest) *Source {
+	s := newSource(kind, m, 0)
+	s.Keys = keys
+	s.sortKeys()
+	return s
+}
+
 func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
 	return &Source{
 		SourceKey:       SourceKey{kind, m.Namespace, m.Name},

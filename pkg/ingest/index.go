@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -139,6 +140,8 @@ func (x *Index) replace(stream *stream, objects []any, version string) {
 		for _, s := range x.sinks {
 			s.Synced(x.graph, x.revision)
 		}
+		// What the first lists have left behind is many times the index.
+		go debug.FreeOSMemory()
 	}
 }
 

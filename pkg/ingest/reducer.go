@@ -18,9 +18,10 @@ func newReducer[L runtime.Object](client resource[L], only metav1.ListOptions, r
 	narrow := func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = only.LabelSelector, only.FieldSelector
 	}
-	return &cache.ListWatch{
+	return paged{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			narrow(&options)
+			inPages(&options)
 			list, err := client.List(withoutBodies(ctx), options)
 			if err != nil {
 				return nil, err
@@ -35,7 +36,7 @@ func newReducer[L runtime.Object](client resource[L], only metav1.ListOptions, r
 			}
 			return reduceWatch(w, reduce), nil
 		},
-	}
+	}}
 }
 
 // reduceWatch passes the events of a watch on. Unlike watch.Filter it ends when it is

@@ -39,6 +39,7 @@ func (x *Index) run(ctx context.Context, client kubernetes.Interface, digester *
 			Name:            "configdep",
 			TypeDescription: s.name,
 		})
+		r.WatchListPageSize = pageSize
 		wg.Go(func() { r.RunWithContext(ctx) })
 	}
 	wg.Go(func() { watchKey(ctx, stop) })

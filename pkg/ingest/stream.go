@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -128,9 +129,19 @@ func sources[T metav1.Object, L runtime.Object](
 	kind dependency.SourceKind, name string, digester *dependency.Digester, from func(*dependency.Digester, T) *dependency.Source,
 	client func(kubernetes.Interface) resource[L],
 ) *stream {
-	return newStream(&stream{name: name, sources: kind}, metav1.ListOptions{}, func(t T, o *object) {
+	s := newStream(&stream{name: name, sources: kind}, metav1.ListOptions{}, func(t T, o *object) {
 		o.source = from(digester, t)
 	}, client)
+	typed := s.lister
+	s.lister = func(c kubernetes.Interface) cache.ListerWatcher {
+		if base, ok := c.CoreV1().RESTClient().(*rest.RESTClient); ok && base != nil { // else a fake
+			if wire, err := wireLister(base, name, &sourceDecoder{kind, digester}); err == nil {
+				return wire
+			}
+		}
+		return typed(c)
+	}
+	return s
 }
 
 func readNamespace(n *corev1.Namespace, o *object) {
