@@ -27,9 +27,10 @@ type Config struct {
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
-	generic genericapiserver.CompletedConfig
-	client  kubernetes.Interface
-	options *Options
+	generic  genericapiserver.CompletedConfig
+	client   kubernetes.Interface
+	options  *Options
+	farewell *farewell
 }
 
 // Config applies the options.
@@ -66,6 +67,7 @@ func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
 	if err := o.Authentication.ApplyTo(&c.Authentication, c.SecureServing, c.OpenAPIConfig); err != nil {
 		return fmt.Errorf("delegated authentication: %w", err)
 	}
+	loadClientCA(c.SecureServing, &c.Authentication)
 	if err := o.Authorization.ApplyTo(&c.Authorization); err != nil {
 		return fmt.Errorf("delegated authorization: %w", err)
 	}
@@ -105,5 +107,7 @@ func clientConfig(base *rest.Config) *rest.Config {
 
 // Complete fills in what the generic API server derives.
 func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Options}}
+	farewell := &farewell{}
+	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Options, farewell}}
 }

@@ -35,6 +35,7 @@ type Server struct {
 	generic     *genericapiserver.GenericAPIServer
 	options     *Options
 	client      kubernetes.Interface
+	farewell    *farewell
 	index       *ingest.Index
 	views       *configdependency.Views
 	controller  *controller.Controller
@@ -48,7 +49,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	s := &Server{generic: generic, options: c.options, client: c.client, broadcaster: record.NewBroadcaster()}
+	s := &Server{generic: generic, options: c.options, client: c.client, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
 	s.controller = controller.New(controller.Config{
@@ -99,6 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 	feeding.Go(func() { s.index.Run(feed, s.client, s.options.Namespace, s.begin) })
 	feeding.Go(func() { s.views.Run(feed, s.index) })
 	leading.Go(func() { s.lead(ctx) })
+	s.farewell.beginAfter(ctx, s.generic.ShutdownDelayDuration/2)
 	err := s.generic.PrepareRun().RunWithContext(ctx)
 	leading.Wait()
 	stop()

@@ -39,8 +39,23 @@ func testDigester() *dependency.Digester {
 	return dependency.NewDigester(make([]byte, dependency.KeySize))
 }
 
-// quiet is a context whose logger says nothing of errors that a test causes.
+// quiet is a context whose logger says nothing of errors that a test causes, and which
+// ends long before go test gives up.
 func quiet(t *testing.T) context.Context {
 	t.Helper()
-	return klog.NewContext(t.Context(), klog.Logger{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return klog.NewContext(ctx, klog.Logger{})
+}
+
+// receive returns what comes next, if anything does.
+func receive[T any](ctx context.Context, t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-ctx.Done():
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
 }

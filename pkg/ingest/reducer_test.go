@@ -94,7 +94,7 @@ func next(t *testing.T, s *stream, source *watch.FakeWatcher, event watch.Event)
 	}
 	defer w.Stop()
 	go source.Action(event.Type, event.Object)
-	return <-w.ResultChan()
+	return receive(quiet(t), t, w.ResultChan())
 }
 
 // Behind the decoder there is no Secret: reflectors keep temporary stores, and print what

@@ -62,6 +62,7 @@ type Installation struct {
 
 	mu     sync.Mutex
 	extras []*Replica
+	stop   sync.Once
 }
 
 // Install applies the manifests, starts the replicas, and returns when the API is
@@ -209,17 +210,19 @@ func (i *Installation) readManifests(ctx context.Context) error {
 // Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
 func (i *Installation) Dir() string { return i.dir }
 
-// Stop ends the replicas. The objects in the cluster stay.
+// Stop ends the replicas. The objects in the cluster stay. Calling it again does no more.
 func (i *Installation) Stop() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for _, r := range append(i.extras, i.Replicas...) {
-		r.Kill()
-		r.port.release()
-	}
-	if i.balancer != nil {
-		i.balancer.close()
-	}
+	i.stop.Do(func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		for _, r := range append(i.extras, i.Replicas...) {
+			r.Kill()
+			r.port.release()
+		}
+		if i.balancer != nil {
+			i.balancer.close()
+		}
+	})
 }
 
 func repositoryRoot() (string, error) {

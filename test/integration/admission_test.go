@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/install"
@@ -45,7 +44,7 @@ func admit(t *testing.T, namespace string, operation admissionv1.OperationType, 
 		},
 	})
 	t.Cleanup(func() {
-		ctx := context.Background()
+		ctx := context.WithoutCancel(t.Context()) // it is done by now
 		err := errors.Join(client.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}),
 			client.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{}))
 		if err != nil {
@@ -177,7 +176,7 @@ func TestReloadForbiddenByAPolicyOnWorkloads(t *testing.T) {
 	view(t, namespace, "deployment.web")
 	admit(t, namespace, admissionv1.Update, "apps", "v1", "deployments", "!has(object.spec.template.metadata.annotations)", "not before noon")
 	edit(t, kube(t).AdmissionregistrationV1().ValidatingAdmissionPolicies(), namespace, func(p *admissionv1.ValidatingAdmissionPolicy) {
-		p.Spec.Validations[0].Reason = ptr.To(metav1.StatusReasonForbidden)
+		p.Spec.Validations[0].Reason = new(metav1.StatusReasonForbidden)
 	})
 	refusedEverywhere(t, namespace, "deployment.web", http.StatusForbidden, metav1.StatusReasonForbidden, "not before noon")
 }

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -104,7 +103,7 @@ func TestConfigHashFollowsContentAlone(t *testing.T) {
 	if one != before {
 		t.Error("equal content has another hash than before")
 	}
-	after("immutable", func(s *corev1.Secret) { s.Immutable = ptr.To(true) }, false, false)
+	after("immutable", func(s *corev1.Secret) { s.Immutable = new(true) }, false, false)
 }
 
 // lastChanged says when the content was written, which is what somebody asks who looks for

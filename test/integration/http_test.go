@@ -65,30 +65,36 @@ func (a *answer) reason() metav1.StatusReason {
 // send sends a request with the credentials of a configuration, and without retries.
 func send(t *testing.T, config *rest.Config, r request) *answer {
 	t.Helper()
-	client, err := rest.HTTPClientFor(config)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	got, err := try(ctx, config, r)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return got
+}
+
+// try is send for requests that may get no answer.
+func try(ctx context.Context, config *rest.Config, r request) (*answer, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
 	}
 	if r.method == "" {
 		r.method = http.MethodGet
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
 	made, err := http.NewRequestWithContext(ctx, r.method, config.Host+r.path, strings.NewReader(r.body))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if r.header != nil {
 		made.Header = r.header.Clone()
 	}
 	response, err := client.Do(made)
 	if err != nil {
-		t.Fatalf("%s %s: %v", r.method, r.path, err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatalf("%s %s: %v", r.method, r.path, err)
-	}
-	return &answer{response.StatusCode, response.Header, body}
+	return &answer{response.StatusCode, response.Header, body}, err
 }

@@ -180,7 +180,7 @@ func TestKubectlGet(t *testing.T) {
 		want.TypeMeta = metav1.TypeMeta{Kind: "ConfigDependency", APIVersion: "configdep.io/v1alpha1"}
 		for format, decode := range map[string]func([]byte, any) error{
 			"json": json.Unmarshal,
-			"yaml": func(raw []byte, into any) error { return yaml.UnmarshalStrict(raw, into) },
+			"yaml": yaml.UnmarshalStrict,
 		} {
 			var got v1alpha1.ConfigDependency
 			if err := decode([]byte(kubectl(t, "-n", ns, "get", "cfgdep", "deployment.web", "-o", format)), &got); err != nil {

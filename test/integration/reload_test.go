@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -100,33 +99,27 @@ func reloadEvents(t *testing.T, namespace, kind, name string, uid types.UID) []s
 // A reload is a real rollout, and says who asked for it and why.
 func TestReloadReplacesAllPods(t *testing.T) {
 	t.Parallel()
-	for kind, tt := range map[string]struct {
-		create func(*testing.T, string)
-		pods   int
-	}{
-		"Deployment": {func(t *testing.T, ns string) {
-			create(t, kube(t).AppsV1().Deployments(ns).Create, deployment("web", envFromSecret("db")))
-		}, 2},
-		"StatefulSet": {func(t *testing.T, ns string) {
-			create(t, kube(t).AppsV1().StatefulSets(ns).Create, statefulSet("web", envFromSecret("db")))
-		}, 2},
-		"DaemonSet": {func(t *testing.T, ns string) {
-			create(t, kube(t).AppsV1().DaemonSets(ns).Create, daemonSet("web", envFromSecret("db")))
-		}, 3},
-	} {
+	for kind, pods := range map[string]int{"Deployment": 2, "StatefulSet": 2, "DaemonSet": 3} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			namespace := newNamespace(t)
 			name := strings.ToLower(kind) + ".web"
 			made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-			tt.create(t, namespace)
-			old := runningPods(t, namespace, "web", tt.pods, nil)
+			switch apps := kube(t).AppsV1(); kind {
+			case "Deployment":
+				create(t, apps.Deployments(namespace).Create, deployment("web", envFromSecret("db")))
+			case "StatefulSet":
+				create(t, apps.StatefulSets(namespace).Create, statefulSet("web", envFromSecret("db")))
+			case "DaemonSet":
+				create(t, apps.DaemonSets(namespace).Create, daemonSet("web", envFromSecret("db")))
+			}
+			old := runningPods(t, namespace, "web", pods, nil)
 			before := view(t, namespace, name, at(isSecret, made))
 			generation := getRollout(t, namespace, kind, "web").Generation
 
 			started := time.Now().Truncate(time.Second)
 			got := reloadAs(t, "jane", namespace, name, v1alpha1.ReloadSpec{Reason: "rotated by hand"})
-			runningPods(t, namespace, "web", tt.pods, old)
+			runningPods(t, namespace, "web", pods, old)
 
 			want := v1alpha1.ReloadStatus{
 				Triggered:   true,
@@ -151,8 +144,8 @@ func TestReloadReplacesAllPods(t *testing.T) {
 				t.Errorf("the template was reloaded at %v (%v), want %v or later", at, err, started)
 			}
 			for _, entry := range live.ManagedFields {
-				if entry.Manager == "configdep" && !strings.Contains(string(entry.FieldsV1.Raw), "f:configdep.io/config-hash") {
-					t.Errorf("the field manager configdep owns %s", entry.FieldsV1.Raw)
+				if entry.Manager == "configdep" && !strings.Contains(entry.FieldsV1.GetRawString(), "f:configdep.io/config-hash") {
+					t.Errorf("the field manager configdep owns %s", entry.FieldsV1.GetRawString())
 				}
 			}
 
@@ -204,7 +197,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 				create(t, apps.Deployments(namespace).Create, asleep("web"))
 			case "StatefulSet":
 				o := statefulSet("web")
-				o.Spec.Replicas = ptr.To[int32](0)
+				o.Spec.Replicas = new(int32(0))
 				create(t, apps.StatefulSets(namespace).Create, o)
 			case "DaemonSet":
 				o := daemonSet("web")
@@ -312,13 +305,13 @@ func TestReloadPreconditions(t *testing.T) {
 		"the ConfigDependency's":        {uid: &shown.UID},
 		"the workload's":                {uid: &shown.Spec.WorkloadRef.UID},
 		"another":                       {uid: &wrong, want: []string{"precondition uid", string(wrong), string(shown.UID), string(shown.Spec.WorkloadRef.UID)}},
-		"empty":                         {uid: ptr.To(types.UID("")), want: []string{"precondition uid"}},
+		"empty":                         {uid: new(types.UID("")), want: []string{"precondition uid"}},
 		"the ConfigDependency's, above": {metadata: shown.UID},
 		"the workload's, above":         {metadata: shown.Spec.WorkloadRef.UID},
 		"another, above":                {metadata: wrong, want: []string{"precondition uid", string(wrong)}},
 		"one right, one wrong":          {metadata: shown.UID, uid: &wrong, want: []string{"precondition uid", string(wrong)}},
 		"the hash":                      {hash: &shown.Status.ConfigHash},
-		"another hash":                  {hash: ptr.To("v1.abc.def"), want: []string{"v1.abc.def", shown.Status.ConfigHash}},
+		"another hash":                  {hash: new("v1.abc.def"), want: []string{"v1.abc.def", shown.Status.ConfigHash}},
 		"all":                           {metadata: shown.UID, uid: &shown.Spec.WorkloadRef.UID, hash: &shown.Status.ConfigHash},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -382,7 +375,7 @@ func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
 	apps := kube(t).AppsV1()
 	create(t, apps.Deployments(namespace).Create, asleep("asleep"))
 	partitioned := statefulSet("partitioned")
-	partitioned.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](1)}}
+	partitioned.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}}
 	create(t, apps.StatefulSets(namespace).Create, partitioned)
 	byHand := statefulSet("by-hand")
 	byHand.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType

@@ -45,6 +45,7 @@ func TestContentIsNotKept(t *testing.T) {
 }
 
 func checkContentIsNotKept(t *testing.T, binary string, env []string, url string) {
+	t.Helper()
 	namespace := newNamespace(t)
 	dump := filepath.Join(t.TempDir(), "heap")
 	content := &content{t: t, namespace: namespace, marker: rand.Text(),

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 )
 
 // create creates an object as one of the typed clients does it, and returns what the
@@ -53,7 +52,7 @@ func edit[T any](t *testing.T, client interface {
 // remove deletes an object at once.
 func remove(t *testing.T, do func(context.Context, string, metav1.DeleteOptions) error, name string) {
 	t.Helper()
-	if err := do(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}); err != nil {
+	if err := do(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -88,9 +87,9 @@ func podTemplate(app string, uses ...use) corev1.PodTemplateSpec {
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "app", Image: "app"}},
 			// A pod that is deleted is gone as soon as kwok has seen it.
-			TerminationGracePeriodSeconds: ptr.To[int64](1),
+			TerminationGracePeriodSeconds: new(int64(1)),
 			// Else the pod, if nothing makes it, has ConfigMap kube-root-ca.crt for a source.
-			AutomountServiceAccountToken: ptr.To(false),
+			AutomountServiceAccountToken: new(false),
 		},
 	}
 	for _, use := range uses {
@@ -110,14 +109,14 @@ func selects(app string) *metav1.LabelSelector {
 func deployment(name string, uses ...use) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metadata(name),
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Selector: selects(name), Template: podTemplate(name, uses...)},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(2)), Selector: selects(name), Template: podTemplate(name, uses...)},
 	}
 }
 
 // asleep is a Deployment without pods, for tests that need none.
 func asleep(name string, uses ...use) *appsv1.Deployment {
 	o := deployment(name, uses...)
-	o.Spec.Replicas = ptr.To[int32](0)
+	o.Spec.Replicas = new(int32(0))
 	return o
 }
 
@@ -125,7 +124,7 @@ func statefulSet(name string, uses ...use) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: metadata(name),
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To[int32](2), Selector: selects(name), Template: podTemplate(name, uses...),
+			Replicas: new(int32(2)), Selector: selects(name), Template: podTemplate(name, uses...),
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 		},
 	}
@@ -141,7 +140,7 @@ func daemonSet(name string, uses ...use) *appsv1.DaemonSet {
 func replicaSet(name string, uses ...use) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metadata(name),
-		Spec:       appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](1), Selector: selects(name), Template: podTemplate(name, uses...)},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(1)), Selector: selects(name), Template: podTemplate(name, uses...)},
 	}
 }
 

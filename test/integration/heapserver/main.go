@@ -18,16 +18,16 @@ import (
 )
 
 func main() {
+	ctx := genericapiserver.SetupSignalContext()
 	requests := make(chan os.Signal, 1)
 	signal.Notify(requests, syscall.SIGUSR1)
 	go func() {
 		for range requests {
 			if err := dump(os.Getenv("HEAP_DUMP")); err != nil {
-				klog.ErrorS(err, "Dumping the heap")
+				klog.FromContext(ctx).Error(err, "Dumping the heap")
 			}
 		}
 	}()
-	ctx := genericapiserver.SetupSignalContext()
 	os.Exit(cli.Run(apiserver.NewCommand(ctx)))
 }
 

@@ -1,0 +1,36 @@
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// farewell sends clients away before a server ends. The aggregator keeps one connection
+// for all of its requests and opens no other while that one works, so it would stay until
+// the end of the shutdown delay and then pass on to users that the server is shutting
+// down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect anew, to a
+// server that is ready; what is under way is still answered.
+type farewell struct{ begun atomic.Bool }
+
+// buildHandlerChain wraps the chain of the generic API server.
+func (f *farewell) buildHandlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
+	next := genericapiserver.DefaultBuildHandlerChain(api, c)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.begun.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// beginAfter begins some time after the context is done: until then the endpoints of the
+// Service may still lead clients back here.
+func (f *farewell) beginAfter(ctx context.Context, d time.Duration) {
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(d, func() { f.begun.Store(true) })
+	})
+}

@@ -1,0 +1,113 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/configdep/configdep/test/controlplane"
+)
+
+// The processes, ports and goroutines of an installation end with it, so that a test that
+// installs the server leaves nothing to the next.
+func TestStopLeavesNothing(t *testing.T) {
+	cluster, err := controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	installed, err := Install(t.Context(), cluster, Options{Replicas: 2, Args: []string{"--shutdown-delay-duration=1s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra, err := installed.StartExtra("extra", ReplicaOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := extra.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended := installed.Replicas[1]
+	if err := ended.Terminate(); err != nil {
+		t.Errorf("it did not end in order: %v", err)
+	}
+	addresses := []string{fmt.Sprintf("127.0.0.1:%d", installed.balancer.port())}
+	var pids []int
+	for _, r := range append(installed.Replicas, extra) {
+		addresses = append(addresses, r.Address())
+		pids = append(pids, r.PID())
+	}
+	if len(goroutines()) == 0 {
+		t.Error("no goroutine has been found, not even that of the balancer")
+	}
+
+	installed.Stop()
+	for _, pid := range pids {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); !os.IsNotExist(err) { // Linux only
+			t.Errorf("process %d is still there (%v)", pid, err)
+		}
+	}
+	for _, address := range addresses {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Errorf("the address is still taken: %v", err)
+			continue
+		}
+		_ = listener.Close()
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return len(goroutines()) == 0, nil
+	})
+	if err != nil {
+		t.Errorf("goroutines are left:\n%s", strings.Join(goroutines(), "\n\n"))
+	}
+	installed.Stop() // does no more
+}
+
+// goroutines returns the stacks of those that run code of this package, but for its own.
+func goroutines() (found []string) {
+	all := make([]byte, 4<<20)
+	all = all[:runtime.Stack(all, true)]
+	for stack := range strings.SplitSeq(string(all), "\n\n") {
+		if strings.Contains(stack, "test/install.") && !strings.Contains(stack, "test/install.goroutines(") {
+			found = append(found, stack)
+		}
+	}
+	return found
+}
+
+// A replica that cannot start is reported with the reason, and nothing is left of the
+// attempt.
+func TestInstallFails(t *testing.T) {
+	cluster, err := controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	installed, err := Install(t.Context(), cluster, Options{Args: []string{"--no-such-flag"}})
+	if err == nil {
+		installed.Stop()
+		t.Fatal("it is installed")
+	}
+	if !strings.Contains(err.Error(), "replica-0 ended: exit status 1") {
+		t.Errorf("the error is %v", err)
+	}
+	if left := goroutines(); len(left) > 0 {
+		t.Errorf("goroutines are left:\n%s", strings.Join(left, "\n\n"))
+	}
+}

@@ -1,0 +1,232 @@
+// Package deploy tests the scripts that install the server into a cluster and remove it,
+// on a control plane whose nodes run nothing: that the objects are there and valid, not
+// that the server works, which is for package integration.
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/test/controlplane"
+)
+
+const (
+	root       = "../../.."
+	namespace  = "configdep-system"
+	name       = "configdep-apiserver"
+	apiService = "v1alpha1.configdep.io"
+	limit      = 3 * time.Minute
+)
+
+// cluster has controllers and no nodes.
+var cluster *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) { cluster = c }))
+}
+
+// The life of an installation, in steps that build on each other.
+func TestDeployAndUndeploy(t *testing.T) {
+	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var certificate map[string][]byte
+
+	t.Run("an installation needs to be told the image", func(t *testing.T) {
+		for _, env := range [][]string{{"IMAGE="}, {"IMAGE=a b"}, {"IMAGE=x", "WAIT=maybe"}} {
+			out, err := script(t, "deploy.sh", env...)
+			if err == nil {
+				t.Errorf("with %v it succeeded:\n%s", env, out)
+			}
+		}
+		if left := installed(t); len(left) > 0 {
+			t.Errorf("there is %v", left)
+		}
+	})
+	t.Run("deploy makes every object of the manifests", func(t *testing.T) {
+		deploy(t, "configdep/configdep-apiserver:one")
+		want := strings.Fields(kubectl(t, "create", "-k", filepath.Join(root, "artifacts", "base"), "--dry-run=client", "-o", "name"))
+		if got := installed(t); !slices.Equal(got, want) || len(want) < 10 {
+			t.Errorf("there is %v\nwant %v", got, want)
+		}
+		deployment, err := client.AppsV1().Deployments(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image := deployment.Spec.Template.Spec.Containers[0].Image; image != "configdep/configdep-apiserver:one" {
+			t.Errorf("the image is %s", image)
+		}
+	})
+	t.Run("the certificate is the one that the API is reached with", func(t *testing.T) {
+		certificate = servingCertificate(t, client)
+		block, _ := pem.Decode(certificate["tls.crt"])
+		if block == nil {
+			t.Fatalf("tls.crt is %q", certificate["tls.crt"])
+		}
+		parsed, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorities := x509.NewCertPool()
+		authorities.AppendCertsFromPEM(certificate["ca.crt"])
+		if _, err := parsed.Verify(x509.VerifyOptions{DNSName: name + "." + namespace + ".svc", Roots: authorities}); err != nil {
+			t.Error(err)
+		}
+		bundle := kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.caBundle}")
+		if want := base64.StdEncoding.EncodeToString(certificate["ca.crt"]); bundle != want {
+			t.Errorf("the caBundle is %s, want %s", bundle, want)
+		}
+	})
+	t.Run("pods are admitted, under the strictest pod security", func(t *testing.T) {
+		eventually(t, "there are two pods", func(ctx context.Context) error {
+			pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})
+			if err == nil && len(pods.Items) != 2 {
+				err = fmt.Errorf("there are %d", len(pods.Items))
+			}
+			return err
+		})
+	})
+	t.Run("deploy again updates, and keeps the certificate", func(t *testing.T) {
+		deploy(t, "configdep/configdep-apiserver:two")
+		if image := kubectl(t, "-n", namespace, "get", "deployment", name, "-o", "jsonpath={..image}"); image != "configdep/configdep-apiserver:two" {
+			t.Errorf("the image is %s", image)
+		}
+		for key, value := range servingCertificate(t, client) {
+			if !bytes.Equal(value, certificate[key]) {
+				t.Errorf("%s is another one", key)
+			}
+		}
+	})
+	t.Run("deploy that waits in vain says what is wrong", func(t *testing.T) {
+		out, err := script(t, "deploy.sh", "IMAGE=configdep/configdep-apiserver:two", "TIMEOUT=1s")
+		if err == nil || !strings.Contains(out, "deploy: the server is not ready, so the APIService was left as it is") {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	})
+	// While an API cannot be reached, nobody can tell what is in a namespace. This is why
+	// the order of undeploy matters.
+	t.Run("without a server no namespace can be deleted", func(t *testing.T) {
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stuck"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.CoreV1().Namespaces().Delete(t.Context(), "stuck", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the namespace controller tells why", func(ctx context.Context) error {
+			found, err := client.CoreV1().Namespaces().Get(ctx, "stuck", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, c := range found.Status.Conditions {
+				if c.Type == corev1.NamespaceDeletionDiscoveryFailure && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "configdep.io/v1alpha1") {
+					return nil
+				}
+			}
+			return fmt.Errorf("the conditions are %v", found.Status.Conditions)
+		})
+	})
+	t.Run("undeploy removes everything, and frees the namespaces", func(t *testing.T) {
+		if out, err := script(t, "undeploy.sh"); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		if left := installed(t); len(left) > 0 {
+			t.Errorf("there is %v", left)
+		}
+		if all := kubectl(t, "get", "clusterroles,clusterrolebindings,apiservices", "-o", "name"); strings.Contains(all, "configdep") {
+			t.Errorf("something is left in\n%s", all)
+		}
+		eventually(t, "the namespace that was stuck is gone", func(ctx context.Context) error {
+			_, err := client.CoreV1().Namespaces().Get(ctx, "stuck", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return errors.Join(errors.New("it is still there"), err)
+		})
+	})
+	t.Run("undeploy again is no error", func(t *testing.T) {
+		if out, err := script(t, "undeploy.sh"); err != nil {
+			t.Errorf("%v:\n%s", err, out)
+		}
+	})
+}
+
+// deploy deploys without waiting, as nothing will run.
+func deploy(t *testing.T, image string) {
+	t.Helper()
+	out, err := script(t, "deploy.sh", "IMAGE="+image, "WAIT=false")
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	// The API server warns of what is deprecated, unknown, or against pod security.
+	if strings.Contains(out, "Warning:") {
+		t.Errorf("there are warnings:\n%s", out)
+	}
+}
+
+// script runs a script of hack and returns all that it prints.
+func script(t *testing.T, file string, env ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := cluster.Command(ctx, filepath.Join(root, "hack", file))
+	cmd.Env = append(append(cmd.Env, "KUBECTL="+cluster.KubectlPath()), env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// installed returns the names of the objects of the manifests that are in the cluster.
+func installed(t *testing.T) []string {
+	t.Helper()
+	return strings.Fields(kubectl(t, "get", "-k", filepath.Join(root, "artifacts", "base"), "--ignore-not-found", "-o", "name"))
+}
+
+func servingCertificate(t *testing.T, client kubernetes.Interface) map[string][]byte {
+	t.Helper()
+	secret, err := client.CoreV1().Secrets(namespace).Get(t.Context(), "configdep-serving-cert", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if secret.Type != corev1.SecretTypeTLS || len(secret.Data) != 3 {
+		t.Errorf("the Secret is a %s with %d keys", secret.Type, len(secret.Data))
+	}
+	return secret.Data
+}
+
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := cluster.Kubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}

@@ -1,0 +1,121 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// load sends requests through the aggregator until the context is done. It does not try
+// again: each failure counts.
+type load struct {
+	requests    atomic.Int64
+	undelivered atomic.Int64
+
+	mu       sync.Mutex
+	failures map[string]int
+}
+
+// undelivered is what kube-apiserver answers to a request with a body that it has sent
+// while the server told it to use another connection. The server has not seen it, and
+// kube-apiserver cannot repeat it, as it has not kept the body:
+// https://github.com/kubernetes/kubernetes/issues/135285. A server cannot prevent that,
+// only say goodbye seldom.
+const undelivered = "error trying to reach service: http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written"
+
+func (l *load) run(ctx context.Context, client *http.Client, host string, requests []request) {
+	for i := 0; ctx.Err() == nil; i++ {
+		r := requests[i%len(requests)]
+		code, body, err := do(client, host, r)
+		l.requests.Add(1)
+		switch {
+		case err != nil:
+			l.fail(fmt.Sprintf("%s: %v", r.method, err))
+		case r.body != "" && code == http.StatusServiceUnavailable && strings.HasPrefix(body, undelivered):
+			l.undelivered.Add(1)
+		case code != http.StatusOK && code != http.StatusCreated:
+			l.fail(fmt.Sprintf("%s: %d: %.200s", r.method, code, body))
+		}
+	}
+}
+
+// do sends a request that is not given up when the load ends.
+func do(client *http.Client, host string, r request) (code int, body string, err error) {
+	made, err := http.NewRequest(r.method, host+r.path, strings.NewReader(r.body))
+	if err != nil {
+		return 0, "", err
+	}
+	made.Header = inJSON.Clone()
+	response, err := client.Do(made)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(raw), err
+}
+
+func (l *load) fail(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failures == nil {
+		l.failures = map[string]int{}
+	}
+	l.failures[what]++
+}
+
+// An update of the server restarts its replicas one after the other. Nobody notices.
+func TestRollingRestart(t *testing.T) {
+	namespace := shop(t)
+	all := resourcePath(namespace)
+	requests := []request{
+		{method: http.MethodGet, path: all + "/deployment.web"},
+		{method: http.MethodGet, path: all},
+		{http.MethodPost, all + "/deployment.web/reload?dryRun=All", inJSON, `{"spec":{"reason":"load"}}`},
+		{method: http.MethodGet, path: apiPath + "/configdependencies?fieldSelector=source%3DSecret/db"},
+	}
+	const rounds, workers = 3, 6
+	var l load
+	ctx, stop := context.WithCancel(t.Context())
+	var working sync.WaitGroup
+	for range workers {
+		client, err := rest.HTTPClientFor(cluster.RESTConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		working.Go(func() { l.run(ctx, client, cluster.RESTConfig().Host, requests) })
+	}
+	for range rounds {
+		for _, replica := range server.Replicas {
+			if err := replica.Terminate(); err != nil {
+				t.Errorf("%s did not end in order: %v", replica.Name(), err)
+			}
+			if err := replica.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := replica.AwaitReady(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stop()
+	working.Wait()
+	for what, times := range l.failures {
+		t.Errorf("%d times: %s", times, what)
+	}
+	t.Logf("%d requests, %d of them not delivered", l.requests.Load(), l.undelivered.Load())
+	if l.requests.Load() < 1000 {
+		t.Error("these are too few to prove anything")
+	}
+	// One goodbye for each restart, at which each worker has one request under way.
+	if most := int64(rounds * len(server.Replicas) * workers); l.undelivered.Load() > most {
+		t.Errorf("more than %d requests were not delivered: goodbyes are said too often", most)
+	}
+}
