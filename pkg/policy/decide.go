@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -225,7 +226,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		d.Message = fmt.Sprintf("%s; the workload is restarted once nothing has changed for %v.", what, e.Policy.Settle)
 		return d
 	}
-	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval)
+	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval, o.Now)
 	if o.Now.Before(at) {
 		d.State, d.Reason, d.RecheckAt = Pending, "MinInterval", at
 		d.Message = fmt.Sprintf("%s; the workload is restarted at %s, because it has been restarted lately.", what, at.UTC().Format(time.RFC3339))
@@ -245,7 +246,10 @@ func (e *Evaluation) settledAt(o Observed, seen time.Time) time.Time {
 		return time.Time{}
 	}
 	settled := seen.Add(e.Policy.Settle)
-	if limit := o.StaleSince.Add(settleLimit * e.Policy.Settle); !o.StaleSince.IsZero() && limit.Before(settled) {
+	if o.StaleSince.IsZero() || e.Policy.Settle > math.MaxInt64/settleLimit {
+		return settled
+	}
+	if limit := o.StaleSince.Add(settleLimit * e.Policy.Settle); limit.Before(settled) {
 		return limit
 	}
 	return settled
