@@ -134,7 +134,7 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	case r.Sources == nil:
 		// Only the hash is left, so that it cannot be told which source has changed.
 		for i := range e.units {
-			changed = append(changed, e.change(e.units[i].id, e.units[i].references))
+			changed = append(changed, e.change(&e.units[i]))
 		}
 		if len(e.unread(changed)) == 0 {
 			return nil, ""
@@ -182,7 +182,7 @@ func (e *Evaluation) changedAfterStart() (changed []change) {
 	for i := range e.units {
 		u := &e.units[i]
 		if slices.ContainsFunc(u.references, e.changedLater) {
-			changed = append(changed, e.change(u.id, u.references))
+			changed = append(changed, e.change(u))
 		}
 	}
 	return changed
@@ -196,7 +196,7 @@ func (e *Evaluation) changedLater(r dependency.Reference) bool {
 // decideStale decides when pods run with old content.
 func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) Decision {
 	d := Decision{Trigger: trigger, Stale: true}
-	what := describe(changes)
+	what := describe(changes, trigger)
 	var seen time.Time
 	verifiable := true
 	for i := range changes {
@@ -294,7 +294,10 @@ func (e *Evaluation) decideOther() Decision {
 		Message: fmt.Sprintf("Nothing is restarted: a %s has no rollout.", e.Workload.Kind)}
 }
 
-func describe(changes []change) string {
+func describe(changes []change, trigger string) string {
+	if trigger == TriggerUnknown {
+		return "The content has changed"
+	}
 	ids := make([]string, len(changes))
 	for i := range changes {
 		ids[i] = changes[i].id

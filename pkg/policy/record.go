@@ -42,9 +42,9 @@ const (
 type Record struct {
 	// Hash is the hash of all of it; empty when nothing is remembered.
 	Hash string
-	// Sources has an entry SCOPE.DIGEST for each source, by its ID. It is nil when only
-	// the hash is remembered, as after an owner has removed what stood on the workload and
-	// left the pod template alone.
+	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS is how
+	// many keys there were. It is nil when only the hash is remembered, as after an owner
+	// has removed what stood on the workload and left the pod template alone.
 	Sources map[string]string
 }
 
