@@ -173,24 +173,40 @@ func (e *Evaluation) recorded() bool {
 }
 
 // changedAfterStart returns changes that pods cannot have read although nothing is
-// recorded: the template was seen to be made or changed, and then content was. A required
-// source that was created later is none, as the pods had to wait for it.
+// recorded: the template was seen to be made or changed, and then content was. Pods had to
+// wait for required sources that were created later, and have read what was there by then.
 func (e *Evaluation) changedAfterStart() (changed []change) {
-	if e.Workload.TemplateVersion == 0 {
+	start := e.Workload.TemplateVersion
+	if start == 0 {
 		return nil
 	}
+	for i := range e.Sources {
+		if r := e.Sources[i].Reference; !r.Optional() {
+			if last := e.lastChange(r); last.Creation {
+				start = max(start, last.Version)
+			}
+		}
+	}
+	later := func(r dependency.Reference) bool {
+		last := e.lastChange(&r)
+		return !last.Seen.IsZero() && last.Version > start
+	}
 	for i := range e.units {
-		u := &e.units[i]
-		if slices.ContainsFunc(u.references, e.changedLater) {
-			changed = append(changed, e.change(u))
+		if u := &e.units[i]; slices.ContainsFunc(u.references, later) {
+			c := e.change(u)
+			c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
+			changed = append(changed, c)
 		}
 	}
 	return changed
 }
 
-func (e *Evaluation) changedLater(r dependency.Reference) bool {
-	last := e.graph.LastChange(dependency.SourceKey{Kind: r.Kind, Namespace: e.Workload.Namespace, Name: r.Name})
-	return !last.Seen.IsZero() && last.Version > e.Workload.TemplateVersion && (!last.Creation || r.Optional())
+func (e *Evaluation) lastChange(r *dependency.Reference) dependency.Change {
+	return e.graph.LastChange(e.sourceKey(r))
+}
+
+func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {
+	return dependency.SourceKey{Kind: r.Kind, Namespace: e.Workload.Namespace, Name: r.Name}
 }
 
 // decideStale decides when pods run with old content.

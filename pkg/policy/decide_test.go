@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -458,6 +459,15 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 		"a required one appears: the pods have waited for it": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
 		}, baseline},
+		"an optional one appears, and then the required one: the pods have read both": {func(x *world) {
+			x.set(secret("extra", "a", "1"))
+			x.set(secret("db", "password", "2"))
+			x.set(configMap("late", "a", "1"))
+		}, baseline},
+		"a required one appears, and then an optional one": {func(x *world) {
+			x.set(configMap("late", "a", "1"))
+			x.set(secret("extra", "a", "1"))
+		}, rollOut("Secret/extra")},
 		"metadata changes": {func(x *world) { x.set(annotated(secret("db", "password", "1"), "a", "b")) }, baseline},
 		"content changes, and then the template": {func(x *world) {
 			x.set(secret("db", "password", "2"))
@@ -469,12 +479,12 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 		}, baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnvFrom(dependency.Secret, "extra")),
-				secret("db", "password", "1"), secret("feature-1", "a", "1"))
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnvFrom(dependency.Secret, "extra"), envFrom(dependency.ConfigMap, "settings")),
+				secret("db", "password", "1"), secret("feature-1", "a", "1"), configMap("settings", "a", "1", "b", "1"))
 			x.annotate(SourcesAnnotation, "secret/feature-*")
 			x.edit(func(d *appsv1.Deployment) { // made, as far as pods are concerned, before our eyes
 				d.Spec.Template.Spec.Containers[0].Image = "app:2"
-				if name == "a required one appears: the pods have waited for it" {
+				if strings.Contains(name, "required one appears") || strings.Contains(name, "then the required one") {
 					envFrom(dependency.ConfigMap, "late")(&d.Spec.Template.Spec)
 				}
 			})

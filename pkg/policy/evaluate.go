@@ -259,9 +259,9 @@ func (e *Evaluation) change(u *unit) change {
 	before, remembered := e.Record.Sources[u.id]
 	known := u.glob == nil && !(remembered && u.hadMoreKeys(before))
 	for i := range u.references {
-		key := dependency.SourceKey{Kind: u.references[i].Kind, Namespace: e.Workload.Namespace, Name: u.references[i].Name}
-		c.at(e.graph.LastChange(key))
-		if source := e.graph.Source(key); source != nil {
+		r := &u.references[i]
+		c.at(e.lastChange(r))
+		if source := e.graph.Source(e.sourceKey(r)); source != nil {
 			c.written = later(c.written, source.LastChanged.Time)
 		} else {
 			known = false
