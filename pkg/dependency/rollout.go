@@ -80,9 +80,6 @@ func statefulSetRollout(o *appsv1.StatefulSet) Rollout {
 		partition = min(*r.Partition, replicas)
 	}
 	updated := s.UpdatedReplicas
-	if s.UpdateRevision == s.CurrentRevision {
-		updated = s.Replicas // the field counts only while the revisions differ
-	}
 	switch {
 	case s.ObservedGeneration < o.Generation:
 		return unobserved

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,7 +102,7 @@ func parseKind(value string) (dependency.SourceKind, error) {
 			return kind, nil
 		}
 	}
-	return "", fmt.Errorf("%q is neither configmap nor secret", value)
+	return "", fmt.Errorf("%q is neither configmap nor secret", abbreviate(value))
 }
 
 // parsePatterns parses a comma list of configmap/NAME and secret/NAME, where NAME may be
@@ -111,16 +112,18 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 	for part := range listed(value) {
 		kind, name, found := strings.Cut(part, "/")
 		if !found || name == "" {
-			return nil, fmt.Errorf("%q is not of the form configmap/NAME or secret/NAME", part)
+			return nil, fmt.Errorf("%q is not of the form configmap/NAME or secret/NAME", abbreviate(part))
 		}
 		k, err := parseKind(kind)
 		if err != nil {
 			return nil, err
 		}
 		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") {
-			return nil, fmt.Errorf("%q is neither the name of an object nor a pattern with * and ?", name)
+			return nil, fmt.Errorf("%q is neither the name of an object nor a pattern with * and ?", abbreviate(name))
 		}
-		patterns = append(patterns, dependency.Pattern{Kind: k, Name: name})
+		if p := (dependency.Pattern{Kind: k, Name: name}); !slices.Contains(patterns, p) {
+			patterns = append(patterns, p)
+		}
 	}
 	return patterns, nil
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -133,7 +134,7 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	case r.Sources == nil:
 		// Only the hash is left, so that it cannot be told which source has changed.
 		for i := range e.units {
-			changed = append(changed, e.change(e.units[i].id, e.units[i].references))
+			changed = append(changed, e.change(&e.units[i]))
 		}
 		if len(e.unread(changed)) == 0 {
 			return nil, ""
@@ -172,30 +173,46 @@ func (e *Evaluation) recorded() bool {
 }
 
 // changedAfterStart returns changes that pods cannot have read although nothing is
-// recorded: the template was seen to be made or changed, and then content was. A required
-// source that was created later is none, as the pods had to wait for it.
+// recorded: the template was seen to be made or changed, and then content was. Pods had to
+// wait for required sources that were created later, and have read what was there by then.
 func (e *Evaluation) changedAfterStart() (changed []change) {
-	if e.Workload.TemplateVersion == 0 {
+	start := e.Workload.TemplateVersion
+	if start == 0 {
 		return nil
 	}
+	for i := range e.Sources {
+		if r := e.Sources[i].Reference; !r.Optional() {
+			if last := e.lastChange(r); last.Creation {
+				start = max(start, last.Version)
+			}
+		}
+	}
+	later := func(r dependency.Reference) bool {
+		last := e.lastChange(&r)
+		return !last.Seen.IsZero() && last.Version > start
+	}
 	for i := range e.units {
-		u := &e.units[i]
-		if slices.ContainsFunc(u.references, e.changedLater) {
-			changed = append(changed, e.change(u.id, u.references))
+		if u := &e.units[i]; slices.ContainsFunc(u.references, later) {
+			c := e.change(u)
+			c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
+			changed = append(changed, c)
 		}
 	}
 	return changed
 }
 
-func (e *Evaluation) changedLater(r dependency.Reference) bool {
-	last := e.graph.LastChange(dependency.SourceKey{Kind: r.Kind, Namespace: e.Workload.Namespace, Name: r.Name})
-	return !last.Seen.IsZero() && last.Version > e.Workload.TemplateVersion && (!last.Creation || r.Optional())
+func (e *Evaluation) lastChange(r *dependency.Reference) dependency.Change {
+	return e.graph.LastChange(e.sourceKey(r))
+}
+
+func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {
+	return dependency.SourceKey{Kind: r.Kind, Namespace: e.Workload.Namespace, Name: r.Name}
 }
 
 // decideStale decides when pods run with old content.
 func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) Decision {
 	d := Decision{Trigger: trigger, Stale: true}
-	what := describe(changes)
+	what := describe(changes, trigger)
 	var seen time.Time
 	verifiable := true
 	for i := range changes {
@@ -225,7 +242,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		d.Message = fmt.Sprintf("%s; the workload is restarted once nothing has changed for %v.", what, e.Policy.Settle)
 		return d
 	}
-	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval)
+	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval, o.Now)
 	if o.Now.Before(at) {
 		d.State, d.Reason, d.RecheckAt = Pending, "MinInterval", at
 		d.Message = fmt.Sprintf("%s; the workload is restarted at %s, because it has been restarted lately.", what, at.UTC().Format(time.RFC3339))
@@ -245,7 +262,10 @@ func (e *Evaluation) settledAt(o Observed, seen time.Time) time.Time {
 		return time.Time{}
 	}
 	settled := seen.Add(e.Policy.Settle)
-	if limit := o.StaleSince.Add(settleLimit * e.Policy.Settle); !o.StaleSince.IsZero() && limit.Before(settled) {
+	if o.StaleSince.IsZero() || e.Policy.Settle > math.MaxInt64/settleLimit {
+		return settled
+	}
+	if limit := o.StaleSince.Add(settleLimit * e.Policy.Settle); limit.Before(settled) {
 		return limit
 	}
 	return settled
@@ -290,7 +310,10 @@ func (e *Evaluation) decideOther() Decision {
 		Message: fmt.Sprintf("Nothing is restarted: a %s has no rollout.", e.Workload.Kind)}
 }
 
-func describe(changes []change) string {
+func describe(changes []change, trigger string) string {
+	if trigger == TriggerUnknown {
+		return "The content has changed"
+	}
 	ids := make([]string, len(changes))
 	for i := range changes {
 		ids[i] = changes[i].id

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +24,26 @@ type Source struct {
 // that one of them that appears or vanishes is a change.
 type unit struct {
 	id         string
+	glob       *dependency.Pattern    // nil: a source
 	scope      string                 // which keys count
-	digest     string                 // what the pods read of them
+	digest     string                 // what the pods read of them; empty: a glob that names nothing
+	keys       int                    // how many of them there are
 	references []dependency.Reference // narrowed to what counts
+}
+
+// entry is what a record remembers of the unit.
+func (u *unit) entry() string {
+	if u.digest == "" {
+		return u.scope + "."
+	}
+	return u.scope + "." + u.digest + "." + strconv.Itoa(u.keys)
+}
+
+// hadMoreKeys tells whether an entry was made when there were more keys than now, or may
+// have been.
+func (u *unit) hadMoreKeys(entry string) bool {
+	n, err := strconv.Atoi(entry[strings.LastIndexByte(entry, '.')+1:])
+	return err != nil || n > u.keys
 }
 
 // Evaluation is a workload seen through its policy and the present content.
@@ -54,49 +73,91 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	references := g.References(w, p.Sources)
 	lookup := g.Sources(w.Namespace)
 	e.Sources = make([]Source, len(references))
+	globs := e.globs()
 	var counted []dependency.Reference
 	for i := range references {
 		r := &references[i]
 		source := lookup(r.Kind, r.Name)
 		s := &e.Sources[i]
 		s.Reference, s.Resolution = r, dependency.Resolve(r, source)
-		s.Triggers, s.Reason = counting.verdict(r, source)
+		_, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]
+		s.Triggers, s.Reason = counting.verdict(r, source, remembered)
 		if s.Triggers {
 			effective := counting.effective(r)
 			counted = append(counted, effective)
-			e.count(effective)
+			e.count(effective, source != nil, globs)
 		}
 		if p.Mode == Off && s.Triggers {
 			s.Triggers, s.Reason = false, ReasonReloadOff
 		}
 	}
+	e.units = append(e.units, globs...)
 	for i := range e.units {
-		u := &e.units[i]
-		hash := digester.ConfigHash(u.references, lookup, nil)
-		u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
+		e.units[i].digestContent(digester, lookup)
 	}
 	e.Hash = digester.ConfigHash(counted, lookup, nil)
 	return e
 }
 
-// count adds a reference to the unit that remembers it.
-func (e *Evaluation) count(r dependency.Reference) {
-	id, scope := string(r.Kind)+"/"+r.Name, scopeOf(&r)
-	if onlyAnnotated(&r) {
-		for _, p := range e.Policy.Sources {
-			if p.Glob() && p.Matches(r.Kind, r.Name) {
-				id, scope = string(p.Kind)+"/"+p.Name, "glob"
-				break
+func idOf(kind dependency.SourceKind, name string) string { return string(kind) + "/" + name }
+
+// globs returns a unit for each glob of the policy.
+func (e *Evaluation) globs() (globs []unit) {
+	for i := range e.Policy.Sources {
+		if p := &e.Policy.Sources[i]; p.Glob() {
+			globs = append(globs, unit{id: idOf(p.Kind, p.Name), glob: p, scope: e.Policy.globScope(p.Kind)})
+		}
+	}
+	return globs
+}
+
+// count adds a reference to the units that remember it. A source that only annotations
+// name belongs, while it is there, to each glob that does, and has a unit of its own if
+// it is named without one: an edit of one of them changes nothing for the others.
+func (e *Evaluation) count(r dependency.Reference, there bool, globs []unit) {
+	own := !onlyAnnotated(&r)
+	if !own {
+		matched := false
+		for i := range globs {
+			if u := &globs[i]; there && u.glob.Matches(r.Kind, r.Name) {
+				u.references = append(u.references, r)
+				matched = true
 			}
 		}
+		own = !matched || slices.Contains(e.Policy.Sources, dependency.Pattern{Kind: r.Kind, Name: r.Name})
 	}
-	for i := range e.units {
-		if e.units[i].id == id {
-			e.units[i].references = append(e.units[i].references, r)
-			return
+	if own {
+		e.units = append(e.units, unit{id: idOf(r.Kind, r.Name), scope: scopeOf(&r), references: []dependency.Reference{r}})
+	}
+}
+
+func (u *unit) digestContent(digester *dependency.Digester, lookup func(dependency.SourceKind, string) *dependency.Source) {
+	if len(u.references) == 0 {
+		return
+	}
+	hash := digester.ConfigHash(u.references, lookup, nil)
+	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
+	for i := range u.references {
+		r := &u.references[i]
+		u.keys += keysThere(r, lookup(r.Kind, r.Name))
+	}
+}
+
+// keysThere returns how many of the keys that count there are.
+func keysThere(r *dependency.Reference, source *dependency.Source) (n int) {
+	if source == nil {
+		return 0
+	}
+	keys, all := r.Keys()
+	if all {
+		return len(source.Keys)
+	}
+	for _, key := range keys {
+		if _, found := source.Digest(key); found {
+			n++
 		}
 	}
-	e.units = append(e.units, unit{id: id, scope: scope, references: []dependency.Reference{r}})
+	return n
 }
 
 func onlyAnnotated(r *dependency.Reference) bool {
@@ -117,6 +178,25 @@ func scopeOf(r *dependency.Reference) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
+// globScope is the scope of a glob: what is excluded from it.
+func (p *Policy) globScope(kind dependency.SourceKind) string {
+	var excluded []string
+	for _, x := range p.Exclude {
+		if x.Kind == kind {
+			excluded = append(excluded, x.Name)
+		}
+	}
+	if excluded == nil {
+		return "glob"
+	}
+	slices.Sort(excluded)
+	h := fnv.New32a()
+	for _, name := range excluded {
+		fmt.Fprintf(h, "%s\x00", name)
+	}
+	return fmt.Sprintf("glob-%08x", h.Sum32())
+}
+
 // Missing names the sources and keys without which new pods do not start, each in a
 // clause; absent tells that a whole source is among them.
 func (e *Evaluation) Missing() (clauses []string, absent bool) {
@@ -133,18 +213,12 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 	return clauses, absent
 }
 
-// Present returns the record that says: the pods run with the present content.
+// Present returns the record that says: the pods run with the present content. A glob
+// that names nothing is remembered too, so that the first match is a change.
 func (e *Evaluation) Present() Record {
 	r := Record{Hash: e.Hash, Sources: make(map[string]string, len(e.units))}
 	for i := range e.units {
-		u := &e.units[i]
-		r.Sources[u.id] = u.scope + "." + u.digest
-	}
-	// A glob that names nothing is remembered too, so that the first match is a change.
-	for _, p := range e.Policy.Sources {
-		if id := string(p.Kind) + "/" + p.Name; p.Glob() && r.Sources[id] == "" {
-			r.Sources[id] = "glob."
-		}
+		r.Sources[e.units[i].id] = e.units[i].entry()
 	}
 	return r
 }
@@ -154,27 +228,18 @@ func (e *Evaluation) Present() Record {
 // with a change of the template or the policy.
 func (e *Evaluation) changed() []change {
 	var changed []change
-	present := e.Present()
 	for i := range e.units {
-		u := &e.units[i]
-		if e.differs(u.id, present.Sources[u.id]) {
-			changed = append(changed, e.change(u.id, u.references))
-		}
-	}
-	for _, p := range e.Policy.Sources {
-		id := string(p.Kind) + "/" + p.Name
-		if p.Glob() && present.Sources[id] == "glob." && e.differs(id, "glob.") {
-			changed = append(changed, change{id: id}) // the last match has gone
+		if u := &e.units[i]; e.differs(u) {
+			changed = append(changed, e.change(u))
 		}
 	}
 	return changed
 }
 
-func (e *Evaluation) differs(id, now string) bool {
-	before, known := e.Record.Sources[id]
-	scopeBefore, _, _ := strings.Cut(before, ".")
-	scopeNow, _, _ := strings.Cut(now, ".")
-	return known && scopeBefore == scopeNow && before != now
+func (e *Evaluation) differs(u *unit) bool {
+	before, known := e.Record.Sources[u.id]
+	scope, _, _ := strings.Cut(before, ".")
+	return known && scope == u.scope && before != u.entry()
 }
 
 // change is what is known of the change of a unit.
@@ -187,24 +252,32 @@ type change struct {
 	seen, written time.Time
 }
 
-func (e *Evaluation) change(id string, references []dependency.Reference) change {
-	c := change{id: id}
-	known := true
-	for i := range references {
-		key := dependency.SourceKey{Kind: references[i].Kind, Namespace: e.Workload.Namespace, Name: references[i].Name}
-		last := e.graph.LastChange(key)
-		c.version = max(c.version, last.Version)
-		c.seen = later(c.seen, last.Seen)
-		if source := e.graph.Source(key); source != nil {
+func (e *Evaluation) change(u *unit) change {
+	c := change{id: u.id}
+	// What vanishes leaves no time behind: neither a source, nor a key, whose removal no
+	// field manager is noted for.
+	before, remembered := e.Record.Sources[u.id]
+	known := u.glob == nil && !(remembered && u.hadMoreKeys(before))
+	for i := range u.references {
+		r := &u.references[i]
+		c.at(e.lastChange(r))
+		if source := e.graph.Source(e.sourceKey(r)); source != nil {
 			c.written = later(c.written, source.LastChanged.Time)
 		} else {
-			known = false // when it was deleted is written nowhere
+			known = false
 		}
+	}
+	if u.glob != nil {
+		c.at(e.graph.LastGone(e.Workload.Namespace, *u.glob))
 	}
 	if !known {
 		c.written = time.Time{}
 	}
 	return c
+}
+
+func (c *change) at(last dependency.Change) {
+	c.version, c.seen = max(c.version, last.Version), later(c.seen, last.Seen)
 }
 
 func later(a, b time.Time) time.Time {

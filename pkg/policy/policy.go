@@ -103,7 +103,9 @@ func abbreviate(value string) string {
 }
 
 // verdict tells whether a change of a source restarts the workload, and if not, why.
-func (p *Policy) verdict(r *dependency.Reference, source *dependency.Source) (triggers bool, reason string) {
+// Remembered tells that pods were started with content of it: an absent source carries no
+// annotation, and that it has vanished is a change to those whose sources are matched.
+func (p *Policy) verdict(r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
 	matches := func(patterns []dependency.Pattern) bool {
 		return slices.ContainsFunc(patterns, func(x dependency.Pattern) bool { return x.Matches(r.Kind, r.Name) })
 	}
@@ -118,7 +120,7 @@ func (p *Policy) verdict(r *dependency.Reference, source *dependency.Source) (tr
 		return true, ""
 	case p.Mode == Listed:
 		return false, ReasonNotListed
-	case p.Mode == Matched && (source == nil || !source.Match):
+	case p.Mode == Matched && (source == nil && !remembered || source != nil && !source.Match):
 		return false, ReasonNotMatched
 	case p.Kinds != nil && !slices.Contains(p.Kinds, r.Kind):
 		return false, ReasonKindNotWatched

@@ -42,9 +42,9 @@ const (
 type Record struct {
 	// Hash is the hash of all of it; empty when nothing is remembered.
 	Hash string
-	// Sources has an entry SCOPE.DIGEST for each source, by its ID. It is nil when only
-	// the hash is remembered, as after an owner has removed what stood on the workload and
-	// left the pod template alone.
+	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS is how
+	// many keys there were. It is nil when only the hash is remembered, as after an owner
+	// has removed what stood on the workload and left the pod template alone.
 	Sources map[string]string
 }
 
@@ -107,10 +107,19 @@ func Requested(previous *LastReload, now time.Time, user, reason string) LastRel
 func Automatic(previous *LastReload, now time.Time, minInterval time.Duration, trigger string) LastReload {
 	at := metav1.NewMicroTime(now)
 	last := LastReload{Time: at, Trigger: trigger, Automatic: &at, Streak: 1}
-	if previous != nil && previous.Automatic != nil && now.Before(previous.Automatic.Add(2*interval(minInterval, previous.Streak))) {
+	if before, known := previous.automatic(now); known && now.Before(before.Add(2*interval(minInterval, previous.Streak))) {
 		last.Streak = previous.Streak + 1
 	}
 	return last
+}
+
+// automatic returns when the last restart without a request was made, if that is known.
+// Clocks differ, but a time that lies far ahead has been spoilt by somebody.
+func (l *LastReload) automatic(now time.Time) (at time.Time, known bool) {
+	if l == nil || l.Automatic == nil || l.Automatic.After(now.Add(maxInterval)) {
+		return time.Time{}, false
+	}
+	return l.Automatic.Time, true
 }
 
 // maxInterval bounds the back-off, unless the policy asks for more.
@@ -120,21 +129,20 @@ const maxInterval = time.Hour
 // minimum, doubled for each that followed closely.
 func interval(minimum time.Duration, streak int) time.Duration {
 	wait := minimum
-	for range streak - 1 {
-		if wait >= maxInterval {
-			break
-		}
+	// Annotations are anybody's: the streak may be any number.
+	for i := 1; i < streak && 0 < wait && wait < maxInterval; i++ {
 		wait *= 2
 	}
 	return max(minimum, min(wait, maxInterval))
 }
 
 // notBefore returns when the next automatic restart may be made.
-func notBefore(last *LastReload, minimum time.Duration) time.Time {
-	if last == nil || last.Automatic == nil {
+func notBefore(last *LastReload, minimum time.Duration, now time.Time) time.Time {
+	at, known := last.automatic(now)
+	if !known {
 		return time.Time{}
 	}
-	return last.Automatic.Add(interval(minimum, last.Streak))
+	return at.Add(interval(minimum, last.Streak))
 }
 
 type object map[string]any
