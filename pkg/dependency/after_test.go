@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// seen reads a Deployment of an image at a version, as the next thing after previous.
-func seen(previous *Workload, uid, version, image string, live bool) *Workload {
+// sawAt reads a Deployment of an image at a version, as the next thing after previous.
+func sawAt(previous *Workload, uid, version, image string, live bool) *Workload {
 	o := &appsv1.Deployment{}
 	o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", types.UID(uid), version
 	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
@@ -24,25 +24,25 @@ func seen(previous *Workload, uid, version, image string, live bool) *Workload {
 	return w
 }
 
-func TestWhenATemplateChanged(t *testing.T) {
-	first := seen(nil, "a", "10", "1", false)
+func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
+	first := sawAt(nil, "a", "10", "1", false)
 	for name, tc := range map[string]struct {
 		got  *Workload
 		want uint64
 	}{
 		"found in the first list: not known":          {first, 0},
-		"made before our eyes":                        {seen(nil, "a", "10", "1", true), 10},
-		"another template":                            {seen(first, "a", "20", "2", true), 20},
-		"the same template":                           {seen(first, "a", "20", "1", true), 0},
-		"another one in a later list: after the last": {seen(first, "a", "20", "2", false), 11},
-		"the same one in a later list":                {seen(first, "a", "20", "1", false), 0},
-		"kept as long as it stays":                    {seen(seen(first, "a", "20", "2", true), "a", "30", "2", true), 20},
-		"deleted and made again, seen":                {seen(first, "b", "20", "1", true), 20},
-		"deleted and made again while nobody looked":  {seen(first, "b", "20", "1", false), 11},
-		"made while nobody looked":                    {seen(nil, "a", "20", "1", false), 0},
-		"a version that is no number says nothing":    {seen(nil, "a", "x20", "1", true), 0},
-		"nor does the one before it":                  {seen(seen(nil, "a", "x", "1", false), "a", "20", "2", false), 1},
-		"back to what was before is a change as well": {seen(seen(first, "a", "20", "2", true), "a", "30", "1", true), 30},
+		"made before our eyes":                        {sawAt(nil, "a", "10", "1", true), 10},
+		"another template":                            {sawAt(first, "a", "20", "2", true), 20},
+		"the same template":                           {sawAt(first, "a", "20", "1", true), 0},
+		"another one in a later list: after the last": {sawAt(first, "a", "20", "2", false), 11},
+		"the same one in a later list":                {sawAt(first, "a", "20", "1", false), 0},
+		"kept as long as it stays":                    {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "2", true), 20},
+		"deleted and made again, sawAt":               {sawAt(first, "b", "20", "1", true), 20},
+		"deleted and made again while nobody looked":  {sawAt(first, "b", "20", "1", false), 11},
+		"made while nobody looked":                    {sawAt(nil, "a", "20", "1", false), 0},
+		"a version that is no number says nothing":    {sawAt(nil, "a", "x20", "1", true), 0},
+		"nor does the one before it":                  {sawAt(sawAt(nil, "a", "x", "1", false), "a", "20", "2", false), 1},
+		"back to what was before is a change as well": {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "1", true), 30},
 	} {
 		if tc.got.TemplateVersion != tc.want {
 			t.Errorf("%s: %d, want %d", name, tc.got.TemplateVersion, tc.want)
@@ -87,12 +87,12 @@ func TestAnyChangeOfATemplateIsNoticed(t *testing.T) {
 
 func TestWhenContentChanged(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-	at := func(previous *Source, version, content string, seen time.Time) *Source {
+	at := func(previous *Source, version, content string, sawAt time.Time) *Source {
 		s := &Source{SourceKey: SourceKey{Secret, "shop", "db"}, ResourceVersion: version}
 		if content != "" {
-			s.Keys = []KeyDigest{{"a", Digest{content[0]}}}
+			s.Keys = []KeyDigest{{Key: "a", Digest: Digest{content[0]}}}
 		}
-		s.After(previous, seen)
+		s.After(previous, sawAt)
 		return s
 	}
 	first := at(nil, "10", "1", time.Time{})
@@ -121,7 +121,7 @@ func TestWhenContentChanged(t *testing.T) {
 // change at random, sometimes while nobody looks and there is only a list afterwards. What
 // is known of the template is a lower bound, what is known of content an upper one, so
 // that content is never taken for read that pods cannot have read; and they are exact for
-// what was seen.
+// what was sawAt.
 func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -131,12 +131,12 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 		workloadVersion, sourceVersion := version, version
 		var w *Workload
 		var s *Source
-		live := true  // whether all is being seen
+		live := true  // whether all is being sawAt
 		exact := true // whether all has been, since the first list
 		now := time.Unix(0, 0)
 		observe := func(live bool) {
-			w = seen(w, fmt.Sprint(uid), strconv.FormatUint(workloadVersion, 10), fmt.Sprint(image), live)
-			next := &Source{ResourceVersion: strconv.FormatUint(sourceVersion, 10), Keys: []KeyDigest{{"a", Digest{byte(content)}}}}
+			w = sawAt(w, fmt.Sprint(uid), strconv.FormatUint(workloadVersion, 10), fmt.Sprint(image), live)
+			next := &Source{ResourceVersion: strconv.FormatUint(sourceVersion, 10), Keys: []KeyDigest{{Key: "a", Digest: Digest{byte(content)}}}}
 			var at time.Time
 			if s != nil {
 				at = now

@@ -83,6 +83,9 @@ func (s *Source) key(key string) *KeyDigest {
 	return &s.Keys[i]
 }
 
+// Has tells whether the source has a key. A nil source has none.
+func (s *Source) Has(key string) bool { return s.key(key) != nil }
+
 // FromConfigMap digests a ConfigMap, whose content it overwrites where it can.
 func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
 	s := newSource(ConfigMap, &cm.ObjectMeta, len(cm.Data)+len(cm.BinaryData))

@@ -74,7 +74,7 @@ func always[L runtime.Object](r resource[L]) func(kubernetes.Interface) resource
 }
 
 // lister returns what a reflector of a stream with a canned resource gets.
-func lister(s *stream) *cache.ListWatch { return s.lister(nil).(*cache.ListWatch) }
+func lister(s *stream) *cache.ListWatch { return s.lister(nil).(paged).ListWatch }
 
 func list(t *testing.T, s *stream, options metav1.ListOptions) *metav1.List {
 	t.Helper()
@@ -293,7 +293,7 @@ func TestStreams(t *testing.T) {
 	got := map[string]string{}
 	for _, s := range all {
 		names = append(names, s.name)
-		if _, err := s.lister(client).(*cache.ListWatch).ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+		if _, err := s.lister(client).(paged).ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		action := client.Actions()[len(client.Actions())-1].(clienttesting.ListAction)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -289,41 +288,3 @@ func (verboseSink) Info(int, string, ...any)         {}
 func (verboseSink) Error(error, string, ...any)      {}
 func (s verboseSink) WithValues(...any) klog.LogSink { return s }
 func (s verboseSink) WithName(string) klog.LogSink   { return s }
-
-// Reflectors ask for the initial state as a watch, and take its end from the annotation
-// of a bookmark: the reduced objects must keep it, or the index never syncs.
-func TestWatchListsEnd(t *testing.T) {
-	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, true)
-	ctx, cancel := context.WithCancel(quiet(t))
-	canned := &cannedResource[*corev1.SecretList]{watch: watch.NewFake()}
-	s := secretStream(canned)
-	sink := newNotifier()
-	x, _ := newTestIndex(sink, "secrets")
-	x.graph.SetWorkload(dependency.FromDeployment(webDeployment()), nil)
-	r := cache.NewReflectorWithOptions(lister(s), nil, &store{x, s}, cache.ReflectorOptions{TypeDescription: s.name})
-	var wg sync.WaitGroup
-	wg.Go(func() { r.RunWithContext(ctx) })
-
-	versioned := func(o *corev1.Secret, version string) *corev1.Secret {
-		o.ResourceVersion = version
-		return o
-	}
-	canned.watch.Add(versioned(runSecret("one"), "5"))
-	end := &corev1.Secret{}
-	end.ResourceVersion, end.Annotations = "6", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	canned.watch.Action(watch.Bookmark, end)
-	want := map[string]string{"deployment.web": hashWith(testDigester(), "one")}
-	if diff := cmp.Diff(want, <-sink.views); diff != "" {
-		t.Errorf("after the initial events (-want +got):\n%s", diff)
-	}
-	canned.watch.Modify(versioned(runSecret("two"), "7"))
-	want["deployment.web"] = hashWith(testDigester(), "two")
-	if diff := cmp.Diff(want, <-sink.views); diff != "" {
-		t.Errorf("after a change (-want +got):\n%s", diff)
-	}
-	cancel()
-	wg.Wait()
-	if asked := canned.options[0]; asked.SendInitialEvents == nil || !*asked.SendInitialEvents {
-		t.Errorf("asked with %+v: this was no watch list", asked)
-	}
-}

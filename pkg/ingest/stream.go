@@ -134,7 +134,7 @@ func sources[T metav1.Object, L runtime.Object](
 	}, client)
 	typed := s.lister
 	s.lister = func(c kubernetes.Interface) cache.ListerWatcher {
-		if base, ok := c.CoreV1().RESTClient().(*rest.RESTClient); ok && base != nil { // else a fake
+		if base := restClient(c); base != nil {
 			if wire, err := wireLister(base, name, &sourceDecoder{kind, digester}); err == nil {
 				return wire
 			}
@@ -142,6 +142,15 @@ func sources[T metav1.Object, L runtime.Object](
 		return typed(c)
 	}
 	return s
+}
+
+// restClient returns what a client for the core group sends requests by; nil: it is a fake.
+func restClient(c kubernetes.Interface) *rest.RESTClient {
+	if c == nil {
+		return nil
+	}
+	base, _ := c.CoreV1().RESTClient().(*rest.RESTClient)
+	return base
 }
 
 func readNamespace(n *corev1.Namespace, o *object) {

@@ -153,7 +153,7 @@ func keysThere(r *dependency.Reference, source *dependency.Source) (n int) {
 		return len(source.Keys)
 	}
 	for _, key := range keys {
-		if _, found := source.Digest(key); found {
+		if source.Has(key) {
 			n++
 		}
 	}
