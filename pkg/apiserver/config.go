@@ -17,9 +17,9 @@ import (
 
 // Config is what a Server is made from.
 type Config struct {
-	Generic   *genericapiserver.RecommendedConfig
-	Client    kubernetes.Interface
-	Namespace string
+	Generic *genericapiserver.RecommendedConfig
+	Client  kubernetes.Interface
+	Options *Options
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -27,10 +27,10 @@ type Config struct {
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
-	generic   genericapiserver.CompletedConfig
-	client    kubernetes.Interface
-	namespace string
-	farewell  *farewell
+	generic  genericapiserver.CompletedConfig
+	client   kubernetes.Interface
+	options  *Options
+	farewell *farewell
 }
 
 // Config applies the options.
@@ -52,7 +52,7 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return &Config{Generic: generic, Client: client, Namespace: o.Namespace}, nil
+	return &Config{Generic: generic, Client: client, Options: o}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -98,6 +98,8 @@ func clientConfig(base *rest.Config) *rest.Config {
 	c := rest.CopyConfig(base)
 	c.UserAgent = "configdep/" + version.Version()
 	c.QPS = -1
+	// It costs more than it saves within a cluster, as for the controllers of Kubernetes.
+	c.DisableCompression = true
 	c.ContentType = "application/vnd.kubernetes.protobuf"
 	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return c
@@ -107,5 +109,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Namespace, farewell}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Options, farewell}}
 }

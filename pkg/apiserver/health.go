@@ -5,8 +5,6 @@ import (
 	"net/http"
 
 	"k8s.io/apiserver/pkg/server/healthz"
-
-	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // addHealthChecks adds the checks of the domain. They are ready before the server runs.
@@ -22,7 +20,7 @@ func (s *Server) addHealthChecks() error {
 	responsive := healthz.NamedCheck("dependency-index-responsive", func(r *http.Request) error {
 		done := make(chan struct{})
 		go func() {
-			s.index.Read(func(*dependency.Graph) {})
+			s.index.Size()
 			close(done)
 		}()
 		select {

@@ -4,13 +4,18 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
+	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // Options are what flags set. They are the standard ones of the generic API server,
@@ -26,8 +31,14 @@ type Options struct {
 	Admission      *genericoptions.AdmissionOptions
 	Logs           *logsapi.LoggingConfiguration
 
-	// Namespace is where the server keeps the Secret with the key of the hashes.
+	// Namespace is where the server keeps the Secret with the key of the hashes and the
+	// Lease of the leader.
 	Namespace string
+	// Reload is the policy for what annotations leave open.
+	Reload policy.Defaults
+	// ConcurrentReloads is how many workloads are patched at once.
+	ConcurrentReloads int
+	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
 }
 
 // NewOptions returns the defaults.
@@ -51,6 +62,16 @@ func NewOptions() *Options {
 		Admission:      genericoptions.NewAdmissionOptions(),
 		Logs:           logs.NewOptions(),
 		Namespace:      defaultNamespace(),
+
+		Reload:            policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
+		ConcurrentReloads: 8,
+		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
+			LeaderElect:   true,
+			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+			RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+			ResourceName:  "configdep-apiserver",
+		},
 	}
 	o.Features.EnableProfiling = false
 	// Policies and webhooks of the cluster may refuse a Reload. Mutating ones have nothing
@@ -75,10 +96,13 @@ func defaultNamespace() string {
 // Flags returns the flags by group.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
-	sets.FlagSet("configdep").StringVar(&o.Namespace, "namespace", o.Namespace,
-		"The namespace of the server, where it keeps the Secret with the key of the config hash. "+
+	own := sets.FlagSet("configdep")
+	o.CoreAPI.AddFlags(own)
+	own.StringVar(&o.Namespace, "namespace", o.Namespace,
+		"The namespace of the server, where it keeps the Secret with the key of the config hash and the Lease of the leader. "+
 			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's), else configdep-system.")
-	o.CoreAPI.AddFlags(sets.FlagSet("configdep"))
+	o.addReloadFlags(sets.FlagSet("reload"))
+	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	o.Authentication.AddFlags(sets.FlagSet("authentication"))
 	o.Authorization.AddFlags(sets.FlagSet("authorization"))
@@ -118,6 +142,7 @@ func (o *Options) Validate() error {
 	if o.CoreAPI.CoreAPIKubeconfigPath == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
 		errs = append(errs, errors.New("--kubeconfig is needed when the server does not run in a pod"))
 	}
+	errs = append(errs, o.validateReload()...)
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace must not be empty"))
 	}

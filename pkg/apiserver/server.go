@@ -3,34 +3,42 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"os"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/registry/reload"
 )
 
-// Server is the aggregated API server and what feeds it.
+// Server is the aggregated API server, what feeds it, and the controller.
 type Server struct {
 	generic     *genericapiserver.GenericAPIServer
+	options     *Options
 	client      kubernetes.Interface
-	namespace   string
 	farewell    *farewell
 	index       *ingest.Index
 	views       *configdependency.Views
+	controller  *controller.Controller
 	digester    atomic.Pointer[dependency.Digester]
 	broadcaster record.EventBroadcaster
 }
@@ -41,69 +49,112 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	views := configdependency.NewViews()
-	s := &Server{
-		generic:     generic,
-		client:      c.client,
-		namespace:   c.namespace,
-		farewell:    c.farewell,
-		index:       ingest.NewIndex(views, ingest.Streams()),
-		views:       views,
-		broadcaster: record.NewBroadcaster(),
-	}
+	s := &Server{generic: generic, options: c.options, client: c.client, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
+	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
+	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
+	s.controller = controller.New(controller.Config{
+		Client:   c.client,
+		Recorder: recorder,
+		Clock:    clock.RealClock{},
+		Defaults: c.options.Reload,
+		Workers:  c.options.ConcurrentReloads,
+		Digester: s.digester.Load,
+	})
+	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
+
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
 	group.NegotiatedSerializer = textSerializer{codecs}
-	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = s.storage()
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
+		"configdependencies": configdependency.NewREST(s.views),
+		"configdependencies/reload": &reload.REST{
+			Views:    s.views,
+			Graph:    s.index,
+			Client:   s.client,
+			Recorder: recorder,
+			Clock:    clock.RealClock{},
+			Defaults: c.options.Reload,
+			Digester: s.digester.Load,
+		},
+	}
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("installing the API group: %w", err)
 	}
 	if err := s.addHealthChecks(); err != nil {
 		return nil, fmt.Errorf("adding health checks: %w", err)
 	}
+	metrics.Register()
+	metrics.Observe(s)
 	return s, nil
 }
 
-func (s *Server) storage() map[string]rest.Storage {
-	return map[string]rest.Storage{
-		"configdependencies": configdependency.NewREST(s.views),
-		"configdependencies/reload": &reload.REST{
-			Views:    s.views,
-			Graph:    s.index,
-			Client:   s.client,
-			Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"}),
-			Clock:    clock.RealClock{},
-			Digester: s.digester.Load,
-		},
-	}
-}
-
-// Run serves until the context is done and the server has drained. What feeds the index
-// outlives the drain, so that nothing stale is served during it.
+// Run serves until the context is done and the server has drained. The controller ends
+// first; what feeds the index outlives the drain, so that nothing stale is served in it.
 func (s *Server) Run(ctx context.Context) error {
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	s.broadcaster.StartStructuredLogging(2)
 	s.broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
 	defer s.broadcaster.Shutdown()
 
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.feed(feed)
-	}()
+	var feeding, leading sync.WaitGroup
+	feeding.Go(func() { s.index.Run(feed, s.client, s.options.Namespace, s.begin) })
+	feeding.Go(func() { s.views.Run(feed, s.index) })
+	leading.Go(func() { s.lead(ctx) })
 	s.farewell.beginAfter(ctx, s.generic.ShutdownDelayDuration/2)
 	err := s.generic.PrepareRun().RunWithContext(ctx)
+	leading.Wait()
 	stop()
-	<-done
+	feeding.Wait()
 	return err
 }
 
-// feed loads the key of the hashes and then keeps the index equal to the cluster.
-func (s *Server) feed(ctx context.Context) {
-	digester, err := ingest.LoadDigester(ctx, s.client.CoreV1().Secrets(s.namespace))
-	if err != nil {
-		return // the context is done
-	}
-	s.digester.Store(digester)
-	s.views.SetDigester(digester)
-	s.index.Run(ctx, s.client, digester)
+// begin makes everything start anew with another key of the hashes.
+func (s *Server) begin(d *dependency.Digester) {
+	s.digester.Store(d)
+	s.views.Reset(d)
 }
+
+// lead runs the controller, on one replica at a time.
+func (s *Server) lead(ctx context.Context) {
+	run := func(ctx context.Context) { s.controller.Run(ctx, s.index) }
+	if o := s.options.LeaderElection; o.LeaderElect {
+		election := controller.Election{
+			Lock:          s.lease(),
+			LeaseDuration: o.LeaseDuration.Duration,
+			RenewDeadline: o.RenewDeadline.Duration,
+			RetryPeriod:   o.RetryPeriod.Duration,
+		}
+		election.Run(ctx, run)
+		return
+	}
+	run(ctx)
+}
+
+// lease returns the Lease that the leader holds. The identity differs between two
+// processes on one host.
+func (s *Server) lease() resourcelock.Interface {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "configdep"
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: s.options.Namespace, Name: s.options.LeaderElection.ResourceName},
+		Client:     s.client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}
+}
+
+// WorkloadStates is part of metrics.State.
+func (s *Server) WorkloadStates() map[string]int {
+	out := map[string]int{}
+	for state, n := range s.views.States() {
+		out[string(state)] = n
+	}
+	return out
+}
+
+// IndexSize is part of metrics.State.
+func (s *Server) IndexSize() (workloads, sources int) { return s.index.Size() }
+
+// LastProgress is part of metrics.State.
+func (s *Server) LastProgress() map[string]time.Time { return s.index.LastProgress() }

@@ -1,22 +1,38 @@
 package dependency
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Graph holds the workloads and sources of a cluster and knows in both directions who
 // uses whom, so that a change of a source costs one look-up. It is not safe for
 // concurrent use; the values in it are immutable.
 type Graph struct {
-	workloads map[WorkloadKey]*Workload
-	sources   map[SourceKey]*Source
-	users     map[SourceKey][]*Workload // in no order
+	workloads  map[WorkloadKey]*Workload
+	sources    map[string]map[sourceID]*Source // by namespace
+	namespaces map[string]map[string]string    // annotations, of those that have any of ours
+	users      map[SourceKey][]*Workload       // in no order
+	// globs are the workloads of a namespace that use sources by a pattern.
+	globs map[string]map[WorkloadKey]glob
+	// gone are sources that have been deleted and that workloads refer to.
+	gone map[SourceKey]Change
+}
+
+type glob struct {
+	workload *Workload
+	patterns []Pattern
 }
 
 // NewGraph returns an empty graph.
 func NewGraph() *Graph {
 	return &Graph{
-		workloads: map[WorkloadKey]*Workload{},
-		sources:   map[SourceKey]*Source{},
-		users:     map[SourceKey][]*Workload{},
+		workloads:  map[WorkloadKey]*Workload{},
+		sources:    map[string]map[sourceID]*Source{},
+		namespaces: map[string]map[string]string{},
+		users:      map[SourceKey][]*Workload{},
+		globs:      map[string]map[WorkloadKey]glob{},
+		gone:       map[SourceKey]Change{},
 	}
 }
 
@@ -24,21 +40,86 @@ func NewGraph() *Graph {
 func (g *Graph) Workload(key WorkloadKey) *Workload { return g.workloads[key] }
 
 // Source returns a source, or nil.
-func (g *Graph) Source(key SourceKey) *Source { return g.sources[key] }
+func (g *Graph) Source(key SourceKey) *Source {
+	return g.sources[key.Namespace][sourceID{key.Kind, key.Name}]
+}
 
 // Sources returns a look-up of the sources of one namespace.
 func (g *Graph) Sources(namespace string) func(SourceKind, string) *Source {
-	return func(kind SourceKind, name string) *Source {
-		return g.sources[SourceKey{kind, namespace, name}]
-	}
+	sources := g.sources[namespace]
+	return func(kind SourceKind, name string) *Source { return sources[sourceID{kind, name}] }
 }
 
-// Users returns the workloads that refer to a source, which need not exist. The caller
-// must not change the slice, nor keep it beyond the next change of the graph.
-func (g *Graph) Users(key SourceKey) []*Workload { return g.users[key] }
+// Namespace returns the annotations of a namespace that are ours.
+func (g *Graph) Namespace(name string) map[string]string { return g.namespaces[name] }
+
+// LastChange returns when the content of a source last changed, as far as it is known:
+// the zero value for one that has been absent since before anything was read.
+func (g *Graph) LastChange(key SourceKey) Change {
+	if s := g.Source(key); s != nil {
+		return s.Change
+	}
+	return g.gone[key]
+}
+
+// Users returns the workloads that a change of a source concerns. The source need not
+// exist.
+func (g *Graph) Users(key SourceKey) []WorkloadKey {
+	direct, globs := g.users[key], g.globs[key.Namespace]
+	if len(direct) == 0 && len(globs) == 0 {
+		return nil
+	}
+	keys := make([]WorkloadKey, 0, len(direct))
+	for _, w := range direct {
+		keys = append(keys, w.WorkloadKey)
+	}
+	for k, u := range globs {
+		if !slices.Contains(direct, u.workload) && matchesAny(u.patterns, key.Kind, key.Name) {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// References returns what the template of a workload refers to, and besides the sources
+// that patterns name: by its name one that need not exist, by a glob all that do.
+func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
+	if len(patterns) == 0 {
+		return w.References
+	}
+	named := map[sourceID]bool{}
+	for i := range w.References {
+		named[sourceID{w.References[i].Kind, w.References[i].Name}] = true
+	}
+	out := slices.Clone(w.References)
+	add := func(id sourceID) {
+		if !named[id] {
+			named[id] = true
+			out = append(out, Reference{Kind: id.kind, Name: id.name, Uses: []Use{{Type: Annotation, Optional: true}}})
+		}
+	}
+	for _, p := range patterns {
+		if !p.Glob() {
+			add(sourceID{p.Kind, p.Name})
+			continue
+		}
+		for id := range g.sources[w.Namespace] {
+			if p.Matches(id.kind, id.name) {
+				add(id)
+			}
+		}
+	}
+	slices.SortFunc(out, compareReferences)
+	return out
+}
 
 // Size returns the number of workloads and of sources.
-func (g *Graph) Size() (workloads, sources int) { return len(g.workloads), len(g.sources) }
+func (g *Graph) Size() (workloads, sources int) {
+	for _, of := range g.sources {
+		sources += len(of)
+	}
+	return len(g.workloads), sources
+}
 
 // EachWorkload calls f for every workload, in no order.
 func (g *Graph) EachWorkload(f func(*Workload)) {
@@ -49,28 +130,53 @@ func (g *Graph) EachWorkload(f func(*Workload)) {
 
 // EachSource calls f for every source, in no order.
 func (g *Graph) EachSource(f func(*Source)) {
-	for _, s := range g.sources {
-		f(s)
+	for _, of := range g.sources {
+		for _, s := range of {
+			f(s)
+		}
 	}
 }
 
-// SetWorkload adds a workload or puts it in the place of one with the same key.
-func (g *Graph) SetWorkload(w *Workload) {
-	g.DeleteWorkload(w.WorkloadKey)
+// EachNamespace calls f with the name of every namespace that has annotations of ours.
+func (g *Graph) EachNamespace(f func(string)) {
+	for name := range g.namespaces {
+		f(name)
+	}
+}
+
+// SetWorkload adds a workload or puts it in the place of one with the same key. Patterns
+// name sources that it uses besides those of its template.
+func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
+	before := g.takeOut(w.WorkloadKey)
 	g.workloads[w.WorkloadKey] = w
 	for i := range w.References {
 		key := w.sourceKey(i)
 		g.users[key] = append(g.users[key], w)
 	}
+	if len(patterns) > 0 {
+		if g.globs[w.Namespace] == nil {
+			g.globs[w.Namespace] = map[WorkloadKey]glob{}
+		}
+		g.globs[w.Namespace][w.WorkloadKey] = glob{w, patterns}
+	}
+	g.forget(before)
 }
 
 // DeleteWorkload removes a workload, if it is there.
-func (g *Graph) DeleteWorkload(key WorkloadKey) {
+func (g *Graph) DeleteWorkload(key WorkloadKey) { g.forget(g.takeOut(key)) }
+
+// takeOut removes a workload and returns it with its patterns, or neither.
+func (g *Graph) takeOut(key WorkloadKey) glob {
 	w := g.workloads[key]
 	if w == nil {
-		return
+		return glob{}
 	}
+	out := glob{w, g.globs[key.Namespace][key].patterns}
 	delete(g.workloads, key)
+	delete(g.globs[key.Namespace], key)
+	if len(g.globs[key.Namespace]) == 0 {
+		delete(g.globs, key.Namespace)
+	}
 	for i := range w.References {
 		source := w.sourceKey(i)
 		users := g.users[source]
@@ -83,13 +189,74 @@ func (g *Graph) DeleteWorkload(key WorkloadKey) {
 		users[len(users)-1] = nil
 		g.users[source] = users[:len(users)-1]
 	}
+	return out
+}
+
+// forget drops when sources were deleted that a workload used and that none uses any more.
+func (g *Graph) forget(before glob) {
+	if before.workload == nil || len(g.gone) == 0 {
+		return
+	}
+	for i := range before.workload.References {
+		g.forgetUnused(before.workload.sourceKey(i))
+	}
+	if len(before.patterns) == 0 {
+		return
+	}
+	for key := range g.gone {
+		if key.Namespace == before.workload.Namespace && matchesAny(before.patterns, key.Kind, key.Name) {
+			g.forgetUnused(key)
+		}
+	}
+}
+
+func (g *Graph) forgetUnused(key SourceKey) {
+	if _, gone := g.gone[key]; gone && len(g.Users(key)) == 0 {
+		delete(g.gone, key)
+	}
 }
 
 // SetSource adds a source or puts it in the place of one with the same key.
-func (g *Graph) SetSource(s *Source) { g.sources[s.SourceKey] = s }
+func (g *Graph) SetSource(s *Source) {
+	of := g.sources[s.Namespace]
+	if of == nil {
+		of = map[sourceID]*Source{}
+		g.sources[s.Namespace] = of
+	}
+	of[sourceID{s.Kind, s.Name}] = s
+	delete(g.gone, s.SourceKey)
+}
 
-// DeleteSource removes a source, if it is there.
-func (g *Graph) DeleteSource(key SourceKey) { delete(g.sources, key) }
+// DeleteSource removes a source, if it is there, and remembers when for those who refer
+// to it.
+func (g *Graph) DeleteSource(key SourceKey, change Change) {
+	of := g.sources[key.Namespace]
+	id := sourceID{key.Kind, key.Name}
+	if of[id] == nil {
+		return
+	}
+	delete(of, id)
+	if len(of) == 0 {
+		delete(g.sources, key.Namespace)
+	}
+	if len(g.Users(key)) > 0 {
+		g.gone[key] = change
+	}
+}
+
+// SetNamespace notes the annotations of a namespace that are ours and tells whether they
+// have changed.
+func (g *Graph) SetNamespace(name string, annotations map[string]string) (changed bool) {
+	if maps.Equal(g.namespaces[name], annotations) {
+		return false
+	}
+	if len(annotations) == 0 {
+		delete(g.namespaces, name)
+	} else {
+		g.namespaces[name] = annotations
+	}
+	return true
+}
 
 func (w *Workload) sourceKey(i int) SourceKey {
 	return SourceKey{w.References[i].Kind, w.Namespace, w.References[i].Name}

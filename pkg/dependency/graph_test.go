@@ -2,9 +2,11 @@ package dependency
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -12,7 +14,48 @@ import (
 // naive is a graph without an index.
 type naive struct {
 	workloads map[WorkloadKey]*Workload
+	patterns  map[WorkloadKey][]Pattern
 	sources   map[SourceKey]*Source
+	gone      map[SourceKey]Change
+}
+
+func newNaive() *naive {
+	return &naive{map[WorkloadKey]*Workload{}, map[WorkloadKey][]Pattern{}, map[SourceKey]*Source{}, map[SourceKey]Change{}}
+}
+
+func (n *naive) setWorkload(w *Workload, patterns []Pattern) {
+	n.workloads[w.WorkloadKey], n.patterns[w.WorkloadKey] = w, patterns
+	n.forget()
+}
+
+func (n *naive) deleteWorkload(key WorkloadKey) {
+	delete(n.workloads, key)
+	delete(n.patterns, key)
+	n.forget()
+}
+
+// forget drops what nobody refers to any more.
+func (n *naive) forget() {
+	maps.DeleteFunc(n.gone, func(key SourceKey, _ Change) bool { return len(n.users(key)) == 0 })
+}
+
+func (n *naive) setSource(s *Source) {
+	n.sources[s.SourceKey] = s
+	delete(n.gone, s.SourceKey)
+}
+
+func (n *naive) deleteSource(key SourceKey, change Change) {
+	if n.sources[key] != nil && len(n.users(key)) > 0 {
+		n.gone[key] = change
+	}
+	delete(n.sources, key)
+}
+
+func (n *naive) lastChange(key SourceKey) Change {
+	if s := n.sources[key]; s != nil {
+		return s.Change
+	}
+	return n.gone[key]
 }
 
 func (n *naive) users(key SourceKey) (out []string) {
@@ -20,12 +63,33 @@ func (n *naive) users(key SourceKey) (out []string) {
 		if w.Namespace != key.Namespace {
 			continue
 		}
-		if slices.ContainsFunc(w.References, func(r Reference) bool { return r.Kind == key.Kind && r.Name == key.Name }) {
-			out = append(out, identity(w))
+		referred := slices.ContainsFunc(w.References, func(r Reference) bool { return r.Kind == key.Kind && r.Name == key.Name })
+		named := slices.ContainsFunc(n.patterns[w.WorkloadKey], func(p Pattern) bool { return p.Matches(key.Kind, key.Name) })
+		if referred || named {
+			out = append(out, fmt.Sprint(w.WorkloadKey))
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// references returns what a workload refers to, as KIND/NAME.
+func (n *naive) references(w *Workload, patterns []Pattern) []string {
+	all := map[string]bool{}
+	for _, r := range w.References {
+		all[string(r.Kind)+"/"+r.Name] = true
+	}
+	for _, p := range patterns {
+		if !strings.Contains(p.Name, "*") {
+			all[string(p.Kind)+"/"+p.Name] = true
+		}
+		for key := range n.sources {
+			if key.Namespace == w.Namespace && p.Matches(key.Kind, key.Name) {
+				all[string(key.Kind)+"/"+key.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // identity tells one value of a workload from another with the same key.
@@ -39,59 +103,92 @@ func identities(workloads []*Workload) (out []string) {
 	return out
 }
 
-// Who uses a source is always what looking at every workload would say.
-func TestUsersOfASourceAfterAnyChanges(t *testing.T) {
+func sortedKeys(keys []WorkloadKey) (out []string) {
+	for _, k := range keys {
+		out = append(out, fmt.Sprint(k))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Who uses a source, what a workload refers to and when a source last changed is always
+// what looking at everything would say.
+func TestGraphAfterAnyChanges(t *testing.T) {
 	r := random(t)
 	g := NewGraph()
-	n := &naive{map[WorkloadKey]*Workload{}, map[SourceKey]*Source{}}
+	n := newNaive()
 	randomSourceKey := func() SourceKey {
-		return SourceKey{pick(r, ConfigMap, Secret), pick(r, "ns1", "ns2"), pick(r, "a", "b", "c", "d")}
+		return SourceKey{pick(r, ConfigMap, Secret), pick(r, "ns1", "ns2"), pick(r, "a", "b", "ab", "c")}
 	}
 	randomWorkloadKey := func() WorkloadKey {
 		return WorkloadKey{pick(r, Deployment, CronJob), pick(r, "ns1", "ns2"), pick(r, "a", "b", "c", "d", "e")}
 	}
-	used := 0
-	for step := range 5_000 {
+	randomPatterns := func() (out []Pattern) {
+		for range r.Intn(8) - 5 {
+			out = append(out, Pattern{pick(r, ConfigMap, Secret), pick(r, "a", "ab", "nothing", "a*", "*b", "*")})
+		}
+		return out
+	}
+	var used, byPattern, gone int
+	for step := range 10_000 {
+		change := Change{Version: uint64(step + 1), Seen: at(step).Time}
 		switch r.Intn(6) {
 		case 0, 1, 2:
 			w := &Workload{WorkloadKey: randomWorkloadKey()}
-			for range r.Intn(5) {
+			for range r.Intn(4) {
 				key := randomSourceKey()
 				if !slices.ContainsFunc(w.References, func(x Reference) bool { return x.Kind == key.Kind && x.Name == key.Name }) {
 					w.References = append(w.References, Reference{Kind: key.Kind, Name: key.Name})
 				}
 			}
-			g.SetWorkload(w)
-			n.workloads[w.WorkloadKey] = w
+			patterns := randomPatterns()
+			g.SetWorkload(w, patterns)
+			n.setWorkload(w, patterns)
 		case 3:
 			key := randomWorkloadKey()
 			g.DeleteWorkload(key)
-			delete(n.workloads, key)
+			n.deleteWorkload(key)
 		case 4:
-			s := &Source{SourceKey: randomSourceKey()}
+			s := &Source{SourceKey: randomSourceKey(), Change: change}
 			g.SetSource(s)
-			n.sources[s.SourceKey] = s
+			n.setSource(s)
 		case 5:
 			key := randomSourceKey()
-			g.DeleteSource(key)
-			delete(n.sources, key)
+			g.DeleteSource(key, change)
+			n.deleteSource(key, change)
 		}
 
 		key, w := randomSourceKey(), randomWorkloadKey()
 		want := n.users(key)
 		used += len(want)
-		if diff := cmp.Diff(want, identities(g.Users(key))); diff != "" {
+		if diff := cmp.Diff(want, sortedKeys(g.Users(key))); diff != "" {
 			t.Fatalf("step %d: users of %v (-want +got):\n%s", step, key, diff)
 		}
 		if g.Source(key) != n.sources[key] || g.Sources(key.Namespace)(key.Kind, key.Name) != n.sources[key] {
 			t.Fatalf("step %d: source %v is not the one that was set", step, key)
 		}
+		if diff := cmp.Diff(n.lastChange(key), g.LastChange(key)); diff != "" {
+			t.Fatalf("step %d: last change of %v (-want +got):\n%s", step, key, diff)
+		}
 		if g.Workload(w) != n.workloads[w] {
 			t.Fatalf("step %d: workload %v is not the one that was set", step, w)
 		}
+		if w := n.workloads[w]; w != nil {
+			patterns := n.patterns[w.WorkloadKey]
+			var got []string
+			for _, ref := range g.References(w, patterns) {
+				got = append(got, string(ref.Kind)+"/"+ref.Name)
+			}
+			want := n.references(w, patterns)
+			if diff := cmp.Diff(want, got); diff != "" && len(patterns) > 0 { // the template's are as they were set
+				t.Fatalf("step %d: references of %v with %v (-want +got):\n%s", step, w.WorkloadKey, patterns, diff)
+			}
+			byPattern += len(want) - len(w.References)
+		}
+		gone += len(n.gone)
 	}
-	if used == 0 {
-		t.Error("no source was ever used")
+	if used == 0 || byPattern == 0 || gone == 0 {
+		t.Errorf("sources were used %d times, by patterns %d times, and gone %d times", used, byPattern, gone)
 	}
 
 	var all []*Workload
@@ -122,16 +219,193 @@ func TestUsersOfASourceAfterAnyChanges(t *testing.T) {
 // A cluster that shrinks gives its memory back.
 func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 	g := NewGraph()
+	shared := SourceKey{Secret, "ns", "shared"}
+	key := func(i int) WorkloadKey { return WorkloadKey{Deployment, "ns", fmt.Sprint(i)} }
 	for i := range 10 {
 		g.SetWorkload(&Workload{
-			WorkloadKey: WorkloadKey{Deployment, "ns", fmt.Sprint(i)},
+			WorkloadKey: key(i),
 			References:  []Reference{{Kind: Secret, Name: "shared"}, {Kind: ConfigMap, Name: fmt.Sprint(i)}},
-		})
+		}, []Pattern{{ConfigMap, "feature-*"}})
+		g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, "ns", fmt.Sprint("feature-", i)}})
+	}
+	g.SetSource(&Source{SourceKey: shared})
+	g.SetNamespace("ns", map[string]string{"configdep.io/reload": "auto"})
+	for i := range 10 {
+		g.DeleteSource(SourceKey{ConfigMap, "ns", fmt.Sprint("feature-", i)}, Change{Version: 1})
+	}
+	g.DeleteSource(shared, Change{Version: 1})
+	if len(g.gone) != 11 {
+		t.Fatalf("of %d sources it is known when they went: this test looks in the wrong place", len(g.gone))
 	}
 	for i := range 10 {
-		g.DeleteWorkload(WorkloadKey{Deployment, "ns", fmt.Sprint(i)})
+		g.DeleteWorkload(key(i))
 	}
-	if len(g.users) != 0 || len(g.workloads) != 0 {
-		t.Errorf("there are still %d workloads, and users of %d sources", len(g.workloads), len(g.users))
+	g.SetNamespace("ns", nil)
+	if held := len(g.users) + len(g.workloads) + len(g.sources) + len(g.globs) + len(g.gone) + len(g.namespaces); held != 0 {
+		t.Errorf("the graph still holds %+v", g)
+	}
+}
+
+// A workload changes its status many times in a second while its pods are replaced. When
+// a source went is remembered as long as it is referred to, or the change would be lost.
+func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
+	w := func(sources ...string) *Workload {
+		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "ns", "web"}}
+		for _, s := range sources {
+			w.References = append(w.References, Reference{Kind: Secret, Name: s})
+		}
+		return w
+	}
+	glob := []Pattern{{Secret, "d*"}}
+	tests := map[string]struct {
+		before, after *Workload
+		then          []Pattern
+		remembered    bool
+	}{
+		"it refers to the source as before":    {w("db"), w("db"), nil, true},
+		"it refers to it by a glob from now":   {w("db"), w(), glob, true},
+		"it does not refer to it any more":     {w("db"), w("other"), nil, false},
+		"it refers to another by a glob":       {w("db"), w(), []Pattern{{Secret, "x*"}}, false},
+		"it refers to a ConfigMap by the glob": {w("db"), w(), []Pattern{{ConfigMap, "d*"}}, false},
+	}
+	key, went := SourceKey{Secret, "ns", "db"}, Change{Version: 7, Seen: at(0).Time}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewGraph()
+			g.SetWorkload(tt.before, nil)
+			g.SetSource(&Source{SourceKey: key})
+			g.DeleteSource(key, went)
+			if diff := cmp.Diff(went, g.LastChange(key)); diff != "" {
+				t.Fatalf("last change (-want +got):\n%s", diff)
+			}
+			g.SetWorkload(tt.after, tt.then)
+			var want Change
+			if tt.remembered {
+				want = went
+			}
+			if diff := cmp.Diff(want, g.LastChange(key)); diff != "" {
+				t.Errorf("last change (-want +got):\n%s", diff)
+			}
+			g.SetSource(&Source{SourceKey: key, Change: Change{Version: 9}})
+			g.DeleteSource(key, Change{Version: 10})
+			g.DeleteWorkload(tt.after.WorkloadKey)
+			if len(g.gone) != 0 {
+				t.Errorf("nobody refers to the source, and it is still remembered: %v", g.gone)
+			}
+		})
+	}
+}
+
+// What annotations name comes after what the template uses, in the order of kind and name,
+// and pods start without it. The workload itself is not changed.
+func TestReferencesByPatterns(t *testing.T) {
+	g := NewGraph()
+	for _, name := range []string{"db", "db-admin", "feature-b", "feature-a"} {
+		g.SetSource(&Source{SourceKey: SourceKey{Secret, "ns", name}})
+	}
+	g.SetSource(&Source{SourceKey: SourceKey{Secret, "elsewhere", "feature-c"}})
+	g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, "ns", "feature-d"}})
+	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "ns", "web"}, References: []Reference{
+		{Kind: Secret, Name: "db", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
+	}}
+	named := []Use{{Type: Annotation, Optional: true}}
+	want := []Reference{
+		{Kind: ConfigMap, Name: "absent", Uses: named},
+		{Kind: Secret, Name: "db", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
+		{Kind: Secret, Name: "feature-a", Uses: named},
+		{Kind: Secret, Name: "feature-b", Uses: named},
+	}
+	patterns := []Pattern{{Secret, "feature-*"}, {Secret, "db"}, {ConfigMap, "absent"}, {Secret, "feature-a"}, {Secret, "nothing-?"}}
+	if diff := cmp.Diff(want, g.References(w, patterns)); diff != "" {
+		t.Errorf("references (-want +got):\n%s", diff)
+	}
+	if len(w.References) != 1 {
+		t.Errorf("the workload has changed: %v", w.References)
+	}
+}
+
+func TestPatternsNameSources(t *testing.T) {
+	tests := map[string]struct {
+		pattern Pattern
+		glob    bool
+		matches map[string]bool
+	}{
+		"a name":                         {Pattern{Secret, "db"}, false, map[string]bool{"db": true, "dbx": false, "xdb": false}},
+		"the end is open":                {Pattern{Secret, "db*"}, true, map[string]bool{"db": true, "db-1": true, "xdb": false}},
+		"one letter":                     {Pattern{Secret, "d?"}, true, map[string]bool{"db": true, "d": false, "dbb": false}},
+		"some letters":                   {Pattern{Secret, "d[ab]"}, true, map[string]bool{"db": true, "dc": false}},
+		"dots are letters like others":   {Pattern{Secret, "a*z"}, true, map[string]bool{"a.b.z": true}},
+		"a glob that cannot be parsed":   {Pattern{Secret, "d["}, true, map[string]bool{"d[": false, "db": false}},
+		"an escape is part of a pattern": {Pattern{Secret, `d\b`}, true, map[string]bool{"db": true}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.pattern.Glob() != tt.glob {
+				t.Errorf("glob: %v", tt.pattern.Glob())
+			}
+			for source, want := range tt.matches {
+				if got := tt.pattern.Matches(Secret, source); got != want {
+					t.Errorf("%s matches: %v", source, got)
+				}
+				if tt.pattern.Matches(ConfigMap, source) {
+					t.Errorf("ConfigMap %s matches", source)
+				}
+			}
+		})
+	}
+}
+
+// A namespace is noted while it has annotations of ours, and told when they change.
+func TestAnnotationsOfNamespaces(t *testing.T) {
+	g := NewGraph()
+	auto, off := map[string]string{"configdep.io/reload": "auto"}, map[string]string{"configdep.io/reload": "off"}
+	noted := func() (out []string) {
+		g.EachNamespace(func(n string) { out = append(out, n) })
+		return out
+	}
+	for i, step := range []struct {
+		annotations map[string]string
+		changed     bool
+	}{{nil, false}, {auto, true}, {maps.Clone(auto), false}, {off, true}, {nil, true}, {map[string]string{}, false}} {
+		if changed := g.SetNamespace("ns", step.annotations); changed != step.changed {
+			t.Errorf("step %d: changed: %v", i, changed)
+		}
+		if !maps.Equal(g.Namespace("ns"), step.annotations) || (len(noted()) > 0) != (len(step.annotations) > 0) {
+			t.Errorf("step %d: annotations %v of %v", i, g.Namespace("ns"), noted())
+		}
+	}
+}
+
+// When content changed, as far as this process knows, is kept while it stays the same.
+func TestWhenASourceChanged(t *testing.T) {
+	seen := at(5).Time
+	source := func(version string, keys ...string) *Source {
+		s := &Source{ResourceVersion: version}
+		for _, k := range keys {
+			s.Keys = append(s.Keys, KeyDigest{Key: k})
+		}
+		return s
+	}
+	before := source("3", "a")
+	before.Change = Change{Version: 2, Seen: at(1).Time}
+	tests := map[string]struct {
+		previous, source *Source
+		seen             time.Time
+		want             Change
+	}{
+		"found when it began to look":          {nil, source("7", "a"), time.Time{}, Change{Version: 7}},
+		"created":                              {nil, source("7", "a"), seen, Change{Version: 7, Creation: true, Seen: seen}},
+		"changed":                              {before, source("7", "a", "b"), seen, Change{Version: 7, Seen: seen}},
+		"changed while nobody looked":          {before, source("7", "b"), time.Time{}, Change{Version: 7}},
+		"only metadata changed":                {before, source("7", "a"), seen, before.Change},
+		"a version that is no number says nil": {before, source("x", "b"), seen, Change{Seen: seen}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			tt.source.After(tt.previous, tt.seen)
+			if diff := cmp.Diff(tt.want, tt.source.Change); diff != "" {
+				t.Errorf("change (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -30,6 +30,7 @@ const (
 	CSI             UseType = "CSI"             // nodePublishSecretRef, secretProviderClass
 	VolumeSecret    UseType = "VolumeSecret"    // the credential of another kind of volume
 	ImagePullSecret UseType = "ImagePullSecret" // imagePullSecrets
+	Annotation      UseType = "Annotation"      // named by an annotation
 )
 
 // Use is one place of a pod template that consumes a source.
@@ -48,7 +49,7 @@ type Use struct {
 // Reads tells whether the use passes content to a container.
 func (u *Use) Reads() bool {
 	switch u.Type {
-	case Env, EnvFrom:
+	case Env, EnvFrom, Annotation:
 		return true
 	case Volume, Projected:
 		return u.Container != ""
@@ -81,6 +82,12 @@ func (r *Reference) Optional() bool {
 // Reads tells whether any use passes content to a container.
 func (r *Reference) Reads() bool {
 	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() })
+}
+
+// Mountable tells whether a volume shows the content of the source, though perhaps no
+// container mounts it.
+func (r *Reference) Mountable() bool {
+	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Type == Volume || u.Type == Projected })
 }
 
 // The ways in which the content of a key reaches the containers.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +27,39 @@ type Source struct {
 	Created         metav1.Time
 	// LastChanged is when a client that sets content last wrote the object, to the second.
 	LastChanged metav1.Time
+	// Ignored: the source never restarts anything. Match: it restarts the workloads that
+	// ask for sources so marked.
+	Ignored, Match bool
 	// Keys are in order.
 	Keys []KeyDigest
+	// Change is when the content last changed.
+	Change Change
+}
+
+// The annotations that users set on ConfigMaps and Secrets, with the value "true".
+const (
+	IgnoreAnnotation = "configdep.io/ignore"
+	MatchAnnotation  = "configdep.io/match"
+)
+
+// Change tells when content changed, as far as this process knows.
+type Change struct {
+	// Version is an upper bound, as a resourceVersion.
+	Version uint64
+	// Creation: the source was not there before.
+	Creation bool
+	// Seen is when this process saw it; zero for what it found when it began to look.
+	Seen time.Time
+}
+
+// After completes a source by what was known of it before, or nil, and by when it was
+// seen: zero for the first list.
+func (s *Source) After(previous *Source, seen time.Time) {
+	if previous != nil && slices.Equal(previous.Keys, s.Keys) {
+		s.Change = previous.Change
+		return
+	}
+	s.Change = Change{Version: versionOf(s.ResourceVersion), Creation: previous == nil && !seen.IsZero(), Seen: seen}
 }
 
 // KeyDigest stands for one key and its content.
@@ -50,6 +82,9 @@ func (s *Source) key(key string) *KeyDigest {
 	}
 	return &s.Keys[i]
 }
+
+// Has tells whether the source has a key. A nil source has none.
+func (s *Source) Has(key string) bool { return s.key(key) != nil }
 
 // FromConfigMap digests a ConfigMap, whose content it overwrites where it can.
 func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
@@ -74,6 +109,14 @@ func FromSecret(d *Digester, secret *corev1.Secret) *Source {
 	return s
 }
 
+// NewSource returns a source with keys that have been digested already, in any order.
+func NewSource(kind SourceKind, m *metav1.ObjectMeta, keys []KeyDigest) *Source {
+	s := newSource(kind, m, 0)
+	s.Keys = keys
+	s.sortKeys()
+	return s
+}
+
 func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
 	return &Source{
 		SourceKey:       SourceKey{kind, m.Namespace, m.Name},
@@ -81,6 +124,8 @@ func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
 		ResourceVersion: m.ResourceVersion,
 		Created:         m.CreationTimestamp,
 		LastChanged:     contentChanged(m),
+		Ignored:         m.Annotations[IgnoreAnnotation] == "true",
+		Match:           m.Annotations[MatchAnnotation] == "true",
 		Keys:            make([]KeyDigest, 0, keys),
 	}
 }

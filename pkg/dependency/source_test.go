@@ -52,6 +52,20 @@ func TestSourceOfAnObject(t *testing.T) {
 	}
 }
 
+// Owners of a source mark it by annotations, and only as it is documented.
+func TestMarksOfASource(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "false": false, "True": false, " true": false, "yes": false, "": false} {
+		m := metav1.ObjectMeta{Annotations: map[string]string{IgnoreAnnotation: value}}
+		if s := FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: m}); s.Ignored != want || s.Match {
+			t.Errorf("ignore %q: ignored: %v, match: %v", value, s.Ignored, s.Match)
+		}
+		m.Annotations = map[string]string{MatchAnnotation: value}
+		if s := FromSecret(testDigester(), &corev1.Secret{ObjectMeta: m}); s.Match != want || s.Ignored {
+			t.Errorf("match %q: ignored: %v, match: %v", value, s.Ignored, s.Match)
+		}
+	}
+}
+
 // A Secret that has been read holds its content no longer, nor does what is kept of it.
 func TestSecretContentIsOverwritten(t *testing.T) {
 	const password = "PASSWORD"

@@ -1,7 +1,11 @@
 package dependency
 
 import (
+	"bytes"
+	"hash/maphash"
+	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -59,9 +63,62 @@ type Workload struct {
 	// and of its pod template.
 	Annotations         map[string]string
 	TemplateAnnotations map[string]string
+	// Selector selects the pods, of kinds whose pods can be restarted.
+	Selector *metav1.LabelSelector
 	// Paused: the owner of a Deployment has stopped its rollouts.
-	Paused     bool
+	Paused bool
+	// Replicas is how many pods there should be.
+	Replicas   int32
+	Rollout    Rollout
 	References []Reference
+
+	// TemplateVersion is a lower bound of when the pod template last changed, as a
+	// resourceVersion; 0: it is not known. TemplateWritten is an upper bound, to the
+	// second: when a client that sets the template last wrote the object.
+	TemplateVersion uint64
+	TemplateWritten time.Time
+	fingerprint     uint64 // of the template, in this process
+}
+
+// After completes a workload by what was known of it before, or nil. Live tells that it
+// comes from an event, so that nothing can have happened in between.
+func (w *Workload) After(previous *Workload, live bool) {
+	switch {
+	case previous != nil && previous.UID == w.UID && previous.fingerprint == w.fingerprint:
+		w.TemplateVersion = previous.TemplateVersion
+	case live:
+		w.TemplateVersion = versionOf(w.ResourceVersion)
+	case previous != nil:
+		w.TemplateVersion = versionOf(previous.ResourceVersion) + 1
+	}
+}
+
+// versionOf parses a resourceVersion. Those of kube-apiserver are revisions of etcd; one
+// that is not a number is as good as unknown.
+func versionOf(version string) uint64 {
+	v, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// seed makes fingerprints cheap: they are compared in one process only.
+var seed = maphash.MakeSeed()
+
+// setTemplate notes what tells whether the pod template has changed.
+func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
+	if raw, err := template.Marshal(); err == nil {
+		w.fingerprint = maphash.Bytes(seed, raw)
+	}
+	w.TemplateWritten = m.CreationTimestamp.Time
+	for i := range m.ManagedFields {
+		entry := &m.ManagedFields[i]
+		if entry.Time != nil && entry.FieldsV1 != nil && entry.Time.After(w.TemplateWritten) &&
+			bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:template"`)) {
+			w.TemplateWritten = entry.Time.Time
+		}
+	}
 }
 
 // annotationPrefix is the prefix of the annotations that a Workload keeps.
@@ -74,13 +131,14 @@ func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations ma
 		ResourceVersion:     m.ResourceVersion,
 		Created:             m.CreationTimestamp,
 		Labels:              m.Labels,
-		Annotations:         ownAnnotations(m.Annotations),
-		TemplateAnnotations: ownAnnotations(templateAnnotations),
+		Annotations:         OwnAnnotations(m.Annotations),
+		TemplateAnnotations: OwnAnnotations(templateAnnotations),
 		References:          References(pod),
 	}
 }
 
-func ownAnnotations(all map[string]string) map[string]string {
+// OwnAnnotations returns the annotations that are of this project.
+func OwnAnnotations(all map[string]string) map[string]string {
 	var own map[string]string
 	for k, v := range all {
 		if strings.HasPrefix(k, annotationPrefix) {
@@ -96,18 +154,28 @@ func ownAnnotations(all map[string]string) map[string]string {
 // FromDeployment reads a Deployment.
 func FromDeployment(o *appsv1.Deployment) *Workload {
 	w := newWorkload(Deployment, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
-	w.Paused = o.Spec.Paused
+	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
+	w.Selector, w.Paused = o.Spec.Selector, o.Spec.Paused
+	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), deploymentRollout(o)
 	return w
 }
 
 // FromStatefulSet reads a StatefulSet.
 func FromStatefulSet(o *appsv1.StatefulSet) *Workload {
-	return newWorkload(StatefulSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+	w := newWorkload(StatefulSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
+	w.Selector = o.Spec.Selector
+	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), statefulSetRollout(o)
+	return w
 }
 
 // FromDaemonSet reads a DaemonSet.
 func FromDaemonSet(o *appsv1.DaemonSet) *Workload {
-	return newWorkload(DaemonSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+	w := newWorkload(DaemonSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
+	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
+	w.Selector = o.Spec.Selector
+	w.Replicas, w.Rollout = o.Status.DesiredNumberScheduled, daemonSetRollout(o)
+	return w
 }
 
 // FromCronJob reads a CronJob.

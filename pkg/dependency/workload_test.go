@@ -4,10 +4,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func workloadMeta(owners ...metav1.OwnerReference) metav1.ObjectMeta {
@@ -33,14 +35,21 @@ func podTemplate() corev1.PodTemplateSpec {
 func TestWorkloadOfAnObject(t *testing.T) {
 	m, template := workloadMeta(), podTemplate()
 	pod := &corev1.Pod{ObjectMeta: m, Spec: template.Spec}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	deployment := &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: template, Selector: selector}}
+	statefulSet := &appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: template, Selector: selector, Replicas: new(int32(3))}}
+	daemonSet := &appsv1.DaemonSet{
+		ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: template, Selector: selector},
+		Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 4},
+	}
 	tests := map[WorkloadKind]struct {
 		got        *Workload
 		apiVersion string
 		viewName   string
 	}{
-		Deployment:  {FromDeployment(&appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: template}}), "apps/v1", "deployment.web"},
-		StatefulSet: {FromStatefulSet(&appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: template}}), "apps/v1", "statefulset.web"},
-		DaemonSet:   {FromDaemonSet(&appsv1.DaemonSet{ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: template}}), "apps/v1", "daemonset.web"},
+		Deployment:  {FromDeployment(deployment), "apps/v1", "deployment.web"},
+		StatefulSet: {FromStatefulSet(statefulSet), "apps/v1", "statefulset.web"},
+		DaemonSet:   {FromDaemonSet(daemonSet), "apps/v1", "daemonset.web"},
 		ReplicaSet:  {FromReplicaSet(&appsv1.ReplicaSet{ObjectMeta: m, Spec: appsv1.ReplicaSetSpec{Template: template}}), "apps/v1", "replicaset.web"},
 		CronJob: {FromCronJob(&batchv1.CronJob{ObjectMeta: m, Spec: batchv1.CronJobSpec{
 			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
@@ -60,7 +69,14 @@ func TestWorkloadOfAnObject(t *testing.T) {
 			if kind == Pod { // it is its own template
 				want.TemplateAnnotations = want.Annotations
 			}
-			if diff := cmp.Diff(want, tt.got); diff != "" {
+			// Of those whose pods can be restarted more is known.
+			replicas, reloadable := map[WorkloadKind]int32{Deployment: 1, StatefulSet: 3, DaemonSet: 4}[kind]
+			if want.Replicas = replicas; reloadable {
+				want.Selector, want.TemplateWritten = selector, at(1).Time
+				want.Rollout.Phase = RolloutRunning
+			}
+			ignored := []cmp.Option{cmpopts.IgnoreUnexported(Workload{}), cmpopts.IgnoreFields(Rollout{}, "Reason", "Message")}
+			if diff := cmp.Diff(want, tt.got, ignored...); diff != "" {
 				t.Errorf("workload (-want +got):\n%s", diff)
 			}
 			if got := kind.GroupVersion().String(); got != tt.apiVersion {
@@ -77,6 +93,67 @@ func TestPausedDeployment(t *testing.T) {
 	for _, paused := range []bool{true, false} {
 		if w := FromDeployment(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Paused: paused}}); w.Paused != paused {
 			t.Errorf("paused: %v, want %v", w.Paused, paused)
+		}
+	}
+}
+
+// When the template last changed is known as far as somebody looked: what happens between
+// two looks may have happened right after the first.
+func TestWhenATemplateChanged(t *testing.T) {
+	deployment := func(uid, version, image string) *Workload {
+		o := &appsv1.Deployment{}
+		o.UID, o.ResourceVersion = types.UID(uid), version
+		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
+		return FromDeployment(o)
+	}
+	before := deployment("u", "5", "a")
+	before.TemplateVersion = 3
+	tests := map[string]struct {
+		previous, workload *Workload
+		live               bool
+		want               uint64
+	}{
+		"found when somebody began to look":      {nil, deployment("u", "7", "a"), false, 0},
+		"created":                                {nil, deployment("u", "7", "a"), true, 7},
+		"changed":                                {before, deployment("u", "7", "b"), true, 7},
+		"changed while nobody looked":            {before, deployment("u", "9", "b"), false, 6},
+		"something else changed":                 {before, deployment("u", "7", "a"), true, 3},
+		"something else, while nobody looked":    {before, deployment("u", "9", "a"), false, 3},
+		"created anew with the same template":    {before, deployment("other", "7", "a"), true, 7},
+		"created anew while nobody looked":       {before, deployment("other", "9", "a"), false, 6},
+		"a version that is no number says least": {before, deployment("u", "x", "b"), true, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.workload.After(tt.previous, tt.live); tt.workload.TemplateVersion != tt.want {
+				t.Errorf("version %d, want %d", tt.workload.TemplateVersion, tt.want)
+			}
+		})
+	}
+}
+
+// What a client last wrote of the template is an upper bound of when it last changed.
+func TestWhenATemplateWasWritten(t *testing.T) {
+	entry := func(minute int, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: new(at(minute)), FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	const template = `{"f:spec":{"f:template":{"f:spec":{}}}}`
+	for name, tt := range map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   int
+	}{
+		"never again":                             {nil, 1},
+		"by the manager that made it":             {[]metav1.ManagedFieldsEntry{entry(5, template)}, 5},
+		"the latest of several managers":          {[]metav1.ManagedFieldsEntry{entry(5, template), entry(9, template), entry(7, template)}, 9},
+		"replicas and status are no template":     {[]metav1.ManagedFieldsEntry{entry(5, template), entry(9, `{"f:spec":{"f:replicas":{}}}`), entry(9, `{"f:status":{}}`)}, 5},
+		"an entry without fields says nothing":    {[]metav1.ManagedFieldsEntry{{Time: new(at(5))}}, 1},
+		"an entry without a time says nothing":    {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(template)}}, 1},
+		"a time before the creation is not taken": {[]metav1.ManagedFieldsEntry{entry(0, template)}, 1},
+	} {
+		o := &appsv1.DaemonSet{ObjectMeta: workloadMeta()}
+		o.ManagedFields = tt.fields
+		if got := FromDaemonSet(o).TemplateWritten; !got.Equal(at(tt.want).Time) {
+			t.Errorf("%s: %v, want %v", name, got, at(tt.want))
 		}
 	}
 }

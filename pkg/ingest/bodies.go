@@ -10,8 +10,8 @@ import (
 // and answers, however verbose the program is: ours are Secrets.
 func withoutBodies(ctx context.Context) context.Context {
 	logger := klog.FromContext(ctx)
-	if logger.GetSink() == nil {
-		return ctx // nothing is logged at all
+	if logger.GetSink() == nil { // it logs nothing
+		return ctx
 	}
 	return klog.NewContext(ctx, logger.WithSink(bodilessSink{logger.GetSink()}))
 }

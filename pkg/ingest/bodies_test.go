@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 )
@@ -59,12 +58,12 @@ func TestSecretsAreNotLoggedHoweverVerbose(t *testing.T) {
 
 	for what, request := range map[string]func(logger klog.Logger) error{
 		"the list of Secrets": func(logger klog.Logger) error {
-			lister := secretStream(client.CoreV1().Secrets("")).lister.(*cache.ListWatch)
+			lister := lister(secretStream(client.CoreV1().Secrets("")))
 			_, err := lister.ListWithContext(klog.NewContext(t.Context(), logger), metav1.ListOptions{})
 			return err
 		},
 		"with a logger that has a name and values": func(logger klog.Logger) error {
-			lister := secretStream(client.CoreV1().Secrets("")).lister.(*cache.ListWatch)
+			lister := lister(secretStream(client.CoreV1().Secrets("")))
 			_, err := lister.ListWithContext(klog.NewContext(t.Context(), logger.WithName("n").WithValues("k", "v").V(1)), metav1.ListOptions{})
 			return err
 		},

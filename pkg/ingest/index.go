@@ -2,10 +2,16 @@ package ingest
 
 import (
 	"fmt"
+	"maps"
+	"runtime/debug"
 	"strconv"
 	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // Sink is told of every change of the graph, in order. Its methods are called while the
@@ -22,21 +28,35 @@ type Sink interface {
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
 type Index struct {
-	sink Sink
+	sinks     []Sink
+	clock     clock.PassiveClock
+	resources []string // that are awaited
 
 	mu       sync.RWMutex
 	graph    *dependency.Graph
 	waiting  map[string]bool // the streams whose first list has not been applied
 	revision uint64          // the highest resourceVersion that was applied
+	progress map[string]time.Time
 }
 
-// NewIndex returns an empty index that is synced when each of the named streams is.
-func NewIndex(sink Sink, streams []string) *Index {
-	x := &Index{sink: sink, graph: dependency.NewGraph(), waiting: map[string]bool{}}
-	for _, s := range streams {
-		x.waiting[s] = true
-	}
+// NewIndex returns an index that has read nothing.
+func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index { return newIndex(c, resources, sinks...) }
+
+func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
+	x := &Index{sinks: sinks, clock: c, resources: resources}
+	x.Reset()
 	return x
+}
+
+// Reset forgets everything. The index is synced when each resource has been read again.
+func (x *Index) Reset() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.graph = dependency.NewGraph()
+	x.waiting, x.progress = map[string]bool{}, map[string]time.Time{}
+	for _, name := range x.resources {
+		x.waiting[name] = true
+	}
 }
 
 // Synced returns nil once the graph equals the cluster, else an error that names what is
@@ -50,34 +70,53 @@ func (x *Index) Synced() error {
 	return fmt.Errorf("waiting for the first list of %s", joinSorted(x.waiting))
 }
 
-// Read calls f with the graph, which it must neither change nor keep.
-func (x *Index) Read(f func(*dependency.Graph)) {
+// Read calls f with the graph, which it must neither change nor keep. It returns false,
+// without a call, while the graph does not equal the cluster.
+func (x *Index) Read(f func(*dependency.Graph)) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	if len(x.waiting) > 0 {
+		return false
+	}
 	f(x.graph)
+	return true
+}
+
+// Size returns the number of workloads and of sources.
+func (x *Index) Size() (workloads, sources int) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.graph.Size()
+}
+
+// LastProgress returns when each resource last sent an event or a bookmark.
+func (x *Index) LastProgress() map[string]time.Time {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return maps.Clone(x.progress)
 }
 
 // set applies one object that was added or changed.
-func (x *Index) set(o *object) {
+func (x *Index) set(stream *stream, o *object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.observe(o.ResourceVersion)
-	x.tell(x.put(o))
+	x.observe(stream, o.ResourceVersion)
+	x.tell(x.put(o, true))
 }
 
 // remove applies the deletion of one object.
 func (x *Index) remove(stream *stream, o *object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.observe(o.ResourceVersion)
-	x.tell(stream.drop(x.graph, o.Namespace, o.Name))
+	x.observe(stream, o.ResourceVersion)
+	x.tell(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
 }
 
 // replace applies a list: what it does not hold is gone.
 func (x *Index) replace(stream *stream, objects []any, version string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.observe(version)
+	x.observe(stream, version)
 
 	gone := stream.names(x.graph)
 	var touched []dependency.WorkloadKey
@@ -86,10 +125,10 @@ func (x *Index) replace(stream *stream, objects []any, version string) {
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
-		touched = append(touched, x.put(o)...)
+		touched = append(touched, x.put(o, false)...)
 	}
 	for n := range gone {
-		touched = append(touched, stream.drop(x.graph, n.namespace, n.name)...)
+		touched = append(touched, x.drop(stream, n.namespace, n.name, version)...)
 	}
 
 	if !x.waiting[stream.name] {
@@ -98,70 +137,118 @@ func (x *Index) replace(stream *stream, objects []any, version string) {
 	}
 	delete(x.waiting, stream.name)
 	if len(x.waiting) == 0 {
-		x.sink.Synced(x.graph, x.revision)
+		for _, s := range x.sinks {
+			s.Synced(x.graph, x.revision)
+		}
+		// What the first lists have left behind is many times the index.
+		go debug.FreeOSMemory()
 	}
 }
 
-// progress applies a bookmark.
-func (x *Index) progress(version string) {
+// bookmark applies a bookmark.
+func (x *Index) bookmark(stream *stream, version string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.observe(version)
+	x.observe(stream, version)
 	x.tell(nil)
 }
 
 // put brings what remains of an object into the graph and returns the workloads that it
-// concerns.
-func (x *Index) put(o *object) []dependency.WorkloadKey {
+// concerns. Live tells that it comes from an event and not from a list.
+func (x *Index) put(o *object, live bool) []dependency.WorkloadKey {
+	synced := len(x.waiting) == 0
 	switch {
 	case o.workload != nil:
-		x.graph.SetWorkload(o.workload)
-		return []dependency.WorkloadKey{o.workload.WorkloadKey}
+		w := o.workload
+		w.After(x.graph.Workload(w.WorkloadKey), live && synced)
+		x.graph.SetWorkload(w, x.patterns(w))
+		return []dependency.WorkloadKey{w.WorkloadKey}
 	case o.source != nil:
+		var seen time.Time
+		if synced {
+			seen = x.clock.Now()
+		}
+		o.source.After(x.graph.Source(o.source.SourceKey), seen)
 		x.graph.SetSource(o.source)
-		return users(x.graph, o.source.SourceKey)
+		return x.graph.Users(o.source.SourceKey)
+	case o.namespace != nil:
+		return x.setNamespace(o.Name, *o.namespace)
 	case o.dropped != (dependency.WorkloadKey{}):
 		// A workload that was shown and now has a controller is shown no longer.
-		return dropWorkload(x.graph, o.dropped)
+		return x.dropWorkload(o.dropped)
 	}
 	return nil
 }
 
-// tell passes a change on. Before the first sync nobody is told: the sink would render
-// every workload once for each of its sources.
-func (x *Index) tell(touched []dependency.WorkloadKey) {
+// drop removes an object of a stream from the graph and returns the workloads that this
+// concerns.
+func (x *Index) drop(stream *stream, namespace, name, version string) []dependency.WorkloadKey {
 	switch {
-	case len(x.waiting) > 0:
-	case len(touched) > 0:
-		x.sink.Changed(x.graph, x.revision, touched)
+	case stream.sources != "":
+		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
+		v, _ := strconv.ParseUint(version, 10, 64)
+		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: x.clock.Now()})
+		return x.graph.Users(key)
+	case stream.workloads != "":
+		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:
-		x.sink.Progressed(x.revision)
+		return x.setNamespace(name, nil)
 	}
 }
 
-// observe notes the version of what is about to be applied.
-func (x *Index) observe(version string) {
-	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
-		x.revision = max(x.revision, v)
-	}
-}
-
-func users(g *dependency.Graph, key dependency.SourceKey) []dependency.WorkloadKey {
-	workloads := g.Users(key)
-	if len(workloads) == 0 {
+func (x *Index) dropWorkload(key dependency.WorkloadKey) []dependency.WorkloadKey {
+	if x.graph.Workload(key) == nil {
 		return nil
 	}
-	keys := make([]dependency.WorkloadKey, len(workloads))
-	for i, w := range workloads {
+	x.graph.DeleteWorkload(key)
+	return []dependency.WorkloadKey{key}
+}
+
+// setNamespace applies the annotations of a namespace, which are defaults for all
+// workloads in it.
+func (x *Index) setNamespace(name string, annotations map[string]string) []dependency.WorkloadKey {
+	if !x.graph.SetNamespace(name, annotations) {
+		return nil
+	}
+	var touched []*dependency.Workload
+	x.graph.EachWorkload(func(w *dependency.Workload) {
+		if w.Namespace == name {
+			touched = append(touched, w)
+		}
+	})
+	keys := make([]dependency.WorkloadKey, len(touched))
+	for i, w := range touched {
+		x.graph.SetWorkload(w, x.patterns(w))
 		keys[i] = w.WorkloadKey
 	}
 	return keys
 }
 
-func dropWorkload(g *dependency.Graph, key dependency.WorkloadKey) []dependency.WorkloadKey {
-	if g.Workload(key) == nil {
-		return nil
+// patterns returns the sources that annotations name for a workload.
+func (x *Index) patterns(w *dependency.Workload) []dependency.Pattern {
+	p := policy.Of(w.Annotations, x.graph.Namespace(w.Namespace), policy.Defaults{})
+	return p.Sources
+}
+
+// tell passes a change on. Before the first sync nobody is told: the sinks would handle
+// every workload once for each of its sources.
+func (x *Index) tell(touched []dependency.WorkloadKey) {
+	if len(x.waiting) > 0 {
+		return
 	}
-	g.DeleteWorkload(key)
-	return []dependency.WorkloadKey{key}
+	for _, s := range x.sinks {
+		if len(touched) > 0 {
+			s.Changed(x.graph, x.revision, touched)
+		} else {
+			s.Progressed(x.revision)
+		}
+	}
+}
+
+// observe notes the version of what is about to be applied.
+func (x *Index) observe(stream *stream, version string) {
+	x.progress[stream.name] = x.clock.Now()
+	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
+		x.revision = max(x.revision, v)
+	}
 }

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // recorder is a sink that notes what it is told.
@@ -56,11 +59,12 @@ func (r *recorder) told() []string {
 	return out
 }
 
-// view is what somebody shows of a workload: its version, and that of its sources.
+// view is what somebody shows of a workload: its version, that of its sources, those that
+// annotations name among them, and the annotations of its namespace.
 func view(g *dependency.Graph, w *dependency.Workload) string {
 	var b strings.Builder
-	fmt.Fprint(&b, w.WorkloadKey, "@", w.ResourceVersion)
-	for _, r := range w.References {
+	fmt.Fprint(&b, w.WorkloadKey, "@", w.ResourceVersion, " ", g.Namespace(w.Namespace))
+	for _, r := range g.References(w, patternsOf(g, w)) {
 		fmt.Fprint(&b, " ", r.Kind, "/", r.Name)
 		if s := g.Source(dependency.SourceKey{Kind: r.Kind, Namespace: w.Namespace, Name: r.Name}); s != nil {
 			fmt.Fprint(&b, "@", s.ResourceVersion)
@@ -69,12 +73,27 @@ func view(g *dependency.Graph, w *dependency.Workload) string {
 	return b.String()
 }
 
+func patternsOf(g *dependency.Graph, w *dependency.Workload) []dependency.Pattern {
+	p := policy.Of(w.Annotations, g.Namespace(w.Namespace), policy.Defaults{Mode: policy.Auto})
+	return p.Sources
+}
+
 var (
 	deployments = &stream{name: "deployments", workloads: dependency.Deployment}
 	jobs        = &stream{name: "jobs", workloads: dependency.Job}
 	secrets     = &stream{name: "secrets", sources: dependency.Secret}
 	configMaps  = &stream{name: "configmaps", sources: dependency.ConfigMap}
+	namespaces  = &stream{name: "namespaces"}
 )
+
+// now is the time at which everything happens unless the clock is set.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// newTestIndex returns an index that waits for some resources.
+func newTestIndex(sink Sink, resources ...string) (*Index, *testingclock.FakePassiveClock) {
+	clock := testingclock.NewFakePassiveClock(now)
+	return newIndex(clock, resources, sink), clock
+}
 
 func objectMeta(name string, version int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: fmt.Sprint(version)}
@@ -105,6 +124,17 @@ func sourceObject(kind dependency.SourceKind, name string, version int) *object 
 
 func secret(name string, version int) *object { return sourceObject(dependency.Secret, name, version) }
 
+// naming returns a workload whose annotation names sources.
+func naming(o *object, sources string) *object {
+	o.workload.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: sources}
+	return o
+}
+
+// namespaceObject returns a reduced namespace.
+func namespaceObject(name string, version int, annotations map[string]string) *object {
+	return &object{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: fmt.Sprint(version)}, namespace: &annotations}
+}
+
 // controlled is a workload that is not shown, because it has a controller.
 func controlled(kind dependency.WorkloadKind, name string, version int) *object {
 	return &object{
@@ -129,7 +159,7 @@ func must(t *testing.T, errs ...error) {
 func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
 	t.Helper()
 	r := &recorder{}
-	x := NewIndex(r, []string{"deployments", "secrets", "jobs"})
+	x, _ := newTestIndex(r, "deployments", "secrets", "jobs")
 	must(t,
 		newStore(x, deployments).Replace(workloads, "100"),
 		newStore(x, secrets).Replace(sources, "90"),
@@ -144,7 +174,7 @@ func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
 // Before everything is read nobody is told: half of the sources would look missing.
 func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 	r := &recorder{}
-	x := NewIndex(r, []string{"deployments", "secrets", "jobs"})
+	x, _ := newTestIndex(r, "deployments", "secrets", "jobs")
 	awaits := func(want string) {
 		t.Helper()
 		err := x.Synced()
@@ -164,6 +194,9 @@ func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 		newStore(x, deployments).Add(deployment("early", 16)),
 	)
 	awaits("deployments, jobs")
+	if x.Read(func(*dependency.Graph) { t.Error("the graph is read before the sync") }) {
+		t.Error("the graph is said to have been read before the sync")
+	}
 	must(t, newStore(x, deployments).Replace([]any{deployment("web", 3, "db")}, "12"))
 	awaits("jobs")
 	if told := r.told(); len(told) != 0 {
@@ -172,6 +205,10 @@ func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 	must(t, newStore(x, jobs).Replace(nil, "9"))
 	if err := x.Synced(); err != nil {
 		t.Errorf("after the last list: %v", err)
+	}
+	read := false
+	if !x.Read(func(g *dependency.Graph) { read = g != nil }) || !read {
+		t.Error("the graph cannot be read after the sync")
 	}
 	if diff := cmp.Diff([]string{"synced at 16 with 1 workloads and 1 sources"}, r.told()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
@@ -183,7 +220,7 @@ func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 }
 
 // Each case starts from the Deployments web and api, which read the Secret db, and idle,
-// and the Secrets db and unused.
+// whose annotation names the Secrets tls and feature-*, and the Secrets db and unused.
 func TestWhoIsToldOfAChange(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Index) error
@@ -199,7 +236,46 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 		"a source of another kind": {func(x *Index) error {
 			return newStore(x, configMaps).Add(sourceObject(dependency.ConfigMap, "db", 101))
 		}, "progressed to 101"},
-		"a workload of another kind":  {func(x *Index) error { return newStore(x, jobs).Delete(workloadObject(dependency.Job, "web", 101)) }, "progressed to 101"},
+		"a workload of another kind":          {func(x *Index) error { return newStore(x, jobs).Delete(workloadObject(dependency.Job, "web", 101)) }, "progressed to 101"},
+		"a source that an annotation names":   {func(x *Index) error { return newStore(x, secrets).Add(secret("tls", 101)) }, "changed at 101: deployment.idle"},
+		"a source that a glob begins to name": {func(x *Index) error { return newStore(x, secrets).Add(secret("feature-a", 101)) }, "changed at 101: deployment.idle"},
+		"a namespace names a source for all": {
+			func(x *Index) error {
+				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.SourcesAnnotation: "secret/unused"})))
+				return newStore(x, secrets).Update(secret("unused", 102))
+			},
+			"changed at 101: deployment.api deployment.idle deployment.web\nchanged at 102: deployment.api deployment.web",
+		},
+		"a namespace with nothing of ours": {
+			func(x *Index) error { return newStore(x, namespaces).Update(namespaceObject("ns", 101, nil)) }, "progressed to 101",
+		},
+		"a namespace that says the same again": {
+			func(x *Index) error {
+				off := map[string]string{policy.ReloadAnnotation: "off"}
+				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, off)))
+				return newStore(x, namespaces).Update(namespaceObject("ns", 102, maps.Clone(off)))
+			},
+			"changed at 101: deployment.api deployment.idle deployment.web\nprogressed to 102",
+		},
+		"a namespace without workloads": {
+			func(x *Index) error {
+				return newStore(x, namespaces).Update(namespaceObject("other", 101, map[string]string{policy.ReloadAnnotation: "auto"}))
+			}, "progressed to 101",
+		},
+		"a namespace goes": {
+			func(x *Index) error {
+				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.ReloadAnnotation: "off"})))
+				return newStore(x, namespaces).Delete(namespaceObject("ns", 102, nil))
+			},
+			"changed at 101: deployment.api deployment.idle deployment.web\nchanged at 102: deployment.api deployment.idle deployment.web",
+		},
+		"a list of namespaces without some": {
+			func(x *Index) error {
+				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.ReloadAnnotation: "off"})))
+				return newStore(x, namespaces).Replace(nil, "102")
+			},
+			"changed at 101: deployment.api deployment.idle deployment.web\nchanged at 102: deployment.api deployment.idle deployment.web",
+		},
 		"a bookmark":                  {func(x *Index) error { return newStore(x, secrets).Bookmark("101") }, "progressed to 101"},
 		"a bookmark of a slow watch":  {func(x *Index) error { return newStore(x, secrets).Bookmark("95") }, "progressed to 100"},
 		"a change of a slow watch":    {func(x *Index) error { return newStore(x, deployments).Update(deployment("web", 95)) }, "changed at 100: deployment.web"},
@@ -233,10 +309,10 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			x, r := synced(t,
-				[]any{deployment("web", 1, "db"), deployment("api", 2, "db"), deployment("idle", 3)},
+				[]any{deployment("web", 1, "db"), deployment("api", 2, "db"), naming(deployment("idle", 3), "secret/tls, secret/feature-*")},
 				[]any{secret("db", 4), secret("unused", 5)})
 			must(t, tt.change(x))
-			if diff := cmp.Diff([]string{tt.want}, r.told()); diff != "" {
+			if diff := cmp.Diff(strings.Split(tt.want, "\n"), r.told()); diff != "" {
 				t.Errorf("told (-want +got):\n%s", diff)
 			}
 		})
@@ -267,22 +343,31 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
 	r := random(t)
 	x, sink := synced(t, nil, nil)
-	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}}
+	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}, namespaces: {}}
+	names := []string{"secret/a", "secret/a*", "configmap/*", "secret/b,configmap/c"}
 	version := 100
 	change := func(s *stream) *object {
 		version++
 		name := pick(r, "a", "b", "c", "d")
 		switch {
+		case s == namespaces:
+			annotations := map[string]string{}
+			if r.Intn(2) == 0 {
+				annotations[policy.SourcesAnnotation] = pick(r, names...)
+			}
+			return namespaceObject("ns", version, annotations)
 		case s.sources != "":
 			return sourceObject(s.sources, name, version)
 		case r.Intn(5) == 0:
 			return controlled(s.workloads, name, version)
+		case r.Intn(4) == 0:
+			return naming(workloadObject(s.workloads, name, version, subset(r, "a", "b", "c")...), pick(r, names...))
 		default:
 			return workloadObject(s.workloads, name, version, subset(r, "a", "b", "c")...)
 		}
 	}
 	for step := range 3_000 {
-		s := pick(r, deployments, jobs, secrets, configMaps)
+		s := pick(r, deployments, jobs, secrets, configMaps, namespaces)
 		in := newStore(x, s)
 		switch r.Intn(8) {
 		case 0:
@@ -319,11 +404,14 @@ func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
 func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*stream]map[string]*object) {
 	t.Helper()
 	naive := dependency.NewGraph()
+	for _, o := range cluster[namespaces] {
+		naive.SetNamespace(o.Name, *o.namespace)
+	}
 	for _, objects := range cluster {
 		for _, o := range objects {
 			switch {
 			case o.workload != nil:
-				naive.SetWorkload(o.workload)
+				naive.SetWorkload(o.workload, patternsOf(naive, o.workload))
 			case o.source != nil:
 				naive.SetSource(o.source)
 			}
@@ -331,6 +419,16 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 	}
 	want, got := map[dependency.WorkloadKey]string{}, map[dependency.WorkloadKey]string{}
 	naive.EachWorkload(func(w *dependency.Workload) { want[w.WorkloadKey] = view(naive, w) })
+	for _, kind := range []dependency.SourceKind{dependency.Secret, dependency.ConfigMap} {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			key := dependency.SourceKey{Kind: kind, Namespace: "ns", Name: name}
+			x.Read(func(g *dependency.Graph) {
+				if diff := cmp.Diff(sorted(naive.Users(key)), sorted(g.Users(key))); diff != "" {
+					t.Fatalf("step %d: users of %s %s (-want +got):\n%s", step, kind, name, diff)
+				}
+			})
+		}
+	}
 	x.Read(func(g *dependency.Graph) {
 		g.EachWorkload(func(w *dependency.Workload) { got[w.WorkloadKey] = view(g, w) })
 		_, sources := g.Size()
@@ -346,6 +444,14 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 	}
 }
 
+func sorted(keys []dependency.WorkloadKey) (out []string) {
+	for _, k := range keys {
+		out = append(out, k.ViewName())
+	}
+	slices.Sort(out)
+	return out
+}
+
 func subset(r *rand.Rand, all ...string) (out []string) {
 	for _, s := range all {
 		if r.Intn(2) == 0 {
@@ -353,4 +459,103 @@ func subset(r *rand.Rand, all ...string) (out []string) {
 		}
 	}
 	return out
+}
+
+// When content or a template changed is known of what was seen to change; of what was found
+// at the first list it is not.
+func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
+	digest := func(o *object, content byte) *object {
+		o.source.Keys = []dependency.KeyDigest{{Key: "k", Digest: dependency.Digest{content}}}
+		return o
+	}
+	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}
+	x, clock := newTestIndex(&recorder{}, "deployments", "secrets")
+	last := func() (c dependency.Change) {
+		x.Read(func(g *dependency.Graph) { c = g.LastChange(key) })
+		return c
+	}
+	template := func() (version uint64) {
+		x.Read(func(g *dependency.Graph) {
+			version = g.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "ns", Name: "web"}).TemplateVersion
+		})
+		return version
+	}
+	var got []any
+	note := func(errs ...error) {
+		must(t, errs...)
+		got = append(got, last(), template())
+		clock.SetTime(clock.Now().Add(time.Minute))
+	}
+	web, db := newStore(x, deployments), newStore(x, secrets)
+	must(t, db.Replace([]any{digest(secret("db", 90), 1)}, "100"))
+	must(t, db.Update(digest(secret("db", 101), 2))) // half of the cluster is not known yet
+	note(web.Replace([]any{deployment("web", 5, "db")}, "102"))
+	note(db.Update(digest(secret("db", 103), 2))) // metadata
+	note(db.Update(digest(secret("db", 104), 3)))
+	note(db.Replace([]any{digest(secret("db", 106), 4)}, "107")) // after a disconnection
+	note(db.Delete(secret("db", 108)))
+	note(web.Update(deployment("web", 109, "db"))) // its status
+	note(db.Add(digest(secret("db", 110), 3)))
+	note(db.Replace(nil, "112"))
+	note(web.Delete(deployment("web", 113)), web.Add(deployment("web", 114, "db")))
+	minute := func(n int) time.Time { return now.Add(time.Duration(n) * time.Minute) }
+	want := []any{
+		dependency.Change{Version: 101}, uint64(0),
+		dependency.Change{Version: 101}, uint64(0),
+		dependency.Change{Version: 104, Seen: minute(2)}, uint64(0),
+		dependency.Change{Version: 106, Seen: minute(3)}, uint64(0),
+		dependency.Change{Version: 108, Seen: minute(4)}, uint64(0),
+		dependency.Change{Version: 108, Seen: minute(4)}, uint64(0),
+		dependency.Change{Version: 110, Creation: true, Seen: minute(6)}, uint64(0),
+		dependency.Change{Version: 112, Seen: minute(7)}, uint64(0),
+		dependency.Change{}, uint64(114), // nobody has used it meanwhile
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("last changes of the source and of the template (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever looks at the metrics sees a resource that has fallen silent.
+func TestProgressOfResources(t *testing.T) {
+	x, clock := newTestIndex(&recorder{}, "deployments", "secrets")
+	must(t, newStore(x, deployments).Replace(nil, "5"), newStore(x, secrets).Replace(nil, "5"))
+	later := now.Add(time.Minute)
+	clock.SetTime(later)
+	must(t, newStore(x, secrets).Bookmark("6"))
+	got := x.LastProgress()
+	if diff := cmp.Diff(map[string]time.Time{"deployments": now, "secrets": later}, got); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
+	clear(got) // a copy
+	if len(x.LastProgress()) != 2 {
+		t.Error("the progress is gone")
+	}
+}
+
+// With another key everything is read anew, and nobody reads before that is done.
+func TestResetForgetsEverything(t *testing.T) {
+	x, r := synced(t, []any{deployment("web", 1, "db")}, []any{secret("db", 2)})
+	must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.ReloadAnnotation: "off"})))
+	r.told()
+	x.Reset()
+	if err := x.Synced(); err == nil || err.Error() != "waiting for the first list of deployments, jobs, secrets" {
+		t.Errorf("synced: %v", err)
+	}
+	if x.Read(func(*dependency.Graph) { t.Error("the graph is read") }) {
+		t.Error("the graph is said to have been read")
+	}
+	if workloads, sources := x.Size(); workloads != 0 || sources != 0 || len(x.LastProgress()) != 0 {
+		t.Errorf("%d workloads, %d sources and the progress of %v are left", workloads, sources, x.LastProgress())
+	}
+	must(t,
+		newStore(x, jobs).Replace(nil, "200"), newStore(x, deployments).Replace([]any{deployment("api", 3)}, "201"),
+		newStore(x, secrets).Replace(nil, "202"))
+	if diff := cmp.Diff([]string{"synced at 202 with 1 workloads and 0 sources"}, r.told()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	x.Read(func(g *dependency.Graph) {
+		if len(g.Namespace("ns")) != 0 {
+			t.Errorf("the namespace still says %v", g.Namespace("ns"))
+		}
+	})
 }

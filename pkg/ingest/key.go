@@ -23,10 +23,10 @@ const (
 	keyField  = "key"
 )
 
-// LoadDigester returns a digester with the key that all replicas share. The first replica
-// makes it; the others find it. It tries until the context is done, because the API
-// server may come up later than we do.
-func LoadDigester(ctx context.Context, secrets corev1client.SecretInterface) (*dependency.Digester, error) {
+// LoadKey returns the key that all replicas share. The first replica makes it; the others
+// find it. It tries until the context is done, because the API server may come up later
+// than we do.
+func LoadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {
 	var key []byte
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
 	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -37,17 +37,19 @@ func LoadDigester(ctx context.Context, secrets corev1client.SecretInterface) (*d
 		}
 		return err == nil, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return dependency.NewDigester(key), nil
+	return key, err
 }
 
 func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {
 	ctx = withoutBodies(ctx)
 	found, err := secrets.Get(ctx, KeySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		found, err = createKey(ctx, secrets)
+		fresh := make([]byte, dependency.KeySize)
+		rand.Read(fresh) // never fails, by its documentation
+		found, err = createKey(ctx, secrets, fresh)
+		if apierrors.IsAlreadyExists(err) { // by another replica
+			found, err = secrets.Get(ctx, KeySecret, metav1.GetOptions{})
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -60,16 +62,9 @@ func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte,
 	return key, nil
 }
 
-// createKey makes the Secret, or returns the one that another replica made first.
-func createKey(ctx context.Context, secrets corev1client.SecretInterface) (*corev1.Secret, error) {
-	key := make([]byte, dependency.KeySize)
-	rand.Read(key) // never fails, by its documentation
-	made, err := secrets.Create(ctx, &corev1.Secret{
+func createKey(ctx context.Context, secrets corev1client.SecretInterface, key []byte) (*corev1.Secret, error) {
+	return secrets.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: KeySecret},
 		Data:       map[string][]byte{keyField: key},
 	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return secrets.Get(ctx, KeySecret, metav1.GetOptions{})
-	}
-	return made, err
 }

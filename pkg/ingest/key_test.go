@@ -35,16 +35,16 @@ func verbs(client *fake.Clientset) (out []string) {
 // The first replica makes the key, the second finds it, and a restart changes nothing.
 func TestReplicasShareOneKey(t *testing.T) {
 	client := fake.NewClientset()
-	var ids []string
+	var keys [][]byte
 	for range 3 {
-		d, err := LoadDigester(quiet(t), client.CoreV1().Secrets(home))
+		key, err := LoadKey(quiet(t), client.CoreV1().Secrets(home))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids = append(ids, d.KeyID())
+		keys = append(keys, key)
 	}
-	if ids[0] != ids[1] || ids[1] != ids[2] {
-		t.Errorf("key ids %v", ids)
+	if !bytes.Equal(keys[0], keys[1]) || !bytes.Equal(keys[1], keys[2]) {
+		t.Error("the replicas have different keys")
 	}
 	if diff := cmp.Diff([]string{"get", "create", "get", "get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
@@ -53,7 +53,7 @@ func TestReplicasShareOneKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if key := made.Data["key"]; len(key) != dependency.KeySize || bytes.Equal(key, make([]byte, dependency.KeySize)) {
+	if key := made.Data["key"]; !bytes.Equal(key, keys[0]) || len(key) != dependency.KeySize || bytes.Equal(key, make([]byte, dependency.KeySize)) {
 		t.Errorf("a key of %d bytes, perhaps of zeros", len(key))
 	}
 	if len(made.Data) != 1 {
@@ -63,16 +63,16 @@ func TestReplicasShareOneKey(t *testing.T) {
 
 // Two clusters have different keys.
 func TestKeysAreRandom(t *testing.T) {
-	ids := map[string]bool{}
+	keys := map[string]bool{}
 	for range 5 {
-		d, err := LoadDigester(quiet(t), fake.NewClientset().CoreV1().Secrets(home))
+		key, err := LoadKey(quiet(t), fake.NewClientset().CoreV1().Secrets(home))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids[d.KeyID()] = true
+		keys[string(key)] = true
 	}
-	if len(ids) != 5 {
-		t.Errorf("5 keys have the ids %v", ids)
+	if len(keys) != 5 {
+		t.Errorf("5 clusters have %d keys", len(keys))
 	}
 }
 
@@ -86,12 +86,12 @@ func TestALostRaceForTheKey(t *testing.T) {
 		}
 		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("secrets"), KeySecret)
 	})
-	d, err := LoadDigester(quiet(t), client.CoreV1().Secrets(home))
+	key, err := LoadKey(quiet(t), client.CoreV1().Secrets(home))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := dependency.NewDigester(theirs).KeyID(); d.KeyID() != want {
-		t.Errorf("key id %s, want the other's %s", d.KeyID(), want)
+	if !bytes.Equal(key, theirs) {
+		t.Error("the key is not the other's")
 	}
 	if diff := cmp.Diff([]string{"get", "create", "get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
@@ -139,9 +139,9 @@ func TestTheKeyIsTriedUntilItIsThere(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		d, err := LoadDigester(quiet(t), client.CoreV1().Secrets(home))
-		if err != nil || d == nil {
-			t.Fatalf("digester %v, error %v", d, err)
+		key, err := LoadKey(quiet(t), client.CoreV1().Secrets(home))
+		if err != nil || len(key) != dependency.KeySize {
+			t.Fatalf("a key of %d bytes, error %v", len(key), err)
 		}
 		if diff := cmp.Diff([]string{"get", "get", "get", "create"}, verbs(client)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
@@ -157,9 +157,9 @@ func TestLoadingTheKeyEndsWithTheContext(t *testing.T) {
 		cancel()
 		return true, nil, errors.New("connection refused")
 	})
-	d, err := LoadDigester(ctx, client.CoreV1().Secrets(home))
-	if d != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("digester %v, error %v", d, err)
+	key, err := LoadKey(ctx, client.CoreV1().Secrets(home))
+	if key != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("a key of %d bytes, error %v", len(key), err)
 	}
 	if diff := cmp.Diff([]string{"get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

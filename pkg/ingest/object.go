@@ -10,13 +10,14 @@ import (
 
 // object is what a reflector gets to see in place of an API object: enough of its
 // metadata to keep track of it, and the value that goes into the graph. It has one of
-// workload and source, or, for a workload that is not shown, its key in dropped; a
-// bookmark has none of them.
+// workload, source and namespace (its annotations), or, for a workload that is not shown,
+// its key in dropped; a bookmark has none of them.
 type object struct {
 	metav1.ObjectMeta
-	workload *dependency.Workload
-	source   *dependency.Source
-	dropped  dependency.WorkloadKey
+	workload  *dependency.Workload
+	source    *dependency.Source
+	namespace *map[string]string
+	dropped   dependency.WorkloadKey
 }
 
 // reduced returns an object with the metadata that reflectors and bookmarks need.
@@ -33,7 +34,7 @@ func reduced(m metav1.Object) *object {
 }
 
 // kept tells whether the graph holds something for the object.
-func (o *object) kept() bool { return o.workload != nil || o.source != nil }
+func (o *object) kept() bool { return o.workload != nil || o.source != nil || o.namespace != nil }
 
 // GetObjectKind is part of runtime.Object.
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }

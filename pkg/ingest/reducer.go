@@ -18,9 +18,10 @@ func newReducer[L runtime.Object](client resource[L], only metav1.ListOptions, r
 	narrow := func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = only.LabelSelector, only.FieldSelector
 	}
-	return &cache.ListWatch{
+	return paged{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			narrow(&options)
+			inPages(&options)
 			list, err := client.List(withoutBodies(ctx), options)
 			if err != nil {
 				return nil, err
@@ -33,20 +34,48 @@ func newReducer[L runtime.Object](client resource[L], only metav1.ListOptions, r
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, func(event watch.Event) (watch.Event, bool) {
-				if event.Type == watch.Error {
-					return event, true // a Status
-				}
-				m, err := meta.Accessor(event.Object)
-				if err != nil {
-					event.Type, event.Object = watch.Error, unexpected(event.Object)
-					return event, true
-				}
-				event.Object = reduce(m)
-				return event, true
-			}), nil
+			return reduceWatch(w, reduce), nil
 		},
+	}}
+}
+
+// reduceWatch passes the events of a watch on. Unlike watch.Filter it ends when it is
+// stopped also while nobody takes an event.
+func reduceWatch(in watch.Interface, reduce func(metav1.Object) *object) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer in.Stop()
+		for {
+			select {
+			case event, open := <-in.ResultChan():
+				if !open {
+					return
+				}
+				select {
+				case events <- reduceEvent(event, reduce):
+				case <-out.StopChan():
+					return
+				}
+			case <-out.StopChan():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+func reduceEvent(event watch.Event, reduce func(metav1.Object) *object) watch.Event {
+	if event.Type == watch.Error {
+		return event // a Status
 	}
+	m, err := meta.Accessor(event.Object)
+	if err != nil {
+		return watch.Event{Type: watch.Error, Object: unexpected(event.Object)}
+	}
+	event.Object = reduce(m)
+	return event
 }
 
 // reduceList returns a list of objects with the version and the continue token of the

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -59,16 +60,25 @@ func secretWith(password string) *corev1.Secret {
 }
 
 func secretStream(client resource[*corev1.SecretList]) *stream {
-	return sources(dependency.Secret, "secrets", client, testDigester(), dependency.FromSecret)
+	return sources(dependency.Secret, "secrets", testDigester(), dependency.FromSecret, always(client))
 }
 
 func podStream(client resource[*corev1.PodList]) *stream {
-	return workloads(dependency.Pod, "pods", client, dependency.FromPod, metav1.ListOptions{LabelSelector: "!x", FieldSelector: "status.phase!=Failed"})
+	only := metav1.ListOptions{LabelSelector: "!x", FieldSelector: "status.phase!=Failed"}
+	return workloads(dependency.Pod, "pods", dependency.FromPod, only, always(client))
 }
+
+// always returns one resource for whatever client.
+func always[L runtime.Object](r resource[L]) func(kubernetes.Interface) resource[L] {
+	return func(kubernetes.Interface) resource[L] { return r }
+}
+
+// lister returns what a reflector of a stream with a canned resource gets.
+func lister(s *stream) *cache.ListWatch { return s.lister(nil).(paged).ListWatch }
 
 func list(t *testing.T, s *stream, options metav1.ListOptions) *metav1.List {
 	t.Helper()
-	o, err := s.lister.(*cache.ListWatch).ListWithContext(t.Context(), options)
+	o, err := lister(s).ListWithContext(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +88,7 @@ func list(t *testing.T, s *stream, options metav1.ListOptions) *metav1.List {
 // next sends one event through a watch of the stream.
 func next(t *testing.T, s *stream, source *watch.FakeWatcher, event watch.Event) watch.Event {
 	t.Helper()
-	w, err := s.lister.(*cache.ListWatch).WatchWithContext(t.Context(), metav1.ListOptions{})
+	w, err := lister(s).WatchWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +155,7 @@ func TestListsKeepTheirVersionAndContinueToken(t *testing.T) {
 func TestErrorsPass(t *testing.T) {
 	broken := errors.New("broken")
 	s := secretStream(&cannedResource[*corev1.SecretList]{err: broken})
-	lister := s.lister.(*cache.ListWatch)
+	lister := lister(s)
 	if _, err := lister.ListWithContext(t.Context(), metav1.ListOptions{}); !errors.Is(err, broken) {
 		t.Errorf("list: %v", err)
 	}
@@ -215,7 +225,7 @@ func TestWatchEvents(t *testing.T) {
 // A watch that is stopped stops that of the client, and ends.
 func TestStoppingAWatch(t *testing.T) {
 	canned := &cannedResource[*corev1.PodList]{watch: watch.NewFake()}
-	w, err := podStream(canned).lister.(*cache.ListWatch).WatchWithContext(t.Context(), metav1.ListOptions{})
+	w, err := lister(podStream(canned)).WatchWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,11 +237,38 @@ func TestStoppingAWatch(t *testing.T) {
 	}
 }
 
+// One that is stopped while an event is on its way ends as well, though nobody takes the
+// event. TestMain looks for what it leaves behind.
+func TestStoppingAWatchWithAnEventOnItsWay(t *testing.T) {
+	canned := &cannedResource[*corev1.PodList]{watch: watch.NewFake()}
+	w, err := lister(podStream(canned)).WatchWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	canned.watch.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1"}}) // returns when it is taken
+	w.Stop()
+	await(t, "the client does not watch any more", canned.watch.IsStopped)
+}
+
+// The client ends a watch every few minutes; reflectors see that and begin another.
+func TestAWatchThatTheClientEnds(t *testing.T) {
+	canned := &cannedResource[*corev1.PodList]{watch: watch.NewFake()}
+	w, err := lister(podStream(canned)).WatchWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	canned.watch.Stop()
+	if event, open := <-w.ResultChan(); open {
+		t.Errorf("event %v", event)
+	}
+	w.Stop()
+}
+
 // What the API server leaves out costs us nothing; the rest of the options is the
 // reflector's.
 func TestSelectorsOfAStream(t *testing.T) {
 	canned := &cannedResource[*corev1.PodList]{list: &corev1.PodList{}, watch: watch.NewFake()}
-	lister := podStream(canned).lister.(*cache.ListWatch)
+	lister := lister(podStream(canned))
 	asked := metav1.ListOptions{Limit: 5, ResourceVersion: "3", AllowWatchBookmarks: true, SendInitialEvents: new(true)}
 	if _, err := lister.ListWithContext(t.Context(), asked); err != nil {
 		t.Fatal(err)
@@ -251,16 +288,18 @@ func TestSelectorsOfAStream(t *testing.T) {
 // Each stream reads its resource in all namespaces, and leaves out what controllers make.
 func TestStreams(t *testing.T) {
 	client := fake.NewClientset()
-	all := streams(client, testDigester())
+	all := streams(testDigester())
 	var names []string
 	got := map[string]string{}
 	for _, s := range all {
 		names = append(names, s.name)
-		list(t, s, metav1.ListOptions{})
+		if _, err := s.lister(client).(paged).ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
 		action := client.Actions()[len(client.Actions())-1].(clienttesting.ListAction)
 		r := action.GetListRestrictions()
 		got[action.GetResource().Resource] = strings.Join([]string{action.GetNamespace(), r.Labels.String(), r.Fields.String()}, "|")
-		if (s.sources != "") == (s.workloads != "") {
+		if (s.sources != "") == (s.workloads != "") && s.name != "namespaces" {
 			t.Errorf("%s has sources and workloads, or neither: %+v", s.name, s)
 		}
 		if _, found := got[s.name]; !found {
@@ -269,6 +308,7 @@ func TestStreams(t *testing.T) {
 	}
 	want := map[string]string{
 		"deployments": "||", "statefulsets": "||", "daemonsets": "||", "cronjobs": "||", "jobs": "||", "configmaps": "||", "secrets": "||",
+		"namespaces":  "||",
 		"replicasets": "|!pod-template-hash|",
 		"pods":        "|!batch.kubernetes.io/controller-uid,!controller-revision-hash,!pod-template-hash|status.phase!=Failed,status.phase!=Succeeded",
 	}
@@ -285,8 +325,8 @@ func TestStreams(t *testing.T) {
 		t.Errorf("what is read, by namespace, labels and fields (-want +got):\n%s", diff)
 	}
 	// Whoever waits for the sync waits for these names.
-	if diff := cmp.Diff(Streams(), names); diff != "" {
-		t.Errorf("names of the streams (-Streams() +streams):\n%s", diff)
+	if diff := cmp.Diff(resources, names); diff != "" {
+		t.Errorf("names of the streams (-resources +streams):\n%s", diff)
 	}
 }
 
@@ -301,9 +341,31 @@ func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 	}
 	for owner, shown := range map[string]bool{"": true, "CronJob": false, "Workflow": true} {
 		canned := &cannedResource[*batchv1.JobList]{list: &batchv1.JobList{Items: []batchv1.Job{job(owner)}}}
-		s := workloads(dependency.Job, "jobs", canned, dependency.FromJob, metav1.ListOptions{})
+		s := workloads(dependency.Job, "jobs", dependency.FromJob, metav1.ListOptions{}, always[*batchv1.JobList](canned))
 		if o := list(t, s, metav1.ListOptions{}).Items[0].Object.(*object); o.kept() != shown {
 			t.Errorf("owner %q: shown: %v", owner, o.kept())
+		}
+	}
+}
+
+// Of a namespace only annotations of ours are read. One without any is kept all the same,
+// so that it is noticed when they are taken away.
+func TestNamespacesAreReducedToOurAnnotations(t *testing.T) {
+	i := slices.IndexFunc(streams(testDigester()), func(s *stream) bool { return s.name == "namespaces" })
+	reduce := streams(testDigester())[i].reduce
+	for name, tt := range map[string]struct{ annotations, want map[string]string }{
+		"ours among others": {
+			map[string]string{"configdep.io/reload": "auto", "other": "x", "configdep.io.example.com/x": "y"},
+			map[string]string{"configdep.io/reload": "auto"},
+		},
+		"others": {map[string]string{"other": "x"}, nil},
+		"none":   {nil, nil},
+	} {
+		o := reduce(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "5", Annotations: tt.annotations}})
+		if o.namespace == nil || !o.kept() || o.Name != "shop" || o.ResourceVersion != "5" {
+			t.Errorf("%s: reduced to %+v", name, o)
+		} else if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {
+			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -10,16 +10,39 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Run reads the cluster into the index until the context is done.
-func (x *Index) Run(ctx context.Context, client kubernetes.Interface, digester *dependency.Digester) {
+// Run keeps the index equal to the cluster until the context is done. It loads the key of
+// the digests, tells ready of a digester, and reads everything; when the key is replaced,
+// it begins anew.
+func (x *Index) Run(ctx context.Context, client kubernetes.Interface, namespace string, ready func(*dependency.Digester)) {
+	secrets := client.CoreV1().Secrets(namespace)
+	for ctx.Err() == nil {
+		key, err := LoadKey(ctx, secrets)
+		if err != nil {
+			return // the context is done
+		}
+		digester := dependency.NewDigester(key)
+		ready(digester)
+		x.run(ctx, client, digester, func(ctx context.Context, changed func()) { watchKey(ctx, secrets, key, changed) })
+		if ctx.Err() == nil {
+			x.Reset() // until there is a key again, nothing is known to be as it was
+		}
+	}
+}
+
+// run reads the cluster until the context is done or the key has changed.
+func (x *Index) run(ctx context.Context, client kubernetes.Interface, digester *dependency.Digester, watchKey func(context.Context, func())) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var wg sync.WaitGroup
-	for _, s := range streams(client, digester) {
-		r := cache.NewReflectorWithOptions(s.lister, nil, &store{x, s}, cache.ReflectorOptions{
+	for _, s := range streams(digester) {
+		r := cache.NewReflectorWithOptions(s.lister(client), nil, &store{x, s}, cache.ReflectorOptions{
 			Name:            "configdep",
 			TypeDescription: s.name,
 		})
+		r.WatchListPageSize = pageSize
 		wg.Go(func() { r.RunWithContext(ctx) })
 	}
+	wg.Go(func() { watchKey(ctx, stop) })
 	wg.Wait()
 }
 
@@ -35,8 +58,8 @@ var (
 	_ cache.ReflectorBookmarkStore = &store{}
 )
 
-func (s *store) Add(o any) error    { s.index.set(o.(*object)); return nil }
-func (s *store) Update(o any) error { s.index.set(o.(*object)); return nil }
+func (s *store) Add(o any) error    { s.index.set(s.stream, o.(*object)); return nil }
+func (s *store) Update(o any) error { s.index.set(s.stream, o.(*object)); return nil }
 func (s *store) Delete(o any) error { s.index.remove(s.stream, o.(*object)); return nil }
 
 func (s *store) Replace(objects []any, version string) error {
@@ -44,5 +67,5 @@ func (s *store) Replace(objects []any, version string) error {
 	return nil
 }
 
-func (s *store) Bookmark(version string) error { s.index.progress(version); return nil }
+func (s *store) Bookmark(version string) error { s.index.bookmark(s.stream, version); return nil }
 func (s *store) Resync() error                 { return nil }

@@ -1,33 +1,49 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	clientfeatures "k8s.io/client-go/features"
 	clientfeaturestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // notifier is a sink that passes on what the workloads look like after each call. It is
 // read by the test while reflectors write.
-type notifier struct{ views chan map[string]string }
+type notifier struct {
+	views    chan map[string]string
+	digester atomic.Pointer[dependency.Digester]
+}
+
+func newNotifier() *notifier {
+	n := &notifier{views: make(chan map[string]string)}
+	n.ready(testDigester())
+	return n
+}
+
+func (n *notifier) ready(d *dependency.Digester) { n.digester.Store(d) }
 
 func (n *notifier) send(g *dependency.Graph) {
 	out := map[string]string{}
 	g.EachWorkload(func(w *dependency.Workload) {
-		hash := testDigester().ConfigHash(w.References, g.Sources(w.Namespace), nil)
-		out[w.ViewName()] = hash
+		out[w.ViewName()] = n.digester.Load().ConfigHash(w.References, g.Sources(w.Namespace), nil)
 	})
 	n.views <- out
 }
@@ -45,9 +61,7 @@ func runSecret(value string) *corev1.Secret {
 	}
 }
 
-func hashWith(t *testing.T, value string) string {
-	t.Helper()
-	d := testDigester()
+func hashWith(d *dependency.Digester, value string) string {
 	g := dependency.NewGraph()
 	g.SetSource(dependency.FromSecret(d, runSecret(value)))
 	return d.ConfigHash(dependency.FromDeployment(webDeployment()).References, g.Sources("shop"), nil)
@@ -61,83 +75,216 @@ func webDeployment() *appsv1.Deployment {
 	return o
 }
 
+// testKey is the key of testDigester.
+var testKey = make([]byte, dependency.KeySize)
+
+// running is an index that follows a fake client.
+type running struct {
+	*Index
+	t       *testing.T
+	client  *fake.Clientset
+	sink    *notifier
+	watched chan struct{}
+}
+
+// run runs an index until the end of the test; TestMain checks that nothing goes on.
+func run(t *testing.T, objects ...runtime.Object) *running {
+	t.Helper()
+	// The fake client knows no watch lists.
+	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
+	r := &running{t: t, client: fake.NewClientset(objects...), sink: newNotifier(), watched: make(chan struct{}, 1000)}
+	r.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := r.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		r.watched <- struct{}{}
+		return true, w, err
+	})
+	r.Index = NewIndex(clock.RealClock{}, r.sink)
+	ctx, cancel := context.WithCancel(quiet(t))
+	var wg sync.WaitGroup
+	wg.Go(func() { r.Run(ctx, r.client, home, r.sink.ready) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return r
+}
+
+// awaitWatches waits until all resources, and the key, are watched anew: the fake client
+// loses what happens between a list and its watch.
+func (r *running) awaitWatches() {
+	for range len(resources) + 1 {
+		<-r.watched
+	}
+}
+
+func (r *running) expect(what string, want map[string]string) {
+	r.t.Helper()
+	if diff := cmp.Diff(want, <-r.sink.views); diff != "" {
+		r.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (r *running) update(o *corev1.Secret) {
+	r.t.Helper()
+	if _, err := r.client.CoreV1().Secrets(o.Namespace).Update(r.t.Context(), o, metav1.UpdateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for start := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("not in a minute: %s", what)
+		}
+	}
+}
+
 // From a client to the sink: what is there at the start, a change, an end; and nothing
 // goes on after the context is done, which TestMain checks.
 func TestRunFollowsAClient(t *testing.T) {
-	// The fake client knows no watch lists.
-	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
-	ctx, cancel := context.WithCancel(quiet(t))
-	client := fake.NewClientset(webDeployment(), runSecret("one"))
-	watched := make(chan struct{}) // the fake client loses what happens before it is watched
-	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		go func() { watched <- struct{}{} }()
-		return true, w, err
+	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
+	r.expect("after the first sync", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
+	await(t, "synced", func() bool { return r.Synced() == nil })
+	r.awaitWatches()
+	r.update(runSecret("two"))
+	r.expect("after a change of the Secret", map[string]string{"deployment.web": hashWith(testDigester(), "two")})
+	if err := r.client.AppsV1().Deployments("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.expect("after the Deployment has gone", map[string]string{})
+}
+
+// Without a key there is one afterwards, and what is read is read with it.
+func TestRunMakesTheKey(t *testing.T) {
+	r := run(t, webDeployment(), runSecret("one"))
+	got := <-r.sink.views
+	made, err := r.client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"deployment.web": hashWith(dependency.NewDigester(made.Data[keyField]), "one")}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after the first sync (-want +got):\n%s", diff)
+	}
+}
+
+// All replicas have to agree on the key: when somebody replaces it, everything is read
+// anew with the other one.
+func TestAnotherKeyBeginsEverythingAnew(t *testing.T) {
+	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
+	r.expect("with the first key", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
+	r.awaitWatches()
+	other := bytes.Repeat([]byte{9}, dependency.KeySize)
+	r.update(keySecret(other))
+	r.expect("with the other key", map[string]string{"deployment.web": hashWith(dependency.NewDigester(other), "one")})
+	r.awaitWatches()
+	r.update(runSecret("two"))
+	r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(other), "two")})
+}
+
+// A key that cannot be used stops everything until it is mended. Meanwhile nothing is
+// taken for known: what was read grows old.
+func TestAKeyThatIsSpoiltStopsEverythingUntilItIsMended(t *testing.T) {
+	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
+	r.expect("with the first key", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
+	r.awaitWatches()
+	r.update(keySecret([]byte("spoilt")))
+	await(t, "nothing is taken for known", func() bool { return r.Synced() != nil })
+	r.update(runSecret("two"))
+	r.update(keySecret(testKey))
+	r.expect("with the key mended", map[string]string{"deployment.web": hashWith(testDigester(), "two")})
+}
+
+// A key that is deleted is put back, so that the hashes that workloads remember, and those
+// of other replicas, can still be compared. Nothing is read anew.
+func TestADeletedKeyIsPutBack(t *testing.T) {
+	key := bytes.Repeat([]byte{9}, dependency.KeySize)
+	r := run(t, keySecret(key), webDeployment(), runSecret("one"))
+	want := map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "one")}
+	r.expect("at the start", want)
+	r.awaitWatches()
+	if err := r.client.CoreV1().Secrets(home).Delete(t.Context(), KeySecret, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the key is back", func() bool {
+		back, err := r.client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
+		return err == nil && bytes.Equal(back.Data[keyField], key)
 	})
-	sink := &notifier{make(chan map[string]string)}
-	x := NewIndex(sink, Streams())
-	var wg sync.WaitGroup
-	wg.Go(func() { x.Run(ctx, client, testDigester()) })
-
-	expect := func(what string, want map[string]string) {
-		t.Helper()
-		if diff := cmp.Diff(want, receive(ctx, t, sink.views)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
-	expect("after the first sync", map[string]string{"deployment.web": hashWith(t, "one")})
-	if err := x.Synced(); err != nil {
-		t.Error(err)
-	}
-	for range Streams() {
-		receive(ctx, t, watched)
-	}
-	if _, err := client.CoreV1().Secrets("shop").Update(ctx, runSecret("two"), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	expect("after a change of the Secret", map[string]string{"deployment.web": hashWith(t, "two")})
-	if err := client.AppsV1().Deployments("shop").Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	expect("after the Deployment has gone", map[string]string{})
-	cancel()
-	wg.Wait()
-}
-
-// Reflectors ask for the initial state as a watch, and take its end from the annotation
-// of a bookmark: the reduced objects must keep it, or the index never syncs.
-func TestWatchListsEnd(t *testing.T) {
-	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, true)
-	ctx, cancel := context.WithCancel(quiet(t))
-	canned := &cannedResource[*corev1.SecretList]{watch: watch.NewFake()}
-	s := secretStream(canned)
-	sink := &notifier{make(chan map[string]string)}
-	x := NewIndex(sink, []string{"secrets"})
-	x.graph.SetWorkload(dependency.FromDeployment(webDeployment()))
-	r := cache.NewReflectorWithOptions(s.lister, nil, &store{x, s}, cache.ReflectorOptions{TypeDescription: s.name})
-	var wg sync.WaitGroup
-	wg.Go(func() { r.RunWithContext(ctx) })
-
-	versioned := func(o *corev1.Secret, version string) *corev1.Secret {
-		o.ResourceVersion = version
-		return o
-	}
-	canned.watch.Add(versioned(runSecret("one"), "5"))
-	end := &corev1.Secret{}
-	end.ResourceVersion, end.Annotations = "6", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	canned.watch.Action(watch.Bookmark, end)
-	want := map[string]string{"deployment.web": hashWith(t, "one")}
-	if diff := cmp.Diff(want, receive(ctx, t, sink.views)); diff != "" {
-		t.Errorf("after the initial events (-want +got):\n%s", diff)
-	}
-	canned.watch.Modify(versioned(runSecret("two"), "7"))
-	want["deployment.web"] = hashWith(t, "two")
-	if diff := cmp.Diff(want, receive(ctx, t, sink.views)); diff != "" {
-		t.Errorf("after a change (-want +got):\n%s", diff)
-	}
-	cancel()
-	wg.Wait()
-	if asked := canned.options[0]; asked.SendInitialEvents == nil || !*asked.SendInitialEvents {
-		t.Errorf("asked with %+v: this was no watch list", asked)
+	r.update(runSecret("two"))
+	r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "two")})
+	if n := len(r.watched); n != 0 {
+		t.Errorf("%d resources have been watched anew", n)
 	}
 }
+
+// However verbose the program is, client-go logs no body of a request or an answer with
+// the key in it: the client is given a logger that ends below that.
+func TestTheKeyIsReadAndWatchedWithoutBodies(t *testing.T) {
+	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
+	client := fake.NewClientset(keySecret(testKey))
+	secrets := &contextual{SecretInterface: client.CoreV1().Secrets(home), used: make(chan string, 100)}
+	verbose := klog.NewContext(t.Context(), klog.New(verboseSink{}))
+	if _, err := LoadKey(verbose, secrets); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(verbose)
+	var wg sync.WaitGroup
+	wg.Go(func() { watchKey(ctx, secrets, testKey, func() {}) })
+	used := []string{<-secrets.used, <-secrets.used, <-secrets.used}
+	if err := client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), home, KeySecret); err != nil {
+		t.Fatal(err)
+	}
+	used = append(used, <-secrets.used)
+	cancel()
+	wg.Wait()
+	if diff := cmp.Diff([]string{"get without bodies", "list without bodies", "watch without bodies", "create without bodies"}, used); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// contextual notes of each request whether client-go would log its body.
+type contextual struct {
+	corev1client.SecretInterface
+	used chan string
+}
+
+func (c *contextual) note(ctx context.Context, verb string) {
+	if klog.FromContext(ctx).V(8).Enabled() {
+		verb += " with"
+	} else {
+		verb += " without"
+	}
+	c.used <- verb + " bodies"
+}
+
+func (c *contextual) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error) {
+	c.note(ctx, "get")
+	return c.SecretInterface.Get(ctx, name, o)
+}
+
+func (c *contextual) List(ctx context.Context, o metav1.ListOptions) (*corev1.SecretList, error) {
+	c.note(ctx, "list")
+	return c.SecretInterface.List(ctx, o)
+}
+
+func (c *contextual) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := c.SecretInterface.Watch(ctx, o)
+	c.note(ctx, "watch")
+	return w, err
+}
+
+func (c *contextual) Create(ctx context.Context, secret *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error) {
+	c.note(ctx, "create")
+	return c.SecretInterface.Create(ctx, secret, o)
+}
+
+// verboseSink logs everything to nowhere.
+type verboseSink struct{}
+
+func (verboseSink) Init(klog.RuntimeInfo)            {}
+func (verboseSink) Enabled(int) bool                 { return true }
+func (verboseSink) Info(int, string, ...any)         {}
+func (verboseSink) Error(error, string, ...any)      {}
+func (s verboseSink) WithValues(...any) klog.LogSink { return s }
+func (s verboseSink) WithName(string) klog.LogSink   { return s }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -20,9 +21,10 @@ import (
 // stream is one resource that is read.
 type stream struct {
 	name      string
-	lister    cache.ListerWatcher
+	reduce    func(metav1.Object) *object
+	lister    func(kubernetes.Interface) cache.ListerWatcher
 	workloads dependency.WorkloadKind // or
-	sources   dependency.SourceKind
+	sources   dependency.SourceKind   // or neither: namespaces
 }
 
 type name struct{ namespace, name string }
@@ -30,31 +32,23 @@ type name struct{ namespace, name string }
 // names returns what the graph holds of the stream.
 func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 	names := map[name]struct{}{}
-	if s.sources != "" {
+	switch {
+	case s.sources != "":
 		g.EachSource(func(source *dependency.Source) {
 			if source.Kind == s.sources {
 				names[name{source.Namespace, source.Name}] = struct{}{}
 			}
 		})
-		return names
+	case s.workloads != "":
+		g.EachWorkload(func(w *dependency.Workload) {
+			if w.Kind == s.workloads {
+				names[name{w.Namespace, w.Name}] = struct{}{}
+			}
+		})
+	default:
+		g.EachNamespace(func(n string) { names[name{"", n}] = struct{}{} })
 	}
-	g.EachWorkload(func(w *dependency.Workload) {
-		if w.Kind == s.workloads {
-			names[name{w.Namespace, w.Name}] = struct{}{}
-		}
-	})
 	return names
-}
-
-// drop removes an object of the stream from the graph and returns the workloads that
-// this concerns.
-func (s *stream) drop(g *dependency.Graph, namespace, name string) []dependency.WorkloadKey {
-	if s.sources != "" {
-		key := dependency.SourceKey{Kind: s.sources, Namespace: namespace, Name: name}
-		g.DeleteSource(key)
-		return users(g, key)
-	}
-	return dropWorkload(g, dependency.WorkloadKey{Kind: s.workloads, Namespace: namespace, Name: name})
 }
 
 // Labels that controllers put on what they make. A ReplicaSet or Pod that carries one is
@@ -67,29 +61,37 @@ const (
 	unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 )
 
-// streams returns every resource that is read, with the client to read it by and the
-// digester for content.
-func streams(client kubernetes.Interface, digester *dependency.Digester) []*stream {
-	all := metav1.NamespaceAll
-	apps, batch, core := client.AppsV1(), client.BatchV1(), client.CoreV1()
+// streams returns every resource that is read, with the digester for content.
+func streams(digester *dependency.Digester) []*stream {
 	return []*stream{
-		workloads(dependency.Deployment, "deployments", apps.Deployments(all), dependency.FromDeployment, metav1.ListOptions{}),
-		workloads(dependency.StatefulSet, "statefulsets", apps.StatefulSets(all), dependency.FromStatefulSet, metav1.ListOptions{}),
-		workloads(dependency.DaemonSet, "daemonsets", apps.DaemonSets(all), dependency.FromDaemonSet, metav1.ListOptions{}),
-		workloads(dependency.CronJob, "cronjobs", batch.CronJobs(all), dependency.FromCronJob, metav1.ListOptions{}),
-		workloads(dependency.Job, "jobs", batch.Jobs(all), dependency.FromJob, metav1.ListOptions{}),
-		workloads(dependency.ReplicaSet, "replicasets", apps.ReplicaSets(all), dependency.FromReplicaSet,
-			metav1.ListOptions{LabelSelector: withoutDeployment}),
-		workloads(dependency.Pod, "pods", core.Pods(all), dependency.FromPod,
-			metav1.ListOptions{LabelSelector: withoutController, FieldSelector: unfinished}),
-		sources(dependency.ConfigMap, "configmaps", core.ConfigMaps(all), digester, dependency.FromConfigMap),
-		sources(dependency.Secret, "secrets", core.Secrets(all), digester, dependency.FromSecret),
+		workloads(dependency.Deployment, "deployments", dependency.FromDeployment, metav1.ListOptions{},
+			func(c kubernetes.Interface) resource[*appsv1.DeploymentList] { return c.AppsV1().Deployments(all) }),
+		workloads(dependency.StatefulSet, "statefulsets", dependency.FromStatefulSet, metav1.ListOptions{},
+			func(c kubernetes.Interface) resource[*appsv1.StatefulSetList] { return c.AppsV1().StatefulSets(all) }),
+		workloads(dependency.DaemonSet, "daemonsets", dependency.FromDaemonSet, metav1.ListOptions{},
+			func(c kubernetes.Interface) resource[*appsv1.DaemonSetList] { return c.AppsV1().DaemonSets(all) }),
+		workloads(dependency.CronJob, "cronjobs", dependency.FromCronJob, metav1.ListOptions{},
+			func(c kubernetes.Interface) resource[*batchv1.CronJobList] { return c.BatchV1().CronJobs(all) }),
+		workloads(dependency.Job, "jobs", dependency.FromJob, metav1.ListOptions{},
+			func(c kubernetes.Interface) resource[*batchv1.JobList] { return c.BatchV1().Jobs(all) }),
+		workloads(dependency.ReplicaSet, "replicasets", dependency.FromReplicaSet, metav1.ListOptions{LabelSelector: withoutDeployment},
+			func(c kubernetes.Interface) resource[*appsv1.ReplicaSetList] { return c.AppsV1().ReplicaSets(all) }),
+		workloads(dependency.Pod, "pods", dependency.FromPod, metav1.ListOptions{LabelSelector: withoutController, FieldSelector: unfinished},
+			func(c kubernetes.Interface) resource[*corev1.PodList] { return c.CoreV1().Pods(all) }),
+		sources(dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap,
+			func(c kubernetes.Interface) resource[*corev1.ConfigMapList] { return c.CoreV1().ConfigMaps(all) }),
+		sources(dependency.Secret, "secrets", digester, dependency.FromSecret,
+			func(c kubernetes.Interface) resource[*corev1.SecretList] { return c.CoreV1().Secrets(all) }),
+		newStream(&stream{name: "namespaces"}, metav1.ListOptions{}, readNamespace,
+			func(c kubernetes.Interface) resource[*corev1.NamespaceList] { return c.CoreV1().Namespaces() }),
 	}
 }
 
-// Streams names every resource that is read.
-func Streams() []string {
-	return []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets"}
+const all = metav1.NamespaceAll
+
+// resources names them.
+var resources = []string{
+	"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces",
 }
 
 // resource is the part of a typed client that lists and watches.
@@ -98,33 +100,62 @@ type resource[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func workloads[T metav1.Object, L runtime.Object](
-	kind dependency.WorkloadKind, name string, client resource[L], read func(T) *dependency.Workload, only metav1.ListOptions,
+func newStream[T metav1.Object, L runtime.Object](
+	s *stream, only metav1.ListOptions, read func(T, *object), client func(kubernetes.Interface) resource[L],
 ) *stream {
-	reduce := func(m metav1.Object) *object {
+	s.reduce = func(m metav1.Object) *object {
 		o := reduced(m)
-		if t, ok := m.(T); ok && m.GetName() != "" {
-			if o.workload = read(t); o.workload == nil {
-				o.dropped = dependency.WorkloadKey{Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName()}
-			}
+		if t, ok := m.(T); ok && o.Name != "" { // a bookmark has no name
+			read(t, o)
 		}
 		return o
 	}
-	return &stream{name: name, workloads: kind, lister: newReducer(client, only, reduce)}
+	s.lister = func(c kubernetes.Interface) cache.ListerWatcher { return newReducer(client(c), only, s.reduce) }
+	return s
+}
+
+func workloads[T metav1.Object, L runtime.Object](
+	kind dependency.WorkloadKind, name string, from func(T) *dependency.Workload, only metav1.ListOptions,
+	client func(kubernetes.Interface) resource[L],
+) *stream {
+	return newStream(&stream{name: name, workloads: kind}, only, func(t T, o *object) {
+		if o.workload = from(t); o.workload == nil {
+			o.dropped = dependency.WorkloadKey{Kind: kind, Namespace: o.Namespace, Name: o.Name}
+		}
+	}, client)
 }
 
 func sources[T metav1.Object, L runtime.Object](
-	kind dependency.SourceKind, name string, client resource[L],
-	digester *dependency.Digester, read func(*dependency.Digester, T) *dependency.Source,
+	kind dependency.SourceKind, name string, digester *dependency.Digester, from func(*dependency.Digester, T) *dependency.Source,
+	client func(kubernetes.Interface) resource[L],
 ) *stream {
-	reduce := func(m metav1.Object) *object {
-		o := reduced(m)
-		if t, ok := m.(T); ok && m.GetName() != "" {
-			o.source = read(digester, t)
+	s := newStream(&stream{name: name, sources: kind}, metav1.ListOptions{}, func(t T, o *object) {
+		o.source = from(digester, t)
+	}, client)
+	typed := s.lister
+	s.lister = func(c kubernetes.Interface) cache.ListerWatcher {
+		if base := restClient(c); base != nil {
+			if wire, err := wireLister(base, name, &sourceDecoder{kind, digester}); err == nil {
+				return wire
+			}
 		}
-		return o
+		return typed(c)
 	}
-	return &stream{name: name, sources: kind, lister: newReducer(client, metav1.ListOptions{}, reduce)}
+	return s
+}
+
+// restClient returns what a client for the core group sends requests by; nil: it is a fake.
+func restClient(c kubernetes.Interface) *rest.RESTClient {
+	if c == nil {
+		return nil
+	}
+	base, _ := c.CoreV1().RESTClient().(*rest.RESTClient)
+	return base
+}
+
+func readNamespace(n *corev1.Namespace, o *object) {
+	annotations := dependency.OwnAnnotations(n.Annotations)
+	o.namespace = &annotations
 }
 
 func joinSorted(set map[string]bool) string {

@@ -1,6 +1,9 @@
-// Package policy holds what workloads are told, and tell, by annotations: the record of
-// a rollout that every replica reads back from the cluster.
+// Package policy decides: which changes restart a workload, whether its pods run with the
+// present content, and what is to be done now.
 //
-// Its functions are pure: they get values and the time, and return values. It imports
+// Its functions are pure. Of reads annotations into a Policy; Evaluate applies it to the
+// sources that a workload consumes; Decide says from that, from the workload's own status
+// and from the time what state the workload is in and what happens next. The API shows
+// and the controller does what the same call returns, on every replica. It imports
 // package dependency and nothing else of ours.
 package policy

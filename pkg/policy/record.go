@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,34 +10,77 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// The annotations by which a rollout is made and remembered.
+// The annotations by which a restart is made and remembered.
 const (
-	// ConfigHashAnnotation, on the pod template or else on the workload, is the hash of
-	// the content with which the pods were started.
+	// ConfigHashAnnotation is the hash of the content with which the pods were started: on
+	// the workload, and on the pod template, where it makes the rollout.
 	ConfigHashAnnotation = "configdep.io/config-hash"
+	// AppliedSourcesAnnotation, on the workload, stands for the same content source by
+	// source, so that a change can be named, and one of the policy told from one of content.
+	AppliedSourcesAnnotation = "configdep.io/applied-sources"
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
 	ReloadedAtAnnotation = "configdep.io/reloaded-at"
-	// LastReloadAnnotation, on the workload, tells of the last rollout (a LastReload).
+	// LastReloadAnnotation, on the workload, tells of the last restart (a LastReload).
 	LastReloadAnnotation = "configdep.io/last-reload"
+	// RecreatingAnnotation, on the workload, stands there while its pods are evicted: it is
+	// the time before which a pod was created that has yet to go.
+	RecreatingAnnotation = "configdep.io/recreating"
 )
 
 // FieldManager is the name under which workloads are patched. It must not begin with
 // "kubectl": Flux takes the fields of such managers for drift and reverts them.
 const FieldManager = "configdep"
 
-// TriggerRequest is the trigger of a rollout that a user requested.
-const TriggerRequest = "Request"
+// Triggers of restarts besides the names of sources.
+const (
+	TriggerRequest = "Request" // a user requested it
+	TriggerUnknown = "Unknown" // content has changed, and the record does not tell of which source
+)
 
-// LastReload tells of a rollout. Its JSON is the value of LastReloadAnnotation.
-type LastReload struct {
-	Time        metav1.Time `json:"time"`
-	Trigger     string      `json:"trigger,omitempty"`
-	RequestedBy string      `json:"requestedBy,omitempty"`
-	Reason      string      `json:"reason,omitempty"`
+// Record is what a workload remembers of the content with which its pods were started.
+type Record struct {
+	// Hash is the hash of all of it; empty when nothing is remembered.
+	Hash string
+	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS is how
+	// many keys there were. It is nil when only the hash is remembered, as after an owner
+	// has removed what stood on the workload and left the pod template alone.
+	Sources map[string]string
 }
 
-// LastReloadOf returns what a workload remembers of its last rollout, or nil. A value
+// RecordOf returns what a workload remembers. What stands on the workload is newer than
+// what stands on its template, which cannot be changed without restarting pods.
+func RecordOf(w *dependency.Workload) Record {
+	hash := w.Annotations[ConfigHashAnnotation]
+	if hash == "" {
+		return Record{Hash: w.TemplateAnnotations[ConfigHashAnnotation]}
+	}
+	r := Record{Hash: hash}
+	if json.Unmarshal([]byte(w.Annotations[AppliedSourcesAnnotation]), &r.Sources) != nil {
+		r.Sources = nil
+	}
+	return r
+}
+
+// sameKey tells whether two hashes have the same version and key id. If not, they cannot
+// be compared.
+func sameKey(a, b string) bool {
+	return a[:strings.LastIndexByte(a, '.')+1] == b[:strings.LastIndexByte(b, '.')+1]
+}
+
+// LastReload tells of a restart. Its JSON is the value of LastReloadAnnotation.
+type LastReload struct {
+	Time        metav1.MicroTime `json:"time"`
+	Trigger     string           `json:"trigger,omitempty"`
+	RequestedBy string           `json:"requestedBy,omitempty"`
+	Reason      string           `json:"reason,omitempty"`
+	// Automatic is when the last restart without a request was made, and Streak how many
+	// have followed each other closely, which makes the next one wait longer.
+	Automatic *metav1.MicroTime `json:"automatic,omitempty"`
+	Streak    int               `json:"streak,omitempty"`
+}
+
+// LastReloadOf returns what a workload remembers of its last restart, or nil. A value
 // that somebody else has spoilt is as good as none.
 func LastReloadOf(w *dependency.Workload) *LastReload {
 	raw, found := w.Annotations[LastReloadAnnotation]
@@ -50,38 +94,121 @@ func LastReloadOf(w *dependency.Workload) *LastReload {
 	return &last
 }
 
-// AppliedHash returns the hash of the content with which the pods of a workload were
-// started, or "" when it is not known.
-func AppliedHash(w *dependency.Workload) string {
-	if hash := w.TemplateAnnotations[ConfigHashAnnotation]; hash != "" {
-		return hash
+// Requested returns the record of a restart on request.
+func Requested(previous *LastReload, now time.Time, user, reason string) LastReload {
+	last := LastReload{Time: metav1.NewMicroTime(now), Trigger: TriggerRequest, RequestedBy: user, Reason: reason}
+	if previous != nil {
+		last.Automatic, last.Streak = previous.Automatic, previous.Streak
 	}
-	return w.Annotations[ConfigHashAnnotation]
+	return last
 }
+
+// Automatic returns the record of a restart without a request.
+func Automatic(previous *LastReload, now time.Time, minInterval time.Duration, trigger string) LastReload {
+	at := metav1.NewMicroTime(now)
+	last := LastReload{Time: at, Trigger: trigger, Automatic: &at, Streak: 1}
+	if before, known := previous.automatic(now); known && now.Before(before.Add(2*interval(minInterval, previous.Streak))) {
+		last.Streak = previous.Streak + 1
+	}
+	return last
+}
+
+// automatic returns when the last restart without a request was made, if that is known.
+// Clocks differ, but a time that lies far ahead has been spoilt by somebody.
+func (l *LastReload) automatic(now time.Time) (at time.Time, known bool) {
+	if l == nil || l.Automatic == nil || l.Automatic.After(now.Add(maxInterval)) {
+		return time.Time{}, false
+	}
+	return l.Automatic.Time, true
+}
+
+// maxInterval bounds the back-off, unless the policy asks for more.
+const maxInterval = time.Hour
+
+// interval returns how long to wait after the last of a streak of automatic restarts: the
+// minimum, doubled for each that followed closely.
+func interval(minimum time.Duration, streak int) time.Duration {
+	wait := minimum
+	// Annotations are anybody's: the streak may be any number.
+	for i := 1; i < streak && 0 < wait && wait < maxInterval; i++ {
+		wait *= 2
+	}
+	return max(minimum, min(wait, maxInterval))
+}
+
+// notBefore returns when the next automatic restart may be made.
+func notBefore(last *LastReload, minimum time.Duration, now time.Time) time.Time {
+	at, known := last.automatic(now)
+	if !known {
+		return time.Time{}
+	}
+	return at.Add(interval(minimum, last.Streak))
+}
+
+type object map[string]any
 
 // RolloutPatch returns the JSON merge patch that restarts the pods of a workload and
 // records with which content. It names our annotations alone, and is refused with a
-// conflict when the object is no longer that of the given UID and version.
-func RolloutPatch(uid, resourceVersion, configHash string, last LastReload) ([]byte, error) {
-	record, err := json.Marshal(last)
-	if err != nil {
-		return nil, err
+// conflict when the object is no longer that of the given UID and version. With always
+// the template differs even when the hash does not.
+func RolloutPatch(w *dependency.Workload, present Record, last LastReload, always bool) ([]byte, error) {
+	template := object{ConfigHashAnnotation: present.Hash}
+	if always {
+		template[ReloadedAtAnnotation] = last.Time.UTC().Format(time.RFC3339Nano)
 	}
-	type annotations map[string]string
-	type object map[string]any
-	return json.Marshal(object{
-		"metadata": object{
-			"uid":             uid,
-			"resourceVersion": resourceVersion,
-			"annotations": annotations{
-				ConfigHashAnnotation: configHash,
-				LastReloadAnnotation: string(record),
-			},
-		},
-		"spec": object{"template": object{"metadata": object{"annotations": annotations{
-			ConfigHashAnnotation: configHash,
-			// Milliseconds, so that each of two requests in one second restarts the pods.
-			ReloadedAtAnnotation: last.Time.UTC().Format(time.RFC3339Nano),
-		}}}},
-	})
+	return patch(w, object{
+		ConfigHashAnnotation:     present.Hash,
+		AppliedSourcesAnnotation: present.sources(),
+		LastReloadAnnotation:     last.json(),
+	}, object{"template": object{"metadata": object{"annotations": template}}})
+}
+
+// BaselinePatch returns the JSON merge patch that records the present content on the
+// workload and restarts nothing.
+func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
+	return patch(w, object{
+		ConfigHashAnnotation:     present.Hash,
+		AppliedSourcesAnnotation: present.sources(),
+	}, nil)
+}
+
+// RecreatePatch returns the JSON merge patch that begins the eviction of the pods created
+// before a time, and records with which content the new ones start.
+func RecreatePatch(w *dependency.Workload, present Record, last LastReload, before time.Time) ([]byte, error) {
+	return patch(w, object{
+		ConfigHashAnnotation:     present.Hash,
+		AppliedSourcesAnnotation: present.sources(),
+		LastReloadAnnotation:     last.json(),
+		RecreatingAnnotation:     before.UTC().Format(time.RFC3339),
+	}, nil)
+}
+
+// RecreatedPatch returns the JSON merge patch that ends it.
+func RecreatedPatch(w *dependency.Workload) ([]byte, error) {
+	return patch(w, object{RecreatingAnnotation: nil}, nil)
+}
+
+func patch(w *dependency.Workload, annotations, spec object) ([]byte, error) {
+	out := object{"metadata": object{
+		"uid":             w.UID,
+		"resourceVersion": w.ResourceVersion,
+		"annotations":     annotations,
+	}}
+	if spec != nil {
+		out["spec"] = spec
+	}
+	return json.Marshal(out)
+}
+
+func (r *Record) sources() string { return mustJSON(r.Sources) }
+
+func (l *LastReload) json() string { return mustJSON(l) }
+
+// mustJSON encodes values of types whose encoding cannot fail.
+func mustJSON(v any) string {
+	out, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
 }

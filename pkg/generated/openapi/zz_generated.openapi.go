@@ -248,11 +248,11 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state summarises the workload. Unmanaged: nothing restarts it by itself.\n\nPossible enum values:\n - `\"Unmanaged\"` : nothing restarts the workload by itself.",
+							Description: "state summarises the workload. Unmanaged: nothing restarts it by itself. InSync: its pods run with the present content. Settling: content has changed, and must be quiet for a while. Pending: a restart is due. RollingOut: the pods are being replaced. Failed: the rollout does not progress. Blocked: somebody must act.\n\nPossible enum values:\n - `\"Blocked\"` : somebody must act before the workload can be restarted.\n - `\"Failed\"` : the rollout does not progress.\n - `\"InSync\"` : the pods run with the present content.\n - `\"Pending\"` : a restart is due, or waits for the minimum interval.\n - `\"RollingOut\"` : the pods are being replaced.\n - `\"Settling\"` : content has changed, and must be quiet for a while before a restart.\n - `\"Unmanaged\"` : nothing restarts the workload by itself.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Unmanaged"},
+							Enum:        []interface{}{"Blocked", "Failed", "InSync", "Pending", "RollingOut", "Settling", "Unmanaged"},
 						},
 					},
 					"reason": {
@@ -271,7 +271,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"configHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "configHash stands for the content with which the pods should run: a keyed digest of all that the workload consumes. Only equality means something.",
+							Description: "configHash stands for the content with which the pods should run: a keyed digest of all sources that trigger a restart (in mode Off, that would in mode Auto). Only equality means something.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -308,7 +308,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"lastReload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastReload is the last restart that was made or requested through this API.",
+							Description: "lastReload is the last restart that configdep made, by itself or on request.",
 							Ref:         ref(v1alpha1.LastReload{}.OpenAPIModelName()),
 						},
 					},
@@ -324,7 +324,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the standard conditions: SourcesResolved is True when every source and key that the pods cannot start without is present.",
+							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods are known to run with the present content. RolloutComplete: all pods are of the present template.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -348,7 +348,7 @@ func schema_pkg_apis_configdep_v1alpha1_LastReload(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LastReload tells of the last restart that was made or requested through this API.",
+				Description: "LastReload tells of the last restart that configdep made.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"time": {
@@ -446,17 +446,44 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode tells which changes restart the workload by themselves. Off: none does.\n\nPossible enum values:\n - `\"Off\"` : no change restarts the workload; the reload subresource still does.",
+							Description: "mode tells which changes restart the workload by themselves. Off: none. Auto: of any source whose content reaches a container. Matched: the same, of sources that carry the annotation configdep.io/match. Listed: of the sources that the annotation configdep.io/sources names.\n\nPossible enum values:\n - `\"Auto\"` : a change of any source whose content reaches a container.\n - `\"Listed\"` : a change of the sources that configdep.io/sources names.\n - `\"Matched\"` : the same, but only of sources that are annotated configdep.io/match.\n - `\"Off\"` : no change restarts the workload; the reload subresource still does.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Off"},
+							Enum:        []interface{}{"Auto", "Listed", "Matched", "Off"},
 						},
 					},
 					"declaredBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "declaredBy tells where the policy comes from. Default: nothing declares one, and the default of the server is in force.",
+							Description: "declaredBy tells where the mode comes from: configdep.io/reload (an annotation of the workload), Namespace configdep.io/reload (the same on its namespace), or Default (the server's).",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"strategy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "strategy tells how the workload is restarted by itself. Annotation: a rollout. Recreate: its pods are evicted one after the other.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, made by an annotation on the pod template.\n - `\"Recreate\"` : the pods are evicted one after the other.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Annotation", "Recreate"},
+						},
+					},
+					"settle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "settle is how long content must be quiet before a restart, so that changes that belong together make one.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"minInterval": {
+						SchemaProps: spec.SchemaProps{
+							Description: "minInterval is the least time between two restarts of the workload by itself. It doubles while they follow each other closely.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"liveVolumes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "liveVolumes is true when the application reads mounted files again by itself, so that only environment variables and subPath mounts need a restart.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -464,6 +491,8 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 				Required: []string{"mode"},
 			},
 		},
+		Dependencies: []string{
+			v1.Duration{}.OpenAPIModelName()},
 	}
 }
 
@@ -650,7 +679,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason tells in one word why a change of the source does not restart the workload by itself: ReloadOff (the policy in force restarts nothing), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret).",
+							Description: "reason tells in one word why a change of the source does not restart the workload by itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reads the files again), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (a SecretProviderClass).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -763,11 +792,11 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 				Properties: map[string]spec.Schema{
 					"type": {
 						SchemaProps: spec.SchemaProps{
-							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret or ImagePullSecret.\n\nPossible enum values:\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
+							Description: "type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected, CSI, VolumeSecret, ImagePullSecret or Annotation.\n\nPossible enum values:\n - `\"Annotation\"` is a source that the annotation configdep.io/sources names.\n - `\"CSI\"` is a CSI volume: its nodePublishSecretRef, or the SecretProviderClass that its attributes name.\n - `\"Env\"` is one environment variable: env.valueFrom.\n - `\"EnvFrom\"` is all keys as environment variables: envFrom.\n - `\"ImagePullSecret\"` is an entry of imagePullSecrets.\n - `\"Projected\"` is a source of a projected volume.\n - `\"Volume\"` is a volume of type configMap or secret.\n - `\"VolumeSecret\"` is the credential of a volume of another type, such as iscsi.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"CSI", "Env", "EnvFrom", "ImagePullSecret", "Projected", "Volume", "VolumeSecret"},
+							Enum:        []interface{}{"Annotation", "CSI", "Env", "EnvFrom", "ImagePullSecret", "Projected", "Volume", "VolumeSecret"},
 						},
 					},
 					"container": {

@@ -21,9 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 var (
@@ -70,32 +72,63 @@ func golden(t *testing.T, path string, got []byte) {
 type cluster struct {
 	graph    *dependency.Graph
 	digester *dependency.Digester
+	clock    *testingclock.FakeClock
 	views    *Views
 	rest     *REST
 	revision uint64
 }
 
-// newCluster returns one that has synced at revision 100.
-func newCluster(workloads ...*dependency.Workload) *cluster {
-	c := unsynced()
+// now is the time in a cluster, until its clock is set, and defaults are what is in force
+// where no annotation says anything.
+var (
+	now      = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	defaults = policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second}
+)
+
+// newCluster returns one that has synced at revision 100, for a test or, with nil, as long
+// as the program runs.
+func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster {
+	c := unsynced(t)
 	for _, w := range workloads {
-		c.graph.SetWorkload(w)
+		c.setWorkload(w)
 	}
 	c.revision = 100
 	c.views.Synced(c.graph, c.revision)
 	return c
 }
 
-func unsynced() *cluster {
+func unsynced(t testing.TB) *cluster {
+	clock := testingclock.NewFakeClock(now)
+	views := NewViews(defaults, clock)
+	if t != nil {
+		t.Helper()
+		t.Cleanup(views.due.ShutDown)
+	}
 	digester := dependency.NewDigester(bytes.Repeat([]byte{7}, dependency.KeySize))
-	views := NewViews()
-	views.SetDigester(digester)
-	return &cluster{graph: dependency.NewGraph(), digester: digester, views: views, rest: NewREST(views)}
+	views.Reset(digester)
+	return &cluster{graph: dependency.NewGraph(), digester: digester, clock: clock, views: views, rest: NewREST(views)}
+}
+
+// render returns the view of a workload at the present time.
+func (c *cluster) render(w *dependency.Workload, revision uint64) *v1alpha1.ConfigDependency {
+	e := policy.Evaluate(c.graph, c.digester, w, defaults)
+	return Render(e, e.Decide(policy.Observed{Now: c.clock.Now()}), revision)
+}
+
+// Read is part of Graph.
+func (c *cluster) Read(f func(*dependency.Graph)) bool {
+	f(c.graph)
+	return true
+}
+
+func (c *cluster) setWorkload(w *dependency.Workload) {
+	p := policy.Of(w.Annotations, nil, defaults)
+	c.graph.SetWorkload(w, p.Sources)
 }
 
 func (c *cluster) set(w *dependency.Workload) {
 	c.revision++
-	c.graph.SetWorkload(w)
+	c.setWorkload(w)
 	c.views.Changed(c.graph, c.revision, []dependency.WorkloadKey{w.WorkloadKey})
 }
 
@@ -165,7 +198,7 @@ func (c *cluster) load(t *testing.T, path string) []*dependency.Workload {
 		}
 	}
 	for _, w := range workloads {
-		c.graph.SetWorkload(w)
+		c.setWorkload(w)
 	}
 	return workloads
 }

@@ -98,7 +98,7 @@ func TestPagesAreTheWholeList(t *testing.T) {
 				workloads = append(workloads, w)
 			}
 		}
-		c := newCluster(workloads...)
+		c := newCluster(t, workloads...)
 		namespace, options, selects := randomQuery(r)
 		var want []string
 		for _, w := range workloads {
@@ -147,7 +147,7 @@ func TestPagesMissNothingThatWasThereAllTheTime(t *testing.T) {
 		for _, w := range present {
 			workloads = append(workloads, w)
 		}
-		c := newCluster(workloads...)
+		c := newCluster(t, workloads...)
 		namespace, options, selects := randomQuery(r)
 		options.Limit = int64(1 + r.Intn(5))
 		always := map[dependency.WorkloadKey]bool{} // selected since the first page
@@ -186,7 +186,7 @@ func TestPagesMissNothingThatWasThereAllTheTime(t *testing.T) {
 }
 
 func TestRemainingItemCount(t *testing.T) {
-	c := newCluster(
+	c := newCluster(t,
 		workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "a", "2", nil),
 		workload(dependency.Pod, "b", "1", nil), workload(dependency.Pod, "b", "2", nil), workload(dependency.Pod, "b", "3", nil),
 	)
@@ -218,7 +218,7 @@ func TestRemainingItemCount(t *testing.T) {
 
 // Clients tell an empty list from none: "items" is [], not null.
 func TestAnEmptyListHasItems(t *testing.T) {
-	o, err := newCluster().rest.List(in(""), nil)
+	o, err := newCluster(t).rest.List(in(""), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func token(t *testing.T, key string, revision int64) string {
 }
 
 func TestListRequestsThatAreRefused(t *testing.T) {
-	c := newCluster(workload(dependency.Pod, "a", "1", nil))
+	c := newCluster(t, workload(dependency.Pod, "a", "1", nil))
 	good := token(t, "/a/pod.1", 100)
 	raw := func(json string) string { return base64.RawURLEncoding.EncodeToString([]byte(json)) }
 	unsupported := fields.OneTermEqualSelector("spec.replicas", "1")
@@ -272,7 +272,7 @@ func TestListRequestsThatAreRefused(t *testing.T) {
 }
 
 func TestListRequestsThatAreAnswered(t *testing.T) {
-	c := newCluster(workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil))
+	c := newCluster(t, workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil))
 	after := token(t, "/a/pod.1", 100)
 	tests := map[string]struct {
 		namespace string
@@ -327,7 +327,7 @@ func TestAVersionFromTheFuture(t *testing.T) {
 	for name, request := range ask {
 		t.Run(name+" of a version that comes", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(workload(dependency.Pod, "ns", "1", nil))
+				c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
 				answer := make(chan error, 1)
 				go func() { answer <- request(in("ns"), c) }()
 				synctest.Wait()
@@ -345,7 +345,7 @@ func TestAVersionFromTheFuture(t *testing.T) {
 		t.Run(name+" of a version that does not come", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				err := request(in("ns"), newCluster(workload(dependency.Pod, "ns", "1", nil)))
+				err := request(in("ns"), newCluster(t, workload(dependency.Pod, "ns", "1", nil)))
 				if took := time.Since(start); took != 3*time.Second {
 					t.Errorf("waited %s", took)
 				}
@@ -363,7 +363,7 @@ func TestAVersionFromTheFuture(t *testing.T) {
 		t.Run(name+" of a client that does not wait", func(t *testing.T) {
 			ctx, cancel := context.WithCancel(in("ns"))
 			cancel()
-			if err := request(ctx, newCluster()); !storage.IsTooLargeResourceVersion(err) {
+			if err := request(ctx, newCluster(t)); !storage.IsTooLargeResourceVersion(err) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -372,8 +372,8 @@ func TestAVersionFromTheFuture(t *testing.T) {
 
 // Until the index has synced nothing is known, which is not the same as nothing there.
 func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
-	c := unsynced()
-	c.graph.SetWorkload(workload(dependency.Pod, "ns", "1", nil))
+	c := unsynced(t)
+	c.setWorkload(workload(dependency.Pod, "ns", "1", nil))
 	requests := map[string]func() error{
 		"list": func() error { _, err := c.rest.List(in("ns"), nil); return err },
 		"list from any state": func() error {
@@ -405,7 +405,7 @@ func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	c := newCluster(workload(dependency.Deployment, "ns", "web", nil))
+	c := newCluster(t, workload(dependency.Deployment, "ns", "web", nil))
 	o, err := c.rest.Get(in("ns"), "deployment.web", &metav1.GetOptions{ResourceVersion: "100"})
 	if err != nil {
 		t.Fatal(err)
@@ -431,7 +431,7 @@ func TestGet(t *testing.T) {
 
 // A change is shown with its own version, and what it does not concern keeps its own.
 func TestVersionsOfObjects(t *testing.T) {
-	c := newCluster(workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
+	c := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
 	c.set(workload(dependency.Pod, "ns", "2", map[string]string{"l": "v"}))
 	c.views.Progressed(110)
 	o, err := c.rest.List(in("ns"), nil)
@@ -461,7 +461,7 @@ func FuzzContinueToken(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	c := newCluster(workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil), workload(dependency.Pod, "b", "2", nil))
+	c := newCluster(f, workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil), workload(dependency.Pod, "b", "2", nil))
 	all := []string{"a/pod.1", "b/pod.1", "b/pod.2"}
 	impatient, cancel := context.WithCancel(in(""))
 	cancel()
@@ -496,7 +496,7 @@ func FuzzPlaceOf(f *testing.F) {
 }
 
 func ExampleREST_List() {
-	c := newCluster(
+	c := newCluster(nil,
 		workload(dependency.Deployment, "shop", "web", nil, "Secret/db"),
 		workload(dependency.CronJob, "shop", "report", nil, "Secret/db"),
 		workload(dependency.Deployment, "shop", "search", nil, "ConfigMap/synonyms"),

@@ -31,7 +31,7 @@ func parseFields(t *testing.T, selector string) (fields.Selector, error) {
 }
 
 func TestSelectors(t *testing.T) {
-	c := newCluster(
+	c := newCluster(t,
 		workload(dependency.Deployment, "shop", "web", map[string]string{"app": "web", "tier": "front"}, "Secret/db", "ConfigMap/settings"),
 		workload(dependency.Deployment, "shop", "api", map[string]string{"app": "api"}, "Secret/db", "Secret/db-admin"),
 		workload(dependency.CronJob, "shop", "web", map[string]string{"app": "web"}, "ConfigMap/db"),

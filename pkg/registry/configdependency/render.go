@@ -1,10 +1,7 @@
 package configdependency
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,15 +21,15 @@ func UID(workload types.UID) types.UID {
 	return types.UID(uuid.NewSHA1(uidSpace, []byte(workload)).String())
 }
 
-// Render returns the ConfigDependency of a workload. Nobody may change it.
-func Render(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, revision uint64) *v1alpha1.ConfigDependency {
+// Render returns the ConfigDependency of an evaluated workload. Nobody may change it.
+func Render(e *policy.Evaluation, d policy.Decision, revision uint64) *v1alpha1.ConfigDependency {
+	w := e.Workload
 	ref := v1alpha1.WorkloadReference{
 		APIVersion: w.Kind.GroupVersion().String(),
 		Kind:       string(w.Kind),
 		Name:       w.Name,
 		UID:        w.UID,
 	}
-	sources := g.Sources(w.Namespace)
 	out := &v1alpha1.ConfigDependency{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:         w.Namespace,
@@ -45,28 +42,24 @@ func Render(g *dependency.Graph, digester *dependency.Digester, w *dependency.Wo
 		},
 		Spec: v1alpha1.ConfigDependencySpec{
 			WorkloadRef: ref,
-			Reload:      v1alpha1.ReloadPolicy{Mode: v1alpha1.ReloadOff, DeclaredBy: "Default"},
-			Sources:     make([]v1alpha1.Source, len(w.References)),
+			Reload:      renderPolicy(&e.Policy),
+			Sources:     make([]v1alpha1.Source, len(e.Sources)),
 		},
 		Status: v1alpha1.ConfigDependencyStatus{
-			State:       v1alpha1.StateUnmanaged,
-			Reason:      "NotOptedIn",
-			Message:     unmanagedMessage(w),
-			ConfigHash:  digester.ConfigHash(w.References, sources, nil),
-			AppliedHash: policy.AppliedHash(w),
-			Sources:     make([]v1alpha1.SourceStatus, len(w.References)),
-			LastReload:  lastReload(w),
+			State:       v1alpha1.State(d.State),
+			Reason:      d.Reason,
+			Message:     d.Message,
+			ConfigHash:  e.Hash,
+			AppliedHash: e.Record.Hash,
+			Sources:     make([]v1alpha1.SourceStatus, len(e.Sources)),
+			LastReload:  renderLastReload(policy.LastReloadOf(w)),
+			Conditions:  conditions(e, d),
 		},
 	}
-	resolved := resolution{since: w.Created}
-	for i := range w.References {
-		r := &w.References[i]
-		res := dependency.Resolve(r, sources(r.Kind, r.Name))
-		resolved.add(r, res)
-		out.Spec.Sources[i] = renderSource(r)
-		out.Status.Sources[i] = renderSourceStatus(r, res)
+	for i := range e.Sources {
+		out.Spec.Sources[i] = renderSource(&e.Sources[i])
+		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i])
 	}
-	out.Status.Conditions = []metav1.Condition{resolved.condition()}
 	return out
 }
 
@@ -80,25 +73,33 @@ func Reloadable(kind dependency.WorkloadKind) bool {
 	}
 }
 
-func unmanagedMessage(w *dependency.Workload) string {
-	const nothing = "Nothing restarts this workload when its sources change"
-	switch {
-	case Reloadable(w.Kind):
-		return nothing + "; a Reload restarts it."
-	case w.Kind == dependency.CronJob:
-		return nothing + "; its next run reads their content."
-	default:
-		return nothing + "; a " + string(w.Kind) + " cannot be reloaded."
+func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
+	out := v1alpha1.ReloadPolicy{Mode: modes[p.Mode], DeclaredBy: p.DeclaredBy}
+	if p.Mode != policy.Off {
+		out.Strategy = strategies[p.Strategy]
+		out.Settle, out.MinInterval = &metav1.Duration{Duration: p.Settle}, &metav1.Duration{Duration: p.MinInterval}
+		out.LiveVolumes = p.LiveVolumes
 	}
+	return out
 }
 
-func lastReload(w *dependency.Workload) *v1alpha1.LastReload {
-	last := policy.LastReloadOf(w)
-	if last == nil || !readable(last.Time) {
+var (
+	modes = map[policy.Mode]v1alpha1.ReloadMode{
+		policy.Off: v1alpha1.ReloadOff, policy.Auto: v1alpha1.ReloadAuto,
+		policy.Matched: v1alpha1.ReloadMatched, policy.Listed: v1alpha1.ReloadListed,
+	}
+	strategies = map[policy.Strategy]v1alpha1.ReloadStrategy{
+		policy.Annotate: v1alpha1.StrategyAnnotation, policy.Recreate: v1alpha1.StrategyRecreate,
+	}
+)
+
+func renderLastReload(last *policy.LastReload) *v1alpha1.LastReload {
+	if last == nil || !readable(metav1.NewTime(last.Time.Time)) {
 		return nil
 	}
-	out := v1alpha1.LastReload(*last)
-	return &out
+	return &v1alpha1.LastReload{
+		Time: metav1.NewTime(last.Time.Time), Trigger: last.Trigger, RequestedBy: last.RequestedBy, Reason: last.Reason,
+	}
 }
 
 // readable tells whether there is a time, and one that clients can read. Annotations and
@@ -109,24 +110,18 @@ func readable(t metav1.Time) bool {
 	return !t.IsZero() && 0 <= year && year <= 9999
 }
 
-func renderSource(r *dependency.Reference) v1alpha1.Source {
+func renderSource(s *policy.Source) v1alpha1.Source {
 	out := v1alpha1.Source{
-		Kind:     v1alpha1.SourceKind(r.Kind),
-		Name:     r.Name,
-		Optional: r.Optional(),
-		Reason:   "ReloadOff",
-		Usages:   make([]v1alpha1.Usage, len(r.Uses)),
+		Kind:           v1alpha1.SourceKind(s.Kind),
+		Name:           s.Name,
+		Optional:       s.Optional(),
+		TriggersReload: s.Triggers,
+		Reason:         s.Reason,
+		Usages:         make([]v1alpha1.Usage, len(s.Uses)),
 	}
-	if r.Reads() {
-		out.Keys, _ = r.Keys()
-	} else {
-		out.Reason = "NotRead"
-		if slices.ContainsFunc(r.Uses, func(u dependency.Use) bool { return u.Type == dependency.Volume || u.Type == dependency.Projected }) {
-			out.Reason = "NotMounted"
-		}
-	}
-	for i := range r.Uses {
-		u := &r.Uses[i]
+	out.Keys, _ = s.Keys()
+	for i := range s.Uses {
+		u := &s.Uses[i]
 		out.Usages[i] = v1alpha1.Usage{
 			Type:      v1alpha1.UsageType(u.Type),
 			Container: u.Container,
@@ -142,57 +137,17 @@ func renderSource(r *dependency.Reference) v1alpha1.Source {
 	return out
 }
 
-func renderSourceStatus(r *dependency.Reference, res dependency.Resolution) v1alpha1.SourceStatus {
-	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(r.Kind), Name: r.Name, MissingKeys: res.MissingKeys}
-	if r.Kind.Observed() {
-		present := res.Source != nil
+func renderSourceStatus(s *policy.Source) v1alpha1.SourceStatus {
+	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name, MissingKeys: s.MissingKeys}
+	if s.Kind.Observed() {
+		present := s.Source != nil
 		out.Present = &present
 	}
-	if res.Source != nil {
-		out.ResourceVersion = res.Source.ResourceVersion
-		if changed := res.Source.LastChanged; readable(changed) {
+	if s.Source != nil {
+		out.ResourceVersion = s.Source.ResourceVersion
+		if changed := s.Source.LastChanged; readable(changed) {
 			out.LastChanged = &changed
 		}
 	}
 	return out
-}
-
-// resolution gathers the condition SourcesResolved.
-type resolution struct {
-	absent, keys []string
-	present      int
-	since        metav1.Time
-}
-
-func (s *resolution) add(r *dependency.Reference, res dependency.Resolution) {
-	id := string(r.Kind) + " " + r.Name
-	switch {
-	case len(res.MissingKeys) > 0:
-		s.keys = append(s.keys, fmt.Sprintf("%s lacks %s", id, strings.Join(res.MissingKeys, ", ")))
-	case res.Missing:
-		s.absent = append(s.absent, id+" is missing")
-	case res.Source != nil:
-		s.present++
-	}
-	if res.Source != nil && s.since.Before(&res.Source.Created) {
-		s.since = res.Source.Created
-	}
-}
-
-// condition returns the condition. Its transition time is, as far as the cluster
-// remembers, when the last of the workload and its sources was created.
-func (s *resolution) condition() metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionSourcesResolved, LastTransitionTime: s.since}
-	missing := slices.Concat(s.absent, s.keys)
-	if len(missing) == 0 {
-		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonAllPresent
-		c.Message = "Everything that pods need to start is present."
-		return c
-	}
-	c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonKeyMissing
-	if len(s.absent) > 0 {
-		c.Reason = v1alpha1.ReasonSourceMissing
-	}
-	c.Message = strings.Join(missing, "; ") + ": new pods do not start."
-	return c
 }

@@ -16,10 +16,10 @@ import (
 
 func renderYAML(t *testing.T, path string) []byte {
 	t.Helper()
-	c := unsynced()
+	c := unsynced(t)
 	var out [][]byte
 	for _, w := range c.load(t, path) {
-		b, err := yaml.Marshal(Render(c.graph, c.digester, w, 123))
+		b, err := yaml.Marshal(c.render(w, 123))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,17 +74,17 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 		reloadable bool
 		says       string
 	}{
-		dependency.Deployment:  {true, "a Reload restarts it"},
-		dependency.StatefulSet: {true, "a Reload restarts it"},
-		dependency.DaemonSet:   {true, "a Reload restarts it"},
-		dependency.CronJob:     {false, "its next run reads their content"},
-		dependency.Job:         {false, "a Job cannot be reloaded"},
-		dependency.ReplicaSet:  {false, "a ReplicaSet cannot be reloaded"},
-		dependency.Pod:         {false, "a Pod cannot be reloaded"},
+		dependency.Deployment:  {true, "a Reload does"},
+		dependency.StatefulSet: {true, "a Reload does"},
+		dependency.DaemonSet:   {true, "a Reload does"},
+		dependency.CronJob:     {false, "the next run of the CronJob reads the content that is then there"},
+		dependency.Job:         {false, "a Job has no rollout"},
+		dependency.ReplicaSet:  {false, "a ReplicaSet has no rollout"},
+		dependency.Pod:         {false, "a Pod has no rollout"},
 	}
 	for kind, tt := range tests {
-		c := unsynced()
-		view := Render(c.graph, c.digester, workload(kind, "ns", "w", nil), 1)
+		c := unsynced(t)
+		view := c.render(workload(kind, "ns", "w", nil), 1)
 		if got := Reloadable(kind); got != tt.reloadable {
 			t.Errorf("%s: reloadable: %v", kind, got)
 		}
@@ -96,14 +96,28 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 
 // The same for the managedFields of a source.
 func TestLastChangedThatClientsCannotReadIsLeftOut(t *testing.T) {
-	c := unsynced()
+	c := unsynced(t)
 	w := workload(dependency.Deployment, "ns", "w", nil, "Secret/db")
 	c.graph.SetSource(&dependency.Source{
 		SourceKey:   dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"},
 		LastChanged: metav1.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
 	})
-	if got := Render(c.graph, c.digester, w, 1).Status.Sources[0].LastChanged; got != nil {
+	view := c.render(w, 1)
+	if got := view.Status.Sources[0].LastChanged; got != nil {
 		t.Errorf("last changed %v", got)
+	}
+	checkReadable(t, view)
+}
+
+// checkReadable fails when clients cannot read a view.
+func checkReadable(t *testing.T, view *v1alpha1.ConfigDependency) {
+	t.Helper()
+	raw, err := yaml.Marshal(view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &v1alpha1.ConfigDependency{}); err != nil {
+		t.Errorf("clients cannot read it: %v", err)
 	}
 }
 
@@ -115,31 +129,25 @@ func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
 		annotation string
 		shown      bool
 	}{
-		"a proper record":          {`{"time":"2026-01-02T03:04:05Z","trigger":"Request"}`, true},
-		"the last year":            {`{"time":"9999-12-31T23:59:59Z"}`, true},
-		"a year with five digits":  {`{"time":"9999-12-31T23:59:59-23:59"}`, false},
-		"a year before the first":  {`{"time":"0000-01-01T00:00:00+23:59"}`, false},
+		"a proper record":          {`{"time":"2026-01-02T03:04:05.678901Z","trigger":"Request"}`, true},
+		"the last year":            {`{"time":"9999-12-31T23:59:59.000000Z"}`, true},
+		"a year with five digits":  {`{"time":"9999-12-31T23:59:59.000000-23:59"}`, false},
+		"a year before the first":  {`{"time":"0000-01-01T00:00:00.000000+23:59"}`, false},
 		"no time":                  {`{"trigger":"Request"}`, false},
 		"no JSON":                  {`x`, false},
 		"JSON of something else":   {`[1]`, false},
 		"an empty value":           {``, false},
-		"fields that nobody knows": {`{"time":"2026-01-02T03:04:05Z","x":1}`, true},
+		"fields that nobody knows": {`{"time":"2026-01-02T03:04:05.678901Z","x":1}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := unsynced()
+			c := unsynced(t)
 			w := workload(dependency.Deployment, "ns", "w", nil)
 			w.Annotations = map[string]string{"configdep.io/last-reload": tt.annotation}
-			view := Render(c.graph, c.digester, w, 1)
+			view := c.render(w, 1)
 			if shown := view.Status.LastReload != nil; shown != tt.shown {
 				t.Errorf("shown: %v, want %v", shown, tt.shown)
 			}
-			raw, err := yaml.Marshal(view)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := yaml.UnmarshalStrict(raw, &v1alpha1.ConfigDependency{}); err != nil {
-				t.Errorf("clients cannot read it: %v", err)
-			}
+			checkReadable(t, view)
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 // API errors: not found, or unavailable before the first sync.
 func (v *Views) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error) {
 	if _, synced := v.state(); !synced {
-		return nil, notReady()
+		return nil, NotReady()
 	}
 	found := v.get(namespace, name)
 	if found == nil {
@@ -84,8 +84,8 @@ func (v *Views) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, erro
 	return found, nil
 }
 
-// notReady is the answer until the first sync: 503, and try again in a second.
-func notReady() error {
+// NotReady is the answer until the first sync: 503, and try again in a second.
+func NotReady() error {
 	err := apierrors.NewServiceUnavailable("the dependency index has not synced yet")
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	return err
@@ -100,7 +100,7 @@ const freshness = 3 * time.Second
 func (v *Views) waitFor(ctx context.Context, version string) error {
 	current, synced := v.state()
 	if !synced {
-		return notReady()
+		return NotReady()
 	}
 	if version == "" || version == "0" {
 		return nil

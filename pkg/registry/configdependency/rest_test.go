@@ -47,7 +47,7 @@ func TestStorageIsReadOnly(t *testing.T) {
 }
 
 func TestNamesInDiscovery(t *testing.T) {
-	r := NewREST(NewViews())
+	r := unsynced(t).rest
 	got := []any{r.NamespaceScoped(), r.GetSingularName(), r.ShortNames(), r.Categories()}
 	want := []any{true, "configdependency", []string{"cfgdep"}, []string{"configdep"}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -100,7 +100,7 @@ var encoder = func() runtime.Encoder {
 
 // What a request does with its answer is not seen by the next one.
 func TestAnswersAreCopies(t *testing.T) {
-	c := newCluster(workload(dependency.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
+	c := newCluster(t, workload(dependency.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
 	read := func() *v1alpha1.ConfigDependency {
 		o, err := c.views.Lookup("ns", "deployment.web")
 		if err != nil {
@@ -137,7 +137,7 @@ func TestAnswersAreCopies(t *testing.T) {
 // Readers list, get and write answers while the cluster changes; the race detector looks
 // on. Each list is in order, of one moment, and no list is older than the one before.
 func TestReadingWhileTheClusterChanges(t *testing.T) {
-	c := newCluster()
+	c := newCluster(t)
 	const changes, readers = 2000, 4
 	done := make(chan struct{})
 	started := make(chan struct{}, readers)
@@ -179,8 +179,8 @@ func TestReadingWhileTheClusterChanges(t *testing.T) {
 	for i := range changes {
 		c.revision++
 		if i%2 == 0 {
-			c.graph.SetWorkload(a)
-			c.graph.SetWorkload(b)
+			c.setWorkload(a)
+			c.setWorkload(b)
 		} else {
 			c.graph.DeleteWorkload(a.WorkloadKey)
 			c.graph.DeleteWorkload(b.WorkloadKey)
@@ -224,7 +224,7 @@ func isNotFound(err error) bool {
 
 // A page that is being read is not changed by what comes after it.
 func TestAListIsNotChangedAfterwards(t *testing.T) {
-	c := newCluster()
+	c := newCluster(t)
 	for i := range 100 {
 		c.set(workload(dependency.Pod, "ns", fmt.Sprint(i), nil, "Secret/db"))
 	}

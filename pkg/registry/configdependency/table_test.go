@@ -43,12 +43,12 @@ func printed(table *metav1.Table, wide bool) []byte {
 // which those that were reloaded were so 3 days ago.
 func rendered(t *testing.T) *v1alpha1.ConfigDependencyList {
 	t.Helper()
-	c := unsynced()
+	c := unsynced(t)
 	list := &v1alpha1.ConfigDependencyList{ListMeta: metav1.ListMeta{ResourceVersion: "100", Continue: "token", RemainingItemCount: new(int64(7))}}
 	now := time.Now()
 	for _, file := range []string{"everything", "all-present", "no-sources-and-a-spoilt-annotation"} {
 		for _, w := range c.load(t, "testdata/render/"+file+".yaml") {
-			view := Render(c.graph, c.digester, w, 99)
+			view := c.render(w, 99)
 			view.CreationTimestamp = metav1.NewTime(now.Add(-30 * time.Hour))
 			if last := view.Status.LastReload; last != nil {
 				last.Time = metav1.NewTime(now.Add(-3 * 24 * time.Hour))

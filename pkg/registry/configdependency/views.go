@@ -2,37 +2,108 @@ package configdependency
 
 import (
 	"cmp"
+	"context"
+	"maps"
 	"sync"
 
 	"github.com/google/btree"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // Views holds the present ConfigDependency of every workload in the order of namespace
-// and name. It is the sink of the index: whatever changes is rendered at once, so that
+// and name. It is a sink of the index: whatever changes is rendered at once, so that
 // reading costs no work and takes no lock for longer than a copy of a pointer.
 type Views struct {
-	digester *dependency.Digester
+	defaults policy.Defaults
+	clock    clock.PassiveClock
+	due      workqueue.TypedDelayingInterface[dependency.WorkloadKey] // that time alone changes
 
 	mu       sync.RWMutex
+	digester *dependency.Digester
 	objects  *btree.BTreeG[*v1alpha1.ConfigDependency]
+	states   map[v1alpha1.State]int
 	revision uint64
 	synced   bool
 }
 
-// NewViews returns a Views that has not synced. The digester may be set later, but
-// before the first change.
-func NewViews() *Views {
-	return &Views{objects: btree.NewG(32, before)}
+// NewViews returns a Views that has not synced.
+func NewViews(defaults policy.Defaults, c clock.WithTicker) *Views {
+	return &Views{
+		defaults: defaults,
+		clock:    c,
+		due: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{
+			Clock: c,
+		}),
+		objects: btree.NewG(32, before),
+		states:  map[v1alpha1.State]int{},
+	}
 }
 
-// SetDigester sets the digester by which hashes are computed.
-func (v *Views) SetDigester(d *dependency.Digester) {
+// Reset forgets everything. Hashes are computed by the digester from then on.
+func (v *Views) Reset(d *dependency.Digester) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.digester = d
+	v.digester, v.synced = d, false
+	v.objects.Clear(false)
+	v.states = map[v1alpha1.State]int{}
+}
+
+// Graph gives access to the dependency graph.
+type Graph interface {
+	Read(func(*dependency.Graph)) bool
+}
+
+// Run renders again what time alone has changed, until the context is done.
+func (v *Views) Run(ctx context.Context, graph Graph) {
+	defer context.AfterFunc(ctx, v.due.ShutDown)()
+	for {
+		key, shutdown := v.due.Get()
+		if shutdown {
+			return
+		}
+		graph.Read(func(g *dependency.Graph) {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if v.synced {
+				v.render(g, key)
+			}
+		})
+		v.due.Done(key)
+	}
+}
+
+// render brings the view of a workload up to date. The lock is held.
+func (v *Views) render(g *dependency.Graph, key dependency.WorkloadKey) {
+	w := g.Workload(key)
+	if w == nil {
+		if old, found := v.objects.Delete(at(key.Namespace, key.ViewName())); found {
+			v.states[old.Status.State]--
+		}
+		return
+	}
+	e := policy.Evaluate(g, v.digester, w, v.defaults)
+	now := v.clock.Now()
+	d := e.Decide(policy.Observed{Now: now})
+	object := Render(e, d, v.revision)
+	if old, found := v.objects.ReplaceOrInsert(object); found {
+		v.states[old.Status.State]--
+	}
+	v.states[object.Status.State]++
+	if !d.RecheckAt.IsZero() {
+		v.due.AddAfter(key, d.RecheckAt.Sub(now))
+	}
+}
+
+// States returns the number of workloads by state.
+func (v *Views) States() map[v1alpha1.State]int {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return maps.Clone(v.states)
 }
 
 func before(a, b *v1alpha1.ConfigDependency) bool {
@@ -43,24 +114,18 @@ func before(a, b *v1alpha1.ConfigDependency) bool {
 func (v *Views) Synced(g *dependency.Graph, revision uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	g.EachWorkload(func(w *dependency.Workload) {
-		v.objects.ReplaceOrInsert(Render(g, v.digester, w, revision))
-	})
 	v.revision, v.synced = revision, true
+	g.EachWorkload(func(w *dependency.Workload) { v.render(g, w.WorkloadKey) })
 }
 
 // Changed is part of ingest.Sink.
 func (v *Views) Changed(g *dependency.Graph, revision uint64, workloads []dependency.WorkloadKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, key := range workloads {
-		if w := g.Workload(key); w != nil {
-			v.objects.ReplaceOrInsert(Render(g, v.digester, w, revision))
-		} else {
-			v.objects.Delete(at(key.Namespace, key.ViewName()))
-		}
-	}
 	v.revision = revision
+	for _, key := range workloads {
+		v.render(g, key)
+	}
 }
 
 // Progressed is part of ingest.Sink.

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/audit"
@@ -20,6 +19,8 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/workload"
 )
 
 // conflicts is how a patch is tried again when the workload has changed since it was
@@ -39,34 +40,34 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		if err != nil {
 			return err
 		}
-		hash := r.configHash(live.Workload)
-		if refused = checkPreconditions(view, request, live.Workload, hash); refused != nil {
+		content, synced := r.evaluate(live.Workload)
+		if !synced {
+			refused = configdependency.NotReady()
 			return nil
 		}
-		status.PreviousHash, status.ConfigHash = policy.AppliedHash(live.Workload), hash
+		if refused = checkPreconditions(view, request, live.Workload, content.present.Hash); refused != nil {
+			return nil
+		}
+		status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
 		status.Generation = live.generation
-		if message := unneeded(request, &status); message != "" {
-			status.Message = message
+		if request.Spec.Mode == v1alpha1.ReloadIfStale && len(content.stale) == 0 {
+			status.Message = unneeded(content)
 			return nil
 		}
 		if live.Paused {
 			refused = conflict(view, "%s %s is paused, so no rollout would begin: resume it first", ref.Kind, ref.Name)
 			return nil
 		}
-		data, err := policy.RolloutPatch(string(live.UID), live.ResourceVersion, hash, policy.LastReload{
-			Time:        metav1.NewTime(r.Clock.Now()),
-			Trigger:     policy.TriggerRequest,
-			RequestedBy: user(ctx),
-			Reason:      request.Spec.Reason,
-		})
+		last := policy.Requested(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
+		data, err := policy.RolloutPatch(live.Workload, content.present, last, true)
 		if err != nil {
 			return err
 		}
-		status.Generation, err = patch(ctx, r.Client, key, data, dryRun)
+		patched, err := workload.Patch(ctx, r.Client, key, data, dryRun)
 		if err != nil {
 			return err
 		}
-		status.Triggered = true
+		status.Triggered, status.Generation = true, patched.GetGeneration()
 		status.Message = doneMessage(&ref, live.caveat, len(dryRun) > 0)
 		return nil
 	})
@@ -82,11 +83,22 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 	return status, nil
 }
 
-func (r *REST) configHash(w *dependency.Workload) (hash string) {
-	r.Graph.Read(func(g *dependency.Graph) {
-		hash = r.Digester().ConfigHash(w.References, g.Sources(w.Namespace), nil)
+// content is what is known of the content that a workload consumes.
+type content struct {
+	present  policy.Record // of the content that is there now
+	previous string        // the hash with which the pods were started
+	stale    []string      // what has changed since
+	known    bool          // whether that can be told
+}
+
+// evaluate returns false while the index is being read anew.
+func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
+	synced = r.Graph.Read(func(g *dependency.Graph) {
+		e := policy.Evaluate(g, r.Digester(), w, r.Defaults)
+		c.present, c.previous = e.Present(), e.Record.Hash
+		c.stale, c.known = e.Stale()
 	})
-	return hash
+	return c, synced
 }
 
 // checkPreconditions refuses a request that is about something else than what is there.
@@ -114,25 +126,16 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 	return nil
 }
 
-// unneeded returns why a request with mode IfStale restarts nothing, or "".
-func unneeded(request *v1alpha1.Reload, status *v1alpha1.ReloadStatus) string {
+// unneeded tells why a request with mode IfStale restarts nothing.
+func unneeded(c content) string {
 	switch {
-	case request.Spec.Mode != v1alpha1.ReloadIfStale:
-		return ""
-	case status.PreviousHash == "":
+	case c.previous == "":
 		return "Not restarted: it is not recorded with which content the pods were started, so they are not known to be stale. Mode Always restarts them."
-	case !sameKey(status.PreviousHash, status.ConfigHash):
+	case !c.known:
 		return "Not restarted: the recorded hash was made with another key and cannot be compared, so the pods are not known to be stale. Mode Always restarts them."
-	case status.PreviousHash == status.ConfigHash:
-		return "Not restarted: the pods were started with the present content."
 	default:
-		return ""
+		return "Not restarted: the pods were started with the present content."
 	}
-}
-
-// sameKey tells whether two hashes have the same version and key id.
-func sameKey(a, b string) bool {
-	return a[:strings.LastIndexByte(a, '.')+1] == b[:strings.LastIndexByte(b, '.')+1]
 }
 
 func doneMessage(ref *v1alpha1.WorkloadReference, caveat string, dryRun bool) string {

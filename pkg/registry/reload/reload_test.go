@@ -32,36 +32,86 @@ import (
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 )
 
+// hashA and hashB are hashes of no content.
 const (
-	keyID = "aabbccdd"
-	hashA = "v1." + keyID + ".00000000000000000000000000000001"
-	hashB = "v1." + keyID + ".00000000000000000000000000000002"
+	hashA = "v1.aabbccdd.00000000000000000000000000000001"
+	hashB = "v1.aabbccdd.00000000000000000000000000000002"
 )
 
+// readingDB makes a Deployment read the Secret db.
+func readingDB(o *appsv1.Deployment) {
+	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
+	}}}
+}
+
+// withDB returns a graph with the Secret db.
+func withDB() *dependency.Graph {
+	graph := dependency.NewGraph()
+	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")},
+	}))
+	return graph
+}
+
+// recorded makes the annotations of a Deployment tell with which content its pods were
+// started.
+func recorded(r policy.Record) func(*appsv1.Deployment) {
+	return func(o *appsv1.Deployment) {
+		sources, err := json.Marshal(r.Sources)
+		if err != nil {
+			panic(err)
+		}
+		o.Annotations = map[string]string{policy.ConfigHashAnnotation: r.Hash, policy.AppliedSourcesAnnotation: string(sources)}
+	}
+}
+
 func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
+	present := policy.Evaluate(withDB(), digester, dependency.FromDeployment(testDeployment(readingDB)), policy.Defaults{Mode: policy.Off}).Present()
+	hash := present.Hash
+	prefix := "v1." + digester.KeyID() + "."
+	stale := prefix + "00000000000000000000000000000002"
+	bySource := func(entry string) func(*appsv1.Deployment) {
+		return recorded(policy.Record{Hash: stale, Sources: map[string]string{"Secret/db": entry}})
+	}
 	tests := map[string]struct {
-		mode              v1alpha1.ReloadRequestMode
-		previous, present string
-		says              string // empty: it restarts
+		mode   v1alpha1.ReloadRequestMode
+		record func(*appsv1.Deployment)
+		says   string // empty: it restarts
 	}{
-		"Always, when in sync":                {v1alpha1.ReloadAlways, hashA, hashA, ""},
-		"Always, when nothing is known":       {v1alpha1.ReloadAlways, "", hashA, ""},
-		"Always, when stale":                  {v1alpha1.ReloadAlways, hashB, hashA, ""},
-		"IfStale, when stale":                 {v1alpha1.ReloadIfStale, hashB, hashA, ""},
-		"IfStale, when in sync":               {v1alpha1.ReloadIfStale, hashA, hashA, "with the present content"},
-		"IfStale, when nothing is known":      {v1alpha1.ReloadIfStale, "", hashA, "not recorded"},
-		"IfStale, with another key":           {v1alpha1.ReloadIfStale, strings.Replace(hashB, keyID, "00112233", 1), hashA, "another key"},
-		"IfStale, with another version":       {v1alpha1.ReloadIfStale, strings.Replace(hashB, "v1", "v2", 1), hashA, "another key"},
-		"IfStale, with a hash of its own":     {v1alpha1.ReloadIfStale, "none", hashA, "another key"},
-		"IfStale, with the end of the hash":   {v1alpha1.ReloadIfStale, hashA[len("v1."+keyID+"."):], hashA, "another key"},
-		"IfStale, with a hash without digest": {v1alpha1.ReloadIfStale, "v1." + keyID + ".", hashA, ""},
+		"Always, when in sync":                {v1alpha1.ReloadAlways, startedWith(hash), ""},
+		"Always, when nothing is known":       {v1alpha1.ReloadAlways, startedWith(""), ""},
+		"Always, when stale":                  {v1alpha1.ReloadAlways, startedWith(stale), ""},
+		"IfStale, when stale":                 {v1alpha1.ReloadIfStale, startedWith(stale), ""},
+		"IfStale, when in sync":               {v1alpha1.ReloadIfStale, startedWith(hash), "with the present content"},
+		"IfStale, when nothing is known":      {v1alpha1.ReloadIfStale, startedWith(""), "not recorded"},
+		"IfStale, with another key":           {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, digester.KeyID(), "00112233", 1)), "another key"},
+		"IfStale, with another version":       {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, "v1", "v2", 1)), "another key"},
+		"IfStale, with a hash of its own":     {v1alpha1.ReloadIfStale, startedWith("none"), "another key"},
+		"IfStale, with the end of the hash":   {v1alpha1.ReloadIfStale, startedWith(hash[len(prefix):]), "another key"},
+		"IfStale, with a hash without digest": {v1alpha1.ReloadIfStale, startedWith(prefix), ""},
+		// What stands on the workload tells of each source, and is newer than the template.
+		"IfStale, with a record of the content":         {v1alpha1.ReloadIfStale, recorded(present), "with the present content"},
+		"IfStale, with a record of other content":       {v1alpha1.ReloadIfStale, bySource("*.0123456789abcdef.1"), ""},
+		"IfStale, when the template reads other keys":   {v1alpha1.ReloadIfStale, bySource("00000000.0123456789abcdef.1"), "with the present content"},
+		"IfStale, when the template reads a new source": {v1alpha1.ReloadIfStale, recorded(policy.Record{Hash: stale, Sources: map[string]string{}}), "with the present content"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			request := &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: tt.mode}}
-			got := unneeded(request, &v1alpha1.ReloadStatus{PreviousHash: tt.previous, ConfigHash: tt.present})
-			if (got == "") != (tt.says == "") || !strings.Contains(got, tt.says) {
-				t.Errorf("message %q, want one that says %q", got, tt.says)
+			view := testView(dependency.Deployment)
+			live := testDeployment(readingDB, tt.record)
+			s := newServer(view, live)
+			s.Graph = stubGraph{withDB()}
+			got, err := s.create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: tt.mode}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			restarted := len(s.patches()) == 1
+			if restarted != (tt.says == "") || got.Status.Triggered != restarted || !strings.Contains(got.Status.Message, tt.says) {
+				t.Errorf("restarted: %v, status %+v, want a message that says %q", restarted, got.Status, tt.says)
+			}
+			if want := policy.RecordOf(dependency.FromDeployment(live)).Hash; got.Status.PreviousHash != want || got.Status.ConfigHash != hash {
+				t.Errorf("hash %s, before %s; want %s, before %s", got.Status.ConfigHash, got.Status.PreviousHash, hash, want)
 			}
 		})
 	}
@@ -169,7 +219,14 @@ func (s stubViews) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, e
 
 type stubGraph struct{ *dependency.Graph }
 
-func (s stubGraph) Read(f func(*dependency.Graph)) { f(s.Graph) }
+// Read is that of an index that has synced, or with a nil graph of one that has not.
+func (s stubGraph) Read(f func(*dependency.Graph)) bool {
+	if s.Graph == nil {
+		return false
+	}
+	f(s.Graph)
+	return true
+}
 
 var (
 	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
@@ -185,7 +242,8 @@ func testMeta(kind dependency.WorkloadKind) metav1.ObjectMeta {
 func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 	m := testMeta(kind)
 	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
-	return configdependency.Render(dependency.NewGraph(), digester, &dependency.Workload{WorkloadKey: key, UID: m.UID}, 7)
+	e := policy.Evaluate(dependency.NewGraph(), digester, &dependency.Workload{WorkloadKey: key, UID: m.UID}, policy.Defaults{Mode: policy.Off})
+	return configdependency.Render(e, e.Decide(policy.Observed{Now: now}), 7)
 }
 
 func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
@@ -219,6 +277,7 @@ func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *serv
 		Client:   client,
 		Recorder: events,
 		Clock:    testingclock.NewFakePassiveClock(now),
+		Defaults: policy.Defaults{Mode: policy.Off},
 		Digester: func() *dependency.Digester { return digester },
 	}}
 }
@@ -295,9 +354,10 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 				t.Fatalf("%d patches", len(sent))
 			}
 			p := sent[0]
-			wantPatch, err := policy.RolloutPatch(string(kind)+"-uid", "7", present, policy.LastReload{
-				Time: metav1.NewTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated",
-			})
+			m := testMeta(kind)
+			wantPatch, err := policy.RolloutPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
+				policy.Record{Hash: present, Sources: map[string]string{}},
+				policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -454,7 +514,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 		if !apierrors.IsConflict(err) {
 			t.Errorf("error %v", err)
 		}
-		if took := time.Since(start); took > 10*time.Second || len(s.patches()) < 5 {
+		if took := time.Since(start); took < 3*time.Second || took > 10*time.Second || len(s.patches()) < 20 {
 			t.Errorf("tried %d times in %s", len(s.patches()), took)
 		}
 		if told := s.told(); len(told) != 0 {
@@ -515,6 +575,50 @@ func TestRefusalsOfThePatch(t *testing.T) {
 				t.Errorf("events %q", told)
 			}
 		})
+	}
+}
+
+// While the index is being read anew nothing can be said of the content.
+func TestReloadWhileTheIndexIsReadAnew(t *testing.T) {
+	view := testView(dependency.Deployment)
+	s := newServer(view, testDeployment())
+	s.Graph = stubGraph{}
+	_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
+	if !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("error %v", err)
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 1 {
+		t.Errorf("retry after %d seconds, %v", seconds, ok)
+	}
+	if sent, told := s.patches(), s.told(); len(sent) != 0 || len(told) != 0 {
+		t.Errorf("patches %v, events %q", sent, told)
+	}
+}
+
+// Restarts on request neither count as those by itself nor let the back-off of them begin
+// anew.
+func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
+	view := testView(dependency.Deployment)
+	automatic := policy.Automatic(nil, now.Add(-time.Minute), time.Second, "Secret/db")
+	automatic.Streak = 5
+	raw, err := json.Marshal(automatic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
+		o.Annotations = map[string]string{policy.LastReloadAnnotation: string(raw)}
+	}))
+	if _, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.client.AppsV1().Deployments("shop").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := policy.LastReloadOf(dependency.FromDeployment(after))
+	want := &policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Automatic: automatic.Automatic, Streak: 5}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("last reload (-want +got):\n%s", diff)
 	}
 }
 
@@ -612,16 +716,9 @@ func TestCaveats(t *testing.T) {
 // template, not by the view, which may be older.
 func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	view := testView(dependency.Deployment)
-	live := testDeployment(func(o *appsv1.Deployment) {
-		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{
-			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
-		}}}
-	})
+	live := testDeployment(readingDB)
 	s := newServer(view, live)
-	graph := dependency.NewGraph()
-	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")},
-	}))
+	graph := withDB()
 	s.Graph = stubGraph{graph}
 	got, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // Views finds the ConfigDependency of a name. Its errors are API errors.
@@ -23,7 +24,7 @@ type Views interface {
 
 // Graph gives access to the dependency graph.
 type Graph interface {
-	Read(func(*dependency.Graph))
+	Read(func(*dependency.Graph)) bool
 }
 
 // REST is the storage of the subresource.
@@ -33,6 +34,7 @@ type REST struct {
 	Client   kubernetes.Interface
 	Recorder record.EventRecorder
 	Clock    clock.PassiveClock
+	Defaults policy.Defaults
 	// Digester returns the digester of the server; it is there once Views finds anything.
 	Digester func() *dependency.Digester
 }

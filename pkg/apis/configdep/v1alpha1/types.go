@@ -74,23 +74,62 @@ type WorkloadReference struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// ReloadMode tells which changes restart a workload by themselves.
+// ReloadMode tells which changes restart the workload by themselves.
 // +enum
 type ReloadMode string
 
+// The modes.
 const (
 	// ReloadOff: no change restarts the workload; the reload subresource still does.
 	ReloadOff ReloadMode = "Off"
+	// ReloadAuto: a change of any source whose content reaches a container.
+	ReloadAuto ReloadMode = "Auto"
+	// ReloadMatched: the same, but only of sources that are annotated configdep.io/match.
+	ReloadMatched ReloadMode = "Matched"
+	// ReloadListed: a change of the sources that configdep.io/sources names.
+	ReloadListed ReloadMode = "Listed"
+)
+
+// ReloadStrategy tells how a workload is restarted by itself.
+// +enum
+type ReloadStrategy string
+
+// The strategies.
+const (
+	// StrategyAnnotation: a rollout, made by an annotation on the pod template.
+	StrategyAnnotation ReloadStrategy = "Annotation"
+	// StrategyRecreate: the pods are evicted one after the other.
+	StrategyRecreate ReloadStrategy = "Recreate"
 )
 
 // ReloadPolicy is the policy by which a workload is restarted when a source changes.
 type ReloadPolicy struct {
-	// mode tells which changes restart the workload by themselves. Off: none does.
+	// mode tells which changes restart the workload by themselves. Off: none. Auto: of any
+	// source whose content reaches a container. Matched: the same, of sources that carry
+	// the annotation configdep.io/match. Listed: of the sources that the annotation
+	// configdep.io/sources names.
 	Mode ReloadMode `json:"mode"`
-	// declaredBy tells where the policy comes from. Default: nothing declares one, and
-	// the default of the server is in force.
+	// declaredBy tells where the mode comes from: configdep.io/reload (an annotation of the
+	// workload), Namespace configdep.io/reload (the same on its namespace), or Default (the
+	// server's).
 	// +optional
 	DeclaredBy string `json:"declaredBy,omitempty"`
+	// strategy tells how the workload is restarted by itself. Annotation: a rollout.
+	// Recreate: its pods are evicted one after the other.
+	// +optional
+	Strategy ReloadStrategy `json:"strategy,omitempty"`
+	// settle is how long content must be quiet before a restart, so that changes that
+	// belong together make one.
+	// +optional
+	Settle *metav1.Duration `json:"settle,omitempty"`
+	// minInterval is the least time between two restarts of the workload by itself. It
+	// doubles while they follow each other closely.
+	// +optional
+	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
+	// liveVolumes is true when the application reads mounted files again by itself, so
+	// that only environment variables and subPath mounts need a restart.
+	// +optional
+	LiveVolumes bool `json:"liveVolumes,omitempty"`
 }
 
 // SourceKind is the kind of a source.
@@ -122,10 +161,13 @@ type Source struct {
 	// triggersReload tells whether a change of the source restarts the workload by
 	// itself. When it is false, reason tells why.
 	TriggersReload bool `json:"triggersReload"`
-	// reason tells in one word why a change of the source does not restart the workload
-	// by itself: ReloadOff (the policy in force restarts nothing), NotMounted (a volume
-	// that no container mounts), NotRead (a use that passes no content to a container,
-	// such as an image pull secret).
+	// reason tells in one word why a change of the source does not restart the workload by
+	// itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is
+	// annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and
+	// NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the
+	// application reads the files again), NotMounted (a volume that no container mounts),
+	// NotRead (a use that passes no content to a container, such as an image pull secret),
+	// NotObserved (a SecretProviderClass).
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// usages are the places of the pod template that consume the source.
@@ -154,12 +196,14 @@ const (
 	UsageVolumeSecret UsageType = "VolumeSecret"
 	// UsageImagePullSecret is an entry of imagePullSecrets.
 	UsageImagePullSecret UsageType = "ImagePullSecret"
+	// UsageAnnotation is a source that the annotation configdep.io/sources names.
+	UsageAnnotation UsageType = "Annotation"
 )
 
 // Usage is one place of the pod template that consumes a source.
 type Usage struct {
 	// type is the way in which the source is consumed: Env, EnvFrom, Volume, Projected,
-	// CSI, VolumeSecret or ImagePullSecret.
+	// CSI, VolumeSecret, ImagePullSecret or Annotation.
 	Type UsageType `json:"type"`
 	// container is the container, init container or ephemeral container that reads the
 	// source. Absent for uses of the whole pod, and for volumes that no container mounts.
@@ -194,9 +238,22 @@ type Usage struct {
 // +enum
 type State string
 
+// The states.
 const (
 	// StateUnmanaged: nothing restarts the workload by itself.
 	StateUnmanaged State = "Unmanaged"
+	// StateInSync: the pods run with the present content.
+	StateInSync State = "InSync"
+	// StateSettling: content has changed, and must be quiet for a while before a restart.
+	StateSettling State = "Settling"
+	// StatePending: a restart is due, or waits for the minimum interval.
+	StatePending State = "Pending"
+	// StateRollingOut: the pods are being replaced.
+	StateRollingOut State = "RollingOut"
+	// StateFailed: the rollout does not progress.
+	StateFailed State = "Failed"
+	// StateBlocked: somebody must act before the workload can be restarted.
+	StateBlocked State = "Blocked"
 )
 
 // The types of the conditions of a ConfigDependency.
@@ -204,6 +261,10 @@ const (
 	// ConditionSourcesResolved is True when every source and key that the pods cannot
 	// start without is present.
 	ConditionSourcesResolved = "SourcesResolved"
+	// ConditionInSync is True when all pods are known to run with the present content.
+	ConditionInSync = "InSync"
+	// ConditionRolloutComplete is True when all pods are of the present template.
+	ConditionRolloutComplete = "RolloutComplete"
 )
 
 // The reasons of the condition SourcesResolved.
@@ -216,7 +277,10 @@ const (
 // ConfigDependencyStatus tells whether a workload runs with the present content of its
 // sources.
 type ConfigDependencyStatus struct {
-	// state summarises the workload. Unmanaged: nothing restarts it by itself.
+	// state summarises the workload. Unmanaged: nothing restarts it by itself. InSync: its
+	// pods run with the present content. Settling: content has changed, and must be quiet
+	// for a while. Pending: a restart is due. RollingOut: the pods are being replaced.
+	// Failed: the rollout does not progress. Blocked: somebody must act.
 	State State `json:"state"`
 	// reason tells in one word why the workload is in this state.
 	// +optional
@@ -224,8 +288,9 @@ type ConfigDependencyStatus struct {
 	// message tells a person what happens next, and why.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// configHash stands for the content with which the pods should run: a keyed digest
-	// of all that the workload consumes. Only equality means something.
+	// configHash stands for the content with which the pods should run: a keyed digest of
+	// all sources that trigger a restart (in mode Off, that would in mode Auto). Only
+	// equality means something.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
 	// appliedHash stands for the content with which the pods were started. Empty when it
@@ -237,11 +302,12 @@ type ConfigDependencyStatus struct {
 	// +listMapKey=kind
 	// +listMapKey=name
 	Sources []SourceStatus `json:"sources,omitempty"`
-	// lastReload is the last restart that was made or requested through this API.
+	// lastReload is the last restart that configdep made, by itself or on request.
 	// +optional
 	LastReload *LastReload `json:"lastReload,omitempty"`
-	// conditions are the standard conditions: SourcesResolved is True when every source
-	// and key that the pods cannot start without is present.
+	// conditions are the standard conditions. SourcesResolved: every source and key that
+	// the pods cannot start without is present. InSync: all pods are known to run with the
+	// present content. RolloutComplete: all pods are of the present template.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -273,7 +339,7 @@ type SourceStatus struct {
 	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
 }
 
-// LastReload tells of the last restart that was made or requested through this API.
+// LastReload tells of the last restart that configdep made.
 type LastReload struct {
 	// time is when the restart was made.
 	Time metav1.Time `json:"time"`

@@ -6,15 +6,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/policy"
 )
 
-// workload is a live workload.
-type workload struct {
+// live is a workload as the API server has it now.
+type live struct {
 	*dependency.Workload
 	generation int64
 	// caveat tells why new pods may not come at once, as a clause; empty when they do.
@@ -22,50 +20,29 @@ type workload struct {
 }
 
 // read gets a workload whose pods can be restarted as a rollout.
-func read(ctx context.Context, client kubernetes.Interface, key dependency.WorkloadKey) (*workload, error) {
+func read(ctx context.Context, client kubernetes.Interface, key dependency.WorkloadKey) (*live, error) {
 	switch apps := client.AppsV1(); key.Kind {
 	case dependency.Deployment:
 		o, err := apps.Deployments(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return &workload{dependency.FromDeployment(o), o.Generation, deploymentCaveat(o)}, nil
+		return &live{dependency.FromDeployment(o), o.Generation, deploymentCaveat(o)}, nil
 	case dependency.StatefulSet:
 		o, err := apps.StatefulSets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return &workload{dependency.FromStatefulSet(o), o.Generation, statefulSetCaveat(o)}, nil
+		return &live{dependency.FromStatefulSet(o), o.Generation, statefulSetCaveat(o)}, nil
 	case dependency.DaemonSet:
 		o, err := apps.DaemonSets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return &workload{dependency.FromDaemonSet(o), o.Generation, daemonSetCaveat(o)}, nil
+		return &live{dependency.FromDaemonSet(o), o.Generation, daemonSetCaveat(o)}, nil
 	default:
 		return nil, fmt.Errorf("a %s cannot be reloaded", key.Kind)
 	}
-}
-
-// patch sends a merge patch and returns the generation that it made.
-func patch(ctx context.Context, client kubernetes.Interface, key dependency.WorkloadKey, data []byte, dryRun []string) (int64, error) {
-	options := metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun}
-	var patched metav1.Object
-	var err error
-	switch apps := client.AppsV1(); key.Kind {
-	case dependency.Deployment:
-		patched, err = apps.Deployments(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, options)
-	case dependency.StatefulSet:
-		patched, err = apps.StatefulSets(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, options)
-	case dependency.DaemonSet:
-		patched, err = apps.DaemonSets(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, data, options)
-	default:
-		err = fmt.Errorf("a %s cannot be reloaded", key.Kind)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return patched.GetGeneration(), nil
 }
 
 func deploymentCaveat(o *appsv1.Deployment) string {

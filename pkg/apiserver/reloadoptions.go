@@ -1,0 +1,76 @@
+package apiserver
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// addReloadFlags adds the defaults for what annotations leave open.
+func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
+	fs.Var((*modeValue)(&o.Reload.Mode), "default-reload",
+		"The mode of workloads that neither carry the annotation "+policy.ReloadAnnotation+" nor are in a namespace that does: "+
+			"off (no change restarts them), auto (changes of all content that reaches a container), "+
+			"matched (the same, of sources annotated configdep.io/match) or listed (of the sources that "+policy.SourcesAnnotation+" names).")
+	fs.DurationVar(&o.Reload.Settle, "settle", o.Reload.Settle,
+		"How long content must be quiet before a restart, so that changes that belong together make one. "+
+			"The annotation "+policy.SettleAnnotation+" overrides it.")
+	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
+		"The least time between two restarts of a workload by itself; it doubles, to an hour at most, while they follow each other closely. "+
+			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")
+	fs.IntVar(&o.ConcurrentReloads, "concurrent-reloads", o.ConcurrentReloads,
+		"How many workloads are patched at once.")
+}
+
+func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
+	l := &o.LeaderElection
+	fs.BoolVar(&l.LeaderElect, "leader-elect", l.LeaderElect,
+		"Let one replica at a time restart workloads. All replicas serve.")
+	fs.DurationVar(&l.LeaseDuration.Duration, "leader-elect-lease-duration", l.LeaseDuration.Duration,
+		"How long other replicas wait after the leader was last heard of before one of them takes over.")
+	fs.DurationVar(&l.RenewDeadline.Duration, "leader-elect-renew-deadline", l.RenewDeadline.Duration,
+		"How long the leader tries to renew its lease before it stops to restart workloads.")
+	fs.DurationVar(&l.RetryPeriod.Duration, "leader-elect-retry-period", l.RetryPeriod.Duration,
+		"The time between two tries to get or renew the lease.")
+	fs.StringVar(&l.ResourceName, "leader-elect-resource-name", l.ResourceName,
+		"The name of the Lease, in the namespace of the server.")
+}
+
+func (o *Options) validateReload() (errs []error) {
+	if o.Reload.Settle < 0 {
+		errs = append(errs, errors.New("--settle must not be negative"))
+	}
+	if o.Reload.MinInterval < 0 {
+		errs = append(errs, errors.New("--min-interval must not be negative"))
+	}
+	if o.ConcurrentReloads < 1 {
+		errs = append(errs, errors.New("--concurrent-reloads must be at least 1"))
+	}
+	if l := &o.LeaderElection; l.LeaderElect {
+		if l.RetryPeriod.Duration <= 0 || l.RenewDeadline.Duration <= l.RetryPeriod.Duration*6/5 || l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
+			errs = append(errs, errors.New("--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline, "+
+				"and that more than 1.2 times --leader-elect-retry-period"))
+		}
+		if l.ResourceName == "" {
+			errs = append(errs, errors.New("--leader-elect-resource-name must not be empty"))
+		}
+	}
+	return errs
+}
+
+// modeValue is a flag with a mode.
+type modeValue policy.Mode
+
+func (m *modeValue) String() string { return string(*m) }
+func (m *modeValue) Type() string   { return "mode" }
+
+func (m *modeValue) Set(value string) error {
+	mode, err := policy.ParseMode(strings.TrimSpace(value))
+	if err == nil {
+		*m = modeValue(mode)
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// Graph gives access to the dependency graph. Read returns false, without a call, while
+// the graph does not equal the cluster.
+type Graph interface {
+	Read(func(*dependency.Graph)) bool
+}
+
+// Config is what a Controller is made from.
+type Config struct {
+	Client   kubernetes.Interface
+	Recorder record.EventRecorder
+	Clock    clock.WithTicker
+	Defaults policy.Defaults
+	// Workers is the number of workloads that are handled at once.
+	Workers int
+	// Digester returns the digester of the server; it is there once Graph is read.
+	Digester func() *dependency.Digester
+}
+
+// Controller restarts workloads. It is a sink of the index, and idle until Run.
+type Controller struct {
+	Config
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[dependency.WorkloadKey] // nil: not leading
+	notes map[dependency.WorkloadKey]*note
+}
+
+// note is what is remembered of a workload while this replica leads.
+type note struct {
+	// written is the version of our last write. Until it has come back through the index,
+	// nothing is decided.
+	written uint64
+	// staleSince is when content was first seen to differ.
+	staleSince time.Time
+	// told is the last thing that was told in an event about a workload that is blocked.
+	told string
+}
+
+// New returns a Controller.
+func New(c Config) *Controller { return &Controller{Config: c} }
+
+// Synced is part of ingest.Sink.
+func (c *Controller) Synced(g *dependency.Graph, _ uint64) { c.enqueueAll(g) }
+
+// Changed is part of ingest.Sink.
+func (c *Controller) Changed(_ *dependency.Graph, _ uint64, workloads []dependency.WorkloadKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue == nil {
+		return
+	}
+	for _, key := range workloads {
+		c.queue.Add(key)
+	}
+}
+
+// Progressed is part of ingest.Sink.
+func (c *Controller) Progressed(uint64) {}
+
+func (c *Controller) enqueueAll(g *dependency.Graph) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.queue == nil {
+		return
+	}
+	g.EachWorkload(func(w *dependency.Workload) { c.queue.Add(w.WorkloadKey) })
+}
+
+// The back-off of a workload whose patch fails. Others are not held up.
+const (
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 5 * time.Minute
+)
+
+// Run handles workloads until the context is done, and returns when nothing is under way
+// any more.
+func (c *Controller) Run(ctx context.Context, graph Graph) {
+	logger := klog.FromContext(ctx)
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[dependency.WorkloadKey](firstRetry, lastRetry),
+		workqueue.TypedRateLimitingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock},
+	)
+	c.lead(queue)
+	logger.Info("Leading: restarting workloads whose content changes")
+	metrics.Leading(true)
+	defer func() {
+		c.lead(nil)
+		metrics.Leading(false)
+		logger.Info("Not leading any more")
+	}()
+	graph.Read(c.enqueueAll)
+
+	defer context.AfterFunc(ctx, queue.ShutDown)()
+	var wg sync.WaitGroup
+	for range c.Workers {
+		wg.Go(func() {
+			for c.next(ctx, graph, queue) {
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (c *Controller) lead(queue workqueue.TypedRateLimitingInterface[dependency.WorkloadKey]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue, c.notes = queue, map[dependency.WorkloadKey]*note{}
+}
+
+// next handles one workload of the queue. It returns false when there will be no more.
+func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.TypedRateLimitingInterface[dependency.WorkloadKey]) bool {
+	key, shutdown := queue.Get()
+	if shutdown {
+		return false
+	}
+	defer queue.Done(key)
+	if ctx.Err() != nil {
+		return true // what is left is for the next leader
+	}
+	after, err := c.reconcile(ctx, graph, key)
+	switch {
+	case err != nil:
+		queue.AddRateLimited(key)
+	case after > 0:
+		queue.Forget(key)
+		queue.AddAfter(key, after)
+	default:
+		queue.Forget(key)
+	}
+	return true
+}
+
+// note returns what is remembered of a workload.
+func (c *Controller) note(key dependency.WorkloadKey) *note {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.notes[key]
+	if n == nil {
+		n = &note{}
+		c.notes[key] = n
+	}
+	return n
+}
+
+func (c *Controller) forget(key dependency.WorkloadKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.notes, key)
+}

@@ -1,0 +1,200 @@
+package dependency
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// sawAt reads a Deployment of an image at a version, as the next thing after previous.
+func sawAt(previous *Workload, uid, version, image string, live bool) *Workload {
+	o := &appsv1.Deployment{}
+	o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", types.UID(uid), version
+	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
+	w := FromDeployment(o)
+	w.After(previous, live)
+	return w
+}
+
+func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
+	first := sawAt(nil, "a", "10", "1", false)
+	for name, tc := range map[string]struct {
+		got  *Workload
+		want uint64
+	}{
+		"found in the first list: not known":          {first, 0},
+		"made before our eyes":                        {sawAt(nil, "a", "10", "1", true), 10},
+		"another template":                            {sawAt(first, "a", "20", "2", true), 20},
+		"the same template":                           {sawAt(first, "a", "20", "1", true), 0},
+		"another one in a later list: after the last": {sawAt(first, "a", "20", "2", false), 11},
+		"the same one in a later list":                {sawAt(first, "a", "20", "1", false), 0},
+		"kept as long as it stays":                    {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "2", true), 20},
+		"deleted and made again, sawAt":               {sawAt(first, "b", "20", "1", true), 20},
+		"deleted and made again while nobody looked":  {sawAt(first, "b", "20", "1", false), 11},
+		"made while nobody looked":                    {sawAt(nil, "a", "20", "1", false), 0},
+		"a version that is no number says nothing":    {sawAt(nil, "a", "x20", "1", true), 0},
+		"nor does the one before it":                  {sawAt(sawAt(nil, "a", "x", "1", false), "a", "20", "2", false), 1},
+		"back to what was before is a change as well": {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "1", true), 30},
+	} {
+		if tc.got.TemplateVersion != tc.want {
+			t.Errorf("%s: %d, want %d", name, tc.got.TemplateVersion, tc.want)
+		}
+	}
+}
+
+// TestAnyChangeOfATemplateIsNoticed: whatever makes new pods.
+func TestAnyChangeOfATemplateIsNoticed(t *testing.T) {
+	base := func() *appsv1.Deployment {
+		o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "a", ResourceVersion: "10"}}
+		o.Spec.Template.Labels = map[string]string{"a": "1", "b": "2", "c": "3"}
+		o.Spec.Template.Annotations = map[string]string{"a": "1", "b": "2", "c": "3"}
+		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app"}}
+		return o
+	}
+	for name, tc := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   uint64
+	}{
+		"nothing":      {func(*appsv1.Deployment) {}, 0},
+		"a label":      {func(o *appsv1.Deployment) { o.Spec.Template.Labels["a"] = "2" }, 20},
+		"annotation":   {func(o *appsv1.Deployment) { o.Spec.Template.Annotations["d"] = "4" }, 20},
+		"a variable":   {func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}} }, 20},
+		"grace period": {func(o *appsv1.Deployment) { o.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64) }, 20},
+		"replicas":     {func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32) }, 0},
+		"metadata":     {func(o *appsv1.Deployment) { o.Labels = map[string]string{"a": "b"} }, 0},
+		"status":       {func(o *appsv1.Deployment) { o.Status.Replicas = 2 }, 0},
+		"paused":       {func(o *appsv1.Deployment) { o.Spec.Paused = true }, 0},
+	} {
+		previous := FromDeployment(base())
+		o := base()
+		o.ResourceVersion = "20"
+		tc.change(o)
+		w := FromDeployment(o)
+		w.After(previous, true)
+		if w.TemplateVersion != tc.want {
+			t.Errorf("%s: %d, want %d", name, w.TemplateVersion, tc.want)
+		}
+	}
+}
+
+func TestWhenContentChanged(t *testing.T) {
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	at := func(previous *Source, version, content string, sawAt time.Time) *Source {
+		s := &Source{SourceKey: SourceKey{Secret, "shop", "db"}, ResourceVersion: version}
+		if content != "" {
+			s.Keys = []KeyDigest{{Key: "a", Digest: Digest{content[0]}}}
+		}
+		s.After(previous, sawAt)
+		return s
+	}
+	first := at(nil, "10", "1", time.Time{})
+	for name, tc := range map[string]struct {
+		got  *Source
+		want Change
+	}{
+		"found in the first list: then or before":     {first, Change{Version: 10}},
+		"made before our eyes":                        {at(nil, "10", "1", now), Change{10, true, now}},
+		"changed":                                     {at(first, "20", "2", now), Change{Version: 20, Seen: now}},
+		"metadata changed":                            {at(first, "20", "1", now), Change{Version: 10}},
+		"a key goes":                                  {at(first, "20", "", now), Change{Version: 20, Seen: now}},
+		"kept as long as it stays":                    {at(at(first, "20", "2", now), "30", "2", now.Add(time.Hour)), Change{Version: 20, Seen: now}},
+		"made empty":                                  {at(nil, "10", "", now), Change{10, true, now}},
+		"made while nobody looked, and then listed":   {at(nil, "20", "1", now), Change{20, true, now}},
+		"changed once more before the first sync":     {at(first, "20", "2", time.Time{}), Change{Version: 20}},
+		"a version that is no number is the earliest": {at(nil, "x", "1", now), Change{0, true, now}},
+	} {
+		if diff := cmp.Diff(tc.want, tc.got.Change); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestTemplateIsNeverThoughtNewerThanContentThatIsNewer lets a workload and a source
+// change at random, sometimes while nobody looks and there is only a list afterwards. What
+// is known of the template is a lower bound, what is known of content an upper one, so
+// that content is never taken for read that pods cannot have read; and they are exact for
+// what was sawAt.
+func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		version, image, uid, content := uint64(100), 0, 0, 0
+		var changed struct{ template, content uint64 } // the truth
+		changed.template, changed.content = version, version
+		workloadVersion, sourceVersion := version, version
+		var w *Workload
+		var s *Source
+		live := true  // whether all is being sawAt
+		exact := true // whether all has been, since the first list
+		now := time.Unix(0, 0)
+		observe := func(live bool) {
+			w = sawAt(w, fmt.Sprint(uid), strconv.FormatUint(workloadVersion, 10), fmt.Sprint(image), live)
+			next := &Source{ResourceVersion: strconv.FormatUint(sourceVersion, 10), Keys: []KeyDigest{{Key: "a", Digest: Digest{byte(content)}}}}
+			var at time.Time
+			if s != nil {
+				at = now
+			}
+			next.After(s, at)
+			s = next
+		}
+		observe(false)
+		for range 60 {
+			version += 1 + r.Uint64N(3)
+			now = now.Add(time.Second)
+			switch r.IntN(6) {
+			case 0:
+				image = (image + 1 + r.IntN(2)) % 3
+				workloadVersion, changed.template = version, version
+			case 1:
+				uid++
+				workloadVersion, changed.template = version, version
+			case 2:
+				workloadVersion = version // metadata, status
+			case 3:
+				sourceVersion = version // metadata
+			default:
+				content++
+				sourceVersion, changed.content = version, version
+			}
+			switch r.IntN(8) {
+			case 0: // the watch has ended
+				exact, live = false, false
+				continue
+			case 1: // and begins anew
+				if !live {
+					observe(false)
+					live = true
+					break
+				}
+				fallthrough
+			default:
+				if !live {
+					continue
+				}
+				observe(true)
+			}
+			if w.TemplateVersion > changed.template {
+				t.Fatalf("seed %d: the template is thought to have changed at %d, and did at %d", seed, w.TemplateVersion, changed.template)
+			}
+			if s.Change.Version < changed.content {
+				t.Fatalf("seed %d: content is thought to have changed at %d, and did at %d", seed, s.Change.Version, changed.content)
+			}
+			if w.TemplateVersion > s.Change.Version && changed.template < changed.content {
+				t.Fatalf("seed %d: content of %d is taken for read by the template of %d", seed, changed.content, changed.template)
+			}
+			if exact && s.Change.Version != changed.content {
+				t.Fatalf("seed %d: content changed at %d, not %d", seed, changed.content, s.Change.Version)
+			}
+			if exact && w.TemplateVersion != changed.template && w.TemplateVersion != 0 {
+				t.Fatalf("seed %d: the template changed at %d, not %d", seed, changed.template, w.TemplateVersion)
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package dependency
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPatternNamesSources(t *testing.T) {
+	for _, tc := range []struct {
+		pattern string
+		glob    bool
+		yes, no []string
+	}{
+		{"db", false, []string{"db"}, []string{"", "d", "dbx", "xdb", "DB"}},
+		{"feature-*", true, []string{"feature-", "feature-1", "feature-a.b-c"}, []string{"feature", "xfeature-1"}},
+		{"*", true, []string{"", "a", "a.b"}, nil},
+		{"a?c", true, []string{"abc", "a.c"}, []string{"ac", "abbc"}},
+		{"v[0-9]", true, []string{"v1", "v9"}, []string{"va", "v10", "v"}},
+		{"v[^0-9]", true, []string{"va"}, []string{"v1"}},
+		{`a\*`, true, []string{"a*"}, []string{"ab", `a\*`}},
+		{"a.b", false, []string{"a.b"}, []string{"axb"}},
+		{"[", true, nil, []string{"[", "a", ""}},
+		{"a[", true, nil, []string{"a[", "a"}},
+	} {
+		p := Pattern{Kind: Secret, Name: tc.pattern}
+		if p.Glob() != tc.glob {
+			t.Errorf("%q: glob is %v, want %v", tc.pattern, p.Glob(), tc.glob)
+		}
+		for _, name := range tc.yes {
+			if !p.Matches(Secret, name) {
+				t.Errorf("%q does not match %q", tc.pattern, name)
+			}
+			if p.Matches(ConfigMap, name) {
+				t.Errorf("%q matches a ConfigMap", tc.pattern)
+			}
+		}
+		for _, name := range tc.no {
+			if p.Matches(Secret, name) {
+				t.Errorf("%q matches %q", tc.pattern, name)
+			}
+		}
+	}
+}
+
+func TestLastGoneIsTheLatestDeletionOfWhatAPatternNames(t *testing.T) {
+	g := NewGraph()
+	patterns := []Pattern{{Secret, "feature-*"}}
+	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}}
+	g.SetWorkload(w, patterns)
+	g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "other", "web"}}, patterns)
+	del := func(kind SourceKind, namespace, name string, version uint64) {
+		key := SourceKey{kind, namespace, name}
+		g.SetSource(&Source{SourceKey: key})
+		g.DeleteSource(key, Change{Version: version})
+	}
+	check := func(what string, want uint64) {
+		t.Helper()
+		if diff := cmp.Diff(Change{Version: want}, g.LastGone("shop", patterns[0])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	check("nothing has gone", 0)
+	del(Secret, "shop", "feature-2", 20)
+	del(Secret, "shop", "feature-1", 10)
+	check("two have gone", 20)
+	del(ConfigMap, "shop", "feature-3", 30)
+	del(Secret, "other", "feature-4", 40)
+	del(Secret, "shop", "db", 50)
+	check("others have gone", 20)
+	g.SetSource(&Source{SourceKey: SourceKey{Secret, "shop", "feature-2"}})
+	check("one is there again", 10)
+}

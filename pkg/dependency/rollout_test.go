@@ -1,0 +1,288 @@
+package dependency
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestRolloutOfADeployment(t *testing.T) {
+	progressing := func(status corev1.ConditionStatus, reason string) []appsv1.DeploymentCondition {
+		return []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
+			{Type: appsv1.DeploymentProgressing, Status: status, Reason: reason},
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   Rollout
+	}{
+		"done": {func(*appsv1.Deployment) {}, Rollout{Phase: RolloutComplete}},
+		"done, though it once took long": {
+			func(o *appsv1.Deployment) {
+				o.Status.Conditions = progressing(corev1.ConditionTrue, "NewReplicaSetAvailable")
+			},
+			Rollout{Phase: RolloutComplete},
+		},
+		"not observed": {
+			func(o *appsv1.Deployment) { o.Generation = 3 },
+			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+		},
+		"not observed, and what is observed has failed": {
+			func(o *appsv1.Deployment) {
+				o.Generation, o.Status.Conditions = 3, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
+			},
+			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+		},
+		"some are new": {
+			func(o *appsv1.Deployment) { o.Status.UpdatedReplicas = 1 },
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods are new"},
+		},
+		"old ones are ending": {
+			func(o *appsv1.Deployment) { o.Status.Replicas = 5 },
+			Rollout{RolloutRunning, "PodsUpdating", "2 old pods are ending"},
+		},
+		"not available": {
+			func(o *appsv1.Deployment) { o.Status.AvailableReplicas = 2 },
+			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are available"},
+		},
+		"paused on the way": {
+			func(o *appsv1.Deployment) { o.Spec.Paused, o.Status.UpdatedReplicas = true, 2 },
+			Rollout{RolloutHeld, "Paused", "it is paused with 2 of 3 pods new"},
+		},
+		"paused when done": {func(o *appsv1.Deployment) { o.Spec.Paused = true }, Rollout{Phase: RolloutComplete}},
+		"failed": {
+			func(o *appsv1.Deployment) {
+				o.Status.UpdatedReplicas, o.Status.Conditions = 1, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
+			},
+			Rollout{RolloutFailed, "ProgressDeadlineExceeded", "1 of 3 pods are new and the progress deadline has passed"},
+		},
+		"one replica when none is asked for": {
+			func(o *appsv1.Deployment) {
+				o.Spec.Replicas, o.Status = nil, appsv1.DeploymentStatus{ObservedGeneration: 2}
+			},
+			Rollout{RolloutRunning, "PodsUpdating", "0 of 1 pods are new"},
+		},
+		"no replicas": {
+			func(o *appsv1.Deployment) {
+				o.Spec.Replicas, o.Status = ptr.To[int32](0), appsv1.DeploymentStatus{ObservedGeneration: 2}
+			},
+			Rollout{Phase: RolloutComplete},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](3)}, Status: appsv1.DeploymentStatus{
+				ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3,
+			}}
+			o.Generation = 2
+			tc.change(o)
+			if diff := cmp.Diff(tc.want, FromDeployment(o).Rollout); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRolloutOfAStatefulSet(t *testing.T) {
+	partition := func(o *appsv1.StatefulSet, n int32) { o.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
+	for name, tc := range map[string]struct {
+		change func(*appsv1.StatefulSet)
+		want   Rollout
+	}{
+		"done": {func(*appsv1.StatefulSet) {}, Rollout{Phase: RolloutComplete}},
+		"not observed": {
+			func(o *appsv1.StatefulSet) { o.Generation = 3 },
+			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+		},
+		"some are new": {
+			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new" },
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods are new"},
+		},
+		"rolled back on the way: the revisions are equal, but one pod is of another": {
+			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas = 2 },
+			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are new"},
+		},
+		"not ready": {
+			func(o *appsv1.StatefulSet) { o.Status.ReadyReplicas = 2 },
+			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are ready"},
+		},
+		"the partition holds back": {
+			func(o *appsv1.StatefulSet) {
+				partition(o, 2)
+				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
+			},
+			Rollout{RolloutHeld, "Partition", "1 of 3 pods are new, and the partition of 2 holds the others back"},
+		},
+		"on the way to the partition": {
+			func(o *appsv1.StatefulSet) {
+				partition(o, 1)
+				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
+			},
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 2 pods are new"},
+		},
+		"the partition is larger than the set": {
+			func(o *appsv1.StatefulSet) {
+				partition(o, 100)
+				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 0, "new"
+			},
+			Rollout{RolloutHeld, "Partition", "0 of 3 pods are new, and the partition of 3 holds the others back"},
+		},
+		"a partition, and nothing to do": {func(o *appsv1.StatefulSet) { partition(o, 2) }, Rollout{Phase: RolloutComplete}},
+		"on delete": {
+			func(o *appsv1.StatefulSet) {
+				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
+			},
+			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when somebody deletes it"},
+		},
+		"on delete, while one comes up": {
+			func(o *appsv1.StatefulSet) {
+				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+				o.Status.UpdatedReplicas, o.Status.ReadyReplicas, o.Status.UpdateRevision = 1, 2, "new"
+			},
+			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are ready"},
+		},
+		"on delete, all deleted": {
+			func(o *appsv1.StatefulSet) {
+				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+				o.Status.UpdateRevision = "new" // which is not made the current one with this strategy
+			},
+			Rollout{Phase: RolloutComplete},
+		},
+		"no replicas": {
+			func(o *appsv1.StatefulSet) {
+				o.Spec.Replicas, o.Status = ptr.To[int32](0), appsv1.StatefulSetStatus{ObservedGeneration: 2}
+			},
+			Rollout{Phase: RolloutComplete},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &appsv1.StatefulSet{
+				Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
+					Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](0)},
+				}},
+				Status: appsv1.StatefulSetStatus{
+					ObservedGeneration: 2, Replicas: 3, ReadyReplicas: 3, UpdatedReplicas: 3, CurrentRevision: "old", UpdateRevision: "old",
+				},
+			}
+			o.Generation = 2
+			tc.change(o)
+			if diff := cmp.Diff(tc.want, FromStatefulSet(o).Rollout); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRolloutOfADaemonSet(t *testing.T) {
+	onDelete := appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+	for name, tc := range map[string]struct {
+		change func(*appsv1.DaemonSet)
+		want   Rollout
+	}{
+		"done": {func(*appsv1.DaemonSet) {}, Rollout{Phase: RolloutComplete}},
+		"not observed": {
+			func(o *appsv1.DaemonSet) { o.Generation = 3 },
+			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+		},
+		"some are new": {
+			func(o *appsv1.DaemonSet) { o.Status.UpdatedNumberScheduled = 1 },
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods are new"},
+		},
+		"not available": {
+			func(o *appsv1.DaemonSet) { o.Status.NumberAvailable = 2 },
+			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are available"},
+		},
+		"on delete": {
+			func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy, o.Status.UpdatedNumberScheduled = onDelete, 1 },
+			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when somebody deletes it"},
+		},
+		"on delete, all deleted": {func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy = onDelete }, Rollout{Phase: RolloutComplete}},
+		"no nodes": {
+			func(o *appsv1.DaemonSet) { o.Status = appsv1.DaemonSetStatus{ObservedGeneration: 2} },
+			Rollout{Phase: RolloutComplete},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{
+				ObservedGeneration: 2, DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberAvailable: 3,
+			}}
+			o.Generation = 2
+			tc.change(o)
+			if diff := cmp.Diff(tc.want, FromDaemonSet(o).Rollout); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRolloutIsCompleteWhenKubectlSaysSo compares with the rules of kubectl rollout status
+// (k8s.io/kubectl, pkg/polymorphichelpers/rollout_status.go) for every small status. The
+// one difference: kubectl calls a rollout done that has come as far as its partition.
+func TestRolloutIsCompleteWhenKubectlSaysSo(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	n := func() int32 { return r.Int32N(4) }
+	for range 20000 {
+		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To(n())}, Status: appsv1.DeploymentStatus{
+			ObservedGeneration: 1 + int64(r.IntN(2)), Replicas: n(), UpdatedReplicas: n(), AvailableReplicas: n(),
+		}}
+		d.Generation = 2
+		if r.IntN(5) == 0 {
+			d.Status.Conditions = []appsv1.DeploymentCondition{{
+				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
+			}}
+		}
+		done, failed := kubectlDeployment(d)
+		got := FromDeployment(d).Rollout.Phase
+		if (got == RolloutComplete) != done || (got == RolloutFailed) != failed {
+			t.Fatalf("%s; kubectl: done %v, failed %v; of\n%+v\n%+v", got, done, failed, d.Spec, d.Status)
+		}
+
+		s := &appsv1.StatefulSet{
+			Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(n()), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
+				Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(n())},
+			}},
+			Status: appsv1.StatefulSetStatus{ObservedGeneration: 1 + int64(r.IntN(2)), Replicas: n(), ReadyReplicas: n(), UpdatedReplicas: n()},
+		}
+		s.Generation = 2
+		got = FromStatefulSet(s).Rollout.Phase
+		atPartition := got == RolloutHeld && s.Status.UpdatedReplicas < *s.Spec.Replicas
+		if done := kubectlStatefulSet(s); (got == RolloutComplete || atPartition) != done {
+			t.Fatalf("%s; kubectl: done %v; of\n%+v\n%+v", got, done, s.Spec, s.Status)
+		}
+
+		ds := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{
+			ObservedGeneration: 1 + int64(r.IntN(2)), DesiredNumberScheduled: n(), UpdatedNumberScheduled: n(), NumberAvailable: n(),
+		}}
+		ds.Generation = 2
+		st := ds.Status
+		kubectl := ds.Generation <= st.ObservedGeneration && st.UpdatedNumberScheduled >= st.DesiredNumberScheduled && st.NumberAvailable >= st.DesiredNumberScheduled
+		if got := FromDaemonSet(ds).Rollout.Phase; (got == RolloutComplete) != kubectl {
+			t.Fatalf("%s; kubectl: done %v; of\n%+v", got, kubectl, ds.Status)
+		}
+	}
+}
+
+func kubectlDeployment(o *appsv1.Deployment) (done, failed bool) {
+	if o.Generation > o.Status.ObservedGeneration {
+		return false, false
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Reason == "ProgressDeadlineExceeded" {
+			return false, true
+		}
+	}
+	s := o.Status
+	return !(s.UpdatedReplicas < *o.Spec.Replicas || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < s.UpdatedReplicas), false
+}
+
+func kubectlStatefulSet(o *appsv1.StatefulSet) bool {
+	s := o.Status
+	return s.ObservedGeneration != 0 && o.Generation <= s.ObservedGeneration &&
+		s.ReadyReplicas >= *o.Spec.Replicas &&
+		s.UpdatedReplicas >= *o.Spec.Replicas-*o.Spec.UpdateStrategy.RollingUpdate.Partition
+}

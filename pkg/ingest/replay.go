@@ -1,0 +1,96 @@
+package ingest
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Replay feeds an index with API objects in the place of an API server: in simulations, or
+// from files. Secrets and ConfigMaps that it is given lose their content.
+type Replay struct {
+	index   *Index
+	streams map[string]*stream
+}
+
+// NewReplay returns a Replay of an index that is not running.
+func NewReplay(x *Index, digester *dependency.Digester) *Replay {
+	r := &Replay{index: x, streams: map[string]*stream{}}
+	for _, s := range streams(digester) {
+		r.streams[s.name] = s
+	}
+	return r
+}
+
+// List applies the first list of every resource, at one version.
+func (r *Replay) List(version string, objects ...runtime.Object) error {
+	lists := map[string][]any{}
+	for _, o := range objects {
+		s, m, err := r.streamOf(o)
+		if err != nil {
+			return err
+		}
+		lists[s.name] = append(lists[s.name], s.reduce(m))
+	}
+	for name, s := range r.streams {
+		r.index.replace(s, lists[name], version)
+	}
+	return nil
+}
+
+// Set applies an object that was added or changed.
+func (r *Replay) Set(o runtime.Object) error {
+	s, m, err := r.streamOf(o)
+	if err == nil {
+		r.index.set(s, s.reduce(m))
+	}
+	return err
+}
+
+// Delete applies the deletion of an object, whose resourceVersion is that of the deletion.
+func (r *Replay) Delete(o runtime.Object) error {
+	s, m, err := r.streamOf(o)
+	if err == nil {
+		r.index.remove(s, reduced(m))
+	}
+	return err
+}
+
+func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
+	m, ok := o.(metav1.Object)
+	if !ok {
+		return nil, nil, fmt.Errorf("a %T has no metadata", o)
+	}
+	var name string
+	switch o.(type) {
+	case *appsv1.Deployment:
+		name = "deployments"
+	case *appsv1.StatefulSet:
+		name = "statefulsets"
+	case *appsv1.DaemonSet:
+		name = "daemonsets"
+	case *appsv1.ReplicaSet:
+		name = "replicasets"
+	case *batchv1.CronJob:
+		name = "cronjobs"
+	case *batchv1.Job:
+		name = "jobs"
+	case *corev1.Pod:
+		name = "pods"
+	case *corev1.ConfigMap:
+		name = "configmaps"
+	case *corev1.Secret:
+		name = "secrets"
+	case *corev1.Namespace:
+		name = "namespaces"
+	default:
+		return nil, nil, fmt.Errorf("a %T is not read", o)
+	}
+	return r.streams[name], m, nil
+}

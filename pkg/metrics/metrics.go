@@ -1,0 +1,87 @@
+// Package metrics defines what the server tells of itself at /metrics, besides what the
+// generic API server and the workqueues tell. All names begin with configdep_; they are
+// documented in docs/operations.md.
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/workqueue" // depth, age and latency of the queues
+)
+
+var (
+	rollouts = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "configdep_rollouts_total",
+		Help: "Number of restarts of workloads that were tried, by kind of the workload, namespace (_other beyond the first 200), " +
+			"result (success, conflict, error) and kind of what triggered them (ConfigMap, Secret, Request, Unknown).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind", "namespace", "result", "trigger"})
+
+	patchDelay = metrics.NewHistogram(&metrics.HistogramOpts{
+		Name:           "configdep_rollout_patch_delay_seconds",
+		Help:           "Time from when a change of content was seen, and had settled and waited as the policy asks, until the workload was patched.",
+		Buckets:        metrics.ExponentialBuckets(0.001, 2, 16),
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	leading = metrics.NewGauge(&metrics.GaugeOpts{
+		Name:           "configdep_leader",
+		Help:           "1 on the replica that restarts workloads, 0 on the others.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	register = sync.OnceFunc(func() { legacyregistry.MustRegister(rollouts, patchDelay, leading) })
+)
+
+// Register registers the metrics, once for the process.
+func Register() { register() }
+
+// Results of a rollout.
+const (
+	Success  = "success"
+	Conflict = "conflict"
+	Error    = "error"
+)
+
+// Rollout counts a restart that was tried.
+func Rollout(kind, namespace, result, trigger string) {
+	rollouts.WithLabelValues(kind, namespaces.label(namespace), result, trigger).Inc()
+}
+
+// PatchDelay observes how long it took from when a restart was due until the patch.
+func PatchDelay(d time.Duration) { patchDelay.Observe(d.Seconds()) }
+
+// Leading tells whether this replica restarts workloads.
+func Leading(yes bool) {
+	value := 0.0
+	if yes {
+		value = 1
+	}
+	leading.Set(value)
+}
+
+// maxNamespaces bounds the label namespace, and with it the memory of this process and of
+// whoever scrapes it.
+const maxNamespaces = 200
+
+var namespaces = bounded{known: map[string]bool{}}
+
+type bounded struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+func (b *bounded) label(value string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.known[value] {
+		if len(b.known) == maxNamespaces {
+			return "_other"
+		}
+		b.known[value] = true
+	}
+	return value
+}

@@ -1,0 +1,69 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// State is what is read from a running server when it is scraped.
+type State interface {
+	// WorkloadStates returns the number of workloads by state.
+	WorkloadStates() map[string]int
+	// IndexSize returns the number of workloads and of sources in the index.
+	IndexSize() (workloads, sources int)
+	// LastProgress returns when each resource last sent an event or a bookmark.
+	LastProgress() map[string]time.Time
+}
+
+var (
+	workloadsDesc = metrics.NewDesc("configdep_workloads", "Number of workloads by state.",
+		[]string{"state"}, nil, metrics.ALPHA, "")
+	indexDesc = metrics.NewDesc("configdep_index_objects", "Number of objects in the dependency index, by what they are (workload, source).",
+		[]string{"type"}, nil, metrics.ALPHA, "")
+	progressDesc = metrics.NewDesc("configdep_ingest_last_progress_timestamp_seconds",
+		"When a resource last sent an event or a bookmark, in seconds since the epoch. API servers send a bookmark about every minute.",
+		[]string{"resource"}, nil, metrics.ALPHA, "")
+)
+
+// collector reads the state of the server at each scrape. The registry is that of the
+// process, and so is the collector; of several servers in one process the last counts.
+type collector struct {
+	metrics.BaseStableCollector
+	state atomic.Pointer[State]
+}
+
+var shared collector
+
+// Observe makes the metrics tell of a server.
+func Observe(s State) {
+	if shared.state.Swap(&s) == nil {
+		legacyregistry.CustomMustRegister(&shared)
+	}
+}
+
+// DescribeWithStability is part of metrics.StableCollector.
+func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- workloadsDesc
+	ch <- indexDesc
+	ch <- progressDesc
+}
+
+// CollectWithStability is part of metrics.StableCollector.
+func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
+	s := *c.state.Load()
+	gauge := func(d *metrics.Desc, value float64, label string) {
+		ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value, label)
+	}
+	for state, n := range s.WorkloadStates() {
+		gauge(workloadsDesc, float64(n), state)
+	}
+	workloads, sources := s.IndexSize()
+	gauge(indexDesc, float64(workloads), "workload")
+	gauge(indexDesc, float64(sources), "source")
+	for resource, at := range s.LastProgress() {
+		gauge(progressDesc, float64(at.UnixNano())/1e9, resource)
+	}
+}

@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// The annotations that users set on workloads, and on namespaces as defaults for the
+// workloads in them.
+const (
+	ReloadAnnotation      = "configdep.io/reload"
+	SourcesAnnotation     = "configdep.io/sources"
+	ExcludeAnnotation     = "configdep.io/exclude"
+	KindsAnnotation       = "configdep.io/kinds"
+	LiveVolumesAnnotation = "configdep.io/live-volumes"
+	SettleAnnotation      = "configdep.io/settle"
+	MinIntervalAnnotation = "configdep.io/min-interval"
+	StrategyAnnotation    = "configdep.io/strategy"
+)
+
+// Mode tells which changes restart a workload by themselves.
+type Mode string
+
+// The modes, by the values of ReloadAnnotation.
+const (
+	Off     Mode = "off"     // none
+	Auto    Mode = "auto"    // of every source whose content reaches a container
+	Matched Mode = "matched" // the same, of sources that carry the match annotation
+	Listed  Mode = "listed"  // of the sources that SourcesAnnotation names
+)
+
+// Strategy tells how a workload is restarted.
+type Strategy string
+
+// The strategies, by the values of StrategyAnnotation.
+const (
+	Annotate Strategy = "annotation" // a rollout: the pod template gets the new hash
+	Recreate Strategy = "recreate"   // pods are evicted one after the other
+)
+
+// ParseMode parses a value of ReloadAnnotation.
+func ParseMode(value string) (Mode, error) {
+	return oneOf(value, Auto, Matched, Listed, Off)
+}
+
+func parseStrategy(value string) (Strategy, error) {
+	return oneOf(value, Annotate, Recreate)
+}
+
+func oneOf[T ~string](value string, allowed ...T) (T, error) {
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		if value == string(a) {
+			return a, nil
+		}
+		names[i] = string(a)
+	}
+	return "", fmt.Errorf("allowed are %s", strings.Join(names, ", "))
+}
+
+func parseBool(value string) (bool, error) {
+	if value != "true" && value != "false" {
+		return false, errors.New(`allowed are "true" and "false"`)
+	}
+	return strconv.ParseBool(value)
+}
+
+func parseDuration(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		return 0, errors.New(`a duration such as "0", "500ms", "30s" or "5m" is needed`)
+	}
+	return d, nil
+}
+
+// parseKinds parses a comma list of configmap and secret.
+func parseKinds(value string) ([]dependency.SourceKind, error) {
+	var kinds []dependency.SourceKind
+	for part := range listed(value) {
+		kind, err := parseKind(part)
+		if err != nil {
+			return nil, err
+		}
+		kinds = append(kinds, kind)
+	}
+	if kinds == nil {
+		return nil, errors.New("a comma list of configmap and secret is needed")
+	}
+	return kinds, nil
+}
+
+func parseKind(value string) (dependency.SourceKind, error) {
+	for _, kind := range []dependency.SourceKind{dependency.ConfigMap, dependency.Secret} {
+		if strings.EqualFold(value, string(kind)) {
+			return kind, nil
+		}
+	}
+	return "", fmt.Errorf("%q is neither configmap nor secret", abbreviate(value))
+}
+
+// parsePatterns parses a comma list of configmap/NAME and secret/NAME, where NAME may be
+// a glob as in path.Match.
+func parsePatterns(value string) ([]dependency.Pattern, error) {
+	var patterns []dependency.Pattern
+	for part := range listed(value) {
+		kind, name, found := strings.Cut(part, "/")
+		if !found || name == "" {
+			return nil, fmt.Errorf("%q is not of the form configmap/NAME or secret/NAME", abbreviate(part))
+		}
+		k, err := parseKind(kind)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") {
+			return nil, fmt.Errorf("%q is neither the name of an object nor a pattern with * and ?", abbreviate(name))
+		}
+		if p := (dependency.Pattern{Kind: k, Name: name}); !slices.Contains(patterns, p) {
+			patterns = append(patterns, p)
+		}
+	}
+	return patterns, nil
+}
+
+// listed yields the parts of a comma list, trimmed, without empty ones.
+func listed(value string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for part := range strings.SplitSeq(value, ",") {
+			if part = strings.TrimSpace(part); part != "" && !yield(part) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package policy
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// everyAnnotation is what users may set on workloads and namespaces.
+var everyAnnotation = []string{
+	ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation,
+	LiveVolumesAnnotation, SettleAnnotation, MinIntervalAnnotation, StrategyAnnotation,
+}
+
+func TestAnnotationValues(t *testing.T) {
+	defaults := Defaults{Mode: Auto, Settle: time.Second, MinInterval: 10 * time.Second}
+	base := Policy{Mode: Auto, DeclaredBy: "Default", Strategy: Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
+	with := func(f func(*Policy)) Policy {
+		p := base
+		f(&p)
+		return p
+	}
+	declared := func(m Mode) Policy {
+		return with(func(p *Policy) { p.Mode, p.DeclaredBy = m, "configdep.io/reload" })
+	}
+	sources := func(patterns ...dependency.Pattern) Policy {
+		return with(func(p *Policy) { p.Sources = patterns })
+	}
+	db := dependency.Pattern{Kind: dependency.Secret, Name: "db"}
+	features := dependency.Pattern{Kind: dependency.ConfigMap, Name: "feature-*"}
+	for _, tc := range []struct {
+		key, value string
+		want       Policy
+	}{
+		{ReloadAnnotation, "auto", declared(Auto)},
+		{ReloadAnnotation, "matched", declared(Matched)},
+		{ReloadAnnotation, "listed", declared(Listed)},
+		{ReloadAnnotation, "off", declared(Off)},
+		{ReloadAnnotation, " auto\n", declared(Auto)},
+		{SourcesAnnotation, "secret/db", sources(db)},
+		{SourcesAnnotation, " Secret/db ,, CONFIGMAP/feature-*\n", sources(db, features)},
+		{SourcesAnnotation, "secret/db, secret/db", sources(db)},
+		{SourcesAnnotation, "", base},
+		{SourcesAnnotation, " , ", base},
+		{ExcludeAnnotation, "configmap/feature-*", with(func(p *Policy) { p.Exclude = []dependency.Pattern{features} })},
+		{KindsAnnotation, "secret", with(func(p *Policy) { p.Kinds = []dependency.SourceKind{dependency.Secret} })},
+		{KindsAnnotation, "Configmap, secret", with(func(p *Policy) {
+			p.Kinds = []dependency.SourceKind{dependency.ConfigMap, dependency.Secret}
+		})},
+		{LiveVolumesAnnotation, "true", with(func(p *Policy) { p.LiveVolumes = true })},
+		{LiveVolumesAnnotation, " false ", base},
+		{SettleAnnotation, "0", with(func(p *Policy) { p.Settle = 0 })},
+		{SettleAnnotation, "500ms", with(func(p *Policy) { p.Settle = 500 * time.Millisecond })},
+		{SettleAnnotation, "1h30m", with(func(p *Policy) { p.Settle = 90 * time.Minute })},
+		{MinIntervalAnnotation, "5m", with(func(p *Policy) { p.MinInterval = 5 * time.Minute })},
+		{MinIntervalAnnotation, "0", with(func(p *Policy) { p.MinInterval = 0 })},
+		{StrategyAnnotation, "annotation", base},
+		{StrategyAnnotation, "recreate", with(func(p *Policy) { p.Strategy = Recreate })},
+		{"configdep.io/config-hash", "auto", base},
+		{"configdep.io/relaod", "auto", base},
+	} {
+		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Of(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
+				t.Errorf("on the workload (-want +got):\n%s", diff)
+			}
+			want := tc.want
+			if tc.key == ReloadAnnotation {
+				want.DeclaredBy = "Namespace configdep.io/reload"
+			}
+			if diff := cmp.Diff(want, Of(nil, map[string]string{tc.key: tc.value}, defaults)); diff != "" {
+				t.Errorf("on the namespace (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestInvalidValueIsToldAndNeverTakenForAnother: the message names where the value
+// stands, the value, and what is allowed.
+func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
+	const aDuration = `a duration such as "0", "500ms", "30s" or "5m" is needed`
+	long := strings.Repeat("ä", 40) // 80 bytes
+	for _, tc := range []struct{ key, value, problem string }{
+		{ReloadAnnotation, "Auto", `the annotation configdep.io/reload has the value "Auto": allowed are auto, matched, listed, off`},
+		{ReloadAnnotation, "", `the annotation configdep.io/reload has the value "": allowed are auto, matched, listed, off`},
+		{ReloadAnnotation, "true", `the annotation configdep.io/reload has the value "true": allowed are auto, matched, listed, off`},
+		{SourcesAnnotation, "db", `the annotation configdep.io/sources has the value "db": "db" is not of the form configmap/NAME or secret/NAME`},
+		{SourcesAnnotation, "secret/db, secret/", `the annotation configdep.io/sources has the value "secret/db, secret/": "secret/" is not of the form configmap/NAME or secret/NAME`},
+		{SourcesAnnotation, "pod/web", `the annotation configdep.io/sources has the value "pod/web": "pod" is neither configmap nor secret`},
+		{SourcesAnnotation, "secret/shop/db", `the annotation configdep.io/sources has the value "secret/shop/db": "shop/db" is neither the name of an object nor a pattern with * and ?`},
+		{ExcludeAnnotation, "secret/[a-", `the annotation configdep.io/exclude has the value "secret/[a-": "[a-" is neither the name of an object nor a pattern with * and ?`},
+		{ExcludeAnnotation, `configmap/a\`, `the annotation configdep.io/exclude has the value "configmap/a\\": "a\\" is neither the name of an object nor a pattern with * and ?`},
+		{KindsAnnotation, "", `the annotation configdep.io/kinds has the value "": a comma list of configmap and secret is needed`},
+		{KindsAnnotation, "secret,pod", `the annotation configdep.io/kinds has the value "secret,pod": "pod" is neither configmap nor secret`},
+		{LiveVolumesAnnotation, "yes", `the annotation configdep.io/live-volumes has the value "yes": allowed are "true" and "false"`},
+		{LiveVolumesAnnotation, "1", `the annotation configdep.io/live-volumes has the value "1": allowed are "true" and "false"`},
+		{SettleAnnotation, "5", `the annotation configdep.io/settle has the value "5": ` + aDuration},
+		{SettleAnnotation, "-1s", `the annotation configdep.io/settle has the value "-1s": ` + aDuration},
+		{SettleAnnotation, "1d", `the annotation configdep.io/settle has the value "1d": ` + aDuration},
+		{MinIntervalAnnotation, "9999999h", `the annotation configdep.io/min-interval has the value "9999999h": ` + aDuration},
+		{StrategyAnnotation, "env-var", `the annotation configdep.io/strategy has the value "env-var": allowed are annotation, recreate`},
+		{SourcesAnnotation, "x" + long, `the annotation configdep.io/sources has the value "x` + strings.Repeat("ä", 31) + `…": "x` + strings.Repeat("ä", 31) + `…" is not of the form configmap/NAME or secret/NAME`},
+		{KindsAnnotation, long, `the annotation configdep.io/kinds has the value "` + strings.Repeat("ä", 32) + `…": "` + strings.Repeat("ä", 32) + `…" is neither configmap nor secret`},
+		{SettleAnnotation, long, `the annotation configdep.io/settle has the value "` + strings.Repeat("ä", 32) + `…": ` + aDuration},
+		{SettleAnnotation, "a" + long, `the annotation configdep.io/settle has the value "a` + strings.Repeat("ä", 31) + `…": ` + aDuration},
+	} {
+		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
+			defaults := Defaults{Mode: Auto, Settle: time.Second, MinInterval: 10 * time.Second}
+			want := Of(nil, nil, defaults)
+			want.Problems = []string{tc.problem}
+			if tc.key == ReloadAnnotation {
+				want.DeclaredBy = ReloadAnnotation
+			}
+			if diff := cmp.Diff(want, Of(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
+				t.Errorf("on the workload (-want +got):\n%s", diff)
+			}
+			got := Of(nil, map[string]string{tc.key: tc.value}, defaults)
+			wantProblem := strings.Replace(tc.problem, "the annotation ", "the annotation Namespace ", 1)
+			if diff := cmp.Diff([]string{wantProblem}, got.Problems); diff != "" {
+				t.Errorf("on the namespace (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryInvalidAnnotationIsNamed(t *testing.T) {
+	bad := map[string]string{}
+	for _, key := range everyAnnotation {
+		bad[key] = "?"
+	}
+	problems := Of(bad, nil, Defaults{Mode: Off}).Problems
+	if len(problems) != len(everyAnnotation) {
+		t.Errorf("%d problems are told, want %d: %q", len(problems), len(everyAnnotation), problems)
+	}
+	for _, key := range everyAnnotation {
+		if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "annotation "+key+" has") }) {
+			t.Errorf("nothing is told of %s", key)
+		}
+	}
+}
+
+// TestWhoDoesNotTakePartIsNotTroubled: a namespace may hold defaults that are spoilt, or
+// that a newer version understands, for workloads that are off anyway.
+func TestWhoDoesNotTakePartIsNotTroubled(t *testing.T) {
+	spoilt := map[string]string{SettleAnnotation: "soon", SourcesAnnotation: "secret/db"}
+	off := map[string]string{ReloadAnnotation: "off"}
+	for name, tc := range map[string]struct {
+		workload, namespace map[string]string
+		declaredBy          string
+	}{
+		"by the server's default":   {nil, spoilt, "Default"},
+		"by its own annotation":     {off, spoilt, ReloadAnnotation},
+		"by that of the namespace":  {spoilt, off, "Namespace " + ReloadAnnotation},
+		"with annotations of ours":  {map[string]string{ConfigHashAnnotation: "v1.k.h"}, nil, "Default"},
+		"with none, anywhere":       {nil, nil, "Default"},
+		"with annotations of other": {map[string]string{"example.com/reload": "auto"}, nil, "Default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := Policy{Mode: Off, DeclaredBy: tc.declaredBy, Strategy: Annotate, Settle: time.Second}
+			if diff := cmp.Diff(want, Of(tc.workload, tc.namespace, Defaults{Mode: Off, Settle: time.Second})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseModeIsStrict(t *testing.T) {
+	for value, want := range map[string]Mode{"off": Off, "auto": Auto, "matched": Matched, "listed": Listed} {
+		if got, err := ParseMode(value); got != want || err != nil {
+			t.Errorf("ParseMode(%q) = %q, %v", value, got, err)
+		}
+	}
+	for _, value := range []string{"", "AUTO", " auto", "on", "auto,listed"} {
+		if got, err := ParseMode(value); got != "" || err == nil {
+			t.Errorf("ParseMode(%q) = %q, %v; want an error", value, got, err)
+		}
+	}
+}
+
+func FuzzParseMode(f *testing.F) {
+	f.Add("auto")
+	f.Fuzz(func(t *testing.T, value string) {
+		mode, err := ParseMode(value)
+		if (err == nil) != (string(mode) == value && value != "") {
+			t.Errorf("ParseMode(%q) = %q, %v", value, mode, err)
+		}
+	})
+}
+
+func FuzzParseDuration(f *testing.F) {
+	for _, seed := range []string{"0", "500ms", "-1s", "1h30m", "1e9s", "9999999h"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		d, err := parseDuration(value)
+		if want, wantErr := time.ParseDuration(value); (err == nil) != (wantErr == nil && want >= 0) || err == nil && d != want {
+			t.Errorf("parseDuration(%q) = %v, %v; want %v, %v", value, d, err, want, wantErr)
+		}
+		// A restart must not be due before the content has changed, however long the time.
+		e := Evaluation{Policy: Policy{Settle: d}}
+		if at := e.settledAt(Observed{StaleSince: epoch}, epoch); at.Before(epoch) {
+			t.Errorf("content that changed at %v has settled at %v, with settle %v", epoch, at, d)
+		}
+		if interval(d, 3) < d {
+			t.Errorf("the interval is %v, less than the minimum of %v", interval(d, 3), d)
+		}
+	})
+}
+
+func FuzzParsePatterns(f *testing.F) {
+	for _, seed := range []string{"secret/db", "configmap/*, secret/[a-z]?", "secret/a/b", `secret/\`, "secret/[", ",,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		patterns, err := parsePatterns(value)
+		if err != nil {
+			if patterns != nil {
+				t.Errorf("an error came with %v", patterns)
+			}
+			return
+		}
+		var texts []string
+		for _, p := range patterns {
+			if !p.Kind.Observed() || p.Name == "" || strings.ContainsAny(p.Name, "/,") {
+				t.Errorf("%q led to %+v", value, p)
+			}
+			if _, err := path.Match(p.Name, "anything"); err != nil {
+				t.Errorf("%q led to the malformed glob %q", value, p.Name)
+			}
+			if !p.Glob() && !p.Matches(p.Kind, p.Name) {
+				t.Errorf("%+v does not match its own name", p)
+			}
+			texts = append(texts, string(p.Kind)+"/"+p.Name)
+		}
+		again, err := parsePatterns(strings.Join(texts, ","))
+		if err != nil || !cmp.Equal(patterns, again) {
+			t.Errorf("%q is read as %v, and what that is written as, as %v, %v", value, patterns, again, err)
+		}
+	})
+}
+
+func FuzzOf(f *testing.F) {
+	f.Add(uint8(0), "auto", uint8(1), "secret/db", true)
+	f.Add(uint8(0), "off", uint8(5), "soon", false)
+	f.Fuzz(func(t *testing.T, i uint8, a string, j uint8, b string, inherit bool) {
+		workload := map[string]string{everyAnnotation[int(i)%len(everyAnnotation)]: a}
+		other := map[string]string{everyAnnotation[int(j)%len(everyAnnotation)]: b}
+		if !inherit {
+			for k, v := range other {
+				workload[k] = v
+			}
+			other = nil
+		}
+		p := Of(workload, other, Defaults{Mode: Auto, Settle: time.Second})
+		if _, err := ParseMode(string(p.Mode)); err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Strategy != Annotate && p.Strategy != Recreate {
+			t.Errorf("%v and %v led to %+v", workload, other, p)
+		}
+		for _, problem := range p.Problems {
+			if len(problem) > 800 || !strings.HasPrefix(problem, "the annotation ") {
+				t.Errorf("%v and %v led to the problem %q", workload, other, problem)
+			}
+		}
+	})
+}

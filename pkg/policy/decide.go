@@ -1,0 +1,333 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// State summarises a workload.
+type State string
+
+// The states.
+const (
+	Unmanaged  State = "Unmanaged"  // nothing restarts it by itself
+	InSync     State = "InSync"     // its pods run with the present content
+	Settling   State = "Settling"   // content has changed and must be quiet for a while
+	Pending    State = "Pending"    // a restart is due
+	RollingOut State = "RollingOut" // its pods are being replaced
+	Failed     State = "Failed"     // its rollout does not progress
+	Blocked    State = "Blocked"    // somebody must act before it can be restarted
+)
+
+// Action is what the controller does.
+type Action string
+
+// The actions.
+const (
+	None          Action = ""
+	WriteBaseline Action = "WriteBaseline" // record the present content, restart nothing
+	// Verify: the template has changed too, and it must be looked up whether before or
+	// after the content; then decide again.
+	Verify   Action = "Verify"
+	RollOut  Action = "RollOut"
+	Continue Action = "Continue" // evict the next pod
+)
+
+// Reasons of decisions that others look at.
+const (
+	ReasonInvalidAnnotation = "InvalidAnnotation"
+	ReasonSourceMissing     = "SourceMissing"
+	ReasonKeyMissing        = "KeyMissing"
+	ReasonRecreating        = "Recreating" // pods are being evicted
+)
+
+// Observed is what Decide knows besides the evaluation.
+type Observed struct {
+	Now time.Time
+	// StaleSince is when content was first seen to differ, or zero. A change that never
+	// settles is rolled out after ten times the settle time.
+	StaleSince time.Time
+	// Verified is set when the last Decide said Verify: whether the pods of the present
+	// template were all started after the content had last been written.
+	Verified *bool
+}
+
+// Decision is the state of a workload and what happens next.
+type Decision struct {
+	State State
+	// Reason is one word, Message tells a person what happens next and why.
+	Reason, Message string
+	Action          Action
+	// Trigger names what has changed, when a restart is due or under way.
+	Trigger string
+	// RecheckAt is when time alone changes the decision; zero: it does not.
+	RecheckAt time.Time
+	// Stale tells that the pods are known to run with other content than the present.
+	Stale bool
+	// DueAt is when the restart was due, by the time at which the change was seen and by
+	// the policy; zero when that is not known.
+	DueAt time.Time
+	// WrittenAt is when the content was last written, for Verify.
+	WrittenAt time.Time
+}
+
+// settleLimit is how many settle times a restart waits at most.
+const settleLimit = 10
+
+// Decide says what state a workload is in and what is to be done.
+func (e *Evaluation) Decide(o Observed) Decision {
+	switch e.Workload.Kind {
+	case dependency.Deployment, dependency.StatefulSet, dependency.DaemonSet:
+	default:
+		return e.decideOther()
+	}
+	if len(e.Policy.Problems) > 0 { // they matter to those who have opted in, or tried to
+		return Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
+			Message: upperFirst(strings.Join(e.Policy.Problems, "; ")) + ". Nothing restarts this workload by itself until that is mended."}
+	}
+	if e.Policy.Mode == Off {
+		return Decision{State: Unmanaged, Reason: "NotOptedIn",
+			Message: "Nothing restarts this workload when its sources change; a Reload does."}
+	}
+	changed, trigger := e.stale()
+	if missing, absent := e.Missing(); len(missing) > 0 {
+		reason := ReasonKeyMissing
+		if absent {
+			reason = ReasonSourceMissing
+		}
+		return Decision{State: Blocked, Reason: reason, Stale: len(changed) > 0,
+			Message: upperFirst(strings.Join(missing, "; ")) + ": new pods do not start. Nothing is restarted until that is mended."}
+	}
+	switch {
+	case len(changed) > 0:
+		return e.decideStale(o, changed, trigger)
+	case !e.recorded():
+		return e.inSync(WriteBaseline)
+	default:
+		return e.inSync(None)
+	}
+}
+
+// Stale names what is known to have changed since the pods were started, whatever the
+// mode. Known is false when nothing comparable is recorded.
+func (e *Evaluation) Stale() (ids []string, known bool) {
+	changed, _ := e.stale()
+	for i := range changed {
+		ids = append(ids, changed[i].id)
+	}
+	return ids, e.Record.Hash != "" && sameKey(e.Record.Hash, e.Hash)
+}
+
+// stale returns what has changed since the pods were started, and which of it to name as
+// the trigger.
+func (e *Evaluation) stale() (changed []change, trigger string) {
+	r := &e.Record
+	switch {
+	case r.Hash == "":
+		changed = e.changedAfterStart()
+	case !sameKey(r.Hash, e.Hash) || r.Hash == e.Hash:
+	case r.Sources == nil:
+		// Only the hash is left, so that it cannot be told which source has changed.
+		for i := range e.units {
+			changed = append(changed, e.change(&e.units[i]))
+		}
+		if len(e.unread(changed)) == 0 {
+			return nil, ""
+		}
+		return changed, TriggerUnknown
+	default:
+		changed = e.changed()
+	}
+	changed = e.unread(changed)
+	if len(changed) == 0 {
+		return nil, ""
+	}
+	return changed, changed[0].id
+}
+
+// unread drops the changes after which the template is known to have changed: the pods
+// that it made have read them.
+func (e *Evaluation) unread(changes []change) []change {
+	return slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
+		return e.Workload.TemplateVersion > c.version
+	})
+}
+
+// recorded tells whether the record says exactly what is present.
+func (e *Evaluation) recorded() bool {
+	present := e.Present()
+	if e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
+		return false
+	}
+	for id, entry := range present.Sources {
+		if e.Record.Sources[id] != entry {
+			return false
+		}
+	}
+	return true
+}
+
+// changedAfterStart returns changes that pods cannot have read although nothing is
+// recorded: the template was seen to be made or changed, and then content was. Pods had to
+// wait for required sources that were created later, and have read what was there by then.
+func (e *Evaluation) changedAfterStart() (changed []change) {
+	start := e.Workload.TemplateVersion
+	if start == 0 {
+		return nil
+	}
+	for i := range e.Sources {
+		if r := e.Sources[i].Reference; !r.Optional() {
+			if last := e.lastChange(r); last.Creation {
+				start = max(start, last.Version)
+			}
+		}
+	}
+	later := func(r dependency.Reference) bool {
+		last := e.lastChange(&r)
+		return !last.Seen.IsZero() && last.Version > start
+	}
+	for i := range e.units {
+		if u := &e.units[i]; slices.ContainsFunc(u.references, later) {
+			c := e.change(u)
+			c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
+			changed = append(changed, c)
+		}
+	}
+	return changed
+}
+
+func (e *Evaluation) lastChange(r *dependency.Reference) dependency.Change {
+	return e.graph.LastChange(e.sourceKey(r))
+}
+
+func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {
+	return dependency.SourceKey{Kind: r.Kind, Namespace: e.Workload.Namespace, Name: r.Name}
+}
+
+// decideStale decides when pods run with old content.
+func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) Decision {
+	d := Decision{Trigger: trigger, Stale: true}
+	what := describe(changes, trigger)
+	var seen time.Time
+	verifiable := true
+	for i := range changes {
+		seen = later(seen, changes[i].seen)
+		d.WrittenAt = later(d.WrittenAt, changes[i].written)
+		verifiable = verifiable && !changes[i].written.IsZero()
+	}
+	// The owner may have changed the template after the content while nobody looked.
+	if verifiable && e.Workload.TemplateWritten.After(d.WrittenAt) {
+		if o.Verified == nil {
+			d.State, d.Reason, d.Action = Pending, "Verifying", Verify
+			d.Message = what + ", and so has the pod template: it is looked up which came first."
+			return d
+		}
+		if *o.Verified {
+			return e.inSync(WriteBaseline)
+		}
+	}
+	if e.Workload.Paused {
+		d.State, d.Reason = Blocked, "Paused"
+		d.Message = what + ". The Deployment is paused: it is restarted when somebody resumes it."
+		return d
+	}
+	settled := e.settledAt(o, seen)
+	if o.Now.Before(settled) {
+		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
+		d.Message = fmt.Sprintf("%s; the workload is restarted once nothing has changed for %v.", what, e.Policy.Settle)
+		return d
+	}
+	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval, o.Now)
+	if o.Now.Before(at) {
+		d.State, d.Reason, d.RecheckAt = Pending, "MinInterval", at
+		d.Message = fmt.Sprintf("%s; the workload is restarted at %s, because it has been restarted lately.", what, at.UTC().Format(time.RFC3339))
+		return d
+	}
+	d.State, d.Reason, d.Action = Pending, "SourceChanged", RollOut
+	if !settled.IsZero() {
+		d.DueAt = later(settled, at)
+	}
+	d.Message = what + "; the workload is restarted now."
+	return d
+}
+
+// settledAt returns when content that was last seen to change counts as quiet.
+func (e *Evaluation) settledAt(o Observed, seen time.Time) time.Time {
+	if seen.IsZero() {
+		return time.Time{}
+	}
+	settled := seen.Add(e.Policy.Settle)
+	if o.StaleSince.IsZero() || e.Policy.Settle > math.MaxInt64/settleLimit {
+		return settled
+	}
+	if limit := o.StaleSince.Add(settleLimit * e.Policy.Settle); limit.Before(settled) {
+		return limit
+	}
+	return settled
+}
+
+// inSync decides when the record of the pods' start is right, or is made so by action.
+func (e *Evaluation) inSync(action Action) Decision {
+	d := Decision{State: InSync, Reason: "ContentApplied", Action: action,
+		Message: "The pods run with the present content; the next change restarts them."}
+	if last := LastReloadOf(e.Workload); last != nil {
+		d.Trigger = last.Trigger
+	}
+	rollout := e.Workload.Rollout
+	switch {
+	case e.Workload.Annotations[RecreatingAnnotation] != "":
+		d.State, d.Reason = RollingOut, ReasonRecreating
+		d.Message = "The pods are being evicted one after the other."
+		if action == None {
+			d.Action = Continue
+		}
+	case rollout.Phase == dependency.RolloutFailed:
+		d.State, d.Reason = Failed, rollout.Reason
+		d.Message = "The rollout does not progress: " + rollout.Message + "."
+	case rollout.Phase == dependency.RolloutRunning, rollout.Phase == dependency.RolloutHeld:
+		d.State, d.Reason = RollingOut, rollout.Reason
+		d.Message = "The pods are being replaced: " + rollout.Message + "."
+	}
+	return d
+}
+
+// decideOther decides for kinds that have no rollout.
+func (e *Evaluation) decideOther() Decision {
+	if e.Workload.Kind == dependency.CronJob {
+		d := Decision{State: InSync, Reason: "NextRunReadsContent",
+			Message: "Nothing needs a restart: the next run of the CronJob reads the content that is then there."}
+		if e.Policy.Mode == Off {
+			d.State = Unmanaged
+		}
+		return d
+	}
+	return Decision{State: Unmanaged, Reason: "KindNotReloaded",
+		Message: fmt.Sprintf("Nothing is restarted: a %s has no rollout.", e.Workload.Kind)}
+}
+
+func describe(changes []change, trigger string) string {
+	if trigger == TriggerUnknown {
+		return "The content has changed"
+	}
+	ids := make([]string, len(changes))
+	for i := range changes {
+		ids[i] = changes[i].id
+	}
+	verb := " has changed"
+	if len(ids) > 1 {
+		verb = " have changed"
+	}
+	return upperFirst(strings.Join(ids, ", ")) + verb
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,168 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Defaults are what flags of the server say where no annotation does.
+type Defaults struct {
+	Mode        Mode
+	Settle      time.Duration
+	MinInterval time.Duration
+}
+
+// Policy is what is in force for one workload.
+type Policy struct {
+	Mode Mode
+	// DeclaredBy tells where the mode comes from.
+	DeclaredBy string
+	Strategy   Strategy
+	// Sources trigger, whether or not the template consumes them. Exclude never do.
+	Sources, Exclude []dependency.Pattern
+	// Kinds limits mode Auto; nil means all.
+	Kinds []dependency.SourceKind
+	// LiveVolumes: the application reads mounted files again, so that only environment
+	// variables and subPath mounts need a restart.
+	LiveVolumes bool
+	// Settle is how long content must have been quiet before a restart.
+	Settle time.Duration
+	// MinInterval is the least time between two automatic restarts.
+	MinInterval time.Duration
+	// Problems are the annotations that cannot be parsed, each in a sentence. While there
+	// are any, nothing restarts the workload by itself.
+	Problems []string
+}
+
+// Of returns the policy of a workload. Each annotation is looked for on the workload,
+// then on its namespace; what neither has comes from the defaults.
+func Of(workload, namespace map[string]string, defaults Defaults) Policy {
+	p := Policy{
+		Mode:        defaults.Mode,
+		DeclaredBy:  "Default",
+		Strategy:    Annotate,
+		Settle:      defaults.Settle,
+		MinInterval: defaults.MinInterval,
+	}
+	if len(workload) == 0 && len(namespace) == 0 {
+		return p
+	}
+	r := reader{workload: workload, namespace: namespace, problems: &p.Problems}
+	p.DeclaredBy = parse(&r, ReloadAnnotation, ParseMode, &p.Mode, p.DeclaredBy)
+	if p.Mode == Off && len(p.Problems) == 0 {
+		return p // the other annotations say nothing then
+	}
+	parse(&r, StrategyAnnotation, parseStrategy, &p.Strategy, "")
+	parse(&r, SourcesAnnotation, parsePatterns, &p.Sources, "")
+	parse(&r, ExcludeAnnotation, parsePatterns, &p.Exclude, "")
+	parse(&r, KindsAnnotation, parseKinds, &p.Kinds, "")
+	parse(&r, LiveVolumesAnnotation, parseBool, &p.LiveVolumes, "")
+	parse(&r, SettleAnnotation, parseDuration, &p.Settle, "")
+	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
+	return p
+}
+
+// reader looks annotations up.
+type reader struct {
+	workload, namespace map[string]string
+	problems            *[]string
+}
+
+// parse sets out from an annotation, if there is one, and returns where it was found, or
+// the given place if it was not. One that cannot be parsed is a problem.
+func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, otherwise string) string {
+	value, found := r.workload[key]
+	where := key
+	if !found {
+		value, found = r.namespace[key]
+		where = "Namespace " + key
+	}
+	if !found {
+		return otherwise
+	}
+	parsed, err := parse(strings.TrimSpace(value))
+	if err != nil {
+		*r.problems = append(*r.problems, fmt.Sprintf("the annotation %s has the value %q: %v", where, abbreviate(value), err))
+		return where
+	}
+	*out = parsed
+	return where
+}
+
+// abbreviate keeps a message readable; annotations can be long.
+func abbreviate(value string) string {
+	const most = 64
+	if len(value) <= most {
+		return value
+	}
+	return strings.ToValidUTF8(value[:most], "") + "…"
+}
+
+// verdict tells whether a change of a source restarts the workload, and if not, why.
+// Remembered tells that pods were started with content of it: an absent source carries no
+// annotation, and that it has vanished is a change to those whose sources are matched.
+func (p *Policy) verdict(r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
+	matches := func(patterns []dependency.Pattern) bool {
+		return slices.ContainsFunc(patterns, func(x dependency.Pattern) bool { return x.Matches(r.Kind, r.Name) })
+	}
+	switch {
+	case !r.Kind.Observed():
+		return false, ReasonNotObserved
+	case source != nil && source.Ignored:
+		return false, ReasonIgnored
+	case matches(p.Exclude):
+		return false, ReasonExcluded
+	case matches(p.Sources):
+		return true, ""
+	case p.Mode == Listed:
+		return false, ReasonNotListed
+	case p.Mode == Matched && (source == nil && !remembered || source != nil && !source.Match):
+		return false, ReasonNotMatched
+	case p.Kinds != nil && !slices.Contains(p.Kinds, r.Kind):
+		return false, ReasonKindNotWatched
+	case !r.Reads() && r.Mountable():
+		return false, ReasonNotMounted
+	case !r.Reads():
+		return false, ReasonNotRead
+	case p.LiveVolumes && !slices.ContainsFunc(r.Uses, needsRestart):
+		return false, ReasonLiveVolume
+	default:
+		return true, ""
+	}
+}
+
+// Why a change of a source does not restart a workload by itself.
+const (
+	ReasonReloadOff      = "ReloadOff"
+	ReasonNotObserved    = "NotObserved"
+	ReasonIgnored        = "Ignored"
+	ReasonExcluded       = "Excluded"
+	ReasonNotListed      = "NotListed"
+	ReasonNotMatched     = "NotMatched"
+	ReasonKindNotWatched = "KindNotWatched"
+	ReasonNotMounted     = "NotMounted"
+	ReasonNotRead        = "NotRead"
+	ReasonLiveVolume     = "LiveVolume"
+)
+
+// needsRestart tells whether a running container keeps the old content of a use.
+func needsRestart(u dependency.Use) bool {
+	return u.Reads() && (u.Type != dependency.Volume && u.Type != dependency.Projected || u.SubPath)
+}
+
+// effective narrows a reference to the uses whose content counts, and widens it to the
+// whole source when the policy names it though nothing reads it.
+func (p *Policy) effective(r *dependency.Reference) dependency.Reference {
+	out := *r
+	if p.LiveVolumes && slices.ContainsFunc(r.Uses, needsRestart) {
+		out.Uses = slices.DeleteFunc(slices.Clone(r.Uses), func(u dependency.Use) bool { return !needsRestart(u) })
+	}
+	if !out.Reads() || p.LiveVolumes && !slices.ContainsFunc(out.Uses, needsRestart) {
+		out.Uses = []dependency.Use{{Type: dependency.Annotation, Optional: true}}
+	}
+	return out
+}

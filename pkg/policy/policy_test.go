@@ -1,0 +1,303 @@
+package policy
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestPrecedenceHoldsForEachAnnotationAlone: a workload takes one setting from itself, one
+// from its namespace and one from the server.
+func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
+	defaults := Defaults{Mode: Listed, Settle: time.Second, MinInterval: 10 * time.Second}
+	workload := map[string]string{
+		ReloadAnnotation: "auto", SourcesAnnotation: "secret/w", ExcludeAnnotation: "secret/x", KindsAnnotation: "secret",
+		LiveVolumesAnnotation: "false", SettleAnnotation: "2s", MinIntervalAnnotation: "20s", StrategyAnnotation: "annotation",
+	}
+	inherited := map[string]string{
+		ReloadAnnotation: "matched", SourcesAnnotation: "configmap/w", ExcludeAnnotation: "configmap/x", KindsAnnotation: "configmap",
+		LiveVolumesAnnotation: "true", SettleAnnotation: "3s", MinIntervalAnnotation: "30s", StrategyAnnotation: "recreate",
+	}
+	fromWorkload := Policy{
+		Mode: Auto, DeclaredBy: "configdep.io/reload", Strategy: Annotate,
+		Sources: []dependency.Pattern{{Kind: dependency.Secret, Name: "w"}},
+		Exclude: []dependency.Pattern{{Kind: dependency.Secret, Name: "x"}},
+		Kinds:   []dependency.SourceKind{dependency.Secret},
+		Settle:  2 * time.Second, MinInterval: 20 * time.Second,
+	}
+	fromNamespace := Policy{
+		Mode: Matched, DeclaredBy: "Namespace configdep.io/reload", Strategy: Recreate,
+		Sources: []dependency.Pattern{{Kind: dependency.ConfigMap, Name: "w"}},
+		Exclude: []dependency.Pattern{{Kind: dependency.ConfigMap, Name: "x"}},
+		Kinds:   []dependency.SourceKind{dependency.ConfigMap}, LiveVolumes: true,
+		Settle: 3 * time.Second, MinInterval: 30 * time.Second,
+	}
+	fromServer := Policy{Mode: Listed, DeclaredBy: "Default", Strategy: Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
+	// take sets in one policy the field of an annotation to that of another.
+	take := map[string]func(to, from *Policy){
+		ReloadAnnotation:      func(to, from *Policy) { to.Mode, to.DeclaredBy = from.Mode, from.DeclaredBy },
+		SourcesAnnotation:     func(to, from *Policy) { to.Sources = from.Sources },
+		ExcludeAnnotation:     func(to, from *Policy) { to.Exclude = from.Exclude },
+		KindsAnnotation:       func(to, from *Policy) { to.Kinds = from.Kinds },
+		LiveVolumesAnnotation: func(to, from *Policy) { to.LiveVolumes = from.LiveVolumes },
+		SettleAnnotation:      func(to, from *Policy) { to.Settle = from.Settle },
+		MinIntervalAnnotation: func(to, from *Policy) { to.MinInterval = from.MinInterval },
+		StrategyAnnotation:    func(to, from *Policy) { to.Strategy = from.Strategy },
+	}
+	without := func(m map[string]string, key string) map[string]string {
+		m = maps.Clone(m)
+		delete(m, key)
+		return m
+	}
+	check := func(t *testing.T, want Policy, workload, namespace map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, Of(workload, namespace, defaults)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	t.Run("all on the workload", func(t *testing.T) { check(t, fromWorkload, workload, inherited) })
+	t.Run("all on the namespace", func(t *testing.T) { check(t, fromNamespace, nil, inherited) })
+	t.Run("none", func(t *testing.T) { check(t, fromServer, nil, nil) })
+	for _, key := range everyAnnotation {
+		t.Run(key+" alone on the namespace", func(t *testing.T) {
+			want := fromWorkload
+			take[key](&want, &fromNamespace)
+			check(t, want, without(workload, key), inherited)
+		})
+		t.Run(key+" alone on the workload", func(t *testing.T) {
+			want := fromNamespace
+			take[key](&want, &fromWorkload)
+			check(t, want, map[string]string{key: workload[key]}, inherited)
+		})
+		t.Run(key+" alone by the server", func(t *testing.T) {
+			want := fromWorkload
+			take[key](&want, &fromServer)
+			check(t, want, without(workload, key), nil)
+		})
+	}
+}
+
+func TestAnnotationOfTheWorkloadHidesASpoiltOneOfTheNamespace(t *testing.T) {
+	p := Of(map[string]string{SettleAnnotation: "2s"}, map[string]string{SettleAnnotation: "soon"}, Defaults{Mode: Auto})
+	if p.Settle != 2*time.Second || len(p.Problems) > 0 {
+		t.Errorf("got %+v", p)
+	}
+	p = Of(map[string]string{SettleAnnotation: "soon"}, map[string]string{SettleAnnotation: "2s"}, Defaults{Mode: Auto})
+	if len(p.Problems) != 1 {
+		t.Errorf("a spoilt annotation is replaced by that of the namespace without a word: %+v", p)
+	}
+}
+
+// sight is how a policy sees a source.
+type sight struct {
+	Triggers bool
+	Reason   string
+}
+
+func sources(e *Evaluation) map[string]sight {
+	out := map[string]sight{}
+	for _, s := range e.Sources {
+		out[idOf(s.Kind, s.Name)] = sight{s.Triggers, s.Reason}
+	}
+	return out
+}
+
+// TestWhichSourcesTrigger has one Deployment that uses sources in every way, and asks
+// under each policy which of them restart it, and why the others do not.
+func TestWhichSourcesTrigger(t *testing.T) {
+	pod := podOf(
+		env(dependency.Secret, "env", "password"),
+		envFrom(dependency.ConfigMap, "envfrom"),
+		volume(dependency.ConfigMap, "mounted", ""),
+		volume(dependency.Secret, "subpath", "tls.crt"),
+		unmounted(dependency.Secret, "unmounted"),
+		pullSecret("pull"),
+		csi("csi", "class"),
+		optionalEnv(dependency.Secret, "absent", "k"),
+		envFrom(dependency.ConfigMap, "ignored"),
+		envFrom(dependency.Secret, "marked"),
+		volume(dependency.ConfigMap, "both", ""), envFrom(dependency.ConfigMap, "both"),
+	)
+	objects := []metav1.Object{
+		secret("env", "password", "1"), configMap("envfrom", "a", "1"), configMap("mounted", "a", "1"),
+		secret("subpath", "tls.crt", "1"), secret("unmounted", "a", "1"), secret("pull", "a", "1"), secret("csi", "a", "1"),
+		annotated(configMap("ignored", "a", "1"), dependency.IgnoreAnnotation, "true"),
+		annotated(secret("marked", "a", "1"), dependency.MatchAnnotation, "true"),
+		configMap("both", "a", "1"), secret("extra-1", "a", "1"), secret("extra-2", "a", "1"),
+	}
+	yes := sight{Triggers: true}
+	no := func(reason string) sight { return sight{Reason: reason} }
+	auto := map[string]sight{
+		"Secret/env": yes, "ConfigMap/envfrom": yes, "ConfigMap/mounted": yes, "Secret/subpath": yes,
+		"Secret/unmounted": no(ReasonNotMounted), "Secret/pull": no(ReasonNotRead), "Secret/csi": no(ReasonNotRead),
+		"SecretProviderClass/class": no(ReasonNotObserved), "Secret/absent": yes,
+		"ConfigMap/ignored": no(ReasonIgnored), "Secret/marked": yes, "ConfigMap/both": yes,
+	}
+	all := func(reason string, except map[string]sight) map[string]sight {
+		out := map[string]sight{}
+		for id := range auto {
+			out[id] = no(reason)
+		}
+		out["SecretProviderClass/class"] = no(ReasonNotObserved)
+		out["ConfigMap/ignored"] = no(ReasonIgnored)
+		maps.Copy(out, except)
+		return out
+	}
+	but := func(changes map[string]sight) map[string]sight {
+		out := maps.Clone(auto)
+		maps.Copy(out, changes)
+		return out
+	}
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        map[string]sight
+	}{
+		"auto": {map[string]string{ReloadAnnotation: "auto"}, auto},
+		"off tells why, but for what would not trigger anyway": {map[string]string{ReloadAnnotation: "off"}, but(map[string]sight{
+			"Secret/env": no(ReasonReloadOff), "ConfigMap/envfrom": no(ReasonReloadOff), "ConfigMap/mounted": no(ReasonReloadOff),
+			"Secret/subpath": no(ReasonReloadOff), "Secret/absent": no(ReasonReloadOff), "Secret/marked": no(ReasonReloadOff),
+			"ConfigMap/both": no(ReasonReloadOff),
+		})},
+		"matched": {map[string]string{ReloadAnnotation: "matched"}, all(ReasonNotMatched, map[string]sight{"Secret/marked": yes})},
+		"matched, with one named besides": {
+			map[string]string{ReloadAnnotation: "matched", SourcesAnnotation: "secret/env"},
+			all(ReasonNotMatched, map[string]sight{"Secret/marked": yes, "Secret/env": yes}),
+		},
+		"matched, limited to a kind": {
+			map[string]string{ReloadAnnotation: "matched", KindsAnnotation: "configmap"},
+			all(ReasonNotMatched, map[string]sight{"Secret/marked": no(ReasonKindNotWatched)}),
+		},
+		"listed, without a list": {map[string]string{ReloadAnnotation: "listed"}, all(ReasonNotListed, nil)},
+		"listed: what nothing reads, and what the template does not know, trigger when named": {
+			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "secret/pull,secret/csi,secret/unmounted,secret/extra-1,configmap/nowhere"},
+			all(ReasonNotListed, map[string]sight{
+				"Secret/pull": yes, "Secret/csi": yes, "Secret/unmounted": yes, "Secret/extra-1": yes, "ConfigMap/nowhere": yes,
+			}),
+		},
+		"listed by a glob": {
+			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "secret/extra-*,secret/p?ll,configmap/no-*"},
+			all(ReasonNotListed, map[string]sight{"Secret/extra-1": yes, "Secret/extra-2": yes, "Secret/pull": yes}),
+		},
+		"a name of the other kind names nothing": {
+			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "configmap/env"},
+			all(ReasonNotListed, map[string]sight{"ConfigMap/env": yes}),
+		},
+		"sources come on top of auto": {
+			map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/pull"},
+			but(map[string]sight{"Secret/pull": yes}),
+		},
+		"exclude beats sources": {
+			map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/env,secret/extra-*", ExcludeAnnotation: "secret/env,secret/extra-1"},
+			but(map[string]sight{"Secret/env": no(ReasonExcluded), "Secret/extra-1": no(ReasonExcluded), "Secret/extra-2": yes}),
+		},
+		"exclude by a glob": {
+			map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "configmap/*"},
+			but(map[string]sight{
+				"ConfigMap/envfrom": no(ReasonExcluded), "ConfigMap/mounted": no(ReasonExcluded), "ConfigMap/both": no(ReasonExcluded),
+			}),
+		},
+		"ignore beats sources": {
+			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "configmap/ignored"}, all(ReasonNotListed, nil),
+		},
+		"kinds limits auto, not sources": {
+			map[string]string{ReloadAnnotation: "auto", KindsAnnotation: "secret", SourcesAnnotation: "configmap/mounted"},
+			but(map[string]sight{"ConfigMap/envfrom": no(ReasonKindNotWatched), "ConfigMap/both": no(ReasonKindNotWatched)}),
+		},
+		"live volumes: environment and subPath trigger": {
+			map[string]string{ReloadAnnotation: "auto", LiveVolumesAnnotation: "true"},
+			but(map[string]sight{"ConfigMap/mounted": no(ReasonLiveVolume)}),
+		},
+		"live volumes, one named": {
+			map[string]string{ReloadAnnotation: "auto", LiveVolumesAnnotation: "true", SourcesAnnotation: "configmap/mounted"}, auto,
+		},
+		"a class is not observed, even when excluded": {
+			map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/csi"},
+			but(map[string]sight{"Secret/csi": no(ReasonExcluded)}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, pod, objects...)
+			for k, v := range tc.annotations {
+				x.annotate(k, v)
+			}
+			if diff := cmp.Diff(tc.want, sources(x.evaluate())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyTheValueTrueMarksASource(t *testing.T) {
+	for value, want := range map[string]sight{
+		"true": {Triggers: true}, "false": {Reason: ReasonNotMatched}, "True": {Reason: ReasonNotMatched}, "": {Reason: ReasonNotMatched},
+	} {
+		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), annotated(secret("db", "a", "1"), dependency.MatchAnnotation, value))
+		x.annotate(ReloadAnnotation, "matched")
+		if diff := cmp.Diff(map[string]sight{"Secret/db": want}, sources(x.evaluate())); diff != "" {
+			t.Errorf("match=%q (-want +got):\n%s", value, diff)
+		}
+	}
+}
+
+// TestWhichKeysCount: a change of a key restarts the workload exactly when a container
+// that is not restarted would keep the old content of it.
+func TestWhichKeysCount(t *testing.T) {
+	for name, tc := range map[string]struct {
+		parts  []part
+		policy []string
+		counts string // the keys of a, b, c of which a change counts
+	}{
+		"a variable":                         {parts: []part{env(dependency.Secret, "s", "a")}, counts: "a"},
+		"two variables":                      {parts: []part{env(dependency.Secret, "s", "a"), env(dependency.Secret, "s", "c")}, counts: "ac"},
+		"all variables":                      {parts: []part{envFrom(dependency.Secret, "s")}, counts: "abc"},
+		"a volume":                           {parts: []part{volume(dependency.Secret, "s", "")}, counts: "abc"},
+		"a subPath":                          {parts: []part{volume(dependency.Secret, "s", "b")}, counts: "b"},
+		"a variable and a volume":            {parts: []part{env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")}, counts: "abc"},
+		"a variable and a volume, live":      {parts: []part{env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true"}, counts: "a"},
+		"a subPath and a volume, live":       {parts: []part{volume(dependency.Secret, "s", "b"), volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true"}, counts: "b"},
+		"a volume, live":                     {parts: []part{volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true"}},
+		"a volume, live but named":           {parts: []part{volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true", SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"a variable, named: the same":        {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{SourcesAnnotation, "secret/s"}, counts: "a"},
+		"an unmounted volume":                {parts: []part{unmounted(dependency.Secret, "s")}},
+		"an unmounted volume, named":         {parts: []part{unmounted(dependency.Secret, "s")}, policy: []string{SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"a pull secret":                      {parts: []part{pullSecret("s")}},
+		"a pull secret, named":               {parts: []part{pullSecret("s")}, policy: []string{SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"a pull secret, named by a glob":     {parts: []part{pullSecret("s")}, policy: []string{SourcesAnnotation, "secret/*"}, counts: "abc"},
+		"nothing, named":                     {policy: []string{SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"nothing, named by a glob":           {policy: []string{SourcesAnnotation, "secret/?"}, counts: "abc"},
+		"a variable and a pull secret":       {parts: []part{env(dependency.Secret, "s", "a"), pullSecret("s")}, counts: "a"},
+		"a variable, excluded":               {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{ExcludeAnnotation, "secret/s"}},
+		"a variable, of a kind not wanted":   {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{KindsAnnotation, "configmap"}},
+		"a variable, not listed":             {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{ReloadAnnotation, "listed"}},
+		"a variable, not matched":            {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{ReloadAnnotation, "matched"}},
+		"a variable of a key that is absent": {parts: []part{optionalEnv(dependency.Secret, "s", "z")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			counts := ""
+			for _, key := range []string{"a", "b", "c"} {
+				x := newWorld(t, podOf(tc.parts...), secret("s", "a", "1", "b", "1", "c", "1"))
+				x.annotate(tc.policy...)
+				x.adopt()
+				data := map[string]string{"a": "1", "b": "1", "c": "1"}
+				data[key] = "2"
+				x.set(secret("s", "a", data["a"], "b", data["b"], "c", data["c"]))
+				x.tick(time.Minute)
+				switch d := x.decide(); d.Action {
+				case RollOut:
+					counts += key
+				case None:
+				default:
+					t.Errorf("a change of %s led to %+v", key, d)
+				}
+			}
+			if counts != tc.counts {
+				t.Errorf("changes of the keys %q restart the workload, want %q", counts, tc.counts)
+			}
+		})
+	}
+}

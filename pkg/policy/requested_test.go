@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// sentWith returns a workload with the annotations that a patch for a restart sets.
+func sentWith(t *testing.T, last LastReload, always bool) *dependency.Workload {
+	t.Helper()
+	patch, err := RolloutPatch(&dependency.Workload{UID: "u", ResourceVersion: "1"}, Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, last, always)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent struct {
+		Metadata struct{ Annotations map[string]string }
+		Spec     struct {
+			Template struct {
+				Metadata struct{ Annotations map[string]string }
+			}
+		}
+	}
+	if err := json.Unmarshal(patch, &sent); err != nil {
+		t.Fatal(err)
+	}
+	return &dependency.Workload{Annotations: sent.Metadata.Annotations, TemplateAnnotations: sent.Spec.Template.Metadata.Annotations}
+}
+
+// Two requests within one second are two restarts: the template must differ, though the
+// hash does not.
+func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
+	first := sentWith(t, Requested(nil, at, "ada", ""), true)
+	second := sentWith(t, Requested(nil, at.Add(time.Millisecond), "ada", ""), true)
+	if cmp.Equal(first.TemplateAnnotations, second.TemplateAnnotations) {
+		t.Errorf("the templates are equal: %v", first.TemplateAnnotations)
+	}
+	if diff := cmp.Diff("2026-02-03T03:05:06Z", first.TemplateAnnotations[ReloadedAtAnnotation]); diff != "" {
+		t.Errorf("the time is not that of UTC, wherever the server runs (-want +got):\n%s", diff)
+	}
+	// A restart by itself restarts for the hash alone.
+	if same := sentWith(t, Automatic(nil, at, 0, "Secret/db"), false); same.TemplateAnnotations[ReloadedAtAnnotation] != "" {
+		t.Errorf("template %v", same.TemplateAnnotations)
+	}
+}
+
+// What a rollout records is what every replica reads back.
+func TestWhatARolloutRecordsIsReadBack(t *testing.T) {
+	automatic := metav1.NewMicroTime(time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC))
+	want := LastReload{Time: metav1.NewMicroTime(automatic.Add(time.Second)), Trigger: "Secret/db", RequestedBy: "ada", Reason: `why <not>`, Automatic: &automatic, Streak: 3}
+	w := sentWith(t, want, true)
+	got := LastReloadOf(w)
+	if got == nil {
+		t.Fatal("nothing is read back")
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("last reload (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, RecordOf(w)); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	// What stands on the workload may be taken away; the template keeps the hash.
+	w.Annotations = nil
+	if diff := cmp.Diff(Record{Hash: "h"}, RecordOf(w)); diff != "" {
+		t.Errorf("record of the template alone (-want +got):\n%s", diff)
+	}
+}
+
+// Flux reverts what managers with such names have set.
+func TestFieldManagerIsNotTakenForKubectl(t *testing.T) {
+	if strings.HasPrefix(FieldManager, "kubectl") {
+		t.Errorf("field manager %q", FieldManager)
+	}
+}

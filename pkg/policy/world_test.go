@@ -1,0 +1,446 @@
+package policy
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+const namespace = "shop"
+
+// epoch is when worlds begin: a whole second, like the times of API objects.
+var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// world is a cluster as the index sees it, with one Deployment. Objects get versions and
+// times as an API server gives them.
+type world struct {
+	t        *testing.T
+	defaults Defaults
+	key      byte // of the digester
+	now      time.Time
+	live     bool // the first list has been read
+
+	graph       *dependency.Graph
+	digester    *dependency.Digester
+	version     uint64
+	deployment  *appsv1.Deployment
+	sources     map[dependency.SourceKey]metav1.Object
+	annotations map[string]string // of the namespace
+	staleSince  time.Time
+	verified    *bool
+}
+
+// newWorld returns a world with a Deployment that reads what pod does, in mode auto, and
+// with sources that were written an hour ago.
+func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world {
+	x := &world{
+		t: t, now: epoch.Add(-time.Hour), version: 100,
+		defaults: Defaults{Mode: Off, Settle: time.Second, MinInterval: 10 * time.Second},
+		graph:    dependency.NewGraph(),
+		digester: dependency.NewDigester(make([]byte, dependency.KeySize)),
+		sources:  map[dependency.SourceKey]metav1.Object{},
+	}
+	for _, s := range sources {
+		x.set(s)
+	}
+	x.deployment = &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "web", UID: "web-1", CreationTimestamp: metav1.NewTime(x.now),
+			Annotations: map[string]string{ReloadAnnotation: "auto"},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{Spec: pod},
+		},
+	}
+	x.roll()
+	x.edit(func(*appsv1.Deployment) {})
+	x.now, x.live = epoch, true
+	return x
+}
+
+// restart makes the process forget what it has seen and read everything anew.
+func (x *world) restart() {
+	x.live, x.graph, x.staleSince = false, dependency.NewGraph(), time.Time{}
+	x.digester = dependency.NewDigester(append(make([]byte, dependency.KeySize-1), x.key))
+	x.graph.SetNamespace(namespace, x.annotations)
+	for _, s := range x.sources {
+		x.read(s)
+	}
+	x.readDeployment()
+	x.live = true
+}
+
+// replaceKey gives the digester another key, which makes the process read everything anew.
+func (x *world) replaceKey() {
+	x.key++
+	x.restart()
+}
+
+// away lets changes happen while no process looks.
+func (x *world) away(f func()) {
+	f()
+	x.restart()
+}
+
+// namespaceAnnotations sets the annotations of the namespace.
+func (x *world) namespaceAnnotations(a map[string]string) {
+	x.annotations = a
+	x.graph.SetNamespace(namespace, a)
+	x.readDeployment()
+}
+
+// set creates or updates a source.
+func (x *world) set(o metav1.Object) {
+	o.SetNamespace(namespace)
+	key := keyOf(o)
+	x.version++
+	o.SetResourceVersion(strconv.FormatUint(x.version, 10))
+	old := x.sources[key]
+	if old == nil {
+		o.SetUID(types.UID(key.Name + "-" + o.GetResourceVersion()))
+		o.SetCreationTimestamp(metav1.NewTime(x.now.Truncate(time.Second)))
+	} else {
+		o.SetUID(old.GetUID())
+		o.SetCreationTimestamp(old.GetCreationTimestamp())
+		o.SetManagedFields(old.GetManagedFields())
+		// As the API server does it: the removal of a key is noted for nobody.
+		before, after := content(old), content(o)
+		for k, v := range after {
+			if w, found := before[k]; !found || v != w {
+				o.SetManagedFields(x.managed(`{"f:data":{}}`))
+			}
+		}
+	}
+	x.sources[key] = o
+	x.read(o)
+}
+
+// managed returns the entry that a write of some fields leaves now.
+func (x *world) managed(fields string) []metav1.ManagedFieldsEntry {
+	at := metav1.NewTime(x.now.Truncate(time.Second))
+	return []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}}
+}
+
+func content(o metav1.Object) map[string]string {
+	if cm, ok := o.(*corev1.ConfigMap); ok {
+		return cm.Data
+	}
+	out := map[string]string{}
+	for k, v := range o.(*corev1.Secret).Data {
+		out[k] = string(v)
+	}
+	return out
+}
+
+func keyOf(o metav1.Object) dependency.SourceKey {
+	kind := dependency.Secret
+	if _, ok := o.(*corev1.ConfigMap); ok {
+		kind = dependency.ConfigMap
+	}
+	return dependency.SourceKey{Kind: kind, Namespace: namespace, Name: o.GetName()}
+}
+
+// read brings a source into the graph as ingest does.
+func (x *world) read(o metav1.Object) {
+	var s *dependency.Source
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		s = dependency.FromConfigMap(x.digester, o.DeepCopy())
+	case *corev1.Secret:
+		s = dependency.FromSecret(x.digester, o.DeepCopy())
+	}
+	var seen time.Time
+	if x.live {
+		seen = x.now
+	}
+	s.After(x.graph.Source(s.SourceKey), seen)
+	x.graph.SetSource(s)
+}
+
+// remove deletes a source.
+func (x *world) remove(kind dependency.SourceKind, name string) {
+	x.version++
+	key := dependency.SourceKey{Kind: kind, Namespace: namespace, Name: name}
+	delete(x.sources, key)
+	x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now})
+}
+
+// edit changes the Deployment and what an API server and a controller that is done at
+// once make of that.
+func (x *world) edit(f func(*appsv1.Deployment)) {
+	d := x.deployment.DeepCopy()
+	f(d)
+	x.version++
+	d.ResourceVersion = strconv.FormatUint(x.version, 10)
+	if !reflect.DeepEqual(d.Spec.Template, x.deployment.Spec.Template) {
+		d.ManagedFields = x.managed(`{"f:spec":{"f:template":{}}}`)
+	}
+	x.deployment = d
+	x.readDeployment()
+}
+
+// roll makes the status say that all pods are new and available.
+func (x *world) roll() {
+	s := &x.deployment.Status
+	s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, s.ReadyReplicas = 1, 1, 1, 1
+}
+
+func (x *world) readDeployment() {
+	w := dependency.FromDeployment(x.deployment.DeepCopy())
+	w.After(x.graph.Workload(w.WorkloadKey), x.live)
+	x.graph.SetWorkload(w, Of(w.Annotations, x.graph.Namespace(namespace), Defaults{}).Sources)
+}
+
+// annotate sets annotations of the Deployment; an empty value removes one.
+func (x *world) annotate(pairs ...string) {
+	x.edit(func(d *appsv1.Deployment) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i+1] == "" {
+				delete(d.Annotations, pairs[i])
+			} else {
+				d.Annotations[pairs[i]] = pairs[i+1]
+			}
+		}
+	})
+}
+
+// patch applies one of our patches, of which only annotations are expected.
+func (x *world) patch(data []byte, err error) {
+	x.t.Helper()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	var p struct {
+		Metadata struct {
+			UID             types.UID
+			ResourceVersion string
+			Annotations     map[string]*string
+		}
+		Spec struct {
+			Template struct {
+				Metadata struct{ Annotations map[string]*string }
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &p); err != nil {
+		x.t.Fatal(err)
+	}
+	if p.Metadata.UID != x.deployment.UID || p.Metadata.ResourceVersion != x.deployment.ResourceVersion {
+		x.t.Fatalf("the patch %s is not bound to the object %s at %s", data, x.deployment.UID, x.deployment.ResourceVersion)
+	}
+	merge := func(into *map[string]string, changes map[string]*string) {
+		for k, v := range changes {
+			if *into == nil {
+				*into = map[string]string{}
+			}
+			if v == nil {
+				delete(*into, k)
+			} else {
+				(*into)[k] = *v
+			}
+		}
+	}
+	x.edit(func(d *appsv1.Deployment) {
+		merge(&d.Annotations, p.Metadata.Annotations)
+		merge(&d.Spec.Template.Annotations, p.Spec.Template.Metadata.Annotations)
+	})
+}
+
+func (x *world) workload() *dependency.Workload {
+	return x.graph.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"})
+}
+
+func (x *world) evaluate() *Evaluation {
+	return Evaluate(x.graph, x.digester, x.workload(), x.defaults)
+}
+
+func (x *world) decide() Decision {
+	d := x.evaluate().Decide(Observed{Now: x.now, StaleSince: x.staleSince, Verified: x.verified})
+	switch {
+	case !d.Stale:
+		x.staleSince = time.Time{}
+	case x.staleSince.IsZero():
+		x.staleSince = x.now
+	}
+	return d
+}
+
+// act does what the decision asks for, as the controller does, and returns it.
+func (x *world) act() Decision {
+	x.t.Helper()
+	d, e := x.decide(), x.evaluate()
+	switch d.Action {
+	case WriteBaseline:
+		x.patch(BaselinePatch(e.Workload, e.Present()))
+	case RollOut:
+		last := Automatic(LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
+		always := e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash
+		x.patch(RolloutPatch(e.Workload, e.Present(), last, always))
+	}
+	return d
+}
+
+// adopt lets the present content be recorded, without a restart.
+func (x *world) adopt() {
+	x.t.Helper()
+	if d := x.act(); d.Action != WriteBaseline {
+		x.t.Fatalf("opting in led to %+v", d)
+	}
+	if d := x.decide(); d.State != InSync || d.Action != None {
+		x.t.Fatalf("after opting in: %+v", d)
+	}
+	x.tick(time.Minute)
+}
+
+func (x *world) tick(d time.Duration) { x.now = x.now.Add(d) }
+
+// outcome is what tests look at in a decision.
+type outcome struct {
+	State   State
+	Reason  string
+	Action  Action
+	Trigger string
+}
+
+func outcomeOf(d Decision) outcome { return outcome{d.State, d.Reason, d.Action, d.Trigger} }
+
+// What decisions say most of the time.
+var (
+	nothing  = outcome{State: InSync, Reason: "ContentApplied"}
+	baseline = outcome{State: InSync, Reason: "ContentApplied", Action: WriteBaseline}
+)
+
+func rollOut(trigger string) outcome {
+	return outcome{Pending, "SourceChanged", RollOut, trigger}
+}
+
+func configMap(name string, pairs ...string) *corev1.ConfigMap {
+	cm := &corev1.ConfigMap{Data: map[string]string{}}
+	cm.Name = name
+	for i := 0; i < len(pairs); i += 2 {
+		cm.Data[pairs[i]] = pairs[i+1]
+	}
+	return cm
+}
+
+func secret(name string, pairs ...string) *corev1.Secret {
+	s := &corev1.Secret{Data: map[string][]byte{}}
+	s.Name = name
+	for k, v := range configMap(name, pairs...).Data {
+		s.Data[k] = []byte(v)
+	}
+	return s
+}
+
+func annotated[T metav1.Object](o T, pairs ...string) T {
+	a := maps.Clone(o.GetAnnotations())
+	if a == nil {
+		a = map[string]string{}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		a[pairs[i]] = pairs[i+1]
+	}
+	o.SetAnnotations(a)
+	return o
+}
+
+// part adds something to a pod that refers to a source.
+type part func(*corev1.PodSpec)
+
+func podOf(parts ...part) corev1.PodSpec {
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
+	for _, p := range parts {
+		p(&pod)
+	}
+	return pod
+}
+
+func env(kind dependency.SourceKind, name, key string) part { return envOf(kind, name, key, false) }
+
+func optionalEnv(kind dependency.SourceKind, name, key string) part {
+	return envOf(kind, name, key, true)
+}
+
+func envOf(kind dependency.SourceKind, name, key string, optional bool) part {
+	return func(pod *corev1.PodSpec) {
+		from := &corev1.EnvVarSource{}
+		ref := corev1.LocalObjectReference{Name: name}
+		if kind == dependency.Secret {
+			from.SecretKeyRef = &corev1.SecretKeySelector{LocalObjectReference: ref, Key: key, Optional: &optional}
+		} else {
+			from.ConfigMapKeyRef = &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: key, Optional: &optional}
+		}
+		c := &pod.Containers[0]
+		c.Env = append(c.Env, corev1.EnvVar{Name: "V" + strconv.Itoa(len(c.Env)), ValueFrom: from})
+	}
+}
+
+func envFrom(kind dependency.SourceKind, name string) part { return envFromOf(kind, name, false) }
+
+func optionalEnvFrom(kind dependency.SourceKind, name string) part {
+	return envFromOf(kind, name, true)
+}
+
+func envFromOf(kind dependency.SourceKind, name string, optional bool) part {
+	return func(pod *corev1.PodSpec) {
+		from := corev1.EnvFromSource{}
+		ref := corev1.LocalObjectReference{Name: name}
+		if kind == dependency.Secret {
+			from.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: ref, Optional: &optional}
+		} else {
+			from.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: ref, Optional: &optional}
+		}
+		c := &pod.Containers[0]
+		c.EnvFrom = append(c.EnvFrom, from)
+	}
+}
+
+// volume mounts a whole source, or the file of one key by its subPath.
+func volume(kind dependency.SourceKind, name, subPath string) part {
+	return func(pod *corev1.PodSpec) {
+		unmounted(kind, name)(pod)
+		v := pod.Volumes[len(pod.Volumes)-1].Name
+		c := &pod.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v, MountPath: "/etc/" + v, SubPath: subPath})
+	}
+}
+
+// unmounted makes a volume that no container mounts.
+func unmounted(kind dependency.SourceKind, name string) part {
+	return func(pod *corev1.PodSpec) {
+		v := corev1.Volume{Name: "v" + strconv.Itoa(len(pod.Volumes))}
+		if kind == dependency.Secret {
+			v.Secret = &corev1.SecretVolumeSource{SecretName: name}
+		} else {
+			v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+		}
+		pod.Volumes = append(pod.Volumes, v)
+	}
+}
+
+func pullSecret(name string) part {
+	return func(pod *corev1.PodSpec) {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+}
+
+func csi(nodePublishSecret, class string) part {
+	return func(pod *corev1.PodSpec) {
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "csi", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+			Driver:               "secrets-store.csi.k8s.io",
+			VolumeAttributes:     map[string]string{"secretProviderClass": class},
+			NodePublishSecretRef: &corev1.LocalObjectReference{Name: nodePublishSecret},
+		}}})
+	}
+}

@@ -1,0 +1,208 @@
+package configdependency
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+func secondOf(hour int) metav1.Time { return metav1.Date(2026, 2, 1, hour, 0, 0, 0, time.UTC) }
+
+// web returns a Deployment whose pods all run, that reads the Secret db and mounts a share
+// with the credential share-key. It was created in the first hour.
+func web(change ...func(*appsv1.Deployment)) *dependency.Workload {
+	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web", UID: "u", Generation: 2, CreationTimestamp: secondOf(1),
+		Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
+	}}
+	o.Spec.Template.Spec = corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Name:         "app",
+			EnvFrom:      []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
+			VolumeMounts: []corev1.VolumeMount{{Name: "share", MountPath: "/share"}},
+		}},
+		Volumes: []corev1.Volume{{Name: "share", VolumeSource: corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{SecretName: "share-key"}}}},
+	}
+	o.Status = appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	for _, f := range change {
+		f(o)
+	}
+	return dependency.FromDeployment(o)
+}
+
+func annotated(key, value string) func(*appsv1.Deployment) {
+	return func(o *appsv1.Deployment) { o.Annotations[key] = value }
+}
+
+// secret sets a Secret that was created in the second hour and written, or seen to change,
+// at the given times.
+func (c *cluster) secret(name, content string, written metav1.Time, seen time.Time) {
+	s := dependency.FromSecret(c.digester, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: "50", CreationTimestamp: secondOf(2)},
+		Data:       map[string][]byte{"k": []byte(content)},
+	})
+	s.LastChanged, s.Change = written, dependency.Change{Version: 50, Seen: seen}
+	c.graph.SetSource(s)
+}
+
+// record writes down that the pods of a workload were started with the present content.
+func (c *cluster) record(t *testing.T, w *dependency.Workload) {
+	t.Helper()
+	present := policy.Evaluate(c.graph, c.digester, w, defaults).Present()
+	sources, err := json.Marshal(present.Sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Annotations[policy.ConfigHashAnnotation] = present.Hash
+	w.Annotations[policy.AppliedSourcesAnnotation] = string(sources)
+}
+
+// In each case the Secrets db and share-key are there at first.
+func TestConditions(t *testing.T) {
+	changedAt := func(ago time.Duration) func(*cluster) {
+		return func(c *cluster) { c.secret("db", "two", secondOf(4), now.Add(-ago)) }
+	}
+	gone := func(name string) func(*cluster) {
+		return func(c *cluster) {
+			c.graph.DeleteSource(dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: name}, dependency.Change{Version: 60, Seen: now})
+		}
+	}
+	status := func(s appsv1.DeploymentStatus) func(*appsv1.Deployment) {
+		return func(o *appsv1.Deployment) { o.Status = s }
+	}
+	failed := appsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
+	}}
+	tests := map[string]struct {
+		workload   *dependency.Workload
+		unrecorded bool
+		then       func(*cluster)
+		state      v1alpha1.State
+		want       []string // type, status and reason
+	}{
+		"nothing restarts it": {
+			workload: web(annotated(policy.ReloadAnnotation, "off")), state: v1alpha1.StateUnmanaged,
+			want: []string{"SourcesResolved True AllPresent", "InSync Unknown NotOptedIn", "RolloutComplete True Complete"},
+		},
+		"it has just opted in, and the record is yet to be written": {
+			workload: web(), unrecorded: true, state: v1alpha1.StateInSync,
+			want: []string{"SourcesResolved True AllPresent", "InSync Unknown ContentApplied", "RolloutComplete True Complete"},
+		},
+		"its pods run with the present content": {
+			workload: web(), state: v1alpha1.StateInSync,
+			want: []string{"SourcesResolved True AllPresent", "InSync True ContentApplied", "RolloutComplete True Complete"},
+		},
+		"content has just changed": {
+			workload: web(), then: changedAt(time.Millisecond), state: v1alpha1.StateSettling,
+			want: []string{"SourcesResolved True AllPresent", "InSync False SourceChanged", "RolloutComplete True Complete"},
+		},
+		"content has changed and is quiet": {
+			workload: web(), then: changedAt(time.Minute), state: v1alpha1.StatePending,
+			want: []string{"SourcesResolved True AllPresent", "InSync False SourceChanged", "RolloutComplete True Complete"},
+		},
+		"its pods are being replaced": {
+			workload: web(status(appsv1.DeploymentStatus{ObservedGeneration: 1})), state: v1alpha1.StateRollingOut,
+			want: []string{"SourcesResolved True AllPresent", "InSync False NotObserved", "RolloutComplete False NotObserved"},
+		},
+		"its pods are evicted": {
+			workload: web(annotated(policy.RecreatingAnnotation, "2026-02-01T04:00:00Z")), state: v1alpha1.StateRollingOut,
+			want: []string{"SourcesResolved True AllPresent", "InSync False Recreating", "RolloutComplete False Recreating"},
+		},
+		"its rollout does not progress": {
+			workload: web(status(failed)), state: v1alpha1.StateFailed,
+			want: []string{"SourcesResolved True AllPresent", "InSync False ProgressDeadlineExceeded", "RolloutComplete False ProgressDeadlineExceeded"},
+		},
+		"content has gone that pods read": {
+			workload: web(), then: gone("db"), state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved False SourceMissing", "InSync False SourceMissing", "RolloutComplete True Complete"},
+		},
+		"something has gone that pods need and do not read": {
+			workload: web(), then: gone("share-key"), state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", "RolloutComplete True Complete"},
+		},
+		"an annotation cannot be read": {
+			workload: web(annotated(policy.SettleAnnotation, "soon")), then: changedAt(time.Minute), state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved True AllPresent", "InSync False InvalidAnnotation", "RolloutComplete True Complete"},
+		},
+		"a CronJob has nothing to restart": {
+			workload: dependency.FromCronJob(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "report", Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
+			}}), unrecorded: true, state: v1alpha1.StateInSync,
+			want: []string{"SourcesResolved True AllPresent", "InSync True NextRunReadsContent", "RolloutComplete Unknown NoRollout"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.secret("db", "one", secondOf(3), time.Time{})
+			c.secret("share-key", "one", secondOf(3), time.Time{})
+			if !tt.unrecorded {
+				c.record(t, tt.workload)
+			}
+			if tt.then != nil {
+				tt.then(c)
+			}
+			c.set(tt.workload)
+			view := c.render(tt.workload, 1)
+			if view.Status.State != tt.state {
+				t.Errorf("state %s, want %s", view.Status.State, tt.state)
+			}
+			var got []string
+			for _, condition := range view.Status.Conditions {
+				got = append(got, condition.Type+" "+string(condition.Status)+" "+condition.Reason)
+				if condition.Message == "" {
+					t.Errorf("%s says nothing", condition.Type)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Transitions are dated by what the cluster remembers, so that every replica says the same.
+func TestTransitionsOfConditions(t *testing.T) {
+	tests := map[string]struct {
+		workload *dependency.Workload
+		written  metav1.Time
+		want     []metav1.Time // of SourcesResolved, InSync and RolloutComplete
+	}{
+		"content was written after all else":    {web(), secondOf(5), []metav1.Time{secondOf(2), secondOf(5), secondOf(5)}},
+		"content was never written again":       {web(), secondOf(2), []metav1.Time{secondOf(2), secondOf(2), secondOf(2)}},
+		"the workload is newer than its source": {web(func(o *appsv1.Deployment) { o.CreationTimestamp = secondOf(7) }), secondOf(5), []metav1.Time{secondOf(7), secondOf(7), secondOf(7)}},
+		"it was restarted afterwards": {
+			web(annotated(policy.LastReloadAnnotation, `{"time":"2026-02-01T09:00:00.000000Z"}`)), secondOf(5),
+			[]metav1.Time{secondOf(2), secondOf(9), secondOf(9)},
+		},
+		"it was restarted before": {
+			web(annotated(policy.LastReloadAnnotation, `{"time":"2026-02-01T03:00:00.000000Z"}`)), secondOf(5),
+			[]metav1.Time{secondOf(2), secondOf(5), secondOf(5)},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.secret("db", "one", tt.written, time.Time{})
+			var got []metav1.Time
+			for _, condition := range c.render(tt.workload, 1).Status.Conditions {
+				got = append(got, condition.LastTransitionTime)
+			}
+			for i := range tt.want {
+				if !got[i].Equal(&tt.want[i]) {
+					t.Errorf("condition %d since %v, want %v", i, got[i], tt.want[i])
+				}
+			}
+		})
+	}
+}

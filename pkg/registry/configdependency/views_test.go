@@ -1,0 +1,110 @@
+package configdependency
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// states returns the number of workloads by state, of states that there are.
+func (c *cluster) states() map[v1alpha1.State]int {
+	states := c.views.States()
+	maps.DeleteFunc(states, func(_ v1alpha1.State, n int) bool { return n == 0 })
+	return states
+}
+
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for start := time.Now(); !condition(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("not in a minute: %s", what)
+		}
+	}
+}
+
+// A workload whose content settles is shown as such, and afterwards as due, though nothing
+// happens in the cluster but that time goes by.
+func TestTimeAloneChangesAView(t *testing.T) {
+	c := newCluster(t)
+	w := web()
+	c.secret("db", "one", secondOf(3), time.Time{})
+	c.secret("share-key", "one", secondOf(3), time.Time{})
+	c.record(t, w)
+	c.set(w)
+	if diff := cmp.Diff(map[v1alpha1.State]int{v1alpha1.StateInSync: 1}, c.states()); diff != "" {
+		t.Fatalf("states (-want +got):\n%s", diff)
+	}
+	c.secret("db", "two", secondOf(4), now)
+	c.set(w)
+	settling, err := c.views.Lookup("shop", "deployment.web")
+	if err != nil || settling.Status.State != v1alpha1.StateSettling {
+		t.Fatalf("view %v, error %v", settling, err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { c.views.Run(ctx, c) })
+	c.clock.Step(999 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // nothing is to happen
+	if diff := cmp.Diff(map[v1alpha1.State]int{v1alpha1.StateSettling: 1}, c.states()); diff != "" {
+		t.Errorf("before the time is over (-want +got):\n%s", diff)
+	}
+	c.clock.Step(time.Millisecond)
+	await(t, "the workload is shown as due", func() bool { return c.states()[v1alpha1.StatePending] == 1 })
+	cancel()
+	wg.Wait()
+
+	due, err := c.views.Lookup("shop", "deployment.web")
+	if err != nil || due.Status.State != v1alpha1.StatePending {
+		t.Errorf("view %v, error %v", due, err)
+	}
+	if settling.Status.State != v1alpha1.StateSettling {
+		t.Error("the view that was given out has changed")
+	}
+	c.remove(w.WorkloadKey)
+	if diff := cmp.Diff(map[v1alpha1.State]int{}, c.states()); diff != "" {
+		t.Errorf("after the workload has gone (-want +got):\n%s", diff)
+	}
+}
+
+// With another key of the hashes everything is forgotten, and shown again when it has been
+// read anew, with other hashes.
+func TestResetOfTheViews(t *testing.T) {
+	c := newCluster(t, workload(dependency.Deployment, "ns", "web", nil, "Secret/db"))
+	before, err := c.views.Lookup("ns", "deployment.web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, _ := c.views.snapshot() // as of a list that is being answered
+	c.digester = dependency.NewDigester(bytes.Repeat([]byte{9}, dependency.KeySize))
+	c.views.Reset(c.digester)
+	if _, err := c.views.Lookup("ns", "deployment.web"); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := c.rest.List(in("ns"), nil); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("error %v", err)
+	}
+	if n := len(c.states()); n != 0 || held.Len() != 1 {
+		t.Errorf("%d states are left, a list that was begun before has %d objects", n, held.Len())
+	}
+	c.views.Synced(c.graph, 200)
+	after, err := c.views.Lookup("ns", "deployment.web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.Status.ConfigHash == after.Status.ConfigHash {
+		t.Errorf("the hash is still %s", after.Status.ConfigHash)
+	}
+	if after.ResourceVersion != "200" || c.states()[v1alpha1.StateUnmanaged] != 1 {
+		t.Errorf("version %s, states %v", after.ResourceVersion, c.states())
+	}
+}
