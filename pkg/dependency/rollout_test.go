@@ -227,7 +227,7 @@ func TestRolloutIsCompleteWhenKubectlSaysSo(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	n := func() int32 { return r.Int32N(4) }
 	for range 20000 {
-		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: ptr.To(n())}, Status: appsv1.DeploymentStatus{
+		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(n())}, Status: appsv1.DeploymentStatus{
 			ObservedGeneration: 1 + int64(r.IntN(2)), Replicas: n(), UpdatedReplicas: n(), AvailableReplicas: n(),
 		}}
 		d.Generation = 2
@@ -243,8 +243,8 @@ func TestRolloutIsCompleteWhenKubectlSaysSo(t *testing.T) {
 		}
 
 		s := &appsv1.StatefulSet{
-			Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(n()), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
-				Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(n())},
+			Spec: appsv1.StatefulSetSpec{Replicas: new(n()), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{
+				Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(n())},
 			}},
 			Status: appsv1.StatefulSetStatus{ObservedGeneration: 1 + int64(r.IntN(2)), Replicas: n(), ReadyReplicas: n(), UpdatedReplicas: n()},
 		}
@@ -277,7 +277,7 @@ func kubectlDeployment(o *appsv1.Deployment) (done, failed bool) {
 		}
 	}
 	s := o.Status
-	return !(s.UpdatedReplicas < *o.Spec.Replicas || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < s.UpdatedReplicas), false
+	return s.UpdatedReplicas >= *o.Spec.Replicas && s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas, false
 }
 
 func kubectlStatefulSet(o *appsv1.StatefulSet) bool {

@@ -54,7 +54,7 @@ func TestSourceOfAnObject(t *testing.T) {
 
 // Owners of a source mark it by annotations, and only as it is documented.
 func TestMarksOfASource(t *testing.T) {
-	for value, want := range map[string]bool{"true": true, "false": false, "True": false, " true": false, "yes": false, "": false} {
+	for value, want := range map[string]bool{"true": true, "false": false, "True": false, "true\n": false, "yes": false, "": false} {
 		m := metav1.ObjectMeta{Annotations: map[string]string{IgnoreAnnotation: value}}
 		if s := FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: m}); s.Ignored != want || s.Match {
 			t.Errorf("ignore %q: ignored: %v, match: %v", value, s.Ignored, s.Match)

@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,10 +134,9 @@ func (r *running) update(o *corev1.Secret) {
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for start := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatalf("not in a minute: %s", what)
-		}
+	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatalf("not in a minute: %s", what)
 	}
 }
 

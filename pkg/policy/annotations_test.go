@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -251,9 +252,7 @@ func FuzzOf(f *testing.F) {
 		workload := map[string]string{everyAnnotation[int(i)%len(everyAnnotation)]: a}
 		other := map[string]string{everyAnnotation[int(j)%len(everyAnnotation)]: b}
 		if !inherit {
-			for k, v := range other {
-				workload[k] = v
-			}
+			maps.Copy(workload, other)
 			other = nil
 		}
 		p := Of(workload, other, Defaults{Mode: Auto, Settle: time.Second})

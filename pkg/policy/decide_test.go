@@ -401,6 +401,7 @@ func TestVerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 
 func TestWhatVerifyFindsDecides(t *testing.T) {
 	both := func(t *testing.T) *world {
+		t.Helper()
 		x := typical(t)
 		x.adopt()
 		x.away(func() {
@@ -554,8 +555,8 @@ func TestStormIsBounded(t *testing.T) {
 	// After ten settle times; after ten more, with the minimal interval long over; and then
 	// by the interval that doubles. The last one comes after the storm.
 	var want []time.Duration
-	for _, seconds := range []time.Duration{10, 21, 41, 81, 161, 321, 641, 1281, 2561, 5121} {
-		want = append(want, seconds*time.Second)
+	for _, seconds := range []int{10, 21, 41, 81, 161, 321, 641, 1281, 2561, 5121} {
+		want = append(want, time.Duration(seconds)*time.Second)
 	}
 	if diff := cmp.Diff(want, rollouts); diff != "" {
 		t.Errorf("rollouts (-want +got):\n%s", diff)

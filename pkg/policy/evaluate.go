@@ -257,7 +257,7 @@ func (e *Evaluation) change(u *unit) change {
 	// What vanishes leaves no time behind: neither a source, nor a key, whose removal no
 	// field manager is noted for.
 	before, remembered := e.Record.Sources[u.id]
-	known := u.glob == nil && !(remembered && u.hadMoreKeys(before))
+	known := u.glob == nil && (!remembered || !u.hadMoreKeys(before))
 	for i := range u.references {
 		r := &u.references[i]
 		c.at(e.lastChange(r))

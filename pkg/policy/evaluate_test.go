@@ -21,6 +21,7 @@ import (
 // typical is a Deployment that reads one key of a Secret, all of a ConfigMap, and an
 // optional Secret that is absent.
 func typical(t *testing.T) *world {
+	t.Helper()
 	return newWorld(t, podOf(
 		env(dependency.Secret, "db", "password"),
 		envFrom(dependency.ConfigMap, "settings"),
@@ -338,6 +339,7 @@ func TestLiveVolumesToggledIsNoChange(t *testing.T) {
 func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
 	// rolled is a workload that has been restarted once, so that its template has a hash.
 	rolled := func(t *testing.T) *world {
+		t.Helper()
 		x := typical(t)
 		x.adopt()
 		x.set(secret("db", "password", "2"))
@@ -383,7 +385,7 @@ func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
 				t.Fatalf("(-want +got):\n%s", diff)
 			}
 			x.tick(time.Hour)
-			if diff := cmp.Diff(State(InSync), x.decide().State); diff != "" {
+			if diff := cmp.Diff(InSync, x.decide().State); diff != "" {
 				t.Errorf("after that (-want +got):\n%s", diff)
 			}
 		})

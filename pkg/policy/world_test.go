@@ -43,6 +43,7 @@ type world struct {
 // newWorld returns a world with a Deployment that reads what pod does, in mode auto, and
 // with sources that were written an hour ago.
 func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world {
+	t.Helper()
 	x := &world{
 		t: t, now: epoch.Add(-time.Hour), version: 100,
 		defaults: Defaults{Mode: Off, Settle: time.Second, MinInterval: 10 * time.Second},

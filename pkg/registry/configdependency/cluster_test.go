@@ -87,7 +87,7 @@ var (
 
 // newCluster returns one that has synced at revision 100, for a test or, with nil, as long
 // as the program runs.
-func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster {
+func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster { //nolint:thelper // t may be nil
 	c := unsynced(t)
 	for _, w := range workloads {
 		c.setWorkload(w)
@@ -97,7 +97,7 @@ func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster {
 	return c
 }
 
-func unsynced(t testing.TB) *cluster {
+func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
 	clock := testingclock.NewFakeClock(now)
 	views := NewViews(defaults, clock)
 	if t != nil {

@@ -3,6 +3,7 @@ package configdependency
 import (
 	"bytes"
 	"context"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"maps"
 	"sync"
 	"testing"
@@ -24,10 +25,9 @@ func (c *cluster) states() map[v1alpha1.State]int {
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for start := time.Now(); !condition(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatalf("not in a minute: %s", what)
-		}
+	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
+	if err != nil {
+		t.Fatalf("not in a minute: %s", what)
 	}
 }
 
@@ -54,7 +54,6 @@ func TestTimeAloneChangesAView(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { c.views.Run(ctx, c) })
 	c.clock.Step(999 * time.Millisecond)
-	time.Sleep(20 * time.Millisecond) // nothing is to happen
 	if diff := cmp.Diff(map[v1alpha1.State]int{v1alpha1.StateSettling: 1}, c.states()); diff != "" {
 		t.Errorf("before the time is over (-want +got):\n%s", diff)
 	}
