@@ -50,7 +50,7 @@ func run(m *testing.M) (code int, err error) {
 		Replicas: 2,
 		Race:     race,
 		// The manifest has ten seconds, for kubelets and endpoints to follow.
-		Args: []string{"--shutdown-delay-duration=2s", "-v=6"},
+		Args: []string{"--shutdown-delay-duration=2s"},
 	})
 	if err != nil {
 		return 1, err

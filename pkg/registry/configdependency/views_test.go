@@ -3,11 +3,12 @@ package configdependency
 import (
 	"bytes"
 	"context"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"maps"
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
