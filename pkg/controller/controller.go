@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -138,6 +139,9 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	after, err := c.reconcile(ctx, graph, key)
 	switch {
 	case err != nil:
+		if !apierrors.IsConflict(err) && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Handling a workload, will try again", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name))
+		}
 		queue.AddRateLimited(key)
 	case after > 0:
 		queue.Forget(key)

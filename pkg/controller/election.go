@@ -2,8 +2,10 @@ package controller
 
 import (
 	"context"
+	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -32,23 +34,23 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	// The elector outlives the context until lead has returned.
 	elector, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	led := make(chan struct{})
-	started := make(chan struct{})
+	var t turn
 	config := leaderelection.LeaderElectionConfig{
-		Lock:            e.Lock,
-		LeaseDuration:   e.LeaseDuration,
-		RenewDeadline:   e.RenewDeadline,
-		RetryPeriod:     e.RetryPeriod,
-		ReleaseOnCancel: true,
+		Lock:          e.Lock,
+		LeaseDuration: e.LeaseDuration,
+		RenewDeadline: e.RenewDeadline,
+		RetryPeriod:   e.RetryPeriod,
+		// The elector would release the lease, and try to for long, before it ends lead.
+		ReleaseOnCancel: false,
 		Name:            "configdep",
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
-				close(started)
-				defer close(led)
-				leading, stop := context.WithCancel(leading)
-				defer stop()
-				defer context.AfterFunc(ctx, stop)()
-				lead(leading)
+				t.take(func() {
+					leading, stop := context.WithCancel(leading)
+					defer stop()
+					defer context.AfterFunc(ctx, stop)()
+					lead(leading)
+				})
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -61,17 +63,58 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 		return
 	}
 	defer context.AfterFunc(ctx, func() {
-		select {
-		case <-started:
-			<-led
-		default:
-		}
+		t.end()
 		giveUp()
 	})()
 	le.Run(elector)
-	select {
-	case <-started:
-		<-led
-	default:
+	t.end()
+	e.release(ctx)
+}
+
+// turn is taken once, or not at all any more when it has ended.
+type turn struct {
+	mu    sync.Mutex
+	taken chan struct{} // closed when f has returned; nil: not taken
+	over  bool
+}
+
+func (t *turn) take(f func()) {
+	t.mu.Lock()
+	if t.over {
+		t.mu.Unlock()
+		return
+	}
+	taken := make(chan struct{})
+	t.taken = taken
+	t.mu.Unlock()
+	defer close(taken)
+	f()
+}
+
+// end waits until what took the turn has returned.
+func (t *turn) end() {
+	t.mu.Lock()
+	t.over = true
+	taken := t.taken
+	t.mu.Unlock()
+	if taken != nil {
+		<-taken
+	}
+}
+
+// release gives the lease up, if it is ours.
+func (e *Election) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.RenewDeadline)
+	defer cancel()
+	held, _, err := e.Lock.Get(ctx)
+	if err != nil || held.HolderIdentity != e.Lock.Identity() {
+		return // it expires, or it is somebody else's
+	}
+	now := metav1.Now()
+	err = e.Lock.Update(ctx, resourcelock.LeaderElectionRecord{
+		LeaderTransitions: held.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Releasing the lease, which will expire", "lock", e.Lock.Describe())
 	}
 }

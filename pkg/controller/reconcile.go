@@ -76,7 +76,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, verified *b
 		s = &step{workload: w, policy: e.Policy}
 		s.Decision = e.Decide(policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: verified})
 		switch {
-		case !s.Stale:
+		case !s.Stale, s.State == policy.Blocked: // nobody waits for it to settle
 			n.staleSince = time.Time{}
 		case n.staleSince.IsZero():
 			n.staleSince = c.Clock.Now()
@@ -117,6 +117,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	trigger, _, _ := strings.Cut(s.Trigger, "/")
 	switch {
 	case err == nil:
+		c.note(w.WorkloadKey).staleSince = time.Time{}
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Success, trigger)
 		if !s.DueAt.IsZero() {
 			metrics.PatchDelay(c.Clock.Since(s.DueAt))
@@ -127,9 +128,9 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Conflict, trigger)
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
+	case ctx.Err() != nil: // not refused: we do not lead any more
 	default:
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Error, trigger)
-		klog.FromContext(ctx).Error(err, "Restarting a workload, will try again", "kind", w.Kind, "workload", klog.KRef(w.Namespace, w.Name), "trigger", s.Trigger)
 		c.event(w, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("The restart because of a change of %s was refused and is tried again: %v", named(s.Trigger), err))
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -26,7 +27,7 @@ const recreatePause = 5 * time.Second
 func evictBefore(now time.Time) time.Time { return now.Truncate(time.Second).Add(time.Second) }
 
 // recreate evicts the next pod of a workload that is being recreated: one at a time, and
-// only while all others are available. Evictions respect PodDisruptionBudgets.
+// one that is ready only while all others are. Evictions respect PodDisruptionBudgets.
 func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, error) {
 	w := s.workload
 	before, err := time.Parse(time.RFC3339, w.Annotations[policy.RecreatingAnnotation])
@@ -36,56 +37,98 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 	if wait := before.Sub(c.Clock.Now()); wait > 0 {
 		return wait, nil
 	}
-	old, err := c.oldPods(ctx, w, before)
-	switch {
-	case err != nil:
+	pods, err := c.podsOf(ctx, w)
+	if err != nil {
 		return 0, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
-	case len(old) == 0:
+	}
+	next, ready := nextToGo(pods, before)
+	switch {
+	case next == nil:
 		return 0, c.endRecreate(ctx, s)
-	case w.Rollout.Phase == dependency.RolloutRunning || old[0].DeletionTimestamp != nil:
+	case next.DeletionTimestamp != nil:
+		return recreatePause, nil
+	case isReady(next) && (w.Rollout.Phase == dependency.RolloutRunning || ready < w.Replicas):
 		return recreatePause, nil
 	}
 	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: old[0].Namespace, Name: old[0].Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old[0].UID}},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &next.UID}},
 	}
 	err = c.Client.PolicyV1().Evictions(w.Namespace).Evict(ctx, eviction)
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return recreatePause, nil
 	case apierrors.IsTooManyRequests(err): // a PodDisruptionBudget
-		klog.FromContext(ctx).V(2).Info("An eviction has to wait", "pod", klog.KRef(w.Namespace, old[0].Name), "err", err)
+		klog.FromContext(ctx).V(2).Info("An eviction has to wait", "pod", klog.KRef(w.Namespace, next.Name), "err", err)
 		return recreatePause, nil
 	default:
-		return 0, fmt.Errorf("evicting pod %s/%s: %w", w.Namespace, old[0].Name, err)
+		return 0, fmt.Errorf("evicting pod %s/%s: %w", w.Namespace, next.Name, err)
 	}
 }
 
-// oldPods returns the pods of a workload that were created before a time; those that are
-// already ending come first.
-func (c *Controller) oldPods(ctx context.Context, w *dependency.Workload, before time.Time) ([]corev1.Pod, error) {
+// podsOf returns the pods of a workload that have not finished. Its selector may select
+// pods of others too, such as those of a Job with the same labels.
+func (c *Controller) podsOf(ctx context.Context, w *dependency.Workload) ([]corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(w.Selector)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := c.Client.CoreV1().Pods(w.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	options := metav1.ListOptions{LabelSelector: selector.String()}
+	controllers := []types.UID{w.UID}
+	if w.Kind == dependency.Deployment {
+		sets, err := c.Client.AppsV1().ReplicaSets(w.Namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		controllers = nil
+		for i := range sets.Items {
+			if set := &sets.Items[i]; controls(w.UID, set) {
+				controllers = append(controllers, set.UID)
+			}
+		}
+	}
+	pods, err := c.Client.CoreV1().Pods(w.Namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	old := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
-		return !p.CreationTimestamp.Time.Before(before) || metav1.GetControllerOf(&p) == nil
-	})
-	slices.SortStableFunc(old, func(a, b corev1.Pod) int {
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		owner := metav1.GetControllerOf(&p)
+		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		return owner == nil || finished || !slices.Contains(controllers, owner.UID)
+	}), nil
+}
+
+// nextToGo returns the pod that has to go next of those created before a time, or nil:
+// first one that is ending already, then one that is not ready and serves nobody, so that
+// pods that cannot become ready with old content do not hold up the others. Ready is the
+// number of all pods that are.
+func nextToGo(pods []corev1.Pod, before time.Time) (next *corev1.Pod, ready int32) {
+	rank := func(p *corev1.Pod) int {
 		switch {
-		case a.DeletionTimestamp != nil && b.DeletionTimestamp == nil:
-			return -1
-		case a.DeletionTimestamp == nil && b.DeletionTimestamp != nil:
+		case p.DeletionTimestamp != nil:
+			return 0
+		case !isReady(p):
 			return 1
 		default:
-			return 0
+			return 2
 		}
+	}
+	for i := range pods {
+		p := &pods[i]
+		if rank(p) == 2 {
+			ready++
+		}
+		if p.CreationTimestamp.Time.Before(before) && (next == nil || rank(p) < rank(next)) {
+			next = p
+		}
+	}
+	return next, ready
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-	return old, nil
 }
 
 func (c *Controller) endRecreate(ctx context.Context, s *step) error {

@@ -1,0 +1,212 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/configdep/configdep/pkg/metrics"
+)
+
+// TestOnlyTheLeaderActs, and a new leader catches up with what happened before.
+func TestOnlyTheLeaderActs(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "1"))
+		c.set(deployment("web", "db"))
+		c.advance(time.Hour)
+		c.expect("nobody leads")
+
+		stop := c.lead()
+		c.expect("it leads", "1h0m0s baseline web")
+		c.set(secret("db", "2"))
+		c.advance(500 * time.Millisecond)
+		stop()
+		c.advance(time.Hour)
+		c.expect("it leads no more")
+		c.set(secret("db", "3"))
+		c.advance(time.Hour)
+		c.expect("still")
+
+		stop = c.lead()
+		c.advance(time.Hour)
+		c.expect("it leads again, and the content has settled long ago", "3h0m0.5s rollout web")
+		stop()
+		c.lead()()
+		c.expect("and again")
+	})
+}
+
+// TestNothingIsDoneBeforeTheIndexHasReadEverything: what it has not read looks missing.
+func TestNothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		stop := adopted(c)
+		c.set(secret("db", "2"))
+		c.advance(500 * time.Millisecond)
+		stop()
+		c.newProcess()
+		c.lead()
+		c.advance(time.Hour)
+		c.expect("the index has read nothing")
+		c.synced()
+		c.advance(time.Hour)
+		c.expect("it has", "1h1m0.5s rollout web")
+
+		c.index.Reset() // the key of the hash has been replaced
+		c.set(secret("db", "3"))
+		c.advance(time.Hour)
+		c.expect("it reads everything anew")
+		c.synced()
+		c.advance(time.Hour)
+		c.expect("it has", "3h1m0.5s rollout web")
+	})
+}
+
+// TestRunReturnsWhenNothingIsUnderWay: the lease is given up then.
+func TestRunReturnsWhenNothingIsUnderWay(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "1"))
+		for i := range 10 {
+			c.set(deployment(fmt.Sprint("web-", i), "db"))
+		}
+		c.lead()()
+		stop := c.lead()
+		c.took()
+
+		held, under := make(chan struct{}), make(chan struct{}, 100)
+		c.hear = func(string) {
+			under <- struct{}{}
+			<-held
+		}
+		c.set(secret("db", "2"))
+		c.advance(time.Minute)
+		if len(under) != 2 {
+			t.Errorf("%d workloads are handled at once, want 2", len(under))
+		}
+		var returned atomic.Bool
+		go func() {
+			stop()
+			returned.Store(true)
+		}()
+		c.advance(time.Hour)
+		if returned.Load() {
+			t.Error("Run has returned while workloads are handled")
+		}
+		close(held)
+		synctest.Wait()
+		if !returned.Load() {
+			t.Error("Run has not returned")
+		}
+		if got := c.took(); len(got) != 2 {
+			t.Errorf("the others are for the next leader, but: %v", got)
+		}
+	})
+}
+
+// TestLosingTheLeadIsNoFailure: a request that ends with the term was not refused.
+func TestLosingTheLeadIsNoFailure(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		stop := adopted(c)
+		under := make(chan struct{})
+		c.refusing(func(clienttesting.Action) error {
+			<-under
+			return context.Canceled
+		})
+		c.set(secret("db", "2"))
+		c.advance(time.Minute)
+		go func() {
+			<-time.After(time.Second)
+			close(under)
+		}()
+		stop()
+		c.expectEvents("the lead is lost")
+		if log := c.log.String(); strings.Contains(log, "will try again") {
+			t.Errorf("logged: %s", log)
+		}
+		c.refusing(nil)
+		c.took()
+		c.lead()
+		c.expect("the next leader", "2m1s rollout web")
+	})
+}
+
+// counted returns the value of each series of a metric.
+func counted(t *testing.T, name string) map[string]float64 {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetValue())
+			}
+			switch {
+			case m.Counter != nil:
+				out[strings.Join(labels, " ")] = m.Counter.GetValue()
+			case m.Gauge != nil:
+				out[strings.Join(labels, " ")] = m.Gauge.GetValue()
+			case m.Histogram != nil:
+				out[strings.Join(labels, " ")+"count"] = float64(m.Histogram.GetSampleCount())
+				out[strings.Join(labels, " ")+"sum"] = m.Histogram.GetSampleSum()
+			}
+		}
+	}
+	return out
+}
+
+func TestRestartsAreCounted(t *testing.T) {
+	metrics.Register()
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		if got := counted(t, "configdep_leader"); got[""] != 0 {
+			t.Errorf("before: leader %v", got)
+		}
+		stop := adopted(c)
+		if got := counted(t, "configdep_leader"); got[""] != 1 {
+			t.Errorf("leader %v", got)
+		}
+		before, delay := counted(t, "configdep_rollouts_total"), counted(t, "configdep_rollout_patch_delay_seconds")
+		c.set(secret("db", "2"))
+		c.refusing(func(clienttesting.Action) error { return apierrors.NewInternalError(errors.New("etcd")) })
+		c.advance(1000 * time.Millisecond)
+		c.refusing(nil)
+		c.advance(time.Minute)
+		c.expect("one fails", "1m1s rollout web: InternalError", "1m1.005s rollout web")
+		after, delayed := counted(t, "configdep_rollouts_total"), counted(t, "configdep_rollout_patch_delay_seconds")
+		got := map[string]float64{}
+		for labels, n := range after {
+			if n -= before[labels]; n > 0 {
+				got[labels] = n
+			}
+		}
+		want := map[string]float64{"Deployment shop success Secret": 1, "Deployment shop error Secret": 1}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if n, sum := delayed["count"]-delay["count"], delayed["sum"]-delay["sum"]; n != 1 || sum < 0.0049 || sum > 0.0051 {
+			t.Errorf("%v restarts were late by %v s, want 1 by 0.005", n, sum)
+		}
+		stop()
+		if got := counted(t, "configdep_leader"); got[""] != 0 {
+			t.Errorf("after: leader %v", got)
+		}
+	})
+}

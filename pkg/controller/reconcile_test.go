@@ -1,0 +1,432 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// expect compares the requests since the last time with what is wanted.
+func (c *cluster) expect(what string, want ...string) {
+	c.t.Helper()
+	if diff := cmp.Diff(want, c.took()); diff != "" {
+		c.t.Fatalf("%s: requests (-want +got):\n%s", what, diff)
+	}
+}
+
+func (c *cluster) expectEvents(what string, want ...string) {
+	c.t.Helper()
+	if diff := cmp.Diff(want, c.told()); diff != "" {
+		c.t.Fatalf("%s: events (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestChangedContentRestartsTheWorkloadOnce(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		c.set(secret("db", "2"))
+		c.advance(999 * time.Millisecond)
+		c.expect("before it has settled")
+		c.advance(time.Hour)
+		c.expect("after it has settled", "1m1s rollout web")
+		c.expectEvents("of the restart", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
+
+		d := live(c, deployment("web", "db"))
+		if d.Annotations[policy.ConfigHashAnnotation] != d.Spec.Template.Annotations[policy.ConfigHashAnnotation] {
+			t.Errorf("the hash on the template is another: %v, %v", d.Annotations, d.Spec.Template.Annotations)
+		}
+		c.set(secret("db", "2"))
+		edit(c, d, func(d *appsv1.Deployment) { d.Status.Replicas = 2 })
+		c.advance(time.Hour)
+		c.expect("without another change")
+		c.expectEvents("without another change")
+	})
+}
+
+func TestOptingInRestartsNothing(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "1"))
+		for i := range 20 {
+			d := deployment(fmt.Sprint("web-", i), "db")
+			d.Annotations = nil
+			c.set(d)
+		}
+		c.lead()
+		c.advance(time.Minute)
+		c.expect("before they opt in")
+		for i := range 20 {
+			edit(c, deployment(fmt.Sprint("web-", i), "db"), func(d *appsv1.Deployment) {
+				d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
+			})
+		}
+		c.advance(time.Minute)
+		got := c.took()
+		if len(got) != 20 || strings.Contains(fmt.Sprint(got), "rollout") {
+			t.Errorf("when they opt in: %v", got)
+		}
+		c.expectEvents("when they opt in")
+	})
+}
+
+// TestWaitsForItsOwnWrite: until the index has heard of a patch, it shows a workload that
+// still has to be restarted, or adopted.
+func TestWaitsForItsOwnWrite(t *testing.T) {
+	for name, tc := range map[string]struct {
+		strategy, kind string
+	}{
+		"rollout": {"annotation", "rollout"}, "recreate": {"recreate", "recreate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				adopted(c)
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+					d.Annotations[policy.StrategyAnnotation] = tc.strategy
+					d.Annotations[policy.MinIntervalAnnotation] = "0"
+				})
+				c.set(secret("db", "2"))
+				c.advance(999 * time.Millisecond)
+				c.hold()
+				c.advance(time.Millisecond)
+				c.expect("once", "1m1s "+tc.kind+" web")
+				// The controller looks at the workload again and again meanwhile.
+				for i := range 5 {
+					c.replaySource(t, secret("db", fmt.Sprint("other-", i)))
+					c.advance(10 * time.Second)
+				}
+				c.expect("while the index has not heard of it")
+				c.release()
+				c.advance(time.Second)
+				got := c.took()
+				if len(got) == 0 || !strings.Contains(got[0], tc.kind) && !strings.Contains(got[0], "baseline") {
+					t.Errorf("once it has: %v", got)
+				}
+			})
+		})
+	}
+	t.Run("baseline", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			c.synced()
+			c.set(secret("db", "1"))
+			c.set(deployment("web", "db"))
+			c.hold()
+			c.lead()
+			c.expect("once", "0s baseline web")
+			c.replaySource(t, secret("db", "2"))
+			c.advance(time.Hour)
+			c.expect("while the index has not heard of it")
+		})
+	})
+}
+
+// replaySource lets the index hear of a source alone, while other news are held.
+func (c *cluster) replaySource(t *testing.T, s metav1.Object) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := c.held
+	c.held = false
+	c.store(s)
+	c.held = held
+}
+
+// TestConflictDecidesAnew: the workload is not the one any more for which it was decided.
+func TestConflictDecidesAnew(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		c.set(secret("db", "2"))
+		c.advance(900 * time.Millisecond)
+		c.hold()
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		c.advance(100 * time.Millisecond)
+		c.advance(40 * time.Millisecond)
+		c.expect("while the index shows the old one, ever more slowly",
+			"1m1s rollout web: Conflict", "1m1.005s rollout web: Conflict", "1m1.015s rollout web: Conflict", "1m1.035s rollout web: Conflict")
+		c.release()
+		c.advance(time.Hour)
+		c.expect("the new pods have read the content", "1m1.04s baseline web")
+		c.expectEvents("nothing has failed")
+		if log := c.log.String(); strings.Contains(log, "will try again") {
+			t.Errorf("a conflict is logged: %s", log)
+		}
+	})
+}
+
+// TestRefusedPatchIsTriedAgainAndHoldsUpNobodyElse, with a delay that doubles, for ever.
+func TestRefusedPatchIsTriedAgainAndHoldsUpNobodyElse(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		for i := range 10 {
+			c.set(deployment(fmt.Sprint("other-", i), "db"))
+		}
+		c.advance(time.Minute)
+		c.took()
+		c.refusing(func(a clienttesting.Action) error {
+			if p, ok := a.(clienttesting.PatchAction); ok && p.GetName() == "web" {
+				return apierrors.NewForbidden(appsv1.Resource("deployments"), "web", fmt.Errorf("quota"))
+			}
+			return nil
+		})
+		c.set(secret("db", "2"))
+		c.advance(time.Second)
+		var refused, others []string
+		for _, r := range c.took() {
+			if strings.Contains(r, "rollout web") {
+				refused = append(refused, r)
+			} else {
+				others = append(others, r)
+			}
+		}
+		if len(others) != 10 || strings.Contains(strings.Join(others, ""), ":") {
+			t.Errorf("the others: %v", others)
+		}
+		if diff := cmp.Diff([]string{"2m1s rollout web: Forbidden"}, refused); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		c.advance(80 * time.Millisecond)
+		c.expect("soon, and then later",
+			"2m1.005s rollout web: Forbidden", "2m1.015s rollout web: Forbidden", "2m1.035s rollout web: Forbidden", "2m1.075s rollout web: Forbidden")
+		c.advance(24 * time.Hour)
+		tries := c.took()
+		if n := len(tries); n < 288 || n > 310 { // every five minutes
+			t.Errorf("%d tries in a day: %v …", n, tries[:3])
+		}
+		failed := "Warning ConfigReloadFailed Deployment/shop/web: The restart because of a change of Secret/db was refused and is tried again: " +
+			`deployments.apps "web" is forbidden: quota`
+		for _, e := range c.told() {
+			if !strings.HasPrefix(e, "Normal ConfigReloaded Deployment/shop/other-") && e != failed {
+				t.Errorf("an event: %s", e)
+			}
+		}
+		if log := c.log.String(); !strings.Contains(log, `"Handling a workload, will try again" err="deployments.apps \"web\" is forbidden: quota" kind="Deployment" workload="shop/web"`) {
+			t.Errorf("not logged: %s", log)
+		}
+
+		c.refusing(nil)
+		c.advance(5 * time.Minute)
+		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "rollout web") {
+			t.Errorf("when it is not refused any more: %v", got)
+		}
+		c.expectEvents("at last", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
+	})
+}
+
+// TestRefusedBaselineIsLogged: without it the next change may not be seen as one.
+func TestRefusedBaselineIsLogged(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "1"))
+		c.set(deployment("web", "db"))
+		c.refusing(func(clienttesting.Action) error {
+			return apierrors.NewForbidden(appsv1.Resource("deployments"), "web", fmt.Errorf("RBAC"))
+		})
+		c.lead()
+		c.expect("refused", "0s baseline web: Forbidden")
+		if log := c.log.String(); !strings.Contains(log, "is forbidden: RBAC") {
+			t.Errorf("not logged: %q", log)
+		}
+		c.refusing(nil)
+		c.advance(time.Second)
+		c.expect("and tried again", "5ms baseline web")
+	})
+}
+
+func TestDeletedWorkloadIsLetGo(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		c.set(secret("db", "2"))
+		c.advance(900 * time.Millisecond)
+		c.hold()
+		c.remove(live(c, deployment("web", "db")))
+		c.advance(time.Hour)
+		c.expect("the patch comes too late", "1m1s rollout web: NotFound")
+		c.expectEvents("which is no failure")
+		c.release()
+		c.advance(time.Hour)
+		c.expect("gone")
+		if n := len(c.controller.notes); n > 0 {
+			t.Errorf("%d notes are left", n)
+		}
+
+		again := deployment("web", "db")
+		again.UID = "another"
+		c.set(again)
+		c.advance(time.Minute)
+		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
+			t.Errorf("made again: %v", got)
+		}
+	})
+}
+
+// TestBlockedWorkloadIsToldOnceForEachCause, and again when it comes back.
+func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
+	const (
+		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods do not start. Nothing is restarted until that is mended."
+		invalid = `Warning InvalidAnnotation Deployment/shop/web: The annotation configdep.io/settle has the value "soon": ` +
+			`a duration such as "0", "500ms", "30s" or "5m" is needed. Nothing restarts this workload by itself until that is mended.`
+	)
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		touch := func() {
+			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.ObservedGeneration++ })
+			c.advance(time.Minute)
+		}
+		annotate := func(key, value string) {
+			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[key] = value })
+			c.advance(time.Minute)
+		}
+		c.remove(live(c, secret("db", "")))
+		c.advance(time.Minute)
+		c.expectEvents("a source is missing", missing)
+		touch()
+		touch()
+		c.expectEvents("still")
+		c.set(secret("db", "1"))
+		c.advance(time.Minute)
+		c.expectEvents("it is there again, with the same content")
+		c.remove(live(c, secret("db", "")))
+		c.advance(time.Minute)
+		c.expectEvents("missing once more", missing)
+		annotate(policy.SettleAnnotation, "soon")
+		c.expectEvents("an annotation is spoilt as well", invalid)
+		touch()
+		c.expectEvents("still")
+		annotate(policy.SettleAnnotation, "1s")
+		c.expectEvents("mended, but the source is missing", missing)
+		c.set(secret("db", "1"))
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = true })
+		c.set(secret("db", "2"))
+		c.advance(time.Minute)
+		c.expectEvents("paused by its owner, who knows")
+		c.expect("nothing was restarted")
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = false })
+		c.advance(time.Minute)
+		c.expectEvents("resumed", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
+	})
+}
+
+// TestStormOfChanges: content that never settles restarts the workload after ten times
+// the settle time, then ever more rarely; the last content wins.
+func TestStormOfChanges(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		for i := range 300 {
+			c.set(secret("db", fmt.Sprint("v", i)))
+			c.advance(500 * time.Millisecond)
+		}
+		c.advance(time.Hour)
+		var times []string
+		for _, r := range c.took() {
+			if !strings.HasSuffix(r, "rollout web") {
+				t.Errorf("got %s", r)
+			}
+			times = append(times, strings.Fields(r)[0])
+		}
+		// The last one waits for the interval, with the storm over for long.
+		if diff := cmp.Diff([]string{"1m10s", "1m20s", "1m40s", "2m20s", "3m40s"}, times); diff != "" {
+			t.Errorf("restarts at (-want +got):\n%s", diff)
+		}
+		d := live(c, deployment("web", "db"))
+		hash := d.Annotations[policy.ConfigHashAnnotation]
+		c.set(secret("db", "v299"))
+		c.advance(time.Hour)
+		c.expect("the content that is in force is the last one")
+		if now := live(c, d).Annotations[policy.ConfigHashAnnotation]; now != hash {
+			t.Errorf("the hash went from %s to %s", hash, now)
+		}
+	})
+}
+
+// TestSettleTimeBeginsWhenARestartIsPossible: while a source is missing, or the owner has
+// paused the workload, nothing can settle; what comes together afterwards makes one
+// restart.
+func TestSettleTimeBeginsWhenARestartIsPossible(t *testing.T) {
+	for name, block := range map[string]struct{ on, off func(*cluster) }{
+		"missing": {
+			func(c *cluster) { c.remove(live(c, secret("db", ""))) },
+			func(c *cluster) { c.set(secret("db", "2")) },
+		},
+		"paused": {
+			func(c *cluster) {
+				c.set(secret("db", "2"))
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = true })
+			},
+			func(c *cluster) {
+				c.set(secret("db", "3"))
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = false })
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				adopted(c)
+				block.on(c)
+				c.advance(time.Hour)
+				c.expect("blocked")
+				block.off(c)
+				c.advance(900 * time.Millisecond)
+				c.set(secret("db", "4"))
+				c.advance(time.Minute)
+				c.expect("one restart", "1h1m1.9s rollout web")
+			})
+		})
+	}
+}
+
+// TestNextSettleTimeBeginsAfterTheRestart: content that changes while the patch is under
+// way is not counted as restless since the first change.
+func TestNextSettleTimeBeginsAfterTheRestart(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.MinIntervalAnnotation] = "0" })
+		for i := range 10 { // until it has to be restarted without having settled
+			c.set(secret("db", fmt.Sprint("v", i)))
+			c.advance(999 * time.Millisecond)
+		}
+		c.set(secret("db", "before"))
+		c.hold()
+		c.advance(10 * time.Millisecond)
+		c.replaySource(t, secret("db", "after"))
+		c.expect("restless for ten seconds", "1m10s rollout web")
+		c.release()
+		c.advance(900 * time.Millisecond)
+		c.set(secret("db", "later"))
+		c.advance(time.Minute)
+		c.expect("the rest settles", "1m11.9s rollout web")
+	})
+}
+
+// TestRollbackToTheHashOfTheTemplate: the owner has rolled back to a template that
+// carries the hash of what comes next, so that the hash alone makes no new template.
+func TestRollbackToTheHashOfTheTemplate(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		restart := func(value string) {
+			c.set(secret("db", value))
+			c.advance(time.Minute)
+			if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "rollout web") {
+				t.Fatalf("with %q: %v", value, got)
+			}
+		}
+		restart("2")
+		old := live(c, deployment("web", "db")).Spec.Template
+		restart("3")
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Template = old })
+		c.advance(time.Minute)
+		c.expect("rolled back")
+		restart("2")
+		now := live(c, deployment("web", "db")).Spec.Template
+		if cmp.Equal(old, now) {
+			t.Error("the template is the same, so that nothing was restarted")
+		}
+	})
+}

@@ -1,0 +1,366 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// pod is one that is ready, of a controller.
+func pod(name string, owner types.UID) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Name = name
+	p.Labels = map[string]string{"app": "web"}
+	if owner != "" {
+		p.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
+	}
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	return p
+}
+
+func unready(p *corev1.Pod) *corev1.Pod {
+	p.Status.Conditions[0].Status = corev1.ConditionFalse
+	return p
+}
+
+// recreating is a cluster with a Deployment of three ready pods, whose strategy is
+// recreate, just after its content has changed and settled.
+func recreating(c *cluster) {
+	c.t.Helper()
+	adopted(c)
+	c.set(replicaSet("web-a", "1", "uid-web", time.Now()))
+	for i := range 3 {
+		c.set(pod(fmt.Sprint("web-", i), "uid-web-a"))
+	}
+	edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+		d.Annotations[policy.StrategyAnnotation] = "recreate"
+		d.Spec.Replicas = ptr.To[int32](3)
+		d.Status = appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
+	})
+	c.advance(500 * time.Millisecond)
+	c.set(secret("db", "2"))
+	c.advance(time.Second)
+	c.expect("it begins", "1m1.5s recreate web")
+	c.expectEvents("it begins", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
+}
+
+// replace does what kubelets and the ReplicaSet do: pods that are ending go, and new ones
+// come in their place.
+func (c *cluster) replace(ready bool) {
+	c.t.Helper()
+	pods, err := c.client.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		c.remove(&p)
+		heir := pod("new-"+p.Name, metav1.GetControllerOf(&p).UID)
+		if !ready {
+			unready(heir)
+		}
+		c.set(heir)
+	}
+}
+
+func (c *cluster) podNames() []string {
+	c.t.Helper()
+	pods, err := c.client.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var out []string
+	for _, p := range pods.Items {
+		out = append(out, p.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestRecreateEvictsOnePodAfterTheOther, each when the one before it has been replaced,
+// and leaves the template alone.
+func TestRecreateEvictsOnePodAfterTheOther(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		before := live(c, deployment("web", "db")).Spec.Template
+		// Creation times are whole seconds: a pod that comes in this one would look old.
+		c.advance(499 * time.Millisecond)
+		c.expect("before the second is over")
+		c.advance(time.Millisecond)
+		c.expect("the first", "1m2s evict web-0")
+		c.advance(time.Minute)
+		c.expect("it has not gone yet")
+		c.replace(false)
+		c.advance(time.Minute)
+		c.expect("its heir is not ready")
+		edit(c, pod("new-web-0", ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue })
+		c.advance(5 * time.Second)
+		c.expect("the second", "3m7s evict web-1")
+		c.replace(true)
+		c.advance(5 * time.Second)
+		c.expect("the third", "3m12s evict web-2")
+		c.replace(true)
+		c.advance(5 * time.Second)
+		c.expect("the end", "3m17s recreated web")
+		c.advance(time.Hour)
+		c.expect("after that")
+		if diff := cmp.Diff([]string{"new-web-0", "new-web-1", "new-web-2"}, c.podNames()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(before, live(c, deployment("web", "db")).Spec.Template); diff != "" {
+			t.Errorf("the template has changed (-before +after):\n%s", diff)
+		}
+		c.expectEvents("one restart is one event")
+	})
+}
+
+func TestRecreateGoesOnAfterTheProcessHasEnded(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.advance(500 * time.Millisecond)
+		c.expect("the first", "1m2s evict web-0")
+		c.replace(true)
+		c.newProcess() // the old one leads no more: it hears of nothing
+		c.synced()
+		c.lead()
+		c.expect("the second", "1m2s evict web-1")
+	})
+}
+
+// TestRecreateWaitsForDisruptionBudgets, which the API server tells by 429.
+func TestRecreateWaitsForDisruptionBudgets(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.refusing(func(clienttesting.Action) error { return apierrors.NewTooManyRequests("the budget", 1) })
+		c.advance(12500 * time.Millisecond)
+		c.expect("it asks now and then",
+			"1m2s evict web-0: TooManyRequests", "1m7s evict web-0: TooManyRequests", "1m12s evict web-0: TooManyRequests")
+		c.expectEvents("which is no failure")
+		c.refusing(nil)
+		c.advance(5 * time.Second)
+		c.expect("then", "1m17s evict web-0")
+		if log := c.log.String(); strings.Contains(log, "will try again") {
+			t.Errorf("logged as an error: %s", log)
+		}
+	})
+}
+
+// TestRecreateEvictsReadyPodsOnlyWhileAllAre: whatever makes pods unavailable, and
+// whether or not the status tells already.
+func TestRecreateEvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
+	for name, change := range map[string]struct{ on, off func(*cluster) }{
+		"a rollout of the owner": {
+			func(c *cluster) {
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 })
+			},
+			func(c *cluster) {
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 3 })
+			},
+		},
+		"a new pod that is not ready": {
+			func(c *cluster) {
+				c.remove(pod("web-2", ""))
+				c.advance(time.Second)
+				c.set(unready(pod("fresh", "uid-web-a")))
+			},
+			func(c *cluster) {
+				edit(c, pod("fresh", ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue })
+			},
+		},
+		"a pod that has not been made yet": {
+			func(c *cluster) { c.remove(pod("web-2", "")) },
+			func(c *cluster) { c.set(pod("fresh", "uid-web-a")) },
+		},
+		"the rollout has failed": {
+			func(c *cluster) {
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+					d.Status.Conditions = []appsv1.DeploymentCondition{{
+						Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
+					}}
+				})
+				c.remove(pod("web-2", ""))
+			},
+			func(c *cluster) { c.set(pod("fresh", "uid-web-a")) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				recreating(c)
+				change.on(c)
+				c.advance(time.Minute)
+				c.expect("it waits")
+				change.off(c)
+				c.advance(5 * time.Second)
+				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "evict web-0") {
+					t.Errorf("then: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// TestRecreateMendsPodsThatCannotBecomeReady: they are those whose content was wrong, and
+// waiting for them would be waiting for ever.
+func TestRecreateMendsPodsThatCannotBecomeReady(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		for _, name := range []string{"web-1", "web-2"} {
+			edit(c, pod(name, ""), func(p *corev1.Pod) { unready(p) })
+		}
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 })
+		c.advance(500 * time.Millisecond)
+		c.expect("the first of them", "1m2s evict web-1")
+		c.replace(true)
+		c.advance(5 * time.Second)
+		c.expect("the other", "1m7s evict web-2")
+		c.replace(true)
+		c.advance(5 * time.Second)
+		c.expect("the one that is ready waits for the status")
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 3 })
+		c.advance(5 * time.Second)
+		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "evict web-0") {
+			t.Errorf("then: %v", got)
+		}
+	})
+}
+
+// TestRecreateTouchesNoPodsOfOthers that the selector selects as well: of a Job with the
+// same labels, of another Deployment, of nobody; nor those that have finished.
+func TestRecreateTouchesNoPodsOfOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(replicaSet("other-a", "1", "uid-other", time.Now()))
+		c.set(pod("a-job", "uid-job"))
+		c.set(pod("b-other", "uid-other-a"))
+		c.set(pod("c-orphan", ""))
+		done := pod("d-done", "uid-web-a")
+		done.Status.Phase = corev1.PodFailed
+		c.set(done)
+		recreating(c)
+		for range 3 {
+			c.advance(5 * time.Second)
+			c.replace(true)
+		}
+		c.advance(5 * time.Second)
+		var evicted []string
+		for _, r := range c.took() {
+			evicted = append(evicted, strings.Join(strings.Fields(r)[1:], " "))
+		}
+		if diff := cmp.Diff([]string{"evict web-0", "evict web-1", "evict web-2", "recreated web"}, evicted); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRecreateOfKindsThatOwnTheirPods(t *testing.T) {
+	for _, workload := range []metav1.Object{statefulSet("web", "db"), daemonSet("web", "db")} {
+		t.Run(fmt.Sprintf("%T", workload), func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				c.set(secret("db", "1"))
+				workload.GetAnnotations()[policy.StrategyAnnotation] = "recreate"
+				c.set(workload)
+				c.set(pod("web-0", "uid-web"))
+				c.set(pod("job", "uid-job"))
+				c.lead()
+				c.advance(time.Minute)
+				c.set(secret("db", "2"))
+				c.advance(5 * time.Second)
+				c.replace(true)
+				c.advance(5 * time.Second)
+				c.expect("all", "0s baseline web", "1m1s recreate web", "1m2s evict web-0", "1m7s recreated web")
+			})
+		})
+	}
+}
+
+func TestEvictionThatComesTooLate(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"the pod has gone":      apierrors.NewNotFound(corev1.Resource("pods"), "web-0"),
+		"the pod is another":    apierrors.NewConflict(corev1.Resource("pods"), "web-0", errors.New("uid")),
+		"nobody knows its fate": apierrors.NewInternalError(errors.New("etcd")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				recreating(c)
+				c.refusing(func(clienttesting.Action) error { return refusal })
+				c.advance(500 * time.Millisecond)
+				if got := c.took(); len(got) != 1 || !strings.HasPrefix(got[0], "1m2s evict web-0: ") {
+					t.Fatalf("got %v", got)
+				}
+				c.refusing(nil)
+				c.advance(5 * time.Second)
+				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "evict web-0") {
+					t.Errorf("then: %v", got)
+				}
+				if logged := strings.Contains(c.log.String(), "evicting pod shop/web-0"); logged != apierrors.IsInternalError(refusal) {
+					t.Errorf("logged: %v", c.log.String())
+				}
+			})
+		})
+	}
+}
+
+// TestRecreateThatSomebodySpoilsEnds: without the time there is nothing to go by.
+func TestRecreateThatSomebodySpoilsEnds(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = "now" })
+		c.advance(time.Hour)
+		c.expect("it ends", "1m1.5s recreated web")
+	})
+}
+
+// TestRecreateStopsWhileASourceIsMissing: the heirs could not start.
+func TestRecreateStopsWhileASourceIsMissing(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.advance(500 * time.Millisecond)
+		c.expect("the first", "1m2s evict web-0")
+		c.replace(true)
+		c.remove(live(c, secret("db", "")))
+		c.advance(time.Hour)
+		c.expect("the source is missing")
+		c.set(secret("db", "2"))
+		c.advance(time.Second)
+		c.expect("it is there again, with the same content", "1h1m2s evict web-1")
+	})
+}
+
+// TestRecreateWithAnotherChangeOnTheWay: pods that were made in between have the content
+// of the first change only.
+func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.advance(500 * time.Millisecond)
+		c.expect("the first", "1m2s evict web-0")
+		c.replace(true)
+		c.set(secret("db", "3"))
+		c.advance(5 * time.Second)
+		c.expect("it has to wait for the interval")
+		c.advance(5 * time.Second)
+		c.expect("it begins anew", "1m11.5s recreate web", "1m12s evict new-web-0")
+		for range 3 {
+			c.replace(true)
+			c.advance(5 * time.Second)
+		}
+		c.expect("all of them", "1m17s evict web-1", "1m22s evict web-2", "1m27s recreated web")
+	})
+}

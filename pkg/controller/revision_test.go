@@ -1,0 +1,287 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// written is the entry that a write of some fields leaves now.
+func written(fields string) []metav1.ManagedFieldsEntry {
+	at := metav1.NewTime(time.Now().Truncate(time.Second))
+	return []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}}
+}
+
+// revisionOf is something that a controller made of a template, at a time.
+func revisionOf[T metav1.Object](o T, name string, owner types.UID, created time.Time) T {
+	yes := true
+	o.SetName(name)
+	o.SetLabels(map[string]string{"app": "web"})
+	o.SetCreationTimestamp(metav1.NewTime(created))
+	if owner != "" {
+		o.SetOwnerReferences([]metav1.OwnerReference{{UID: owner, Controller: &yes}})
+	}
+	return o
+}
+
+func replicaSet(name, revision string, owner types.UID, created time.Time) *appsv1.ReplicaSet {
+	set := revisionOf(&appsv1.ReplicaSet{}, name, owner, created)
+	set.Annotations = map[string]string{"deployment.kubernetes.io/revision": revision}
+	return set
+}
+
+func controllerRevision(name string, revision int64, owner types.UID, created time.Time) *appsv1.ControllerRevision {
+	r := revisionOf(&appsv1.ControllerRevision{}, name, owner, created)
+	r.Revision = revision
+	return r
+}
+
+// TestWhatChangedFirstWhileNobodyLooked: content, and a second later the template. Whether
+// the pods were made after the content is told by the revision of the template.
+func TestWhatChangedFirstWhileNobodyLooked(t *testing.T) {
+	const web = types.UID("uid-web")
+	for name, tc := range map[string]struct {
+		workload metav1.Object // a Deployment when nil
+		objects  func(content time.Time) []metav1.Object
+		change   func(*appsv1.Deployment)
+		want     string
+	}{
+		"a ReplicaSet made a second after the content": {
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{replicaSet("web-1", "1", web, content.Add(-time.Hour)), replicaSet("web-2", "2", web, content.Add(time.Second))}
+			},
+			want: "baseline",
+		},
+		"in the same second: its pods may be older": {
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{replicaSet("web-2", "2", web, content)}
+			},
+			want: "rollout",
+		},
+		"an old one, used again by a rollback": {
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{replicaSet("web-1", "1", web, content.Add(time.Second)), replicaSet("web-0", "2", web, content.Add(-time.Hour))}
+			},
+			want: "rollout",
+		},
+		"none with the revision": {
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{replicaSet("web-1", "1", web, content.Add(time.Second))}
+			},
+			want: "rollout",
+		},
+		"none": {objects: func(time.Time) []metav1.Object { return nil }, want: "rollout"},
+		"one of somebody else with the same labels": {
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{replicaSet("other-2", "2", "uid-other", content.Add(time.Second)), replicaSet("orphan", "2", "", content.Add(time.Second))}
+			},
+			want: "rollout",
+		},
+		"one that is new, while the template is newer still": {
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{replicaSet("web-2", "2", web, content.Add(time.Second))}
+			},
+			change: func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 7, 6 },
+			want:   "rollout",
+		},
+		"a ControllerRevision made a second after the content": {
+			workload: statefulSet("web", "db"),
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{
+					controllerRevision("web-a", 1, web, content.Add(-time.Hour)),
+					controllerRevision("web-b", 3, web, content.Add(time.Second)),
+					controllerRevision("web-c", 2, web, content.Add(-time.Minute)),
+					controllerRevision("other", 4, "uid-other", content.Add(-time.Hour)),
+				}
+			},
+			want: "baseline",
+		},
+		"an old ControllerRevision, used again by a rollback": {
+			workload: statefulSet("web", "db"),
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{controllerRevision("web-a", 3, web, content.Add(-time.Hour)), controllerRevision("web-b", 2, web, content.Add(time.Second))}
+			},
+			want: "rollout",
+		},
+		"no ControllerRevision": {workload: statefulSet("web", "db"), objects: func(time.Time) []metav1.Object { return nil }, want: "rollout"},
+		"a ControllerRevision of a template that is not the newest": {
+			workload: func() metav1.Object {
+				s := statefulSet("web", "db")
+				s.Generation = 7
+				return s
+			}(),
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{controllerRevision("web-b", 3, web, content.Add(time.Second))}
+			},
+			want: "rollout",
+		},
+		"that of a DaemonSet": {
+			workload: daemonSet("web", "db"),
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{controllerRevision("web-b", 3, web, content.Add(time.Second))}
+			},
+			want: "baseline",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				workload := tc.workload
+				if workload == nil {
+					workload = deployment("web", "db")
+				}
+				content := changeBoth(c, workload.(runtime.Object).DeepCopyObject().(metav1.Object), tc.change)
+				for _, o := range tc.objects(content) {
+					c.set(o)
+				}
+				c.newProcess()
+				c.synced()
+				c.lead()
+				c.expect("at once", fmt.Sprintf("1m2s %s web", tc.want))
+				c.advance(time.Hour)
+				c.expect("and nothing else")
+			})
+		})
+	}
+}
+
+// changeBoth lets a workload be adopted, and then lets content change, and two seconds
+// later the template, while nobody looks. It returns when content changed.
+func changeBoth(c *cluster, workload metav1.Object, change func(*appsv1.Deployment)) time.Time {
+	c.t.Helper()
+	c.set(secret("db", "1"))
+	c.set(workload)
+	stop := c.lead()
+	c.advance(time.Minute)
+	stop()
+	c.took()
+	c.hold()
+	content := time.Now()
+	db := live(c, secret("db", ""))
+	db.Data["password"], db.ManagedFields = []byte("2"), written(`{"f:data":{}}`)
+	c.set(db)
+	c.advance(2 * time.Second)
+	switch w := live(c, workload).(type) {
+	case *appsv1.Deployment:
+		w.Spec.Template.Spec.Containers[0].Image = "app:2"
+		w.ManagedFields = written(`{"f:spec":{"f:template":{}}}`)
+		w.Annotations["deployment.kubernetes.io/revision"] = "2"
+		if change != nil {
+			change(w)
+		}
+		c.set(w)
+	case *appsv1.StatefulSet:
+		w.Spec.Template.Spec.Containers[0].Image = "app:2"
+		w.ManagedFields = written(`{"f:spec":{"f:template":{}}}`)
+		c.set(w)
+	case *appsv1.DaemonSet:
+		w.Spec.Template.Spec.Containers[0].Image = "app:2"
+		w.ManagedFields = written(`{"f:spec":{"f:template":{}}}`)
+		c.set(w)
+	}
+	return content
+}
+
+func statefulSet(name, source string) *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{}
+	s.Name = name
+	s.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
+	s.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	s.Spec.Template = template(source)
+	s.Status = appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1}
+	return s
+}
+
+func daemonSet(name, source string) *appsv1.DaemonSet {
+	s := &appsv1.DaemonSet{}
+	s.Name = name
+	s.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
+	s.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	s.Spec.Template = template(source)
+	s.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: 1}
+	return s
+}
+
+// TestLookUpThatFailsIsTriedAgain, and nothing is restarted in doubt about it.
+func TestLookUpThatFailsIsTriedAgain(t *testing.T) {
+	for _, resource := range []string{"deployments", "replicasets", "controllerrevisions"} {
+		t.Run(resource, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				var workload metav1.Object = deployment("web", "db")
+				if resource == "controllerrevisions" {
+					workload = statefulSet("web", "db")
+				}
+				content := changeBoth(c, workload, nil)
+				c.set(replicaSet("web-2", "2", "uid-web", content.Add(time.Second)))
+				c.set(controllerRevision("web-b", 3, "uid-web", content.Add(time.Second)))
+				c.newProcess()
+				c.synced()
+				failing := true
+				var tries []string
+				verb := map[string]string{"deployments": "get"}[resource]
+				if verb == "" {
+					verb = "list"
+				}
+				c.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					tries = append(tries, time.Since(c.start).String())
+					return failing, nil, apierrors.NewInternalError(fmt.Errorf("etcd"))
+				})
+				c.lead()
+				c.advance(10 * time.Millisecond)
+				c.expect("it fails")
+				c.mu.Lock()
+				failing = false
+				c.mu.Unlock()
+				c.advance(time.Second)
+				c.expect("it works again", "1m2.015s baseline web")
+				if got := strings.Join(tries, " "); got != "1m2s 1m2.005s 1m2.015s" {
+					t.Errorf("tried at %s", got)
+				}
+				if log := c.log.String(); !strings.Contains(log, "looking up the revision of") {
+					t.Errorf("not logged: %s", log)
+				}
+			})
+		})
+	}
+}
+
+// TestLookUpIsMadeOnlyWhenVersionsDoNotTell: what has been seen needs none.
+func TestLookUpIsMadeOnlyWhenVersionsDoNotTell(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		lookups := 0
+		c.client.PrependReactor("list", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			lookups++
+			return false, nil, nil
+		})
+		db := live(c, secret("db", ""))
+		db.Data["password"], db.ManagedFields = []byte("2"), written(`{"f:data":{}}`)
+		c.set(db)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Image, d.ManagedFields = "app:2", written(`{"f:spec":{"f:template":{}}}`)
+		})
+		c.advance(time.Hour)
+		c.expect("the pods have read it", "1m0s baseline web")
+		c.set(secret("db", "3"))
+		c.advance(time.Hour)
+		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "rollout web") {
+			t.Errorf("another change: %v", got)
+		}
+		if lookups > 0 {
+			t.Errorf("%d look-ups", lookups)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// server is the state of one.
+type server struct {
+	states             map[string]int
+	workloads, sources int
+	progress           map[string]time.Time
+}
+
+func (s *server) WorkloadStates() map[string]int      { return s.states }
+func (s *server) IndexSize() (workloads, sources int) { return s.workloads, s.sources }
+func (s *server) LastProgress() map[string]time.Time  { return s.progress }
+
+// scrape returns our metrics as they are served.
+func scrape(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*dto.MetricFamily{}
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "configdep_") {
+			out[f.GetName()] = f
+		}
+	}
+	return out
+}
+
+// series returns the value of each series of a family, by its labels.
+func series(f *dto.MetricFamily) map[string]float64 {
+	out := map[string]float64{}
+	for _, m := range f.GetMetric() {
+		var labels []string
+		for _, l := range m.GetLabel() {
+			labels = append(labels, l.GetName()+"="+l.GetValue())
+		}
+		value := m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+		out[strings.Join(labels, ",")] = value
+	}
+	return out
+}
+
+// everything makes every metric have a series.
+func everything() {
+	Register()
+	Register() // as a second server in the process does
+	Rollout("Deployment", "shop", Success, "Secret")
+	PatchDelay(5 * time.Millisecond)
+	Leading(true)
+	Observe(&server{
+		states:    map[string]int{"InSync": 2, "Failed": 0},
+		workloads: 2, sources: 5,
+		progress: map[string]time.Time{"secrets": time.UnixMilli(1700000000500)},
+	})
+}
+
+// TestMetricsAreNamedAsEveryoneExpects, by the linter of Prometheus.
+func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
+	everything()
+	families := scrape(t)
+	var names []string
+	var all []*dto.MetricFamily
+	for name, f := range families {
+		names = append(names, name)
+		all = append(all, f)
+		if !strings.HasPrefix(f.GetHelp(), "[ALPHA] ") {
+			t.Errorf("%s does not tell how stable it is: %s", name, f.GetHelp())
+		}
+	}
+	slices.Sort(names)
+	want := []string{
+		"configdep_index_objects", "configdep_ingest_last_progress_timestamp_seconds", "configdep_leader",
+		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total", "configdep_workloads",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	problems, err := promlint.NewWithMetricFamilies(all).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestStateIsReadWhenItIsScraped(t *testing.T) {
+	everything()
+	s := &server{states: map[string]int{"InSync": 1}}
+	Observe(s) // of several servers in one process, the last counts
+	s.states["Pending"], s.workloads, s.sources = 3, 4, 9
+	s.progress = map[string]time.Time{"secrets": time.UnixMilli(1700000000500), "pods": time.Unix(0, 0)}
+	families := scrape(t)
+	for name, want := range map[string]map[string]float64{
+		"configdep_workloads":                              {"state=InSync": 1, "state=Pending": 3},
+		"configdep_index_objects":                          {"type=workload": 4, "type=source": 9},
+		"configdep_ingest_last_progress_timestamp_seconds": {"resource=secrets": 1700000000.5, "resource=pods": 0},
+	} {
+		if diff := cmp.Diff(want, series(families[name])); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestLeaderIsOneReplica(t *testing.T) {
+	Register()
+	for _, leads := range []bool{true, false} {
+		Leading(leads)
+		want := map[string]float64{"": 0}
+		if leads {
+			want[""] = 1
+		}
+		if diff := cmp.Diff(want, series(scrape(t)["configdep_leader"])); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestDelaysFallIntoUsefulBuckets: the design asks for single milliseconds, and an
+// operator wants to see minutes.
+func TestDelaysFallIntoUsefulBuckets(t *testing.T) {
+	Register()
+	PatchDelay(time.Millisecond)
+	var bounds []float64
+	for _, b := range scrape(t)["configdep_rollout_patch_delay_seconds"].GetMetric()[0].GetHistogram().GetBucket() {
+		bounds = append(bounds, b.GetUpperBound())
+	}
+	if len(bounds) == 0 || bounds[0] > 0.001 || bounds[len(bounds)-1] < 30 {
+		t.Errorf("the buckets are %v", bounds)
+	}
+}
+
+// TestNamespacesAreBounded: somebody who makes namespaces without end must not fill the
+// memory of this process, or of Prometheus. What was known first stays so.
+func TestNamespacesAreBounded(t *testing.T) {
+	b := bounded{known: map[string]bool{}}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range maxNamespaces {
+				if name := fmt.Sprint("ns-", i); b.label(name) != name {
+					t.Errorf("%s is not told", name)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 1000 {
+		if got := b.label(fmt.Sprint("more-", i)); got != "_other" {
+			t.Fatalf("another namespace has the label %q", got)
+		}
+	}
+	if got := b.label("ns-7"); got != "ns-7" {
+		t.Errorf("ns-7 has the label %q now", got)
+	}
+	if len(b.known) != maxNamespaces {
+		t.Errorf("%d namespaces are known", len(b.known))
+	}
+}
+
+func TestRolloutsAreCountedByNamespaceUpToABound(t *testing.T) {
+	Register()
+	const first = "kind=Deployment,namespace=team-0,result=error,trigger=Secret"
+	before := series(scrape(t)["configdep_rollouts_total"])[first]
+	for i := range 2 * maxNamespaces {
+		Rollout("Deployment", fmt.Sprint("team-", i), Error, "Secret")
+	}
+	got := series(scrape(t)["configdep_rollouts_total"])
+	if len(got) > maxNamespaces+10 {
+		t.Errorf("there are %d series", len(got))
+	}
+	if others := got["kind=Deployment,namespace=_other,result=error,trigger=Secret"]; others < maxNamespaces {
+		t.Errorf("%v in other namespaces", others)
+	}
+	if n := got[first] - before; n != 1 {
+		t.Errorf("%v in the first namespace", n)
+	}
+}
