@@ -79,6 +79,7 @@ func (r request) String() string {
 
 // inCluster runs a test in a bubble, with a controller that is not running.
 func inCluster(t *testing.T, test func(*cluster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, start: time.Now(), version: 100, client: fake.NewClientset(), objects: map[string]runtime.Object{}}
 		c.client.PrependReactor("patch", "*", c.patch)

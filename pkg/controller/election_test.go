@@ -144,7 +144,8 @@ func (r *replica) expect(t *testing.T, what string, want ...string) {
 
 // compete begins to take part. During lead the replica says that it leads.
 func compete(t *testing.T, l *lease, identity string, linger time.Duration) *replica {
-	ctx := klog.NewContext(context.Background(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&lockedBuffer{}))))
+	t.Helper()
+	ctx := klog.NewContext(context.WithoutCancel(t.Context()), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&lockedBuffer{}))))
 	ctx, stop := context.WithCancel(ctx)
 	r := &replica{start: time.Now(), stop: stop, ended: make(chan struct{}), linger: linger}
 	e := &Election{

@@ -26,7 +26,7 @@ func pod(name string, owner types.UID) *corev1.Pod {
 	p.Name = name
 	p.Labels = map[string]string{"app": "web"}
 	if owner != "" {
-		p.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: new(true)}}
 	}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
