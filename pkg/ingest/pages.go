@@ -18,9 +18,8 @@ type paged struct{ *cache.ListWatch }
 func (paged) IsWatchListSemanticsUnSupported() bool { return true }
 
 // inPages asks for a list of the present. The reflector begins with any version that the
-// watch cache has ("0"), and such lists are never in pages.
-func inPages(options *metav1.ListOptions) {
-	if options.ResourceVersion == "0" {
-		options.ResourceVersion = ""
-	}
-}
+// watch cache has ("0"), and such lists are never in pages. Later it asks for one that is
+// not older than what it has seen, and in pages that means this very version: the watch
+// cache of an API server that has been restarted begins after it, so that the list would
+// succeed and the watch be refused, again and again, until etcd is compacted.
+func inPages(options *metav1.ListOptions) { options.ResourceVersion = "" }

@@ -264,8 +264,8 @@ func TestAWatchThatTheClientEnds(t *testing.T) {
 	w.Stop()
 }
 
-// What the API server leaves out costs us nothing; the rest of the options is the
-// reflector's.
+// What the API server leaves out costs us nothing. Lists are of the present; the rest of
+// the options is the reflector's.
 func TestSelectorsOfAStream(t *testing.T) {
 	canned := &cannedResource[*corev1.PodList]{list: &corev1.PodList{}, watch: watch.NewFake()}
 	lister := lister(podStream(canned))
@@ -278,9 +278,11 @@ func TestSelectorsOfAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Stop()
-	want := asked
-	want.LabelSelector, want.FieldSelector = "!x", "status.phase!=Failed"
-	if diff := cmp.Diff([]metav1.ListOptions{want, want}, canned.options); diff != "" {
+	watched := asked
+	watched.LabelSelector, watched.FieldSelector = "!x", "status.phase!=Failed"
+	listed := watched
+	listed.ResourceVersion = ""
+	if diff := cmp.Diff([]metav1.ListOptions{listed, watched}, canned.options); diff != "" {
 		t.Errorf("asked of the client (-want +got):\n%s", diff)
 	}
 }

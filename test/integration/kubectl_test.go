@@ -257,7 +257,7 @@ func TestKubectlExplainAndAPIResources(t *testing.T) {
 			"FIELD: sources <[]Source>", "sources are the ConfigMaps and Secrets that the pod template of the workload",
 			"enum: ConfigMap, Secret, SecretProviderClass", "usages\t<[]Usage>",
 		},
-		"explain cfgdep.status.conditions": {"FIELD: conditions <[]Condition>", "SourcesResolved is True when"},
+		"explain cfgdep.status.conditions": {"FIELD: conditions <[]Condition>", "SourcesResolved"},
 		"explain cfgdep --recursive":       {"appliedHash\t<string>", "mountPath\t<string>", "lastReload\t<LastReload>"},
 		"api-resources --api-group=configdep.io --no-headers -o wide": {
 			"configdependencies   cfgdep   configdep.io/v1alpha1   true   ConfigDependency   get,list   configdep"},

@@ -157,7 +157,7 @@ func TestServerThatNeverBecomesReadyEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitOnlyRed(t, replica, "dependency-index-synced", "waiting for the Secret")
+	awaitOnlyRed(t, replica, "dependency-index-synced", "waiting for the Secret with the key of the config hash")
 	if err := replica.Terminate(); err != nil {
 		t.Error(err)
 	}
