@@ -56,7 +56,7 @@ func shown(namespace, out string) []string {
 	return lines
 }
 
-// shop makes a namespace with five workloads that share sources.
+// shop makes a namespace with five workloads that share sources, and whose pods run.
 func shop(t *testing.T) string {
 	t.Helper()
 	namespace := newNamespace(t)
@@ -70,7 +70,7 @@ func shop(t *testing.T) string {
 	create(t, batch.CronJobs(namespace).Create, cronJob("report", envFromSecret("db")))
 	create(t, core.Pods(namespace).Create, pod("toolbox"))
 	for _, name := range []string{"deployment.api", "deployment.web", "statefulset.db", "cronjob.report", "pod.toolbox"} {
-		view(t, namespace, name)
+		view(t, namespace, name, rolledOut)
 	}
 	return namespace
 }
@@ -197,6 +197,8 @@ func TestKubectlGet(t *testing.T) {
 		for _, want := range []string{
 			"Name:         deployment.web", "Namespace:    " + ns, "Labels:       app=web", "Workload Ref:",
 			"Env:        SECRET", "Secret cert is missing: new pods do not start.", "SourceMissing", "Config Hash:", "Events:",
+			"Type:                  InSync", "Type:                  RolloutComplete", "All pods are of the present template.",
+			"Nothing restarts this workload when its sources change; a Reload does.",
 		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("describe does not print %q:\n%s", want, out)
@@ -257,7 +259,7 @@ func TestKubectlExplainAndAPIResources(t *testing.T) {
 			"FIELD: sources <[]Source>", "sources are the ConfigMaps and Secrets that the pod template of the workload",
 			"enum: ConfigMap, Secret, SecretProviderClass", "usages\t<[]Usage>",
 		},
-		"explain cfgdep.status.conditions": {"FIELD: conditions <[]Condition>", "SourcesResolved is True when"},
+		"explain cfgdep.status.conditions": {"FIELD: conditions <[]Condition>", "conditions are the standard conditions. SourcesResolved: every source", "RolloutComplete: all"},
 		"explain cfgdep --recursive":       {"appliedHash\t<string>", "mountPath\t<string>", "lastReload\t<LastReload>"},
 		"api-resources --api-group=configdep.io --no-headers -o wide": {
 			"configdependencies   cfgdep   configdep.io/v1alpha1   true   ConfigDependency   get,list   configdep"},

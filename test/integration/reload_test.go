@@ -279,12 +279,18 @@ func TestReloadIfStale(t *testing.T) {
 	ifStale(true, "are being replaced")
 	runningPods(t, namespace, "web", 2, pods)
 
-	edit(t, deployments, "web", func(o *appsv1.Deployment) {
-		o.Spec.Template.Annotations["configdep.io/config-hash"] = "v1.00000000.00000000000000000000000000000000"
-	})
+	// What is recorded on the workload counts before what is left on the template.
+	const another = "v1.00000000.00000000000000000000000000000000"
+	edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Spec.Template.Annotations["configdep.io/config-hash"] = another })
+	ifStale(false, "the pods were started with the present content")
+	edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Annotations["configdep.io/config-hash"] = another })
 	ifStale(false, "made with another key")
-	edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Spec.Template.Annotations["configdep.io/config-hash"] = "spoilt" })
+	edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Annotations["configdep.io/config-hash"] = "spoilt" })
 	ifStale(false, "made with another key")
+	edit(t, deployments, "web", func(o *appsv1.Deployment) { delete(o.Annotations, "configdep.io/config-hash") })
+	ifStale(false, "made with another key")
+	edit(t, deployments, "web", func(o *appsv1.Deployment) { delete(o.Spec.Template.Annotations, "configdep.io/config-hash") })
+	ifStale(false, "it is not recorded with which content the pods were started")
 }
 
 func TestReloadPreconditions(t *testing.T) {
