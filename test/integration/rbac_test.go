@@ -186,6 +186,8 @@ func TestDirectAccess(t *testing.T) {
 	robot := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: mine, Name: "robot"}
 	bind(t, robot, mine, "edit", toReload)
 	token := tokenOf(t, mine, "robot")
+	reloaded := newNamespace(t) // for what is done
+	bind(t, robot, reloaded, "configdep-reload", toReload)
 
 	for _, replica := range server.Replicas {
 		t.Run("with a token, "+replica.Name(), func(t *testing.T) {
@@ -196,10 +198,13 @@ func TestDirectAccess(t *testing.T) {
 			checkRights(t, client, mine, rights{read: true, reload: true})
 			checkRights(t, client, other, rights{})
 			checkRights(t, client, metav1.NamespaceAll, rights{})
-			if _, err := client.ConfigDependencies(mine).Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
+			name := "of-" + replica.Name()
+			create(t, kube(t).AppsV1().Deployments(reloaded).Create, asleep(name))
+			view(t, reloaded, "deployment."+name)
+			if _, err := client.ConfigDependencies(reloaded).Reload(t.Context(), "deployment."+name, &v1alpha1.Reload{}, metav1.CreateOptions{}); err != nil {
 				t.Error(err)
 			}
-			view(t, mine, "deployment.web", reloadedBy("system:serviceaccount:"+mine+":robot"))
+			view(t, reloaded, "deployment."+name, reloadedBy("system:serviceaccount:"+mine+":robot"))
 		})
 		t.Run("with a token that is none, "+replica.Name(), func(t *testing.T) {
 			t.Parallel()
@@ -232,11 +237,14 @@ func TestDirectAccess(t *testing.T) {
 			// With the certificate of a user: it is that user who asks.
 			forged.Set("X-Remote-User", "nobody")
 			forged.Set("Content-Type", "application/json")
-			got = send(t, directly(replica), request{http.MethodPost, resourcePath(mine) + "/deployment.web/reload", forged, "{}"})
+			name := "forged-" + replica.Name()
+			create(t, kube(t).AppsV1().Deployments(reloaded).Create, asleep(name))
+			view(t, reloaded, "deployment."+name)
+			got = send(t, directly(replica), request{http.MethodPost, resourcePath(reloaded) + "/deployment." + name + "/reload", forged, "{}"})
 			if got.code != http.StatusCreated {
 				t.Errorf("%d: %s", got.code, got.body)
 			}
-			view(t, mine, "deployment.web", reloadedBy("admin"))
+			view(t, reloaded, "deployment."+name, reloadedBy("admin"))
 			// With a certificate that somebody has signed who is not trusted.
 			config = replica.RESTConfig()
 			config.CertData, config.KeyData = strangersCertificate(t)

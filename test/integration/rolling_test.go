@@ -23,12 +23,17 @@ type load struct {
 	failures map[string]int
 }
 
-// undelivered is what kube-apiserver answers to a request with a body that it has sent
-// while the server told it to use another connection. The server has not seen it, and
-// kube-apiserver cannot repeat it, as it has not kept the body:
+// undelivered tells whether this is what kube-apiserver answers to a request with a body
+// that it has sent while the server told it to use another connection. The server has not
+// seen it, and kube-apiserver cannot repeat it, as it has not kept the body:
 // https://github.com/kubernetes/kubernetes/issues/135285. A server cannot prevent that,
 // only say goodbye seldom.
-const undelivered = "error trying to reach service: http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written"
+func undelivered(r request, code int, body string) bool {
+	reason, unreached := strings.CutPrefix(body, "error trying to reach service: ")
+	return r.body != "" && code == http.StatusServiceUnavailable && unreached &&
+		(strings.HasPrefix(reason, "http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY]") ||
+			strings.HasPrefix(reason, "net/http: cannot rewind body after connection loss"))
+}
 
 func (l *load) run(ctx context.Context, client *http.Client, host string, requests []request) {
 	for i := 0; ctx.Err() == nil; i++ {
@@ -38,7 +43,7 @@ func (l *load) run(ctx context.Context, client *http.Client, host string, reques
 		switch {
 		case err != nil:
 			l.fail(fmt.Sprintf("%s: %v", r.method, err))
-		case r.body != "" && code == http.StatusServiceUnavailable && strings.HasPrefix(body, undelivered):
+		case undelivered(r, code, body):
 			l.undelivered.Add(1)
 		case code != http.StatusOK && code != http.StatusCreated:
 			l.fail(fmt.Sprintf("%s: %d: %.200s", r.method, code, body))
