@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
@@ -114,8 +115,13 @@ func (s *Server) begin(d *dependency.Digester) {
 	s.views.Reset(d)
 }
 
-// lead runs the controller, on one replica at a time.
+// lead runs the controller, on one replica at a time. A replica that has yet to read the
+// cluster could do nothing, and would keep others from it.
 func (s *Server) lead(ctx context.Context) {
+	synced := func(context.Context) (bool, error) { return s.index.Synced() == nil, nil }
+	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, synced) != nil {
+		return // the context is done
+	}
 	run := func(ctx context.Context) { s.controller.Run(ctx, s.index) }
 	if o := s.options.LeaderElection; o.LeaderElect {
 		election := controller.Election{

@@ -37,7 +37,7 @@ func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
 		"another one in a later list: after the last": {sawAt(first, "a", "20", "2", false), 11},
 		"the same one in a later list":                {sawAt(first, "a", "20", "1", false), 0},
 		"kept as long as it stays":                    {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "2", true), 20},
-		"deleted and made again, sawAt":               {sawAt(first, "b", "20", "1", true), 20},
+		"deleted and made again, seen":                {sawAt(first, "b", "20", "1", true), 20},
 		"deleted and made again while nobody looked":  {sawAt(first, "b", "20", "1", false), 11},
 		"made while nobody looked":                    {sawAt(nil, "a", "20", "1", false), 0},
 		"a version that is no number says nothing":    {sawAt(nil, "a", "x20", "1", true), 0},
@@ -87,12 +87,12 @@ func TestAnyChangeOfATemplateIsNoticed(t *testing.T) {
 
 func TestWhenContentChanged(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-	at := func(previous *Source, version, content string, sawAt time.Time) *Source {
+	at := func(previous *Source, version, content string, seen time.Time) *Source {
 		s := &Source{SourceKey: SourceKey{Secret, "shop", "db"}, ResourceVersion: version}
 		if content != "" {
 			s.Keys = []KeyDigest{{Key: "a", Digest: Digest{content[0]}}}
 		}
-		s.After(previous, sawAt)
+		s.After(previous, seen)
 		return s
 	}
 	first := at(nil, "10", "1", time.Time{})
@@ -121,7 +121,7 @@ func TestWhenContentChanged(t *testing.T) {
 // change at random, sometimes while nobody looks and there is only a list afterwards. What
 // is known of the template is a lower bound, what is known of content an upper one, so
 // that content is never taken for read that pods cannot have read; and they are exact for
-// what was sawAt.
+// what was seen.
 func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -131,7 +131,7 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 		workloadVersion, sourceVersion := version, version
 		var w *Workload
 		var s *Source
-		live := true  // whether all is being sawAt
+		live := true  // whether all is being seen
 		exact := true // whether all has been, since the first list
 		now := time.Unix(0, 0)
 		observe := func(live bool) {

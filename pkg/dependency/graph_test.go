@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -324,37 +323,6 @@ func TestReferencesByPatterns(t *testing.T) {
 	}
 }
 
-func TestPatternsNameSources(t *testing.T) {
-	tests := map[string]struct {
-		pattern Pattern
-		glob    bool
-		matches map[string]bool
-	}{
-		"a name":                         {Pattern{Secret, "db"}, false, map[string]bool{"db": true, "dbx": false, "xdb": false}},
-		"the end is open":                {Pattern{Secret, "db*"}, true, map[string]bool{"db": true, "db-1": true, "xdb": false}},
-		"one letter":                     {Pattern{Secret, "d?"}, true, map[string]bool{"db": true, "d": false, "dbb": false}},
-		"some letters":                   {Pattern{Secret, "d[ab]"}, true, map[string]bool{"db": true, "dc": false}},
-		"dots are letters like others":   {Pattern{Secret, "a*z"}, true, map[string]bool{"a.b.z": true}},
-		"a glob that cannot be parsed":   {Pattern{Secret, "d["}, true, map[string]bool{"d[": false, "db": false}},
-		"an escape is part of a pattern": {Pattern{Secret, `d\b`}, true, map[string]bool{"db": true}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if tt.pattern.Glob() != tt.glob {
-				t.Errorf("glob: %v", tt.pattern.Glob())
-			}
-			for source, want := range tt.matches {
-				if got := tt.pattern.Matches(Secret, source); got != want {
-					t.Errorf("%s matches: %v", source, got)
-				}
-				if tt.pattern.Matches(ConfigMap, source) {
-					t.Errorf("ConfigMap %s matches", source)
-				}
-			}
-		})
-	}
-}
-
 // A namespace is noted while it has annotations of ours, and told when they change.
 func TestAnnotationsOfNamespaces(t *testing.T) {
 	g := NewGraph()
@@ -373,39 +341,5 @@ func TestAnnotationsOfNamespaces(t *testing.T) {
 		if !maps.Equal(g.Namespace("ns"), step.annotations) || (len(noted()) > 0) != (len(step.annotations) > 0) {
 			t.Errorf("step %d: annotations %v of %v", i, g.Namespace("ns"), noted())
 		}
-	}
-}
-
-// When content changed, as far as this process knows, is kept while it stays the same.
-func TestWhenASourceChanged(t *testing.T) {
-	seen := at(5).Time
-	source := func(version string, keys ...string) *Source {
-		s := &Source{ResourceVersion: version}
-		for _, k := range keys {
-			s.Keys = append(s.Keys, KeyDigest{Key: k})
-		}
-		return s
-	}
-	before := source("3", "a")
-	before.Change = Change{Version: 2, Seen: at(1).Time}
-	tests := map[string]struct {
-		previous, source *Source
-		seen             time.Time
-		want             Change
-	}{
-		"found when it began to look":          {nil, source("7", "a"), time.Time{}, Change{Version: 7}},
-		"created":                              {nil, source("7", "a"), seen, Change{Version: 7, Creation: true, Seen: seen}},
-		"changed":                              {before, source("7", "a", "b"), seen, Change{Version: 7, Seen: seen}},
-		"changed while nobody looked":          {before, source("7", "b"), time.Time{}, Change{Version: 7}},
-		"only metadata changed":                {before, source("7", "a"), seen, before.Change},
-		"a version that is no number says nil": {before, source("x", "b"), seen, Change{Seen: seen}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			tt.source.After(tt.previous, tt.seen)
-			if diff := cmp.Diff(tt.want, tt.source.Change); diff != "" {
-				t.Errorf("change (-want +got):\n%s", diff)
-			}
-		})
 	}
 }

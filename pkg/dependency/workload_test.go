@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 func workloadMeta(owners ...metav1.OwnerReference) metav1.ObjectMeta {
@@ -94,41 +93,6 @@ func TestPausedDeployment(t *testing.T) {
 		if w := FromDeployment(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Paused: paused}}); w.Paused != paused {
 			t.Errorf("paused: %v, want %v", w.Paused, paused)
 		}
-	}
-}
-
-// When the template last changed is known as far as somebody looked: what happens between
-// two looks may have happened right after the first.
-func TestWhenATemplateChanged(t *testing.T) {
-	deployment := func(uid, version, image string) *Workload {
-		o := &appsv1.Deployment{}
-		o.UID, o.ResourceVersion = types.UID(uid), version
-		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
-		return FromDeployment(o)
-	}
-	before := deployment("u", "5", "a")
-	before.TemplateVersion = 3
-	tests := map[string]struct {
-		previous, workload *Workload
-		live               bool
-		want               uint64
-	}{
-		"found when somebody began to look":      {nil, deployment("u", "7", "a"), false, 0},
-		"created":                                {nil, deployment("u", "7", "a"), true, 7},
-		"changed":                                {before, deployment("u", "7", "b"), true, 7},
-		"changed while nobody looked":            {before, deployment("u", "9", "b"), false, 6},
-		"something else changed":                 {before, deployment("u", "7", "a"), true, 3},
-		"something else, while nobody looked":    {before, deployment("u", "9", "a"), false, 3},
-		"created anew with the same template":    {before, deployment("other", "7", "a"), true, 7},
-		"created anew while nobody looked":       {before, deployment("other", "9", "a"), false, 6},
-		"a version that is no number says least": {before, deployment("u", "x", "b"), true, 0},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if tt.workload.After(tt.previous, tt.live); tt.workload.TemplateVersion != tt.want {
-				t.Errorf("version %d, want %d", tt.workload.TemplateVersion, tt.want)
-			}
-		})
 	}
 }
 

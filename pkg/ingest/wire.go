@@ -55,7 +55,7 @@ func wireLister(base *rest.RESTClient, resource string, decoder *sourceDecoder) 
 type wireSerializer struct{ *sourceDecoder }
 
 func (w wireSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
-	return append([]runtime.SerializerInfo{{
+	infos := []runtime.SerializerInfo{{
 		MediaType:     runtime.ContentTypeProtobuf,
 		MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
 		Serializer: decodeOnly{w.sourceDecoder},
@@ -63,7 +63,29 @@ func (w wireSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 			Serializer: decodeOnly{eventDecoder{}},
 			Framer:     protobuf.LengthDelimitedFramer,
 		},
-	}}, scheme.Codecs.SupportedMediaTypes()...) // errors of proxies in between are JSON
+	}}
+	for _, info := range scheme.Codecs.SupportedMediaTypes() {
+		if info.MediaType == runtime.ContentTypeJSON {
+			info.Serializer, info.StrictSerializer, info.StreamSerializer = statusOnly{info.Serializer}, nil, nil
+			infos = append(infos, info)
+		}
+	}
+	return infos
+}
+
+// statusOnly decodes the errors of whatever stands between us and the API server. Sources
+// must not come that way: they would pass as they are.
+type statusOnly struct{ runtime.Serializer }
+
+func (s statusOnly) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, gvk, err := s.Serializer.Decode(data, defaults, into)
+	if err != nil {
+		return nil, gvk, err
+	}
+	if _, ok := o.(*metav1.Status); !ok {
+		return nil, gvk, fmt.Errorf("a %T came in another format than was asked for", o)
+	}
+	return o, gvk, nil
 }
 
 func (wireSerializer) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {

@@ -97,6 +97,7 @@ func everything(client kubernetes.Interface) []lister {
 		listOf(core.Pods(all).List, "!pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/controller-uid", "status.phase!=Succeeded,status.phase!=Failed"),
 		listOf(core.ConfigMaps(all).List, "", ""),
 		listOf(core.Secrets(all).List, "", ""),
+		listOf(core.Namespaces().List, "", ""),
 	}
 }
 

@@ -63,7 +63,7 @@ func benchmarkStartup(ctx context.Context, e *environment) ([]row, error) {
 	}
 	first := against("startup", floorPlain, "concurrent full lists, a process of its own")
 	first.limit = limit{ratio: 1.5}
-	first.note = "from the start of the process to ready, with " + e.filled.String() + `. The floor lists the same nine resources
+	first.note = "from the start of the process to ready, with " + e.filled.String() + `. The floor lists the same ten resources
   at once, unpaged, in protobuf, uncompressed, with client-go, from the start of its process to its end. CPU is that of the
   process alone, and moves less when others use the machine.`
 	return []row{

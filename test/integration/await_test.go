@@ -121,14 +121,28 @@ func at(kind v1alpha1.SourceKind, o metav1.Object) func(*v1alpha1.ConfigDependen
 // resolved wants the condition SourcesResolved to have a status and a reason.
 func resolved(status metav1.ConditionStatus, reason string) func(*v1alpha1.ConfigDependency) error {
 	return func(o *v1alpha1.ConfigDependency) error {
-		for _, c := range o.Status.Conditions {
-			if c.Type == v1alpha1.ConditionSourcesResolved {
-				if c.Status == status && c.Reason == reason {
-					return nil
-				}
-				return fmt.Errorf("the condition %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
-			}
+		c, err := condition(o, v1alpha1.ConditionSourcesResolved)
+		if err == nil && (c.Status != status || c.Reason != reason) {
+			err = fmt.Errorf("the condition %s is %s, %s: %s", c.Type, c.Status, c.Reason, c.Message)
 		}
-		return fmt.Errorf("there is no condition %s", v1alpha1.ConditionSourcesResolved)
+		return err
 	}
+}
+
+// rolledOut wants no rollout to be under way.
+func rolledOut(o *v1alpha1.ConfigDependency) error {
+	c, err := condition(o, v1alpha1.ConditionRolloutComplete)
+	if err == nil && c.Status == metav1.ConditionFalse {
+		err = fmt.Errorf("the rollout is not complete, %s: %s", c.Reason, c.Message)
+	}
+	return err
+}
+
+func condition(o *v1alpha1.ConfigDependency, typ string) (metav1.Condition, error) {
+	for _, c := range o.Status.Conditions {
+		if c.Type == typ {
+			return c, nil
+		}
+	}
+	return metav1.Condition{}, fmt.Errorf("there is no condition %s", typ)
 }
