@@ -129,15 +129,6 @@ func resolved(status metav1.ConditionStatus, reason string) func(*v1alpha1.Confi
 	}
 }
 
-// rolledOut wants no rollout to be under way.
-func rolledOut(o *v1alpha1.ConfigDependency) error {
-	c, err := condition(o, v1alpha1.ConditionRolloutComplete)
-	if err == nil && c.Status == metav1.ConditionFalse {
-		err = fmt.Errorf("the rollout is not complete, %s: %s", c.Reason, c.Message)
-	}
-	return err
-}
-
 func condition(o *v1alpha1.ConfigDependency, typ string) (metav1.Condition, error) {
 	for _, c := range o.Status.Conditions {
 		if c.Type == typ {
