@@ -243,6 +243,10 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 	}
 	remove(t, secrets.Delete, "db")
 	view(t, namespace, "deployment.web", present(isSecret, "db", false))
+
+	// Other tests may rely on controllers that see everything again.
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("back"))
+	kubectl(t, "-n", namespace, "rollout", "status", "deployment/back", "--timeout=5m")
 }
 
 // The namespace controller asks every API that can delete for what is left in a namespace.
