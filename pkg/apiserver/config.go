@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/generated/openapi"
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/version"
 )
 
@@ -19,6 +20,7 @@ import (
 type Config struct {
 	Generic *genericapiserver.RecommendedConfig
 	Client  kubernetes.Interface
+	Reader  *ingest.Reader
 	Options *Options
 }
 
@@ -29,6 +31,7 @@ type CompletedConfig struct{ *completedConfig }
 type completedConfig struct {
 	generic  genericapiserver.CompletedConfig
 	client   kubernetes.Interface
+	reader   *ingest.Reader
 	options  *Options
 	farewell *farewell
 }
@@ -48,11 +51,16 @@ func (o *Options) Config() (*Config, error) {
 	if err := o.applyTo(generic); err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(clientConfig(generic.ClientConfig))
+	config := clientConfig(generic.ClientConfig)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	return &Config{Generic: generic, Client: client, Options: o}, nil
+	reader, err := ingest.NewReader(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -61,8 +69,12 @@ func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
 	if err := o.ServerRun.ApplyTo(&c.Config); err != nil {
 		return err
 	}
-	if err := o.SecureServing.ApplyToConfig(&c.Config); err != nil {
+	if err := o.SecureServing.ApplyTo(&c.SecureServing); err != nil {
 		return err
+	}
+	var err error
+	if c.LoopbackClientConfig, err = loopback(c.SecureServing); err != nil {
+		return fmt.Errorf("the connection to itself: %w", err)
 	}
 	if err := o.Authentication.ApplyTo(&c.Authentication, c.SecureServing, c.OpenAPIConfig); err != nil {
 		return fmt.Errorf("delegated authentication: %w", err)
@@ -109,5 +121,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Options, farewell}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell}}
 }

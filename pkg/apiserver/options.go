@@ -22,7 +22,7 @@ import (
 // without those that concern storage, and a few of our own.
 type Options struct {
 	ServerRun      *genericoptions.ServerRunOptions
-	SecureServing  *genericoptions.SecureServingOptionsWithLoopback
+	SecureServing  *genericoptions.SecureServingOptions
 	Authentication *genericoptions.DelegatingAuthenticationOptions
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 	Audit          *genericoptions.AuditOptions
@@ -53,7 +53,7 @@ func NewOptions() *Options {
 
 	o := &Options{
 		ServerRun:      genericoptions.NewServerRunOptions(),
-		SecureServing:  serving.WithLoopback(),
+		SecureServing:  serving,
 		Authentication: genericoptions.NewDelegatingAuthenticationOptions(),
 		Authorization:  genericoptions.NewDelegatingAuthorizationOptions(),
 		Audit:          genericoptions.NewAuditOptions(),

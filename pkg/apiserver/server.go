@@ -36,6 +36,7 @@ type Server struct {
 	generic     *genericapiserver.GenericAPIServer
 	options     *Options
 	client      kubernetes.Interface
+	reader      *ingest.Reader
 	farewell    *farewell
 	index       *ingest.Index
 	views       *configdependency.Views
@@ -50,7 +51,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	s := &Server{generic: generic, options: c.options, client: c.client, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
+	s := &Server{generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
 	s.controller = controller.New(controller.Config{
@@ -98,7 +99,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.broadcaster.Shutdown()
 
 	var feeding, leading sync.WaitGroup
-	feeding.Go(func() { s.index.Run(feed, s.client, s.options.Namespace, s.begin) })
+	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
 	feeding.Go(func() { s.views.Run(feed, s.index) })
 	leading.Go(func() { s.lead(ctx) })
 	s.farewell.beginAfter(ctx, s.generic.ShutdownDelayDuration/2)

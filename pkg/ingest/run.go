@@ -4,17 +4,16 @@ import (
 	"context"
 	"sync"
 
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
-// the digests, tells ready of a digester, and reads everything; when the key is replaced,
-// it begins anew.
-func (x *Index) Run(ctx context.Context, client kubernetes.Interface, namespace string, ready func(*dependency.Digester)) {
-	secrets := client.CoreV1().Secrets(namespace)
+// the digests from one of the Secrets, tells ready of a digester, and reads everything; when
+// the key is replaced, it begins anew.
+func (x *Index) Run(ctx context.Context, reader *Reader, secrets corev1client.SecretInterface, ready func(*dependency.Digester)) {
 	for ctx.Err() == nil {
 		key, err := LoadKey(ctx, secrets)
 		if err != nil {
@@ -22,7 +21,7 @@ func (x *Index) Run(ctx context.Context, client kubernetes.Interface, namespace 
 		}
 		digester := dependency.NewDigester(key)
 		ready(digester)
-		x.run(ctx, client, digester, func(ctx context.Context, changed func()) { watchKey(ctx, secrets, key, changed) })
+		x.run(ctx, reader, digester, func(ctx context.Context, changed func()) { watchKey(ctx, secrets, key, changed) })
 		if ctx.Err() == nil {
 			x.Reset() // until there is a key again, nothing is known to be as it was
 		}
@@ -30,16 +29,15 @@ func (x *Index) Run(ctx context.Context, client kubernetes.Interface, namespace 
 }
 
 // run reads the cluster until the context is done or the key has changed.
-func (x *Index) run(ctx context.Context, client kubernetes.Interface, digester *dependency.Digester, watchKey func(context.Context, func())) {
+func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Digester, watchKey func(context.Context, func())) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
 	for _, s := range streams(digester) {
-		r := cache.NewReflectorWithOptions(s.lister(client), nil, &store{x, s}, cache.ReflectorOptions{
+		r := cache.NewReflectorWithOptions(reader.lister(s), nil, &store{x, s}, cache.ReflectorOptions{
 			Name:            "configdep",
 			TypeDescription: s.name,
 		})
-		r.WatchListPageSize = pageSize
 		wg.Go(func() { r.RunWithContext(ctx) })
 	}
 	wg.Go(func() { watchKey(ctx, stop) })

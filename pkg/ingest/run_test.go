@@ -3,23 +3,29 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	clientfeatures "k8s.io/client-go/features"
 	clientfeaturestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -103,12 +109,65 @@ func run(t *testing.T, objects ...runtime.Object) *running {
 	r.Index = NewIndex(clock.RealClock{}, r.sink)
 	ctx, cancel := context.WithCancel(quiet(t))
 	var wg sync.WaitGroup
-	wg.Go(func() { r.Run(ctx, r.client, home, r.sink.ready) })
+	wg.Go(func() { r.Run(ctx, serve(t, r.client), r.client.CoreV1().Secrets(home), r.sink.ready) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
 	})
 	return r
+}
+
+// serve returns a Reader of an API server that has what a fake client has.
+func serve(t *testing.T, client *fake.Clientset) *Reader {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		var resource schema.GroupVersionResource
+		if path := strings.Split(r.URL.Path, "/"); path[1] == "api" {
+			resource = corev1.SchemeGroupVersion.WithResource(path[3])
+		} else {
+			resource = schema.GroupVersionResource{Group: path[2], Version: path[3], Resource: path[4]}
+		}
+		out.Header().Set("Content-Type", protobufType)
+		if r.URL.Query().Get("watch") == "" {
+			kinds, err := testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme).KindFor(resource)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			list, err := client.Invokes(clienttesting.NewListAction(resource, kinds, "", metav1.ListOptions{}), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = out.Write(inProtobuf(t, list))
+			return
+		}
+		w, err := client.InvokesWatch(clienttesting.NewWatchAction(resource, "", metav1.ListOptions{}))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer w.Stop()
+		out.WriteHeader(http.StatusOK)
+		for {
+			out.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+				return
+			case event, open := <-w.ResultChan():
+				if !open {
+					return
+				}
+				_, _ = out.Write(frame(t, event.Type, inProtobuf(t, event.Object)))
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	reader, err := NewReader(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reader
 }
 
 // awaitWatches waits until all resources, and the key, are watched anew: the fake client

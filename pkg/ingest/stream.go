@@ -1,7 +1,7 @@
 package ingest
 
 import (
-	"context"
+	"path"
 	"slices"
 	"strings"
 
@@ -9,11 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -21,10 +16,16 @@ import (
 // stream is one resource that is read.
 type stream struct {
 	name      string
-	reduce    func(metav1.Object) *object
-	lister    func(kubernetes.Interface) cache.ListerWatcher
+	path      string // in the API
+	kind      string
+	labels    string                  // and fields select what is read
+	fields    string                  //
 	workloads dependency.WorkloadKind // or
 	sources   dependency.SourceKind   // or neither: namespaces
+	// reduce reduces an object, and decode one as it is encoded in protobuf, which it
+	// overwrites where content is.
+	reduce func(metav1.Object) *object
+	decode func([]byte) (*object, error)
 }
 
 type name struct{ namespace, name string }
@@ -63,94 +64,72 @@ const (
 
 // streams returns every resource that is read, with the digester for content.
 func streams(digester *dependency.Digester) []*stream {
+	replicaSets := workloads(dependency.ReplicaSet, "/apis/apps/v1/replicasets", dependency.FromReplicaSet)
+	replicaSets.labels = withoutDeployment
+	pods := workloads(dependency.Pod, "/api/v1/pods", dependency.FromPod)
+	pods.labels, pods.fields = withoutController, unfinished
 	return []*stream{
-		workloads(dependency.Deployment, "deployments", dependency.FromDeployment, metav1.ListOptions{},
-			func(c kubernetes.Interface) resource[*appsv1.DeploymentList] { return c.AppsV1().Deployments(all) }),
-		workloads(dependency.StatefulSet, "statefulsets", dependency.FromStatefulSet, metav1.ListOptions{},
-			func(c kubernetes.Interface) resource[*appsv1.StatefulSetList] { return c.AppsV1().StatefulSets(all) }),
-		workloads(dependency.DaemonSet, "daemonsets", dependency.FromDaemonSet, metav1.ListOptions{},
-			func(c kubernetes.Interface) resource[*appsv1.DaemonSetList] { return c.AppsV1().DaemonSets(all) }),
-		workloads(dependency.CronJob, "cronjobs", dependency.FromCronJob, metav1.ListOptions{},
-			func(c kubernetes.Interface) resource[*batchv1.CronJobList] { return c.BatchV1().CronJobs(all) }),
-		workloads(dependency.Job, "jobs", dependency.FromJob, metav1.ListOptions{},
-			func(c kubernetes.Interface) resource[*batchv1.JobList] { return c.BatchV1().Jobs(all) }),
-		workloads(dependency.ReplicaSet, "replicasets", dependency.FromReplicaSet, metav1.ListOptions{LabelSelector: withoutDeployment},
-			func(c kubernetes.Interface) resource[*appsv1.ReplicaSetList] { return c.AppsV1().ReplicaSets(all) }),
-		workloads(dependency.Pod, "pods", dependency.FromPod, metav1.ListOptions{LabelSelector: withoutController, FieldSelector: unfinished},
-			func(c kubernetes.Interface) resource[*corev1.PodList] { return c.CoreV1().Pods(all) }),
-		sources(dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap,
-			func(c kubernetes.Interface) resource[*corev1.ConfigMapList] { return c.CoreV1().ConfigMaps(all) }),
-		sources(dependency.Secret, "secrets", digester, dependency.FromSecret,
-			func(c kubernetes.Interface) resource[*corev1.SecretList] { return c.CoreV1().Secrets(all) }),
-		newStream(&stream{name: "namespaces"}, metav1.ListOptions{}, readNamespace,
-			func(c kubernetes.Interface) resource[*corev1.NamespaceList] { return c.CoreV1().Namespaces() }),
+		workloads(dependency.Deployment, "/apis/apps/v1/deployments", dependency.FromDeployment),
+		workloads(dependency.StatefulSet, "/apis/apps/v1/statefulsets", dependency.FromStatefulSet),
+		workloads(dependency.DaemonSet, "/apis/apps/v1/daemonsets", dependency.FromDaemonSet),
+		workloads(dependency.CronJob, "/apis/batch/v1/cronjobs", dependency.FromCronJob),
+		workloads(dependency.Job, "/apis/batch/v1/jobs", dependency.FromJob),
+		replicaSets,
+		pods,
+		sources(dependency.ConfigMap, "/api/v1/configmaps", digester, dependency.FromConfigMap),
+		sources(dependency.Secret, "/api/v1/secrets", digester, dependency.FromSecret),
+		newStream("Namespace", "/api/v1/namespaces", readNamespace),
 	}
 }
-
-const all = metav1.NamespaceAll
 
 // resources names them.
 var resources = []string{
 	"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces",
 }
 
-// resource is the part of a typed client that lists and watches.
-type resource[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+// message is a pointer to an API object.
+type message[T any] interface {
+	*T
+	metav1.Object
+	Unmarshal([]byte) error
 }
 
-func newStream[T metav1.Object, L runtime.Object](
-	s *stream, only metav1.ListOptions, read func(T, *object), client func(kubernetes.Interface) resource[L],
-) *stream {
+// newStream returns a stream of objects, of which read notes what remains.
+func newStream[T any, P message[T]](kind, url string, read func(P, *object)) *stream {
+	s := &stream{name: path.Base(url), path: url, kind: kind}
 	s.reduce = func(m metav1.Object) *object {
 		o := reduced(m)
-		if t, ok := m.(T); ok && o.Name != "" { // a bookmark has no name
-			read(t, o)
+		if p, ok := m.(P); ok && o.Name != "" { // a bookmark has no name
+			read(p, o)
 		}
 		return o
 	}
-	s.lister = func(c kubernetes.Interface) cache.ListerWatcher { return newReducer(client(c), only, s.reduce) }
+	s.decode = func(raw []byte) (*object, error) {
+		p := P(new(T))
+		if err := p.Unmarshal(raw); err != nil {
+			return nil, err
+		}
+		return s.reduce(p), nil
+	}
 	return s
 }
 
-func workloads[T metav1.Object, L runtime.Object](
-	kind dependency.WorkloadKind, name string, from func(T) *dependency.Workload, only metav1.ListOptions,
-	client func(kubernetes.Interface) resource[L],
-) *stream {
-	return newStream(&stream{name: name, workloads: kind}, only, func(t T, o *object) {
-		if o.workload = from(t); o.workload == nil {
+func workloads[T any, P message[T]](kind dependency.WorkloadKind, url string, from func(P) *dependency.Workload) *stream {
+	s := newStream[T](string(kind), url, func(p P, o *object) {
+		if o.workload = from(p); o.workload == nil {
 			o.dropped = dependency.WorkloadKey{Kind: kind, Namespace: o.Namespace, Name: o.Name}
 		}
-	}, client)
-}
-
-func sources[T metav1.Object, L runtime.Object](
-	kind dependency.SourceKind, name string, digester *dependency.Digester, from func(*dependency.Digester, T) *dependency.Source,
-	client func(kubernetes.Interface) resource[L],
-) *stream {
-	s := newStream(&stream{name: name, sources: kind}, metav1.ListOptions{}, func(t T, o *object) {
-		o.source = from(digester, t)
-	}, client)
-	typed := s.lister
-	s.lister = func(c kubernetes.Interface) cache.ListerWatcher {
-		if base := restClient(c); base != nil {
-			if wire, err := wireLister(base, name, &sourceDecoder{kind, digester}); err == nil {
-				return wire
-			}
-		}
-		return typed(c)
-	}
+	})
+	s.workloads = kind
 	return s
 }
 
-// restClient returns what a client for the core group sends requests by; nil: it is a fake.
-func restClient(c kubernetes.Interface) *rest.RESTClient {
-	if c == nil {
-		return nil
-	}
-	base, _ := c.CoreV1().RESTClient().(*rest.RESTClient)
-	return base
+func sources[T any, P message[T]](
+	kind dependency.SourceKind, url string, digester *dependency.Digester, from func(*dependency.Digester, P) *dependency.Source,
+) *stream {
+	s := newStream[T](string(kind), url, func(p P, o *object) { o.source = from(digester, p) })
+	s.sources, s.decode = kind, (&sourceDecoder{kind, digester}).decode
+	return s
 }
 
 func readNamespace(n *corev1.Namespace, o *object) {

@@ -4,20 +4,28 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -33,7 +41,8 @@ import (
 // inProtobuf encodes an object as an API server does.
 func inProtobuf(t testing.TB, o runtime.Object) []byte {
 	t.Helper()
-	encoder := scheme.Codecs.EncoderForVersion(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion)
+	versions := schema.GroupVersions{corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, batchv1.SchemeGroupVersion}
+	encoder := scheme.Codecs.EncoderForVersion(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), versions)
 	raw, err := runtime.Encode(encoder, o)
 	if err != nil {
 		t.Fatal(err)
@@ -85,16 +94,19 @@ func newWire(t testing.TB, resource string, code int, contentType string, answer
 		}
 	}))
 	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(&rest.Config{
+	config := &rest.Config{
 		Host: server.URL + "/behind/a/prefix", UserAgent: "tester", Transport: &http.Transport{DisableKeepAlives: true}, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: protobufType},
-	})
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := streams(testDigester())
-	i := slices.IndexFunc(all, func(s *stream) bool { return s.name == resource })
-	w.client, w.lister = client, all[i].lister(client)
+	reader, err := NewReader(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.client, w.lister = client, reader.lister(streamOf(t, resource))
 	return w
 }
 
@@ -117,10 +129,23 @@ func (w *wire) list(t *testing.T, options metav1.ListOptions) (*metav1.List, err
 	return list, nil
 }
 
-// What is read from the wire is what client-go would have read, reduced.
-func TestSourcesOnTheWireAreThoseOfTheClient(t *testing.T) {
+// inner returns what an envelope holds.
+func inner(t testing.TB, o interface{ Marshal() ([]byte, error) }) []byte {
+	t.Helper()
+	raw, err := o.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// What is read from the wire is what client-go would have read, reduced, however the
+// answer is cut into pieces.
+func TestListsAreThoseOfTheClient(t *testing.T) {
 	r := random(t)
-	text := func() string { return pick(r, "", "k", "value", "\x00\xff", strings.Repeat("long ", 100)) }
+	text := func() string {
+		return pick(r, "", "k", "value", "\x00\xff", strings.Repeat("long ", 100), strings.Repeat("x", r.Intn(200<<10)))
+	}
 	randomMeta := func(i int) metav1.ObjectMeta {
 		m := metav1.ObjectMeta{
 			Namespace: pick(r, "shop", "other"), Name: fmt.Sprint("s-", i), UID: "u", ResourceVersion: fmt.Sprint(r.Intn(1000)),
@@ -139,11 +164,9 @@ func TestSourcesOnTheWireAreThoseOfTheClient(t *testing.T) {
 		}
 		return out
 	}
-	for range 200 {
-		secrets, maps := &corev1.SecretList{}, &corev1.ConfigMapList{}
-		secrets.ResourceVersion, secrets.Continue = fmt.Sprint(r.Intn(1000)), pick(r, "", "token")
-		secrets.RemainingItemCount = new(int64(3))
-		maps.ListMeta = secrets.ListMeta
+	for range 100 {
+		meta := metav1.ListMeta{ResourceVersion: fmt.Sprint(r.Intn(1000)), Continue: pick(r, "", "token"), RemainingItemCount: new(int64(3))}
+		secrets, maps, workloads := &corev1.SecretList{ListMeta: meta}, &corev1.ConfigMapList{ListMeta: meta}, &appsv1.DeploymentList{ListMeta: meta}
 		for i := range r.Intn(5) {
 			secrets.Items = append(secrets.Items, corev1.Secret{ObjectMeta: randomMeta(i), Data: data(), Type: pick(r, "", corev1.SecretTypeTLS), Immutable: new(true)})
 			m := corev1.ConfigMap{ObjectMeta: randomMeta(i), BinaryData: data(), Immutable: new(false)}
@@ -155,28 +178,96 @@ func TestSourcesOnTheWireAreThoseOfTheClient(t *testing.T) {
 				m.Data[k] = strings.ToValidUTF8(string(v), "?")
 			}
 			maps.Items = append(maps.Items, m)
+			w := *webDeployment()
+			w.ObjectMeta = randomMeta(i)
+			w.Spec.Template.Labels = map[string]string{"note": strings.ToValidUTF8(text(), "?")}
+			workloads.Items = append(workloads.Items, w)
 		}
-		checkWire(t, dependency.Secret, inProtobuf(t, secrets),
-			sources(dependency.Secret, "secrets", testDigester(), dependency.FromSecret, always[*corev1.SecretList](&cannedResource[*corev1.SecretList]{list: secrets})))
-		checkWire(t, dependency.ConfigMap, inProtobuf(t, maps),
-			sources(dependency.ConfigMap, "configmaps", testDigester(), dependency.FromConfigMap, always[*corev1.ConfigMapList](&cannedResource[*corev1.ConfigMapList]{list: maps})))
+		checkList(t, r, "secrets", secrets)
+		checkList(t, r, "configmaps", maps)
+		checkList(t, r, "deployments", workloads)
 	}
 }
 
-func checkWire(t *testing.T, kind dependency.SourceKind, raw []byte, typed *stream) {
+func checkList(t *testing.T, r *rand.Rand, resource string, typed runtime.Object) {
 	t.Helper()
-	got, _, err := (&sourceDecoder{kind, testDigester()}).Decode(raw, nil, nil)
+	s, raw := streamOf(t, resource), inProtobuf(t, typed)
+	var answer io.Reader = bytes.NewReader(raw)
+	switch r.Intn(4) {
+	case 0:
+		answer = iotest.HalfReader(answer)
+	case 1:
+		answer = iotest.DataErrReader(answer)
+	case 2:
+		if len(raw) < 10_000 { // it is slow
+			answer = iotest.OneByteReader(answer)
+		}
+	}
+	got, err := readList(answer, s)
 	if err != nil {
 		t.Fatal(err)
 	}
+	var want []*object
+	if err := meta.EachListItem(typed, func(o runtime.Object) error {
+		want = append(want, s.reduce(o.(metav1.Object)))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var items []*object
+	for i := range got.Items {
+		items = append(items, got.Items[i].Object.(*object))
+	}
 	// Times are in the zone of whoever reads them.
 	sameTime := cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })
-	want := list(t, typed, metav1.ListOptions{})
-	want.RemainingItemCount, got.(*metav1.List).RemainingItemCount = nil, nil // reflectors do not look at it
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(object{}), sameTime, cmp.Transformer("noKeys", func(k []dependency.KeyDigest) []dependency.KeyDigest {
-		return append([]dependency.KeyDigest{}, k...) // none are the same as an empty list
-	})); diff != "" {
-		t.Fatalf("(-client +wire):\n%s", diff)
+	unexported := cmp.Exporter(func(reflect.Type) bool { return true })
+	if diff := cmp.Diff(want, items, unexported, sameTime, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s (-client +wire):\n%s", resource, diff)
+	}
+	wantMeta, _ := meta.ListAccessor(typed)
+	if got.ResourceVersion != wantMeta.GetResourceVersion() || got.Continue != wantMeta.GetContinue() {
+		t.Errorf("%s: metadata of the list %+v", resource, got.ListMeta)
+	}
+}
+
+// An answer that breaks off is an error: objects that are missing would be taken for
+// deleted.
+func TestListsThatBreakOff(t *testing.T) {
+	secrets := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}, Items: []corev1.Secret{*secretWith("a"), *secretWith("b")}}
+	raw := inProtobuf(t, secrets)
+	end := bytes.LastIndex(raw, []byte("more")) // what follows the list in the envelope is nothing that we need
+	for n := range end {
+		if list, err := readList(bytes.NewReader(bytes.Clone(raw[:n])), streamOf(t, "secrets")); err == nil {
+			t.Fatalf("%d of %d bytes: %d items", n, len(raw), len(list.Items))
+		}
+	}
+	broken := errors.New("broken")
+	if _, err := readList(io.MultiReader(bytes.NewReader(raw[:end]), iotest.ErrReader(broken)), streamOf(t, "secrets")); !errors.Is(err, broken) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Nothing of an answer is left in memory, neither in a buffer nor in one that was too
+// small: answers hold more than the values that are digested, as annotations do.
+func TestNothingIsLeftInTheWindow(t *testing.T) {
+	w := &window{from: strings.NewReader(strings.Repeat(password, 1000)), buffer: make([]byte, 64)}
+	buffers := [][]byte{w.buffer}
+	for _, n := range []int{37, 37, 100, 5, 300, 17, 17, 1000, 900, 8000} {
+		if _, err := w.take(n); err != nil && n != 8000 {
+			t.Fatal(err)
+		}
+		if &buffers[len(buffers)-1][0] != &w.buffer[0] {
+			buffers = append(buffers, w.buffer)
+		}
+	}
+	if len(buffers) != 5 {
+		t.Fatalf("%d buffers", len(buffers))
+	}
+	w.clear()
+	for _, buffer := range buffers {
+		if len(bytes.Trim(buffer, "\x00")) > 0 {
+			t.Errorf("a buffer of %d bytes is not empty", len(buffer))
+		}
 	}
 }
 
@@ -191,7 +282,7 @@ func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 		if n := bytes.Count(raw, []byte(password)); n != 2 {
 			t.Fatalf("%s: the password is found %d times: this test looks in the wrong place", kind, n)
 		}
-		o, _, err := (&sourceDecoder{kind, testDigester()}).Decode(raw, nil, nil)
+		o, _, err := (&objectDecoder{streamOf(t, strings.ToLower(string(kind))+"s")}).Decode(raw, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,11 +295,12 @@ func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 	}
 }
 
-// What is asked of the API server, by way of a client with its credentials and its path.
+// What is asked of the API server, with the credentials and the path of the configuration:
+// all of the present, whatever the reflector would begin with.
 func TestListsOnTheWire(t *testing.T) {
 	secrets := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "token"}, Items: []corev1.Secret{*secretWith(password)}}
 	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, secrets))
-	got, err := w.list(t, metav1.ListOptions{Limit: 100, ResourceVersion: "0"})
+	got, err := w.list(t, metav1.ListOptions{Limit: 500, ResourceVersion: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +308,7 @@ func TestListsOnTheWire(t *testing.T) {
 		t.Errorf("%d items, metadata of the list (-want +got):\n%s", len(got.Items), diff)
 	}
 	asked := <-w.asked
-	if asked.URL.String() != "/behind/a/prefix/api/v1/secrets?limit=100" || asked.UserAgent() != "tester" || asked.Header.Get("Accept") != protobufType {
+	if asked.URL.String() != "/behind/a/prefix/api/v1/secrets" || asked.UserAgent() != "tester" || asked.Header.Get("Accept") != protobufType {
 		t.Errorf("asked for %s as %s, accepting %s", asked.URL, asked.UserAgent(), asked.Header.Get("Accept"))
 	}
 }
@@ -333,14 +425,13 @@ func TestSourcesOnTheWireAreNotLogged(t *testing.T) {
 	}
 }
 
-// FuzzSourceDecoder: whatever comes is refused, or decoded into what can be kept; and what
-// client-go can read as well has the keys that it finds there.
-func FuzzSourceDecoder(f *testing.F) {
+// FuzzReader: whatever comes is refused, or decoded into what can be kept.
+func FuzzReader(f *testing.F) {
 	r := rand.New(rand.NewSource(1))
 	secret, maps := secretWith(password), &corev1.ConfigMap{Data: map[string]string{"a": "1"}, BinaryData: map[string][]byte{"b": {0}}}
 	for _, seed := range []runtime.Object{
 		secret, maps, &corev1.SecretList{Items: []corev1.Secret{*secret, {}}}, &corev1.ConfigMapList{Items: []corev1.ConfigMap{*maps}},
-		&metav1.Status{Message: "x"}, &corev1.Pod{},
+		&metav1.Status{Message: "x"}, &corev1.Pod{}, &appsv1.DeploymentList{Items: []appsv1.Deployment{*webDeployment()}},
 	} {
 		raw := inProtobuf(f, seed)
 		f.Add(raw)
@@ -352,21 +443,21 @@ func FuzzSourceDecoder(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, kind := range []dependency.SourceKind{dependency.Secret, dependency.ConfigMap} {
-			o, _, err := (&sourceDecoder{kind, testDigester()}).Decode(bytes.Clone(raw), nil, nil)
-			if err != nil {
-				continue
+		for _, resource := range []string{"secrets", "configmaps", "deployments"} {
+			s := streamOf(t, resource)
+			if o, _, err := (&objectDecoder{s}).Decode(bytes.Clone(raw), nil, nil); err == nil {
+				switch o.(type) {
+				case *object, *metav1.Status:
+				default:
+					t.Errorf("a %T", o)
+				}
 			}
-			switch o := o.(type) {
-			case *object, *metav1.Status:
-			case *metav1.List:
-				for _, item := range o.Items {
+			if list, err := readList(bytes.NewReader(bytes.Clone(raw)), s); err == nil {
+				for _, item := range list.Items {
 					if _, ok := item.Object.(*object); !ok {
 						t.Errorf("a list with a %T", item.Object)
 					}
 				}
-			default:
-				t.Errorf("a %T", o)
 			}
 		}
 	})

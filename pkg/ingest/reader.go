@@ -1,0 +1,137 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Reader reads resources from an API server. It decodes an answer object by object while
+// it arrives, and reduces each at once: no list is ever held as it was sent, and values of
+// ConfigMaps and Secrets are digested where they lie in the buffer. That is what makes a
+// start quick, and memory independent of content.
+type Reader struct {
+	base   *url.URL
+	client *http.Client
+}
+
+// NewReader returns a Reader that connects as the configuration says. It does no I/O.
+func NewReader(config *rest.Config) (*Reader, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating an HTTP client: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("the address of the API server: %w", err)
+	}
+	return &Reader{base, client}, nil
+}
+
+// lister returns what a reflector of the stream lists and watches by.
+func (r *Reader) lister(s *stream) cache.ListerWatcher {
+	version := schema.GroupVersion{Version: "v1"} // of the options
+	client, err := rest.NewRESTClient(r.base, "", rest.ClientContentConfig{
+		AcceptContentTypes: runtime.ContentTypeProtobuf,
+		ContentType:        runtime.ContentTypeProtobuf,
+		GroupVersion:       version,
+		Negotiator:         runtime.NewClientNegotiator(serializer{&objectDecoder{s}}, version),
+	}, nil, r.client)
+	if err != nil {
+		panic(err) // client-go has no error to return here
+	}
+	request := func(options metav1.ListOptions) *rest.Request {
+		options.LabelSelector, options.FieldSelector = s.labels, s.fields
+		return client.Get().AbsPath(s.path).VersionedParams(&options, scheme.ParameterCodec)
+	}
+	return whole{&cache.ListWatch{
+		// A reflector begins with whatever the API server has cached, and by that we could
+		// take the content of the past for a change; so lists are of the present. They are not
+		// in pages, each of which would cost a round trip.
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			answer, err := request(metav1.ListOptions{}).Stream(withoutBodies(ctx))
+			if err != nil {
+				return nil, err
+			}
+			defer answer.Close()
+			return readList(answer, s)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.Watch = true
+			return request(options).Watch(withoutBodies(ctx))
+		},
+	}}
+}
+
+// whole makes a reflector list and then watch. The alternative, a watch that begins with
+// all objects, costs the API server twice as much, and us too: each object comes in an
+// envelope of its own.
+type whole struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is how client-go asks.
+func (whole) IsWatchListSemanticsUnSupported() bool { return true }
+
+// serializer negotiates protobuf and decodes it by the decoder.
+type serializer struct{ *objectDecoder }
+
+func (s serializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	infos := []runtime.SerializerInfo{{
+		MediaType:     runtime.ContentTypeProtobuf,
+		MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",
+		Serializer: decodeOnly{s.objectDecoder},
+		StreamSerializer: &runtime.StreamSerializerInfo{
+			Serializer: decodeOnly{eventDecoder{}},
+			Framer:     protobuf.LengthDelimitedFramer,
+		},
+	}}
+	for _, info := range scheme.Codecs.SupportedMediaTypes() {
+		if info.MediaType == runtime.ContentTypeJSON {
+			info.Serializer, info.StrictSerializer, info.StreamSerializer = statusOnly{info.Serializer}, nil, nil
+			infos = append(infos, info)
+		}
+	}
+	return infos
+}
+
+func (serializer) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
+	return e
+}
+
+func (serializer) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
+	return d
+}
+
+// statusOnly decodes the errors of whatever stands between us and the API server. Objects
+// must not come that way: they would pass as they are.
+type statusOnly struct{ runtime.Serializer }
+
+func (s statusOnly) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, gvk, err := s.Serializer.Decode(data, defaults, into)
+	if err != nil {
+		return nil, gvk, err
+	}
+	if _, ok := o.(*metav1.Status); !ok {
+		return nil, gvk, fmt.Errorf("a %T came in another format than was asked for", o)
+	}
+	return o, gvk, nil
+}
+
+// decodeOnly is a serializer of which only the decoder is used.
+type decodeOnly struct{ runtime.Decoder }
+
+func (decodeOnly) Encode(runtime.Object, io.Writer) error {
+	return errors.New("nothing is written")
+}
+func (decodeOnly) Identifier() runtime.Identifier { return "configdep-reader" }

@@ -1,0 +1,137 @@
+package ingest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/dump"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+const password = "PASSWORD"
+
+// secretWith returns a Secret that holds the password in every place where one can be.
+func secretWith(password string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "db", ResourceVersion: "7", UID: "u",
+			Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: `{"stringData":{"password":"` + password + `"}}`},
+			Labels:        map[string]string{"note": password},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: password, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
+		},
+		Data:       map[string][]byte{"password": []byte(password)},
+		StringData: map[string]string{"more": password},
+	}
+}
+
+func streamOf(t testing.TB, resource string) *stream {
+	t.Helper()
+	all := streams(testDigester())
+	return all[slices.IndexFunc(all, func(s *stream) bool { return s.name == resource })]
+}
+
+// Behind the decoder there is no Secret: reflectors keep temporary stores, and print what
+// they cannot handle.
+func TestNothingOfASecretPasses(t *testing.T) {
+	if !strings.Contains(dump.Pretty(secretWith(password)), password) {
+		t.Fatal("the password is not found in the Secret: this test looks in the wrong place")
+	}
+	s := streamOf(t, "secrets")
+	decoded, err := s.decode(inner(t, secretWith(password)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, o := range map[string]*object{"decoded": decoded, "reduced": s.reduce(secretWith(password))} {
+		if held := dump.Pretty(o); strings.Contains(held, password) {
+			t.Errorf("%s: what passes holds the password:\n%s", how, held)
+		}
+		// So that this test cannot pass because nothing came through:
+		if o.source == nil || o.source.Name != "db" || len(o.source.Keys) != 1 {
+			t.Errorf("%s: %+v", how, o)
+		}
+	}
+}
+
+// Each stream reads its resource in all namespaces, and leaves out what controllers make.
+func TestStreams(t *testing.T) {
+	var names []string
+	got := map[string]string{}
+	for _, s := range streams(testDigester()) {
+		names = append(names, s.name)
+		wire := newWire(t, s.name, http.StatusForbidden, "text/plain", nil)
+		if _, err := wire.list(t, metav1.ListOptions{}); err == nil {
+			t.Fatal("no error")
+		}
+		query := (<-wire.asked).URL.Query()
+		list := query.Get("labelSelector") + "|" + query.Get("fieldSelector")
+		if _, err := wire.lister.(cache.ListerWatcherWithContext).WatchWithContext(quiet(t), metav1.ListOptions{}); err == nil {
+			t.Fatal("no error")
+		}
+		asked := (<-wire.asked).URL
+		if query := asked.Query(); query.Get("labelSelector")+"|"+query.Get("fieldSelector") != list {
+			t.Errorf("%s: listed by %s, watched by %v", s.name, list, query)
+		}
+		got[strings.TrimPrefix(asked.Path, "/behind/a/prefix")] = list
+		if (s.sources != "") == (s.workloads != "") && s.name != "namespaces" {
+			t.Errorf("%s has sources and workloads, or neither: %+v", s.name, s)
+		}
+	}
+	want := map[string]string{
+		"/apis/apps/v1/deployments": "|", "/apis/apps/v1/statefulsets": "|", "/apis/apps/v1/daemonsets": "|", "/apis/batch/v1/cronjobs": "|",
+		"/apis/batch/v1/jobs": "|", "/api/v1/configmaps": "|", "/api/v1/secrets": "|", "/api/v1/namespaces": "|",
+		"/apis/apps/v1/replicasets": "!pod-template-hash|",
+		"/api/v1/pods":              "!pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/controller-uid|status.phase!=Succeeded,status.phase!=Failed",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what is read, by labels and fields (-want +got):\n%s", diff)
+	}
+	// Whoever waits for the sync waits for these names.
+	if diff := cmp.Diff(resources, names); diff != "" {
+		t.Errorf("names of the streams (-resources +streams):\n%s", diff)
+	}
+}
+
+// A run of a CronJob is not shown, but keeps its name, so that it can be taken out; a Job
+// of somebody else is shown.
+func TestJobsOfCronJobsAreNotShown(t *testing.T) {
+	for owner, shown := range map[string]bool{"": true, "CronJob": false, "Workflow": true} {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run"}}
+		if owner != "" {
+			j.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: new(true)}}
+		}
+		o := streamOf(t, "jobs").reduce(j)
+		dropped := o.dropped == dependency.WorkloadKey{Kind: dependency.Job, Namespace: "shop", Name: "run"}
+		if o.kept() != shown || dropped == shown {
+			t.Errorf("owner %q: shown: %v, dropped: %v", owner, o.kept(), o.dropped)
+		}
+	}
+}
+
+// Of a namespace only annotations of ours are read. One without any is kept all the same,
+// so that it is noticed when they are taken away.
+func TestNamespacesAreReducedToOurAnnotations(t *testing.T) {
+	reduce := streamOf(t, "namespaces").reduce
+	for name, tt := range map[string]struct{ annotations, want map[string]string }{
+		"ours among others": {
+			map[string]string{"configdep.io/reload": "auto", "other": "x", "configdep.io.example.com/x": "y"},
+			map[string]string{"configdep.io/reload": "auto"},
+		},
+		"others": {map[string]string{"other": "x"}, nil},
+		"none":   {nil, nil},
+	} {
+		o := reduce(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "5", Annotations: tt.annotations}})
+		if o.namespace == nil || !o.kept() || o.Name != "shop" || o.ResourceVersion != "5" {
+			t.Errorf("%s: reduced to %+v", name, o)
+		} else if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {
+			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
+		}
+	}
+}
