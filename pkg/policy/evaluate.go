@@ -91,6 +91,9 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 			s.Triggers, s.Reason = false, ReasonReloadOff
 		}
 	}
+	for i := range globs {
+		globs[i].scope = e.globScope(globs[i].glob)
+	}
 	e.units = append(e.units, globs...)
 	for i := range e.units {
 		e.units[i].digestContent(digester, lookup)
@@ -105,7 +108,7 @@ func idOf(kind dependency.SourceKind, name string) string { return string(kind) 
 func (e *Evaluation) globs() (globs []unit) {
 	for i := range e.Policy.Sources {
 		if p := &e.Policy.Sources[i]; p.Glob() {
-			globs = append(globs, unit{id: idOf(p.Kind, p.Name), glob: p, scope: e.Policy.globScope(p.Kind)})
+			globs = append(globs, unit{id: idOf(p.Kind, p.Name), glob: p})
 		}
 	}
 	return globs
@@ -178,12 +181,18 @@ func scopeOf(r *dependency.Reference) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// globScope is the scope of a glob: what is excluded from it.
-func (p *Policy) globScope(kind dependency.SourceKind) string {
+// globScope is the scope of a glob: what is excluded from it, by the policy or because it
+// is to be ignored.
+func (e *Evaluation) globScope(glob *dependency.Pattern) string {
 	var excluded []string
-	for _, x := range p.Exclude {
-		if x.Kind == kind {
+	for _, x := range e.Policy.Exclude {
+		if x.Kind == glob.Kind {
 			excluded = append(excluded, x.Name)
+		}
+	}
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.Reason == ReasonIgnored && onlyAnnotated(s.Reference) && glob.Matches(s.Kind, s.Name) {
+			excluded = append(excluded, s.Name)
 		}
 	}
 	if excluded == nil {
@@ -268,7 +277,7 @@ func (e *Evaluation) change(u *unit) change {
 		}
 	}
 	if u.glob != nil {
-		c.at(e.graph.LastGone(e.Workload.Namespace, *u.glob))
+		c.at(e.graph.LastGone(e.Workload.Namespace, *u.glob, e.Policy.Exclude))
 	}
 	if !known {
 		c.written = time.Time{}

@@ -458,6 +458,18 @@ func TestGlobs(t *testing.T) {
 			{"none is", annotate(ExcludeAnnotation, ""), baseline},
 			{"one goes", remove("feature-1"), rollOut(glob)},
 		},
+		"what is to be ignored": {
+			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
+			{"one is ignored", func(x *world) {
+				x.set(annotated(secret("feature-1", "a", "1"), dependency.IgnoreAnnotation, "true"))
+			}, baseline},
+			{"it changes", func(x *world) {
+				x.set(annotated(secret("feature-1", "a", "2"), dependency.IgnoreAnnotation, "true"))
+			}, nothing},
+			{"the other changes", put("feature-2", "2"), rollOut(glob)},
+			{"it is not ignored any more", put("feature-1", "2"), baseline},
+			{"it changes again", put("feature-1", "3"), rollOut(glob)},
+		},
 		"one that is named besides has its own name as the trigger": {
 			{"by name", annotate(SourcesAnnotation, "secret/feature-1,secret/feature-*"), baseline},
 			{"it comes", put("feature-1", "1"), rollOut("Secret/feature-1")},
