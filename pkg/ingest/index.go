@@ -3,7 +3,6 @@ package ingest
 import (
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -112,8 +111,9 @@ func (x *Index) remove(stream *stream, o *object) {
 	x.tell(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
 }
 
-// replace applies a list: what it does not hold is gone.
-func (x *Index) replace(stream *stream, objects []any, version string) {
+// replace applies a list: what it does not hold is gone. It tells whether this was the last
+// of the first lists.
+func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.observe(stream, version)
@@ -133,16 +133,16 @@ func (x *Index) replace(stream *stream, objects []any, version string) {
 
 	if !x.waiting[stream.name] {
 		x.tell(touched)
-		return
+		return false
 	}
 	delete(x.waiting, stream.name)
-	if len(x.waiting) == 0 {
-		for _, s := range x.sinks {
-			s.Synced(x.graph, x.revision)
-		}
-		// What the first lists have left behind is many times the index.
-		go debug.FreeOSMemory()
+	if len(x.waiting) > 0 {
+		return false
 	}
+	for _, s := range x.sinks {
+		s.Synced(x.graph, x.revision)
+	}
+	return true
 }
 
 // bookmark applies a bookmark.
