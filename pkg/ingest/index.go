@@ -188,7 +188,11 @@ func (x *Index) drop(stream *stream, namespace, name, version string) []dependen
 	case stream.sources != "":
 		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
 		v, _ := strconv.ParseUint(version, 10, 64)
-		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: x.clock.Now()})
+		change := dependency.Change{Version: v}
+		if len(x.waiting) == 0 {
+			change.Seen = x.clock.Now()
+		}
+		x.graph.DeleteSource(key, change)
 		return x.graph.Users(key)
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
