@@ -49,8 +49,9 @@ type note struct {
 	// written is the version of our last write. Until it has come back through the index,
 	// nothing is decided.
 	written uint64
-	// staleSince is when content was first seen to differ.
+	// staleSince is when content was first seen to differ from that of a record.
 	staleSince time.Time
+	record     string
 	// told is the last thing that was told in an event about a workload that is blocked.
 	told string
 }

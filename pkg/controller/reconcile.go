@@ -73,6 +73,9 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, verified *b
 			return // our own write is on its way, and puts the workload into the queue
 		}
 		e := policy.Evaluate(g, c.Digester(), w, c.Defaults)
+		if n.record != e.Record.Hash { // another has restarted it meanwhile
+			n.record, n.staleSince = e.Record.Hash, time.Time{}
+		}
 		s = &step{workload: w, policy: e.Policy}
 		s.Decision = e.Decide(policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: verified})
 		switch {

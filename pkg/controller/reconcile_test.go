@@ -405,6 +405,30 @@ func TestNextSettleTimeBeginsAfterTheRestart(t *testing.T) {
 	})
 }
 
+// TestRestlessTimeBeginsAnewWithAnotherRecord: somebody else has restarted the workload, as
+// another leader or a Reload does, and before this is seen content has changed again.
+func TestRestlessTimeBeginsAnewWithAnotherRecord(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		restless := func(times int) {
+			for range times {
+				c.set(secret("db", time.Now().String()))
+				c.advance(999 * time.Millisecond)
+			}
+		}
+		restless(10)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+			hash := d.Annotations[policy.ConfigHashAnnotation]
+			d.Annotations[policy.ConfigHashAnnotation] = hash[:len(hash)-4] + "0000"
+			delete(d.Annotations, policy.AppliedSourcesAnnotation)
+		})
+		restless(5)
+		c.expect("restless, but not for ten seconds")
+		c.advance(time.Minute)
+		c.expect("it has settled", "1m14.986s rollout web")
+	})
+}
+
 // TestRollbackToTheHashOfTheTemplate: the owner has rolled back to a template that
 // carries the hash of what comes next, so that the hash alone makes no new template.
 func TestRollbackToTheHashOfTheTemplate(t *testing.T) {

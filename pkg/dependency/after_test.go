@@ -44,8 +44,37 @@ func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
 		"nor does the one before it":                  {sawAt(sawAt(nil, "a", "x", "1", false), "a", "20", "2", false), 1},
 		"back to what was before is a change as well": {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "1", true), 30},
 	} {
-		if tc.got.TemplateVersion != tc.want {
-			t.Errorf("%s: %d, want %d", name, tc.got.TemplateVersion, tc.want)
+		if tc.got.StartVersion != tc.want {
+			t.Errorf("%s: %d, want %d", name, tc.got.StartVersion, tc.want)
+		}
+	}
+}
+
+// TestPausedDeploymentStartsPodsWhenItIsResumed, if its template is another by then.
+func TestPausedDeploymentStartsPodsWhenItIsResumed(t *testing.T) {
+	saw := func(previous *Workload, version, image string, paused, live bool) *Workload {
+		w := sawAt(nil, "a", version, image, false)
+		w.Paused = paused
+		w.After(previous, live)
+		return w
+	}
+	running := saw(nil, "10", "1", false, true)
+	paused := saw(running, "20", "1", true, true)
+	changed := saw(paused, "30", "2", true, true)
+	for name, tc := range map[string]struct {
+		got  *Workload
+		want uint64
+	}{
+		"paused":                               {paused, 10},
+		"another template":                     {changed, 10},
+		"resumed with it":                      {saw(changed, "40", "2", false, true), 40},
+		"paused with another template at once": {saw(running, "20", "2", true, true), 10},
+		"another template and back, resumed":   {saw(saw(changed, "40", "1", true, true), "50", "1", false, true), 10},
+		"made paused, resumed":                 {saw(saw(nil, "10", "1", true, true), "20", "1", false, true), 20},
+		"found paused, resumed":                {saw(saw(nil, "10", "1", true, false), "20", "1", false, true), 0},
+	} {
+		if tc.got.StartVersion != tc.want {
+			t.Errorf("%s: the pods started at %d, want %d", name, tc.got.StartVersion, tc.want)
 		}
 	}
 }
@@ -79,37 +108,37 @@ func TestAnyChangeOfATemplateIsNoticed(t *testing.T) {
 		tc.change(o)
 		w := FromDeployment(o)
 		w.After(previous, true)
-		if w.TemplateVersion != tc.want {
-			t.Errorf("%s: %d, want %d", name, w.TemplateVersion, tc.want)
+		if w.StartVersion != tc.want {
+			t.Errorf("%s: %d, want %d", name, w.StartVersion, tc.want)
 		}
 	}
 }
 
 func TestWhenContentChanged(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-	at := func(previous *Source, version, content string, seen time.Time) *Source {
+	at := func(previous *Source, version, content string, seen time.Time, live bool) *Source {
 		s := &Source{SourceKey: SourceKey{Secret, "shop", "db"}, ResourceVersion: version}
 		if content != "" {
 			s.Keys = []KeyDigest{{Key: "a", Digest: Digest{content[0]}}}
 		}
-		s.After(previous, seen)
+		s.After(previous, seen, live)
 		return s
 	}
-	first := at(nil, "10", "1", time.Time{})
+	first := at(nil, "10", "1", time.Time{}, false)
 	for name, tc := range map[string]struct {
 		got  *Source
 		want Change
 	}{
 		"found in the first list: then or before":     {first, Change{Version: 10}},
-		"made before our eyes":                        {at(nil, "10", "1", now), Change{10, true, now}},
-		"changed":                                     {at(first, "20", "2", now), Change{Version: 20, Seen: now}},
-		"metadata changed":                            {at(first, "20", "1", now), Change{Version: 10}},
-		"a key goes":                                  {at(first, "20", "", now), Change{Version: 20, Seen: now}},
-		"kept as long as it stays":                    {at(at(first, "20", "2", now), "30", "2", now.Add(time.Hour)), Change{Version: 20, Seen: now}},
-		"made empty":                                  {at(nil, "10", "", now), Change{10, true, now}},
-		"made while nobody looked, and then listed":   {at(nil, "20", "1", now), Change{20, true, now}},
-		"changed once more before the first sync":     {at(first, "20", "2", time.Time{}), Change{Version: 20}},
-		"a version that is no number is the earliest": {at(nil, "x", "1", now), Change{0, true, now}},
+		"made before our eyes":                        {at(nil, "10", "1", now, true), Change{10, true, now}},
+		"changed":                                     {at(first, "20", "2", now, true), Change{20, true, now}},
+		"metadata changed":                            {at(first, "20", "1", now, true), Change{Version: 10}},
+		"a key goes":                                  {at(first, "20", "", now, true), Change{20, true, now}},
+		"kept as long as it stays":                    {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{20, true, now}},
+		"made empty":                                  {at(nil, "10", "", now, true), Change{10, true, now}},
+		"made while nobody looked, and then listed":   {at(nil, "20", "1", now, false), Change{20, false, now}},
+		"changed once more before the first sync":     {at(first, "20", "2", time.Time{}, false), Change{Version: 20}},
+		"a version that is no number is the earliest": {at(nil, "x", "1", now, true), Change{0, true, now}},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got.Change); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -141,7 +170,7 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 			if s != nil {
 				at = now
 			}
-			next.After(s, at)
+			next.After(s, at, live)
 			s = next
 		}
 		observe(false)
@@ -180,20 +209,20 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 				}
 				observe(true)
 			}
-			if w.TemplateVersion > changed.template {
-				t.Fatalf("seed %d: the template is thought to have changed at %d, and did at %d", seed, w.TemplateVersion, changed.template)
+			if w.StartVersion > changed.template {
+				t.Fatalf("seed %d: the template is thought to have changed at %d, and did at %d", seed, w.StartVersion, changed.template)
 			}
 			if s.Change.Version < changed.content {
 				t.Fatalf("seed %d: content is thought to have changed at %d, and did at %d", seed, s.Change.Version, changed.content)
 			}
-			if w.TemplateVersion > s.Change.Version && changed.template < changed.content {
+			if w.StartVersion > s.Change.Version && changed.template < changed.content {
 				t.Fatalf("seed %d: content of %d is taken for read by the template of %d", seed, changed.content, changed.template)
 			}
 			if exact && s.Change.Version != changed.content {
 				t.Fatalf("seed %d: content changed at %d, not %d", seed, changed.content, s.Change.Version)
 			}
-			if exact && w.TemplateVersion != changed.template && w.TemplateVersion != 0 {
-				t.Fatalf("seed %d: the template changed at %d, not %d", seed, changed.template, w.TemplateVersion)
+			if exact && w.StartVersion != changed.template && w.StartVersion != 0 {
+				t.Fatalf("seed %d: the template changed at %d, not %d", seed, changed.template, w.StartVersion)
 			}
 		}
 	}

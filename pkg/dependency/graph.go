@@ -148,6 +148,9 @@ func (g *Graph) EachNamespace(f func(string)) {
 // name sources that it uses besides those of its template.
 func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
 	before := g.takeOut(w.WorkloadKey)
+	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
+		w.waiting = waiting{begun: g.mustWait(w)}
+	}
 	g.workloads[w.WorkloadKey] = w
 	for i := range w.References {
 		key := w.sourceKey(i)
@@ -223,8 +226,12 @@ func (g *Graph) SetSource(s *Source) {
 		of = map[sourceID]*Source{}
 		g.sources[s.Namespace] = of
 	}
+	last := g.LastChange(s.SourceKey)
 	of[sourceID{s.Kind, s.Name}] = s
 	delete(g.gone, s.SourceKey)
+	if s.Change != last {
+		g.endWaiting(s.SourceKey, s.Change)
+	}
 }
 
 // DeleteSource removes a source, if it is there, and remembers when for those who refer
@@ -242,6 +249,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	if len(g.Users(key)) > 0 {
 		g.gone[key] = change
 	}
+	g.endWaiting(key, change)
 }
 
 // SetNamespace notes the annotations of a namespace that are ours and tells whether they

@@ -25,12 +25,13 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 	return err == nil && matched
 }
 
-// LastGone returns when the last of the sources that a pattern names in a namespace was
-// deleted, of those that are gone: the zero value if none is known.
-func (g *Graph) LastGone(namespace string, p Pattern) Change {
+// LastGone returns when the last of the sources that a pattern names in a namespace, and
+// none of those that except, was deleted, of those that are gone: the zero value if none is
+// known.
+func (g *Graph) LastGone(namespace string, p Pattern, except []Pattern) Change {
 	var last Change
 	for key, change := range g.gone {
-		if key.Namespace == namespace && change.Version >= last.Version && p.Matches(key.Kind, key.Name) {
+		if key.Namespace == namespace && change.Version >= last.Version && p.Matches(key.Kind, key.Name) && !matchesAny(except, key.Kind, key.Name) {
 			last = change
 		}
 	}

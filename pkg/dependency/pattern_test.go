@@ -56,7 +56,7 @@ func TestLastGoneIsTheLatestDeletionOfWhatAPatternNames(t *testing.T) {
 	}
 	check := func(what string, want uint64) {
 		t.Helper()
-		if diff := cmp.Diff(Change{Version: want}, g.LastGone("shop", patterns[0])); diff != "" {
+		if diff := cmp.Diff(Change{Version: want}, g.LastGone("shop", patterns[0], []Pattern{{Secret, "feature-x*"}})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
@@ -67,7 +67,8 @@ func TestLastGoneIsTheLatestDeletionOfWhatAPatternNames(t *testing.T) {
 	del(ConfigMap, "shop", "feature-3", 30)
 	del(Secret, "other", "feature-4", 40)
 	del(Secret, "shop", "db", 50)
-	check("others have gone", 20)
+	del(Secret, "shop", "feature-x1", 60)
+	check("others have gone, and one that is excepted", 20)
 	g.SetSource(&Source{SourceKey: SourceKey{Secret, "shop", "feature-2"}})
 	check("one is there again", 10)
 }

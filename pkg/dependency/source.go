@@ -46,20 +46,21 @@ const (
 type Change struct {
 	// Version is an upper bound, as a resourceVersion.
 	Version uint64
-	// Creation: the source was not there before.
-	Creation bool
+	// Exact: it is no bound only, but the version.
+	Exact bool
 	// Seen is when this process saw it; zero for what it found when it began to look.
 	Seen time.Time
 }
 
 // After completes a source by what was known of it before, or nil, and by when it was
-// seen: zero for the first list.
-func (s *Source) After(previous *Source, seen time.Time) {
+// seen: zero for the first list. Live tells that it comes from an event, so that nothing
+// can have happened in between.
+func (s *Source) After(previous *Source, seen time.Time, live bool) {
 	if previous != nil && slices.Equal(previous.Keys, s.Keys) {
 		s.Change = previous.Change
 		return
 	}
-	s.Change = Change{Version: versionOf(s.ResourceVersion), Creation: previous == nil && !seen.IsZero(), Seen: seen}
+	s.Change = Change{Version: versionOf(s.ResourceVersion), Exact: live, Seen: seen}
 }
 
 // KeyDigest stands for one key and its content.

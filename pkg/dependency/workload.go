@@ -71,25 +71,54 @@ type Workload struct {
 	Replicas   int32
 	Rollout    Rollout
 	References []Reference
+	// Opted is what annotations say of whether the workload is restarted by itself, and
+	// OptedVersion the resourceVersion of what made them say so; 0: they did when the
+	// workload was first read.
+	Opted        string
+	OptedVersion uint64
 
-	// TemplateVersion is a lower bound of when the pod template last changed, as a
-	// resourceVersion; 0: it is not known. TemplateWritten is an upper bound, to the
-	// second: when a client that sets the template last wrote the object.
-	TemplateVersion uint64
+	// StartVersion is a lower bound of when the first pods of the present template started,
+	// as a resourceVersion; 0: it is not known. They start when the template changes, or
+	// when the last comes of what they have to wait for.
+	StartVersion uint64
+	waiting      waiting
+	// TemplateWritten is an upper bound of when the template changed, to the second: when a
+	// client that sets it last wrote the object.
 	TemplateWritten time.Time
-	fingerprint     uint64 // of the template, in this process
+	fingerprint     uint64 // of the template of the pods, in this process
 }
 
 // After completes a workload by what was known of it before, or nil. Live tells that it
 // comes from an event, so that nothing can have happened in between.
 func (w *Workload) After(previous *Workload, live bool) {
+	if w.Paused { // its pods are those of the template that it was paused with
+		switch {
+		case previous != nil && previous.UID == w.UID:
+			w.fingerprint = previous.fingerprint
+		case live:
+			w.fingerprint = 0 // it has none
+		}
+	}
 	switch {
 	case previous != nil && previous.UID == w.UID && previous.fingerprint == w.fingerprint:
-		w.TemplateVersion = previous.TemplateVersion
+		w.StartVersion, w.waiting = previous.StartVersion, previous.waiting
 	case live:
-		w.TemplateVersion = versionOf(w.ResourceVersion)
+		w.StartVersion = versionOf(w.ResourceVersion)
 	case previous != nil:
-		w.TemplateVersion = versionOf(previous.ResourceVersion) + 1
+		w.StartVersion = versionOf(previous.ResourceVersion) + 1
+	}
+}
+
+// Opt notes what annotations say, of which one has come in a version, by what was known of
+// the workload before, or nil.
+func (w *Workload) Opt(opted string, previous *Workload, version string) {
+	w.Opted = opted
+	switch {
+	case previous == nil:
+	case previous.Opted == opted:
+		w.OptedVersion = previous.OptedVersion
+	default:
+		w.OptedVersion = versionOf(version)
 	}
 }
 

@@ -3,7 +3,6 @@ package ingest
 import (
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -112,8 +111,9 @@ func (x *Index) remove(stream *stream, o *object) {
 	x.tell(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
 }
 
-// replace applies a list: what it does not hold is gone.
-func (x *Index) replace(stream *stream, objects []any, version string) {
+// replace applies a list: what it does not hold is gone. It tells whether this was the last
+// of the first lists.
+func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.observe(stream, version)
@@ -133,16 +133,16 @@ func (x *Index) replace(stream *stream, objects []any, version string) {
 
 	if !x.waiting[stream.name] {
 		x.tell(touched)
-		return
+		return false
 	}
 	delete(x.waiting, stream.name)
-	if len(x.waiting) == 0 {
-		for _, s := range x.sinks {
-			s.Synced(x.graph, x.revision)
-		}
-		// What the first lists have left behind is many times the index.
-		go debug.FreeOSMemory()
+	if len(x.waiting) > 0 {
+		return false
 	}
+	for _, s := range x.sinks {
+		s.Synced(x.graph, x.revision)
+	}
+	return true
 }
 
 // bookmark applies a bookmark.
@@ -160,19 +160,20 @@ func (x *Index) put(o *object, live bool) []dependency.WorkloadKey {
 	switch {
 	case o.workload != nil:
 		w := o.workload
-		w.After(x.graph.Workload(w.WorkloadKey), live && synced)
-		x.graph.SetWorkload(w, x.patterns(w))
+		previous := x.graph.Workload(w.WorkloadKey)
+		w.After(previous, live && synced)
+		x.setWorkload(w, previous, o.ResourceVersion)
 		return []dependency.WorkloadKey{w.WorkloadKey}
 	case o.source != nil:
 		var seen time.Time
 		if synced {
 			seen = x.clock.Now()
 		}
-		o.source.After(x.graph.Source(o.source.SourceKey), seen)
+		o.source.After(x.graph.Source(o.source.SourceKey), seen, live && synced)
 		x.graph.SetSource(o.source)
 		return x.graph.Users(o.source.SourceKey)
 	case o.namespace != nil:
-		return x.setNamespace(o.Name, *o.namespace)
+		return x.setNamespace(o.Name, *o.namespace, o.ResourceVersion)
 	case o.dropped != (dependency.WorkloadKey{}):
 		// A workload that was shown and now has a controller is shown no longer.
 		return x.dropWorkload(o.dropped)
@@ -187,12 +188,16 @@ func (x *Index) drop(stream *stream, namespace, name, version string) []dependen
 	case stream.sources != "":
 		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
 		v, _ := strconv.ParseUint(version, 10, 64)
-		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: x.clock.Now()})
+		change := dependency.Change{Version: v}
+		if len(x.waiting) == 0 {
+			change.Seen = x.clock.Now()
+		}
+		x.graph.DeleteSource(key, change)
 		return x.graph.Users(key)
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:
-		return x.setNamespace(name, nil)
+		return x.setNamespace(name, nil, version)
 	}
 }
 
@@ -206,7 +211,7 @@ func (x *Index) dropWorkload(key dependency.WorkloadKey) []dependency.WorkloadKe
 
 // setNamespace applies the annotations of a namespace, which are defaults for all
 // workloads in it.
-func (x *Index) setNamespace(name string, annotations map[string]string) []dependency.WorkloadKey {
+func (x *Index) setNamespace(name string, annotations map[string]string, version string) []dependency.WorkloadKey {
 	if !x.graph.SetNamespace(name, annotations) {
 		return nil
 	}
@@ -218,16 +223,23 @@ func (x *Index) setNamespace(name string, annotations map[string]string) []depen
 	})
 	keys := make([]dependency.WorkloadKey, len(touched))
 	for i, w := range touched {
-		x.graph.SetWorkload(w, x.patterns(w))
+		next := *w // values in the graph are immutable
+		x.setWorkload(&next, w, version)
 		keys[i] = w.WorkloadKey
 	}
 	return keys
 }
 
-// patterns returns the sources that annotations name for a workload.
-func (x *Index) patterns(w *dependency.Workload) []dependency.Pattern {
+// setWorkload brings a workload into the graph, with what annotations say of it: its own
+// and those of its namespace, one of which has just come in a version.
+func (x *Index) setWorkload(w, previous *dependency.Workload, version string) {
 	p := policy.Of(w.Annotations, x.graph.Namespace(w.Namespace), policy.Defaults{})
-	return p.Sources
+	opted := string(p.Mode)
+	if len(p.Problems) > 0 {
+		opted = "invalid"
+	}
+	w.Opt(opted, previous, version)
+	x.graph.SetWorkload(w, p.Sources)
 }
 
 // tell passes a change on. Before the first sync nobody is told: the sinks would handle

@@ -476,7 +476,7 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	}
 	template := func() (version uint64) {
 		x.Read(func(g *dependency.Graph) {
-			version = g.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "ns", Name: "web"}).TemplateVersion
+			version = g.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "ns", Name: "web"}).StartVersion
 		})
 		return version
 	}
@@ -502,11 +502,11 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	want := []any{
 		dependency.Change{Version: 101}, uint64(0),
 		dependency.Change{Version: 101}, uint64(0),
-		dependency.Change{Version: 104, Seen: minute(2)}, uint64(0),
+		dependency.Change{Version: 104, Exact: true, Seen: minute(2)}, uint64(0),
 		dependency.Change{Version: 106, Seen: minute(3)}, uint64(0),
 		dependency.Change{Version: 108, Seen: minute(4)}, uint64(0),
 		dependency.Change{Version: 108, Seen: minute(4)}, uint64(0),
-		dependency.Change{Version: 110, Creation: true, Seen: minute(6)}, uint64(0),
+		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(0),
 		dependency.Change{Version: 112, Seen: minute(7)}, uint64(0),
 		dependency.Change{}, uint64(114), // nobody has used it meanwhile
 	}

@@ -44,6 +44,25 @@ func (r *Replay) List(version string, objects ...runtime.Object) error {
 	return nil
 }
 
+// ListOf applies a list of one resource, named as in a path of the API: the first, or one
+// after a watch has ended.
+func (r *Replay) ListOf(resource, version string, objects ...runtime.Object) error {
+	s := r.streams[resource]
+	if s == nil {
+		return fmt.Errorf("%s are not read", resource)
+	}
+	list := make([]any, 0, len(objects))
+	for _, o := range objects {
+		m, ok := o.(metav1.Object)
+		if !ok {
+			return fmt.Errorf("a %T has no metadata", o)
+		}
+		list = append(list, s.reduce(m))
+	}
+	r.index.replace(s, list, version)
+	return nil
+}
+
 // Set applies an object that was added or changed.
 func (r *Replay) Set(o runtime.Object) error {
 	s, m, err := r.streamOf(o)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"runtime/debug"
 	"sync"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -61,7 +62,10 @@ func (s *store) Update(o any) error { s.index.set(s.stream, o.(*object)); return
 func (s *store) Delete(o any) error { s.index.remove(s.stream, o.(*object)); return nil }
 
 func (s *store) Replace(objects []any, version string) error {
-	s.index.replace(s.stream, objects, version)
+	if s.index.replace(s.stream, objects, version) {
+		// What the first lists have left behind is many times the index.
+		go debug.FreeOSMemory()
+	}
 	return nil
 }
 

@@ -150,11 +150,11 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	return changed, changed[0].id
 }
 
-// unread drops the changes after which the template is known to have changed: the pods
-// that it made have read them.
+// unread drops the changes after which the pods are known to have started: they have read
+// them.
 func (e *Evaluation) unread(changes []change) []change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		return e.Workload.TemplateVersion > c.version
+		return e.Workload.StartVersion > c.version
 	})
 }
 
@@ -173,27 +173,16 @@ func (e *Evaluation) recorded() bool {
 }
 
 // changedAfterStart returns changes that pods cannot have read although nothing is
-// recorded: the template was seen to be made or changed, and then content was. Pods had to
-// wait for required sources that were created later, and have read what was there by then.
+// recorded: the template was seen to be made or changed, and then content was. What was
+// there when the workload opted in is adopted.
 func (e *Evaluation) changedAfterStart() (changed []change) {
-	start := e.Workload.TemplateVersion
+	start := e.Workload.StartVersion
 	if start == 0 {
 		return nil
 	}
-	for i := range e.Sources {
-		if r := e.Sources[i].Reference; !r.Optional() {
-			if last := e.lastChange(r); last.Creation {
-				start = max(start, last.Version)
-			}
-		}
-	}
-	later := func(r dependency.Reference) bool {
-		last := e.lastChange(&r)
-		return !last.Seen.IsZero() && last.Version > start
-	}
+	start = max(start, e.Workload.OptedVersion)
 	for i := range e.units {
-		if u := &e.units[i]; slices.ContainsFunc(u.references, later) {
-			c := e.change(u)
+		if c := e.change(&e.units[i]); !c.seen.IsZero() && c.version >= start {
 			c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
 			changed = append(changed, c)
 		}
@@ -220,6 +209,11 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		d.WrittenAt = later(d.WrittenAt, changes[i].written)
 		verifiable = verifiable && !changes[i].written.IsZero()
 	}
+	if e.Workload.Paused {
+		d.State, d.Reason = Blocked, "Paused"
+		d.Message = what + ". The Deployment is paused: it is restarted when somebody resumes it."
+		return d
+	}
 	// The owner may have changed the template after the content while nobody looked.
 	if verifiable && e.Workload.TemplateWritten.After(d.WrittenAt) {
 		if o.Verified == nil {
@@ -230,11 +224,6 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		if *o.Verified {
 			return e.inSync(WriteBaseline)
 		}
-	}
-	if e.Workload.Paused {
-		d.State, d.Reason = Blocked, "Paused"
-		d.Message = what + ". The Deployment is paused: it is restarted when somebody resumes it."
-		return d
 	}
 	settled := e.settledAt(o, seen)
 	if o.Now.Before(settled) {

@@ -435,11 +435,9 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 			t.Errorf("after that: %+v", d)
 		}
 	})
-	t.Run("they are older, and the Deployment is paused", func(t *testing.T) {
+	t.Run("the Deployment is paused: it is looked up when it is resumed", func(t *testing.T) {
 		x := both(t)
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
-		newer := false
-		x.verified = &newer
 		if d := x.decide(); d.State != Blocked || d.Reason != "Paused" {
 			t.Errorf("got %+v", d)
 		}
@@ -459,6 +457,30 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 		"content that a glob names changes": {func(x *world) { x.set(secret("feature-1", "a", "2")) }, rollOut("Secret/feature-*")},
 		"a required one appears: the pods have waited for it": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
+		}, baseline},
+		"the required one appears without a key, which comes later": {func(x *world) {
+			x.set(configMap("late", "b", "1"))
+			x.set(secret("extra", "a", "1"))
+			x.set(configMap("late", "a", "1", "b", "1"))
+		}, baseline},
+		"the required one appears, and changes": {func(x *world) {
+			x.set(configMap("late", "a", "1"))
+			x.set(configMap("late", "a", "2"))
+		}, rollOut("ConfigMap/late")},
+		"a required one goes and comes again: the pods run already": {func(x *world) {
+			x.remove(dependency.Secret, "db")
+			x.set(secret("db", "password", "2"))
+		}, rollOut("Secret/db")},
+		"what a glob names goes": {func(x *world) { x.remove(dependency.Secret, "feature-1") }, rollOut("Secret/feature-*")},
+		"content changes, and the workload opts in after that": {func(x *world) {
+			x.annotate(ReloadAnnotation, "off")
+			x.set(secret("db", "password", "2"))
+			x.annotate(ReloadAnnotation, "auto")
+		}, baseline},
+		"the same, by its namespace": {func(x *world) {
+			x.annotate(ReloadAnnotation, "")
+			x.set(secret("db", "password", "2"))
+			x.namespaceAnnotations(map[string]string{ReloadAnnotation: "auto"})
 		}, baseline},
 		"an optional one appears, and then the required one: the pods have read both": {func(x *world) {
 			x.set(secret("extra", "a", "1"))
@@ -486,7 +508,7 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) { // made, as far as pods are concerned, before our eyes
 				d.Spec.Template.Spec.Containers[0].Image = "app:2"
 				if strings.Contains(name, "required one appears") || strings.Contains(name, "then the required one") {
-					envFrom(dependency.ConfigMap, "late")(&d.Spec.Template.Spec)
+					env(dependency.ConfigMap, "late", "a")(&d.Spec.Template.Spec)
 				}
 			})
 			tc.do(x)
@@ -498,6 +520,25 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 				t.Errorf("after that: %+v", d)
 			}
 		})
+	}
+}
+
+// TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile, also when something is recorded of
+// those before them.
+func TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.ConfigMap, "settings", "a")),
+		secret("db", "password", "1"), configMap("settings", "a", "1"))
+	x.adopt()
+	x.remove(dependency.ConfigMap, "settings")
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.set(secret("db", "password", "2"))
+	if d := x.decide(); d.State != Blocked {
+		t.Errorf("while the pods wait: %+v", d)
+	}
+	x.set(configMap("settings", "a", "2"))
+	x.tick(time.Minute)
+	if diff := cmp.Diff(baseline, outcomeOf(x.act())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

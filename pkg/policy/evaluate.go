@@ -29,6 +29,7 @@ type unit struct {
 	digest     string                 // what the pods read of them; empty: a glob that names nothing
 	keys       int                    // how many of them there are
 	references []dependency.Reference // narrowed to what counts
+	others     []string               // sources that the glob names and that do not belong to it
 }
 
 // entry is what a record remembers of the unit.
@@ -86,10 +87,15 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 			effective := counting.effective(r)
 			counted = append(counted, effective)
 			e.count(effective, source != nil, globs)
+		} else if s.Reason != ReasonExcluded { // the patterns that exclude are in the scope already
+			setApart(r, globs)
 		}
 		if p.Mode == Off && s.Triggers {
 			s.Triggers, s.Reason = false, ReasonReloadOff
 		}
+	}
+	for i := range globs {
+		globs[i].scope = e.Policy.globScope(&globs[i])
 	}
 	e.units = append(e.units, globs...)
 	for i := range e.units {
@@ -105,7 +111,7 @@ func idOf(kind dependency.SourceKind, name string) string { return string(kind) 
 func (e *Evaluation) globs() (globs []unit) {
 	for i := range e.Policy.Sources {
 		if p := &e.Policy.Sources[i]; p.Glob() {
-			globs = append(globs, unit{id: idOf(p.Kind, p.Name), glob: p, scope: e.Policy.globScope(p.Kind)})
+			globs = append(globs, unit{id: idOf(p.Kind, p.Name), glob: p})
 		}
 	}
 	return globs
@@ -116,7 +122,9 @@ func (e *Evaluation) globs() (globs []unit) {
 // it is named without one: an edit of one of them changes nothing for the others.
 func (e *Evaluation) count(r dependency.Reference, there bool, globs []unit) {
 	own := !onlyAnnotated(&r)
-	if !own {
+	if own {
+		setApart(&r, globs)
+	} else {
 		matched := false
 		for i := range globs {
 			if u := &globs[i]; there && u.glob.Matches(r.Kind, r.Name) {
@@ -128,6 +136,15 @@ func (e *Evaluation) count(r dependency.Reference, there bool, globs []unit) {
 	}
 	if own {
 		e.units = append(e.units, unit{id: idOf(r.Kind, r.Name), scope: scopeOf(&r), references: []dependency.Reference{r}})
+	}
+}
+
+// setApart notes a source for the globs that name it and to which it does not belong.
+func setApart(r *dependency.Reference, globs []unit) {
+	for i := range globs {
+		if u := &globs[i]; u.glob.Matches(r.Kind, r.Name) {
+			u.others = append(u.others, r.Name)
+		}
 	}
 }
 
@@ -178,11 +195,11 @@ func scopeOf(r *dependency.Reference) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// globScope is the scope of a glob: what is excluded from it.
-func (p *Policy) globScope(kind dependency.SourceKind) string {
-	var excluded []string
+// globScope is the scope of a glob: what does not belong to it.
+func (p *Policy) globScope(u *unit) string {
+	excluded := u.others
 	for _, x := range p.Exclude {
-		if x.Kind == kind {
+		if x.Kind == u.glob.Kind {
 			excluded = append(excluded, x.Name)
 		}
 	}
@@ -268,7 +285,7 @@ func (e *Evaluation) change(u *unit) change {
 		}
 	}
 	if u.glob != nil {
-		c.at(e.graph.LastGone(e.Workload.Namespace, *u.glob))
+		c.at(e.graph.LastGone(e.Workload.Namespace, *u.glob, e.Policy.Exclude))
 	}
 	if !known {
 		c.written = time.Time{}

@@ -458,6 +458,27 @@ func TestGlobs(t *testing.T) {
 			{"none is", annotate(ExcludeAnnotation, ""), baseline},
 			{"one goes", remove("feature-1"), rollOut(glob)},
 		},
+		"what the template uses as well": {
+			{"one is mounted", func(x *world) {
+				x.set(secret("feature-1", "a", "1"))
+				x.edit(func(d *appsv1.Deployment) { volume(dependency.Secret, "feature-1", "")(&d.Spec.Template.Spec) })
+			}, baseline},
+			{"it is none that needs a restart any more", annotate(LiveVolumesAnnotation, "true"), baseline},
+			{"or it is", annotate(LiveVolumesAnnotation, ""), baseline},
+			{"it changes", put("feature-1", "2"), rollOut("Secret/feature-1")},
+		},
+		"what is to be ignored": {
+			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
+			{"one is ignored", func(x *world) {
+				x.set(annotated(secret("feature-1", "a", "1"), dependency.IgnoreAnnotation, "true"))
+			}, baseline},
+			{"it changes", func(x *world) {
+				x.set(annotated(secret("feature-1", "a", "2"), dependency.IgnoreAnnotation, "true"))
+			}, nothing},
+			{"the other changes", put("feature-2", "2"), rollOut(glob)},
+			{"it is not ignored any more", put("feature-1", "2"), baseline},
+			{"it changes again", put("feature-1", "3"), rollOut(glob)},
+		},
 		"one that is named besides has its own name as the trigger": {
 			{"by name", annotate(SourcesAnnotation, "secret/feature-1,secret/feature-*"), baseline},
 			{"it comes", put("feature-1", "1"), rollOut("Secret/feature-1")},

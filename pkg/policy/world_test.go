@@ -96,6 +96,7 @@ func (x *world) away(f func()) {
 
 // namespaceAnnotations sets the annotations of the namespace.
 func (x *world) namespaceAnnotations(a map[string]string) {
+	x.version++
 	x.annotations = a
 	x.graph.SetNamespace(namespace, a)
 	x.readDeployment()
@@ -165,7 +166,7 @@ func (x *world) read(o metav1.Object) {
 	if x.live {
 		seen = x.now
 	}
-	s.After(x.graph.Source(s.SourceKey), seen)
+	s.After(x.graph.Source(s.SourceKey), seen, x.live)
 	x.graph.SetSource(s)
 }
 
@@ -199,8 +200,11 @@ func (x *world) roll() {
 
 func (x *world) readDeployment() {
 	w := dependency.FromDeployment(x.deployment.DeepCopy())
-	w.After(x.graph.Workload(w.WorkloadKey), x.live)
-	x.graph.SetWorkload(w, Of(w.Annotations, x.graph.Namespace(namespace), Defaults{}).Sources)
+	previous := x.graph.Workload(w.WorkloadKey)
+	w.After(previous, x.live)
+	p := Of(w.Annotations, x.graph.Namespace(namespace), Defaults{})
+	w.Opt(string(p.Mode), previous, strconv.FormatUint(x.version, 10))
+	x.graph.SetWorkload(w, p.Sources)
 }
 
 // annotate sets annotations of the Deployment; an empty value removes one.

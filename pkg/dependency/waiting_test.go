@@ -1,0 +1,120 @@
+package dependency
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestPodsThatWaitStartWithTheLastThingThatComes: the pods of a template start when it
+// changes, unless something that they require is missing.
+func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
+	const template = 100 // the version of the template; it requires the key a of x, and y
+	for name, tc := range map[string]struct {
+		do   func(*watched)
+		want uint64
+	}{
+		"nothing is missing":                 {func(w *watched) { w.set("x", 10, "a"); w.set("y", 11); w.workload("x:a", "y") }, template},
+		"nor is what is optional":            {func(w *watched) { w.set("x", 10, "a"); w.workload("x:a", "?y"); w.set("y", 110) }, template},
+		"a source comes":                     {func(w *watched) { w.set("x", 10, "a"); w.workload("x:a", "y"); w.set("y", 110) }, 111},
+		"a key comes":                        {func(w *watched) { w.set("x", 10, "b"); w.workload("x:a"); w.set("x", 110, "a", "b") }, 111},
+		"a source comes without the key":     {func(w *watched) { w.workload("x:a"); w.set("x", 110, "b") }, template},
+		"and then with it":                   {func(w *watched) { w.workload("x:a"); w.set("x", 110, "b"); w.set("x", 120, "a") }, 121},
+		"both sources come":                  {func(w *watched) { w.workload("x:a", "y"); w.set("y", 110); w.set("x", 120, "a") }, 121},
+		"something changes after that":       {func(w *watched) { w.workload("y"); w.set("y", 110); w.set("y", 120, "b") }, 111},
+		"it goes after that and comes again": {func(w *watched) { w.workload("y"); w.set("y", 110); w.remove("y", 120); w.set("y", 130) }, 111},
+		"the workload is told of in between": {func(w *watched) { w.workload("y"); w.workload("y"); w.set("y", 110) }, 111},
+		"an optional one goes in between":    {func(w *watched) { w.set("x", 10); w.workload("?x", "y"); w.remove("x", 105); w.set("y", 110) }, 111},
+		"another goes in between and comes again": {func(w *watched) {
+			w.set("x", 10, "a")
+			w.workload("x:a", "y")
+			w.remove("x", 105)
+			w.set("y", 110)
+			w.set("x", 120, "a")
+		}, 121},
+		"it went after the template had come":    {func(w *watched) { w.set("y", 10); w.remove("y", 105); w.workload("y"); w.set("y", 110) }, template},
+		"a list brings it, and not when it came": {func(w *watched) { w.workload("y"); w.list("y", 110) }, template},
+		"another had gone by then; it was not seen": {func(w *watched) {
+			w.set("x", 10, "a")
+			w.workload("x:a", "y")
+			w.remove("x", 115)
+			w.set("y", 110)
+			w.set("x", 120, "a")
+		}, template},
+	} {
+		w := &watched{g: NewGraph(), version: template}
+		// What is not referred to is forgotten.
+		w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("x:a", "y"))}, nil)
+		tc.do(w)
+		if got := w.g.Workload(w.key).StartVersion; got != tc.want {
+			t.Errorf("%s: the pods start at %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// watched is a graph that is told of a Deployment and of ConfigMaps.
+type watched struct {
+	g       *Graph
+	version uint64 // of the Deployment
+	key     WorkloadKey
+}
+
+func (w *watched) workload(uses ...string) {
+	o := &appsv1.Deployment{}
+	o.Namespace, o.Name, o.ResourceVersion = "shop", "web", fmt.Sprint(w.version)
+	o.Spec.Template.Spec = *pod(uses...)
+	d := FromDeployment(o)
+	d.After(w.g.Workload(d.WorkloadKey), true)
+	w.g.SetWorkload(d, nil)
+	w.key = d.WorkloadKey
+	w.version++
+}
+
+func (w *watched) set(name string, version uint64, keys ...string) {
+	w.put(name, version, true, keys...)
+}
+func (w *watched) list(name string, version uint64) { w.put(name, version, false) }
+
+func (w *watched) put(name string, version uint64, live bool, keys ...string) {
+	s := &Source{SourceKey: SourceKey{ConfigMap, "shop", name}, ResourceVersion: strconv.FormatUint(version, 10)}
+	for _, key := range keys {
+		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: Digest{byte(version)}})
+	}
+	previous := w.g.Source(s.SourceKey)
+	s.After(previous, seenAt, live)
+	w.g.SetSource(s)
+}
+
+func (w *watched) remove(name string, version uint64) {
+	w.g.DeleteSource(SourceKey{ConfigMap, "shop", name}, Change{Version: version, Seen: seenAt})
+}
+
+// pod reads ConfigMaps: NAME all keys, NAME:KEY one, ?NAME all if it is there.
+func pod(uses ...string) *corev1.PodSpec {
+	c := corev1.Container{Name: "app"}
+	for _, use := range uses {
+		name, key := use, ""
+		if i := len(use) - 2; i > 0 && use[i] == ':' {
+			name, key = use[:i], use[i+1:]
+		}
+		optional := name[0] == '?'
+		if optional {
+			name = name[1:]
+		}
+		ref := corev1.LocalObjectReference{Name: name}
+		if key == "" {
+			c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref, Optional: &optional}})
+			continue
+		}
+		c.Env = append(c.Env, corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: key, Optional: &optional}}})
+	}
+	return &corev1.PodSpec{Containers: []corev1.Container{c}}
+}
+
+// seenAt is when changes are seen, of which only the versions count here.
+var seenAt = time.Unix(1, 0)

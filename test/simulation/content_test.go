@@ -1,0 +1,75 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The sources are few and their contents simple, so that equal content comes again and
+// workloads share sources. The first two are ConfigMaps, the others Secrets.
+const (
+	sourceCount = 4
+	keyCount    = 3
+	valueCount  = 4 // besides absent
+)
+
+var (
+	sourceNames = [sourceCount]string{"c0", "c1", "s0", "s1"}
+	keyNames    = [keyCount]string{"a", "b", "c"}
+)
+
+func isSecret(source int) bool { return source >= 2 }
+
+// value is that of one key; 0 stands for an absent key.
+type value uint8
+
+// content is that of one source. An absent source has no keys, and a present one has some.
+type content [keyCount]value
+
+// contents is that of all sources.
+type contents [sourceCount]content
+
+func (c content) String() string {
+	var parts []string
+	for k, v := range c {
+		if v != 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d", keyNames[k], v))
+		}
+	}
+	return "{" + strings.Join(parts, " ") + "}"
+}
+
+// keySet is a set of keys.
+type keySet uint8
+
+const allKeys keySet = 1<<keyCount - 1
+
+func (s keySet) has(key int) bool { return s&(1<<key) != 0 }
+
+// values is a set of values.
+type values uint8
+
+func only(v value) values { return 1 << v }
+
+func (s values) has(v value) bool { return s&only(v) != 0 }
+
+// knowledge tells for each key which value the pods may be taken to run with. There is
+// more than one where the documentation lets a controller choose.
+type knowledge [sourceCount][keyCount]values
+
+// startedWith returns the knowledge of pods that have just been started.
+func startedWith(c contents) (k knowledge) {
+	for s := range c {
+		for i, v := range c[s] {
+			k[s][i] = only(v)
+		}
+	}
+	return k
+}
+
+// allow adds the content of one source to what pods may be taken to run with.
+func (k *knowledge) allow(source int, c content) {
+	for i, v := range c {
+		k[source][i] |= only(v)
+	}
+}

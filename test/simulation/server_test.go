@@ -1,0 +1,304 @@
+package simulation
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/controller"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// server is a replica: an index that follows the world, and a controller that leads or not.
+type server struct {
+	id      int
+	world   *world
+	network *network
+	alive   bool
+
+	index      *ingest.Index
+	replay     *ingest.Replay
+	digester   *dependency.Digester
+	key        int // of the digester
+	controller *controller.Controller
+	streams    [streamCount]stream
+	view       view
+	gate       gate
+
+	leads bool
+	// Since it leads: the revision of the last write of each workload that was confirmed,
+	// and when it could first see that its pods run with other content.
+	written    map[int]uint64
+	staleSince map[int]time.Time
+	stop       context.CancelFunc
+	ended      chan struct{}
+	stopped    atomic.Bool // the context of the controller is done
+
+	// asleep: its workers stand still. deaf and mute: requests are not sent, or their
+	// answers do not arrive.
+	asleep, deaf, mute bool
+}
+
+// stream is a watch of one resource.
+type stream struct {
+	listed uint64 // at which revision; 0: not yet
+	relist bool   // the watch has ended
+	held   bool   // nothing arrives
+	queue  []event
+}
+
+// view is what has reached a server.
+type view struct {
+	synced      bool
+	annotations map[string]string // of the namespace
+	sources     [sourceCount]seenSource
+	listed      [streamCount]uint64
+	latest      uint64 // that has arrived
+	disordered  uint64 // the latest that had arrived before something older
+	key         int
+}
+
+// seenSource is what has reached a server of a source.
+type seenSource struct {
+	mark
+	content content
+	// changed is the revision of the content; arrived is when it came, zero for the first
+	// list; byList tells that a list brought it, with the version of the object only.
+	changed     uint64
+	arrived     time.Time
+	byList      bool
+	lastChanged time.Time
+}
+
+func (v *view) marks() (m [sourceCount]mark) {
+	for i := range v.sources {
+		m[i] = v.sources[i].mark
+	}
+	return m
+}
+
+func (v *view) contents() (c contents) {
+	for i := range v.sources {
+		c[i] = v.sources[i].content
+	}
+	return c
+}
+
+func digesterOf(key int) *dependency.Digester {
+	sum := sha256.Sum256(fmt.Append(nil, "key ", key))
+	return dependency.NewDigester(sum[:])
+}
+
+// birth starts the process of a server. It has read nothing yet.
+func (s *server) birth() {
+	s.alive = true
+	s.digester, s.key = digesterOf(s.world.key), s.world.key
+	s.view = view{key: s.key}
+	s.controller = controller.New(controller.Config{
+		Client:   client{server: s},
+		Recorder: &record.FakeRecorder{},
+		Clock:    quietClock{},
+		Defaults: policy.Defaults{Mode: policy.Mode(s.world.defaultMode), Settle: time.Second},
+		Workers:  len(s.world.workloads) + 1, // so that no order of the queue matters
+		Digester: func() *dependency.Digester { return s.digester },
+	})
+	s.index = ingest.NewIndex(quietClock{}, s.controller)
+	s.read()
+	for i := range s.streams {
+		s.streams[i] = stream{}
+	}
+}
+
+// read begins to read the world. There is nothing of the resources without a stream.
+func (s *server) read() {
+	s.replay = ingest.NewReplay(s.index, s.digester)
+	for _, resource := range []string{"cronjobs", "jobs", "replicasets", "pods"} {
+		if err := s.replay.ListOf(resource, fmt.Sprint(s.world.revision)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// rekey begins anew with another key, as ingest does when it has been replaced.
+func (s *server) rekey() {
+	s.index.Reset()
+	s.digester, s.key = digesterOf(s.world.key), s.world.key
+	s.read()
+	s.view = view{key: s.key}
+	for i := range s.streams {
+		s.streams[i] = stream{held: s.streams[i].held}
+	}
+}
+
+// lead runs the controller until resign or death.
+func (s *server) lead() {
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	s.stop, s.ended, s.leads = cancel, make(chan struct{}), true
+	s.written, s.staleSince = map[int]uint64{}, map[int]time.Time{}
+	s.stopped.Store(false)
+	go func() {
+		defer close(s.ended)
+		s.controller.Run(ctx, s)
+	}()
+}
+
+// Read is part of controller.Graph.
+func (s *server) Read(f func(*dependency.Graph)) bool {
+	s.gate.wait()
+	return s.index.Read(f)
+}
+
+// verdict is what a server shows of a workload.
+type verdict struct{ state, reason, message, action string }
+
+// decide asks a server for the state of a workload, as its API would show it.
+func (s *server) decide(d *workload) (v verdict) {
+	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(d.kind), Namespace: namespace, Name: workloadName(d.slot)}
+	s.index.Read(func(g *dependency.Graph) {
+		if w := g.Workload(key); w != nil {
+			e := policy.Evaluate(g, s.digester, w, s.controller.Defaults)
+			decision := e.Decide(policy.Observed{Now: time.Now()})
+			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action)}
+		}
+	})
+	return v
+}
+
+// deliver brings one event or one list of a stream to the index, or tells that there is
+// nothing to bring.
+func (s *server) deliver(id streamID) bool {
+	st := &s.streams[id]
+	switch {
+	case st.held:
+		return false
+	case st.listed == 0 || st.relist:
+		s.list(id)
+	case len(st.queue) > 0:
+		e := st.queue[0]
+		st.queue = st.queue[1:]
+		s.look(&e, false)
+		if e.revision < s.view.latest {
+			s.view.disordered = s.view.latest
+		}
+		s.view.latest = max(s.view.latest, e.revision)
+		var err error
+		if e.deleted {
+			err = s.replay.Delete(e.object())
+		} else {
+			err = s.replay.Set(e.object())
+		}
+		if err != nil {
+			panic(err)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *server) list(id streamID) {
+	st := &s.streams[id]
+	st.queue, st.relist, st.listed = nil, false, s.world.revision
+	s.view.listed[id], s.view.latest = s.world.revision, s.world.revision
+	events := s.world.list(id)
+	var objects []runtime.Object
+	seen := map[int]bool{}
+	for i := range events {
+		s.look(&events[i], true)
+		seen[events[i].slot] = true
+		objects = append(objects, events[i].object())
+	}
+	if id == configMaps || id == secrets {
+		for slot := range s.view.sources {
+			if sourceStream(slot) == id && !seen[slot] && s.view.sources[slot].present {
+				s.look(&event{slot: slot, source: &source{changed: s.world.revision}}, true)
+			}
+		}
+	}
+	if err := s.replay.ListOf(id.String(), fmt.Sprint(s.world.revision), objects...); err != nil {
+		panic(err)
+	}
+	if s.view.synced {
+		return
+	}
+	s.view.synced = true
+	for i := range s.streams {
+		s.view.synced = s.view.synced && s.streams[i].listed > 0
+	}
+	if s.view.synced {
+		s.world.logf("    server %d has read everything", s.id)
+	}
+}
+
+// look notes what reaches the server.
+func (s *server) look(e *event, byList bool) {
+	if e.source == nil {
+		if e.workload == nil {
+			s.view.annotations = e.annotations
+		}
+		return
+	}
+	seen := &s.view.sources[e.slot]
+	if seen.changed == 0 || seen.content != e.source.content || seen.present != e.source.present {
+		seen.changed, seen.arrived, seen.byList = e.source.changed, time.Time{}, byList
+		if s.view.synced {
+			seen.arrived = time.Now()
+		}
+	}
+	seen.mark, seen.content, seen.lastChanged = e.source.mark, e.source.content, e.source.lastChanged()
+}
+
+// gate holds the workers of a server up, so that it is known what they have seen when
+// they decide.
+type gate struct {
+	mu     sync.Mutex
+	closed chan struct{} // nil: open
+}
+
+func (g *gate) wait() {
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	if closed != nil {
+		<-closed
+	}
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed == nil {
+		g.closed = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed != nil {
+		close(g.closed)
+		g.closed = nil
+	}
+}
+
+// quietClock is the clock of the bubble without the tickers of work queues, which are for
+// metrics and as a safety net and would be most of what happens in an hour.
+type quietClock struct{ clock.RealClock }
+
+func (quietClock) NewTicker(time.Duration) clock.Ticker { return silent{} }
+
+type silent struct{}
+
+func (silent) C() <-chan time.Time { return nil }
+func (silent) Stop()               {}

@@ -1,0 +1,284 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"time"
+)
+
+// simulation drives a world and its servers, in a bubble of testing/synctest.
+type simulation struct {
+	world   *world
+	network *network
+	faults  map[int][]fault // of the requests that come next, by slot
+	batches bool            // events come in batches, and not one by one
+	answers int             // since time has last passed
+}
+
+// network holds requests that were sent and not answered.
+type network struct {
+	mu       sync.Mutex
+	requests []*request
+	arrived  chan struct{}
+	count    int
+}
+
+func (n *network) add(r *request) {
+	n.mu.Lock()
+	n.requests = append(n.requests, r)
+	n.count++
+	n.mu.Unlock()
+	select {
+	case n.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// waits tells whether a server waits for the answer to what it has asked of a workload.
+func (n *network) waits(s *server, slot int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.requests, func(r *request) bool { return r.server == s && r.slot == slot && !r.ghost })
+}
+
+// newSimulation returns a simulation of a history that has not begun.
+func newSimulation(h *history, trace *[]string) *simulation {
+	w := &world{revision: 100, defaultMode: h.defaultMode, seeds: h.seeds, workloads: make([]*workload, len(h.seeds)), trace: trace}
+	w.oracle = &oracle{world: w}
+	s := &simulation{world: w, network: &network{arrived: make(chan struct{}, 1)}, faults: map[int][]fault{}, batches: h.batches}
+	for id := range h.servers {
+		w.servers = append(w.servers, &server{id: id, world: w, network: s.network})
+	}
+	return s
+}
+
+// drain goes on until nothing more happens by itself at this time.
+func (s *simulation) drain() {
+	for s.world.oracle.violation == "" {
+		synctest.Wait()
+		s.note()
+		if s.deliver() {
+			continue
+		}
+		if !s.answer() {
+			return
+		}
+		if s.answers++; s.answers > patience {
+			s.fight()
+		}
+	}
+}
+
+// patience is after how many answers in no time leaders are thought to fight.
+const patience = 50
+
+// fight ends a fight of two servers that see different things and both lead: what one
+// writes is not right for the other. The lease of one runs out.
+func (s *simulation) fight() {
+	s.answers = 0
+	if a, b := s.world.servers[0], s.world.servers[len(s.world.servers)-1]; a != b && a.leads && b.leads {
+		s.world.logf("    two leaders fight")
+		s.world.oracle.tally.fights++
+		s.resign(a, false)
+		return
+	}
+	s.world.oracle.fail("%d requests in no time", patience)
+}
+
+// note looks at requests that were sent just now.
+func (s *simulation) note() {
+	s.network.mu.Lock()
+	defer s.network.mu.Unlock()
+	for _, r := range sorted(s.network.requests) {
+		if !r.noted {
+			r.noted = true
+			r.seen, r.sent = r.server.view, time.Now()
+			s.world.logf("%v", r)
+			s.world.oracle.sent(r)
+		}
+	}
+}
+
+// deliver brings what is under way to the servers, while their workers stand still.
+func (s *simulation) deliver() (delivered bool) {
+	for _, server := range s.world.servers {
+		if !server.alive {
+			continue
+		}
+		server.gate.close()
+		if server.key != s.world.key && !server.streams[secrets].held {
+			s.world.logf("    server %d reads another key", server.id)
+			server.rekey()
+			delivered = true
+		}
+		for once := true; once || s.batches; once = false {
+			if id, found := server.next(); !found {
+				break
+			} else if server.deliver(id) {
+				delivered = true
+			}
+		}
+		s.world.oracle.arrived(server)
+		if !server.asleep {
+			server.gate.open()
+		}
+	}
+	return delivered
+}
+
+// next returns the stream with what happened first, of those that are not held.
+func (s *server) next() (first streamID, found bool) {
+	var at uint64
+	for id := range s.streams {
+		st := &s.streams[id]
+		switch {
+		case st.held:
+		case st.listed == 0 || st.relist:
+			return streamID(id), true
+		case len(st.queue) > 0 && (!found || st.queue[0].revision < at):
+			first, found, at = streamID(id), true, st.queue[0].revision
+		}
+	}
+	return first, found
+}
+
+// answer carries out one request, or sends one answer.
+func (s *simulation) answer() bool {
+	s.network.mu.Lock()
+	defer s.network.mu.Unlock()
+	for i, r := range s.network.requests {
+		if r.done == nil {
+			if r.server.deaf && !r.ghost {
+				continue
+			}
+			f := noFault
+			if waiting := s.faults[r.slot]; len(waiting) > 0 {
+				f, s.faults[r.slot] = waiting[0], waiting[1:]
+				s.world.logf("    fault: %s", faultNames[f])
+			}
+			a := s.world.do(r, f)
+			r.done = &a
+			return true
+		}
+		if r.server.mute && !r.ghost {
+			continue
+		}
+		s.network.requests = append(s.network.requests[:i:i], s.network.requests[i+1:]...)
+		if !r.ghost {
+			s.world.oracle.answered(r)
+			r.reply <- *r.done
+		}
+		return true
+	}
+	return false
+}
+
+// sleep lets time pass.
+func (s *simulation) sleep(d time.Duration) {
+	end := time.Now().Add(d)
+	for s.world.oracle.violation == "" {
+		s.drain()
+		s.answers = 0
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-s.network.arrived:
+		}
+		timer.Stop()
+	}
+}
+
+// lead lets a server lead.
+func (s *simulation) lead(server *server) bool {
+	if !server.alive || server.leads {
+		return false
+	}
+	server.lead()
+	s.world.oracle.look()
+	return true
+}
+
+// resign ends the leadership of a server. What it has asked for may still be done when
+// nobody waits for the answer any more.
+func (s *simulation) resign(server *server, ghosts bool) bool {
+	if !server.leads {
+		return false
+	}
+	server.stopped.Store(true)
+	server.stop()
+	s.network.mu.Lock()
+	var left []*request
+	for _, r := range s.network.requests {
+		if r.server == server && !r.ghost {
+			r.reply <- answer{err: context.Canceled}
+			r.ghost = true
+			if !ghosts {
+				continue
+			}
+		}
+		left = append(left, r)
+	}
+	s.network.requests = left
+	s.network.mu.Unlock()
+	server.gate.open()
+	<-server.ended
+	server.leads = false
+	s.world.oracle.look()
+	return true
+}
+
+// kill ends the process of a server.
+func (s *simulation) kill(server *server, ghosts bool) bool {
+	if !server.alive {
+		return false
+	}
+	s.resign(server, ghosts)
+	server.alive = false
+	server.index, server.replay, server.controller = nil, nil, nil
+	s.world.oracle.look()
+	return true
+}
+
+func (s *simulation) birth(server *server) bool {
+	if server.alive {
+		return false
+	}
+	server.birth()
+	return true
+}
+
+// calm ends everything that holds something up and lets time pass until nothing happens
+// any more. One server leads then.
+func (s *simulation) calm() {
+	clear(s.faults)
+	leading := 0
+	for _, server := range s.world.servers {
+		server.asleep, server.deaf, server.mute = false, false, false
+		for i := range server.streams {
+			server.streams[i].held = false
+		}
+		if server.leads {
+			if leading++; leading > 1 {
+				s.resign(server, true)
+			}
+		}
+	}
+	if leading == 0 {
+		s.birth(s.world.servers[0])
+		s.lead(s.world.servers[0])
+	}
+	s.sleep(6 * time.Minute) // more than the longest back-off
+}
+
+// end ends all that runs.
+func (s *simulation) end() {
+	for _, server := range s.world.servers {
+		s.kill(server, false)
+	}
+}

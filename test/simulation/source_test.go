@@ -1,0 +1,162 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// source is a ConfigMap or a Secret.
+type source struct {
+	mark
+	uid      int
+	revision uint64
+	created  time.Time
+	content  content
+	// changed is the revision of the last change of content or presence.
+	changed uint64
+	// written and labelled are when the owner, who sets the content, and somebody who sets
+	// labels only last wrote it, as managedFields have it.
+	written, labelled time.Time
+	label, note       int
+}
+
+// lastChanged is the time that managedFields tell of the content.
+func (s *source) lastChanged() time.Time { return seconds(s.written) }
+
+func seconds(t time.Time) time.Time { return t.Truncate(time.Second) }
+
+// object returns the source as an API object. The caller may overwrite its content.
+func (s *source) object(slot int) runtime.Object {
+	m := metav1.ObjectMeta{
+		Namespace: namespace, Name: sourceNames[slot], UID: types.UID(fmt.Sprint("source-", s.uid)),
+		ResourceVersion: fmt.Sprint(s.revision), CreationTimestamp: metav1.NewTime(seconds(s.created)),
+		Labels: map[string]string{"label": fmt.Sprint(s.label)}, Annotations: map[string]string{"note": fmt.Sprint(s.note)},
+	}
+	if s.ignored {
+		m.Annotations[ignoreAnnotation] = "true"
+	}
+	if s.match {
+		m.Annotations[matchAnnotation] = "true"
+	}
+	m.ManagedFields = []metav1.ManagedFieldsEntry{fields("owner", s.written, `{"f:data":{".":{}}}`)}
+	if !s.labelled.IsZero() {
+		m.ManagedFields = append(m.ManagedFields, fields("labeller", s.labelled, `{"f:metadata":{"f:labels":{"f:label":{}}}}`))
+	}
+	if isSecret(slot) {
+		o := &corev1.Secret{ObjectMeta: m, Data: map[string][]byte{}}
+		for k, v := range s.content {
+			if v != 0 {
+				o.Data[keyNames[k]] = []byte{'0' + byte(v)}
+			}
+		}
+		return o
+	}
+	o := &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{}}
+	for k, v := range s.content {
+		if v != 0 {
+			o.Data[keyNames[k]] = string(rune('0' + v))
+		}
+	}
+	return o
+}
+
+func fields(manager string, at time.Time, raw string) metav1.ManagedFieldsEntry {
+	t := metav1.NewTime(seconds(at))
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &t,
+		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(raw)},
+	}
+}
+
+// createSource creates a source, if it is absent.
+func (w *world) createSource(slot int, c content) bool {
+	s := &w.sources[slot]
+	if s.present || c == (content{}) {
+		return false
+	}
+	w.uids++
+	*s = source{mark: mark{present: true}, uid: w.uids, created: time.Now(), written: time.Now(), content: c}
+	w.wroteSource(slot, true)
+	return true
+}
+
+func (w *world) deleteSource(slot int) bool {
+	s := &w.sources[slot]
+	if !s.present {
+		return false
+	}
+	s.mark, s.content = mark{}, content{}
+	w.wroteSource(slot, true)
+	return true
+}
+
+// setContent writes the content of a source as its owner does. Its time in managedFields
+// stays the same when keys are removed and no other is written, unless it was applied by
+// the server: so does kube-apiserver.
+func (w *world) setContent(slot int, c content, applied bool) bool {
+	s := &w.sources[slot]
+	if !s.present || s.content == c || c == (content{}) {
+		return false
+	}
+	for k, v := range c {
+		if applied || v != 0 && v != s.content[k] {
+			s.written = time.Now()
+		}
+	}
+	s.content = c
+	w.wroteSource(slot, true)
+	return true
+}
+
+// editSource writes metadata of a source, as its owner or somebody else.
+func (w *world) editSource(slot int, owner bool) bool {
+	s := &w.sources[slot]
+	if !s.present {
+		return false
+	}
+	if owner {
+		s.note++
+		s.written = time.Now()
+	} else {
+		s.label++
+		s.labelled = time.Now()
+	}
+	w.wroteSource(slot, false)
+	return true
+}
+
+// markSource toggles an annotation of a source.
+func (w *world) markSource(slot int, match bool) bool {
+	s := &w.sources[slot]
+	if !s.present {
+		return false
+	}
+	if match {
+		s.match = !s.match
+	} else {
+		s.ignored = !s.ignored
+	}
+	s.labelled = time.Now()
+	w.wroteSource(slot, false)
+	return true
+}
+
+func (w *world) wroteSource(slot int, content bool) {
+	w.revision++
+	s := &w.sources[slot]
+	s.revision = w.revision
+	if content {
+		s.changed = w.revision
+	}
+	copied := *s
+	w.emit(event{stream: sourceStream(slot), slot: slot, source: &copied})
+	if content {
+		w.startWaiting()
+	}
+	w.oracle.look()
+}
