@@ -68,8 +68,9 @@ func TestVerdict(t *testing.T) {
 		"missed by far":     {measured(3, 1, limit{ratio: 1.5}), "MISSED", true},
 		"value kept":        {measured(79, 1, limit{value: 80}), "ok", false},
 		"value missed":      {measured(200, 1, limit{value: 80}), "MISSED", true},
-		"later, kept":       {measured(79, 1, limit{value: 80, later: true}), "ok (later)", false},
-		"later, not judged": {measured(200, 1, limit{value: 80, later: true}), "not yet", false},
+		"count met":         {measured(0, 1, limit{exact: true}), "ok", false},
+		"count exceeded":    {measured(1, 1, limit{exact: true}), "MISSED", true},
+		"count not reached": {measured(19, 1, limit{exact: true, value: 20}), "MISSED", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			full := settings{scale: 1}
@@ -79,8 +80,10 @@ func TestVerdict(t *testing.T) {
 			if err := judge([]row{c.row}, full); (err != nil) != c.fails {
 				t.Errorf("judge returned %v, want an error: %v", err, c.fails)
 			}
-			if err := judge([]row{c.row}, settings{scale: 0.1}); err != nil {
-				t.Errorf("judged with few objects: %v", err)
+			for why, s := range map[string]settings{"few objects": {scale: 0.1}, "another subject": {scale: 1, command: "x"}} {
+				if err := judge([]row{c.row}, s); err != nil {
+					t.Errorf("judged with %s: %v", why, err)
+				}
 			}
 		})
 	}

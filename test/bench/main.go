@@ -29,8 +29,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	do := run
-	if len(os.Args) == 3 && os.Args[1] == floorCommand {
-		do = func(ctx context.Context) error { return listEverything(ctx, os.Args[2]) }
+	if len(os.Args) == 3 {
+		switch os.Args[1] {
+		case floorCommand:
+			do = func(ctx context.Context) error { return listEverything(ctx, os.Args[2]) }
+		case patchCommand:
+			do = func(ctx context.Context) error { return patchAtOnce(ctx, os.Args[2]) }
+		}
 	}
 	if err := do(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -55,7 +60,7 @@ func run(ctx context.Context) (err error) {
 	// What has been measured is shown even if something fails later.
 	defer func() { printTable(os.Stdout, rows, s) }()
 	for _, b := range benchmarks {
-		if !s.only.MatchString(b.name) {
+		if !s.selected(b) {
 			continue
 		}
 		say("%s", b.name)

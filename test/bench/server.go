@@ -21,6 +21,21 @@ import (
 // startLimit is how long the server may take to be ready.
 const startLimit = 5 * time.Minute
 
+// restartSubject ends the subject, starts it again and returns when it is of use.
+func (e *environment) restartSubject(ctx context.Context) error {
+	if e.install != nil {
+		_, err := e.restart(ctx)
+		return err
+	}
+	e.subject.kill()
+	if err := e.subject.start(); err != nil {
+		return err
+	}
+	e.restarts++
+	_, err := e.play(ctx, fmt.Sprintf("restart-%d", e.restarts), func(*scene) ([]row, error) { return nil, nil })
+	return err
+}
+
 // restart ends the server, starts it again and returns how long it took until it was
 // ready, from before the process existed.
 func (e *environment) restart(ctx context.Context) (time.Duration, error) {
@@ -71,8 +86,11 @@ func isReady(ctx context.Context, probe *http.Client, r *install.Replica) bool {
 }
 
 // awaitServed waits until the aggregator passes requests on to the server. It takes a
-// while to notice that a server is back.
+// while to notice that a server is back. Another subject serves nothing.
 func (e *environment) awaitServed(ctx context.Context) error {
+	if e.install == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the aggregator did not reach the server within %v", startLimit))
 	defer cancel()
 	return poll(ctx, 200*time.Millisecond, func() bool {
