@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +15,11 @@ import (
 
 // auditPolicy makes the API server log the requests of the ServiceAccounts whose names are
 // formatted into it, once each, when they have been answered: those of the subject and of
-// the floor, as either pays for the log.
+// the floor, as either pays for the log. What they do though nothing happens is left out:
+// watches end and are begun again, and leases are renewed.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [
+{"level": "None", "verbs": ["watch"]},
+{"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
 {"level": "Metadata", "users": [%q, %q, %q]},
 {"level": "None"}
 ]}`
@@ -47,9 +51,8 @@ type apiCall struct {
 	Received   metav1.MicroTime `json:"requestReceivedTimestamp"`
 }
 
-// calls returns the requests of the subject that arrived between two times, by what they were,
-// without those that it makes though nothing happens: watches end and are begun again, and
-// a lease is renewed.
+// calls returns the requests of the subject that arrived between two times, by what they
+// were, as far as auditPolicy logs them.
 func (e *environment) calls(since, until time.Time) (map[string]int, error) {
 	f, err := os.Open(filepath.Join(e.cluster.Dir(), auditFile))
 	if err != nil {
@@ -72,7 +75,7 @@ func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[str
 			continue
 		}
 		all++
-		if c.Received.Time.Before(since) || c.Received.After(until) || c.Verb == "watch" || c.ObjectRef.Resource == "leases" {
+		if c.Received.Time.Before(since) || c.Received.After(until) {
 			continue
 		}
 		what := c.ObjectRef.Resource
@@ -82,7 +85,31 @@ func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[str
 		found[c.Verb+" "+what]++
 	}
 	if all == 0 {
-		return nil, errors.New("the audit log holds nothing of " + user + ", who has at least begun to watch")
+		return nil, errors.New("the audit log holds nothing of " + user + ", who has at least listed something")
 	}
 	return found, lines.Err()
 }
+
+// idle waits until the subject has made no request for a second: what follows a restart,
+// such as an event, may take longer than the restart.
+func (e *environment) idle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, idleLimit, fmt.Errorf("the subject still sends requests after %v", idleLimit))
+	defer cancel()
+	var size int64
+	var failed error
+	since := time.Now()
+	err := poll(ctx, 50*time.Millisecond, func() bool {
+		info, err := os.Stat(filepath.Join(e.cluster.Dir(), auditFile))
+		switch {
+		case err != nil:
+			failed = fmt.Errorf("reading the audit log: %w", err)
+		case info.Size() != size:
+			size, since = info.Size(), time.Now()
+		}
+		return failed != nil || time.Since(since) >= time.Second
+	})
+	return errors.Join(failed, err)
+}
+
+// idleLimit is how long the subject may be busy with what it has done.
+const idleLimit = 5 * time.Minute

@@ -13,14 +13,11 @@ import (
 // A change is followed to the patch many times, in turns of some.
 const (
 	latencyWorkloads = 20
-	latencyTurns     = 10
+	latencyTurns     = 20
 	latencyPerTurn   = 50
 	// breath is how long nothing happens between two changes, so that what a restart
 	// entails, such as an event, does not delay the next.
 	breath = 20 * time.Millisecond
-	// catchUp is how long the subject is given for what it has missed while it was stopped,
-	// when it is seen to be at work.
-	catchUp = 500 * time.Millisecond
 )
 
 // benchmarkLatency measures how long it takes from a change of a ConfigMap until the one
@@ -83,7 +80,7 @@ func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
 // Many workloads use one Secret.
 const (
 	fanOutWorkloads = 500
-	fanOutRounds    = 7
+	fanOutRounds    = 11
 	fanOutTime      = 3 * time.Minute // no round is begun after it
 )
 
@@ -126,11 +123,16 @@ func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
 			say("%d workloads: the last one after %.2f s, patched at once %.2f s", workloads, took[len(took)-1], least[len(least)-1])
 		}
 		// One more, for the calls alone, so that nothing else is among them.
+		if err := e.idle(ctx); err != nil {
+			return nil, err
+		}
 		since := time.Now()
 		if err := round(s, &samples{}); err != nil {
 			return nil, err
 		}
-		<-time.After(quiet)
+		if err := e.idle(ctx); err != nil {
+			return nil, err
+		}
 		calls, err := e.calls(since, time.Now())
 		if err != nil {
 			return nil, err
@@ -173,7 +175,7 @@ func (e *environment) playBeside(ctx context.Context, name string, prepare func(
 }
 
 // takeTurns measures the floor and the subject, one after the other, several times. The
-// subject is stopped while the floor is measured.
+// subject is stopped while the floor is measured, and has caught up before it is measured.
 func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subject, floor func() error) error {
 	for range turns {
 		resume, err := e.pause()
@@ -188,7 +190,9 @@ func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subjec
 		if err := s.heard(ctx); err != nil {
 			return err
 		}
-		<-time.After(catchUp)
+		if err := e.idle(ctx); err != nil {
+			return err
+		}
 		if err := subject(); err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -129,26 +128,24 @@ func (s *external) ended() error {
 
 // processes returns the members of the process group. Linux only.
 func (s *external) processes() ([]int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil || s.cmd == nil {
-		return nil, errors.Join(err, s.ended())
+	if s.cmd == nil {
+		return nil, s.ended()
 	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	group := strconv.Itoa(s.cmd.Process.Pid)
 	var members []int
-	for _, path := range stats {
-		content, err := os.ReadFile(path)
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // no process
 		}
-		// After the name of the program, in brackets: state, parent, process group.
-		fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
-		if len(fields) < 3 || fields[2] != strconv.Itoa(s.cmd.Process.Pid) {
-			continue
+		// One that cannot be read has ended meanwhile. The third field is its group.
+		if fields, err := statOf(pid); err == nil && fields[2] == group {
+			members = append(members, pid)
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, pid)
 	}
 	if len(members) == 0 {
 		return nil, errors.New("the subject has no processes")

@@ -43,12 +43,20 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 		var took, least samples
 		calls := map[string]int{}
 		for r := range unusedRounds {
+			if err := e.idle(ctx); err != nil {
+				return nil, err
+			}
 			since := time.Now()
 			subjectBefore, floorBefore, err := e.cpuOfBoth(floor)
 			if err != nil {
 				return nil, err
 			}
 			if err := round(r + 1); err != nil {
+				return nil, err
+			}
+			// What is still to come of them is waited for before the canary, which causes
+			// requests too, shows that there is nothing more.
+			if err := e.idle(ctx); err != nil {
 				return nil, err
 			}
 			until := time.Now()
@@ -61,7 +69,6 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 			}
 			took.addTime(subjectAfter-subjectBefore, time.Second)
 			least.addTime(floorAfter-floorBefore, time.Second)
-			// The canary has caused some of its own, after the updates.
 			some, err := e.calls(since, until)
 			if err != nil {
 				return nil, err
