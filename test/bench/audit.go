@@ -16,10 +16,11 @@ import (
 // auditPolicy makes the API server log the requests of the ServiceAccounts whose names are
 // formatted into it, once each, when they have been answered: those of the subject and of
 // the floor, as either pays for the log. What they do though nothing happens is left out:
-// watches end and are begun again, and leases are renewed.
+// watches end and are begun again, leases are renewed, and one that serves an API asks who
+// its callers are, such as the aggregator, and what they may do.
 const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [
 {"level": "None", "verbs": ["watch"]},
-{"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+{"level": "None", "resources": [{"group": "coordination.k8s.io"}, {"group": "authentication.k8s.io"}, {"group": "authorization.k8s.io"}]},
 {"level": "Metadata", "users": [%q, %q, %q]},
 {"level": "None"}
 ]}`

@@ -86,7 +86,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 			},
 			{
 				name: "unused ConfigMaps change: API calls", n: unusedRounds, got: exactly(float64(total(calls))), limit: limit{exact: true},
-				note: fmt.Sprintf("of all rounds, by the audit log of the API server, without watches and leases: %v", calls),
+				note: fmt.Sprintf("of all rounds, by the audit log of the API server, without watches, leases and\n  what callers of its API are asked for: %v", calls),
 			},
 		}, nil
 	})
