@@ -75,16 +75,15 @@ func patchAtOnce(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	users, err := usersIn(ctx, client, namespace)
+	users, version, err := usersIn(ctx, client, namespace)
 	if err != nil {
 		return err
 	}
-	present := metav1.ListOptions{ResourceVersion: "0"}
-	maps, err := client.CoreV1().ConfigMaps(namespace).Watch(ctx, present)
+	maps, err := watchFrom(ctx, version, client.CoreV1().ConfigMaps(namespace).Watch)
 	if err != nil {
 		return err
 	}
-	secrets, err := client.CoreV1().Secrets(namespace).Watch(ctx, present)
+	secrets, err := watchFrom(ctx, version, client.CoreV1().Secrets(namespace).Watch)
 	if err != nil {
 		return err
 	}
@@ -121,16 +120,17 @@ func patchAtOnce(ctx context.Context, namespace string) error {
 	return <-failed
 }
 
-// usersIn returns the names of the Deployments that are patched when a source changes.
-func usersIn(ctx context.Context, client kubernetes.Interface, namespace string) (map[string][]string, error) {
+// usersIn returns the names of the Deployments that are patched when a source changes, and
+// the version of which that is true.
+func usersIn(ctx context.Context, client kubernetes.Interface, namespace string) (users map[string][]string, version string, err error) {
 	list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	users := map[string][]string{}
+	users = map[string][]string{}
 	for i := range list.Items {
 		d := &list.Items[i]
 		users[d.Labels[sourceLabel]] = append(users[d.Labels[sourceLabel]], d.Name)
 	}
-	return users, nil
+	return users, list.ResourceVersion, nil
 }

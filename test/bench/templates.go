@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // templates counts how often the pod templates of the Deployments in a namespace change:
@@ -42,13 +44,19 @@ func watchTemplates(ctx context.Context, client kubernetes.Interface, namespace 
 	if len(list.Items) > 0 {
 		return nil, fmt.Errorf("namespace %s is not empty", namespace)
 	}
-	w, err := client.AppsV1().Deployments(namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	w, err := watchFrom(ctx, list.ResourceVersion, client.AppsV1().Deployments(namespace).Watch)
 	if err != nil {
 		return nil, err
 	}
 	t := &templates{stop: w.Stop, seen: map[string]*template{}, changed: make(chan struct{})}
 	go t.run(w)
 	return t, nil
+}
+
+// watchFrom watches from a version on. When the API server ends the watch, as it does
+// with those that are too slow, another goes on where that ended.
+func watchFrom(ctx context.Context, version string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) (watch.Interface, error) {
+	return watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: begin})
 }
 
 func (t *templates) run(w watch.Interface) {
