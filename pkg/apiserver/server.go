@@ -95,7 +95,8 @@ func (s *Server) Run(ctx context.Context) error {
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	s.broadcaster.StartStructuredLogging(2)
-	s.broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
+	events := &corev1client.EventSinkImpl{Interface: s.client.CoreV1().Events("")}
+	s.broadcaster.StartRecordingToSink(&patientSink{EventSink: events, busy: s.controller.Busy, clock: clock.RealClock{}})
 	defer s.broadcaster.Shutdown()
 
 	var feeding, leading sync.WaitGroup

@@ -153,6 +153,13 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	return true
 }
 
+// Busy tells whether workloads are waiting to be handled.
+func (c *Controller) Busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queue != nil && c.queue.Len() > 0
+}
+
 // note returns what is remembered of a workload.
 func (c *Controller) note(key dependency.WorkloadKey) *note {
 	c.mu.Lock()

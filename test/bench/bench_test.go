@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -68,8 +74,9 @@ func TestVerdict(t *testing.T) {
 		"missed by far":     {measured(3, 1, limit{ratio: 1.5}), "MISSED", true},
 		"value kept":        {measured(79, 1, limit{value: 80}), "ok", false},
 		"value missed":      {measured(200, 1, limit{value: 80}), "MISSED", true},
-		"later, kept":       {measured(79, 1, limit{value: 80, later: true}), "ok (later)", false},
-		"later, not judged": {measured(200, 1, limit{value: 80, later: true}), "not yet", false},
+		"count met":         {measured(0, 1, limit{exact: true}), "ok", false},
+		"count exceeded":    {measured(1, 1, limit{exact: true}), "MISSED", true},
+		"count not reached": {measured(19, 1, limit{exact: true, value: 20}), "MISSED", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			full := settings{scale: 1}
@@ -79,8 +86,10 @@ func TestVerdict(t *testing.T) {
 			if err := judge([]row{c.row}, full); (err != nil) != c.fails {
 				t.Errorf("judge returned %v, want an error: %v", err, c.fails)
 			}
-			if err := judge([]row{c.row}, settings{scale: 0.1}); err != nil {
-				t.Errorf("judged with few objects: %v", err)
+			for why, s := range map[string]settings{"few objects": {scale: 0.1}, "another subject": {scale: 1, command: "x"}} {
+				if err := judge([]row{c.row}, s); err != nil {
+					t.Errorf("judged with %s: %v", why, err)
+				}
 			}
 		})
 	}
@@ -92,5 +101,97 @@ func TestQuantile(t *testing.T) {
 		if got := s.quantile(q); got != want {
 			t.Errorf("quantile(%v) of %v is %v, want %v", q, s, got, want)
 		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for name, c := range map[string]struct {
+		env   map[string]string
+		want  settings
+		fails bool
+	}{
+		"nothing":                   {nil, settings{scale: 1}, false},
+		"scale":                     {map[string]string{"BENCH_SCALE": "0.5"}, settings{scale: 0.5}, false},
+		"scale of nothing":          {map[string]string{"BENCH_SCALE": "0"}, settings{}, true},
+		"no regular expression":     {map[string]string{"BENCH_ONLY": "("}, settings{}, true},
+		"subject that needs no key": {map[string]string{"BENCH_SUBJECT": "x"}, settings{scale: 1, command: "x"}, false},
+		"subject": {
+			map[string]string{"BENCH_SUBJECT": "x -y", "BENCH_ANNOTATIONS": "a/b=c=d, e="},
+			settings{scale: 1, command: "x -y", optIn: map[string]string{"a/b": "c=d", "e": ""}}, false,
+		},
+		"annotations of nobody": {map[string]string{"BENCH_ANNOTATIONS": "a=b"}, settings{}, true},
+		"no annotation":         {map[string]string{"BENCH_SUBJECT": "x", "BENCH_ANNOTATIONS": "a"}, settings{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := settingsOf(func(key string) string { return c.env[key] })
+			if (err != nil) != c.fails {
+				t.Fatalf("error %v, want one: %v", err, c.fails)
+			}
+			if got.only = nil; err == nil && !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// The API of the server is not measured in a program that has none.
+func TestBenchmarksOfAnotherSubject(t *testing.T) {
+	s, err := settingsOf(func(key string) string {
+		return map[string]string{"BENCH_SUBJECT": "x", "BENCH_ONLY": "^(list|pairs)$"}[key]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, b := range benchmarks {
+		if s.selected(b) {
+			names = append(names, b.name)
+		}
+	}
+	if want := []string{"pairs"}; !reflect.DeepEqual(names, want) {
+		t.Errorf("selected %v, want %v", names, want)
+	}
+}
+
+func TestCallsInTheAuditLog(t *testing.T) {
+	const log = `{"verb":"list","user":{"username":"me"},"objectRef":{"resource":"secrets"},"requestReceivedTimestamp":"2026-01-01T00:00:01.000000Z"}
+{"verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z"}
+{"verb":"patch","user":{"username":"you"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z"}
+{"verb":"get","user":{"username":"me"},"requestURI":"/readyz","requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z"}
+{"verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:03.000000Z"}
+{"verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:05.000000Z"}
+`
+	at := func(second int) time.Time { return time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC) }
+	got, err := callsIn(bufio.NewScanner(strings.NewReader(log)), "me", at(2), at(4))
+	if want := map[string]int{"patch deployments": 2, "get /readyz": 1}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("found %v (%v), want %v", got, err, want)
+	}
+	if got, err := callsIn(bufio.NewScanner(strings.NewReader(log)), "nobody", at(2), at(4)); err == nil {
+		t.Errorf("found %v of somebody who is not logged", got)
+	}
+}
+
+// A rollout is a change of the pod template, and of nothing else.
+func TestTemplatesCountRollouts(t *testing.T) {
+	seen := &templates{seen: map[string]*template{}, changed: make(chan struct{})}
+	d := bystander("app", reads("source", ""))
+	see := func(change func()) {
+		change()
+		seen.see(d.DeepCopy(), time.Now())
+	}
+	see(func() {})
+	see(func() { d.Annotations = map[string]string{"a": "b"} })
+	see(func() { d.Spec.Replicas = ptr.To[int32](7) })
+	see(func() { d.Spec.Template.Annotations = map[string]string{} })
+	if n, _, err := seen.rollouts(); n != 0 || err != nil {
+		t.Errorf("%d rollouts (%v) without a change of the template", n, err)
+	}
+	see(func() { d.Spec.Template.Annotations = map[string]string{"a": "b"} })
+	see(func() { d.Spec.Template.Annotations = nil })
+	d.Name = canary
+	see(func() {})
+	see(func() { d.Spec.Template.Annotations = map[string]string{"a": "b"} })
+	if n, of, err := seen.rollouts(); n != 2 || of != 1 || err != nil {
+		t.Errorf("%d rollouts of %d Deployments (%v), want 2 of 1", n, of, err)
 	}
 }

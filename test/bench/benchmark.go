@@ -2,37 +2,51 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // A benchmark measures one thing and returns its rows.
 type benchmark struct {
-	name string // BENCH_ONLY selects by it
-	run  func(context.Context, *environment) ([]row, error)
+	name   string // BENCH_ONLY selects by it
+	anyone bool   // another program than the server can be measured by it
+	run    func(context.Context, *environment) ([]row, error)
 }
 
-// benchmarks are run in this order. Each fills the cluster with what it needs, which is
-// quick when the one before needed the same.
+// benchmarks are run in this order. First those that need nothing in the cluster; the
+// others fill it with what they need, which is quick when the one before needed the same.
 var benchmarks = []benchmark{
-	{"list", benchmarkList},
-	{"get", benchmarkGet},
-	{"startup", benchmarkStartup},
-	{"memory", benchmarkMemory},
-	{"footprint", benchmarkFootprint},
+	{"latency", true, benchmarkLatency},
+	{"fanout", true, benchmarkFanOut},
+	{"unused", true, benchmarkUnused},
+	{"downtime", true, benchmarkDowntime},
+	{"recreated", true, benchmarkRecreated},
+	{"optin", true, benchmarkOptIn},
+	{"pairs", true, benchmarkPairs},
+	{"unread", true, benchmarkUnread},
+	{"rewrite", true, benchmarkRewrite},
+	{"list", false, benchmarkList},
+	{"get", false, benchmarkGet},
+	{"startup", false, benchmarkStartup},
+	{"memory", false, benchmarkMemory},
+	{"footprint", true, benchmarkFootprint},
 }
 
 // settings come from the environment.
 type settings struct {
 	only    *regexp.Regexp
-	scale   float64 // of the numbers of objects
-	profile string  // a folder for profiles of the server; empty: none
-	binary  string  // the server; empty: built from this tree
+	scale   float64           // of the numbers of objects
+	profile string            // a folder for profiles of the server; empty: none
+	binary  string            // the server; empty: built from this tree
+	command string            // what is measured in its place; empty: nothing is
+	optIn   map[string]string // the annotations by which workloads opt in for that
 }
 
 func settingsOf(getenv func(string) string) (settings, error) {
-	s := settings{scale: 1, profile: getenv("BENCH_PROFILE"), binary: getenv("BENCH_BINARY")}
+	s := settings{scale: 1, profile: getenv("BENCH_PROFILE"), binary: getenv("BENCH_BINARY"), command: getenv("BENCH_SUBJECT")}
 	var err error
 	if s.only, err = regexp.Compile(getenv("BENCH_ONLY")); err != nil {
 		return s, fmt.Errorf("BENCH_ONLY: %w", err)
@@ -42,8 +56,37 @@ func settingsOf(getenv func(string) string) (settings, error) {
 			return s, fmt.Errorf("BENCH_SCALE is %q, not a number above 0", text)
 		}
 	}
+	if s.optIn, err = parseAnnotations(getenv("BENCH_ANNOTATIONS")); err != nil {
+		return s, fmt.Errorf("BENCH_ANNOTATIONS: %w", err)
+	}
+	if s.command == "" && s.optIn != nil {
+		return s, errors.New("BENCH_ANNOTATIONS is for BENCH_SUBJECT, which is empty")
+	}
 	return s, nil
 }
 
-// judged tells whether limits count. With few objects, fixed costs hide the rest.
-func (s settings) judged() bool { return s.scale >= 1 }
+// parseAnnotations parses a comma list of key=value. A value may be empty, and holds no
+// comma.
+func parseAnnotations(text string) (map[string]string, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no annotations
+	}
+	all := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, found := strings.Cut(strings.TrimSpace(pair), "=")
+		if !found || key == "" {
+			return nil, fmt.Errorf("%q is not key=value", pair)
+		}
+		all[key] = value
+	}
+	return all, nil
+}
+
+// judged tells whether limits count. With few objects, fixed costs hide the rest; and
+// nobody has to mend another program.
+func (s settings) judged() bool { return s.scale >= 1 && s.command == "" }
+
+// selected tells whether a benchmark is to be run.
+func (s settings) selected(b benchmark) bool {
+	return s.only.MatchString(b.name) && (b.anyone || s.command == "")
+}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -22,53 +20,86 @@ import (
 type environment struct {
 	settings
 	cluster *controlplane.ControlPlane
-	install *install.Installation
+	dir     string               // what has to be there before the control plane
 	client  kubernetes.Interface // may do everything, as fast as it can
-	user    *requester           // a user who may read
-	filled  shape                // what is in the cluster
+	subject subject
+	install *install.Installation // nil: the subject is another program
+	user    *requester            // a user who may read
+	filled  shape                 // what is in the cluster
+
+	floorKubeconfig string // of the floor of restarts
+	restarts        int    // of an external subject
 }
 
 func newEnvironment(ctx context.Context, s settings) (_ *environment, err error) {
-	say("starting a control plane (the first time it is built, which takes minutes)")
-	// Nothing may act on the objects: pods and their ReplicaSets would only take from
-	// the processors that both sides need.
-	cluster, err := controlplane.Start(ctx, controlplane.Options{APIServerOnly: true, Log: os.Stderr})
+	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("creating a folder: %w", err)
 	}
-	e := &environment{settings: s, cluster: cluster}
+	e := &environment{settings: s, dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	config := cluster.RESTConfig()
+	audit, err := auditArgs(dir)
+	if err != nil {
+		return nil, err
+	}
+	say("starting a control plane (the first time it is built, which takes minutes)")
+	// Nothing may act on the objects: pods and their ReplicaSets would only take from
+	// the processors that both sides need.
+	if e.cluster, err = controlplane.Start(ctx, controlplane.Options{APIServerOnly: true, APIServerArgs: audit, Log: os.Stderr}); err != nil {
+		return nil, err
+	}
+	config := e.cluster.RESTConfig()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	if e.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
+	if e.floorKubeconfig, err = e.administrator(ctx, floorName); err != nil {
+		return nil, fmt.Errorf("creating the user of the floor: %w", err)
+	}
+	if s.command != "" {
+		if e.subject, err = newExternal(ctx, e); err != nil {
+			return nil, fmt.Errorf("creating the user of the subject: %w", err)
+		}
+		return e, e.subject.start()
+	}
+	return e, e.installServer(ctx)
+}
+
+// installServer installs the server, which becomes the subject.
+func (e *environment) installServer(ctx context.Context) error {
 	say("building and installing the server")
-	options := install.Options{Binary: s.binary}
-	if s.profile != "" {
+	options := install.Options{Binary: e.binary}
+	if e.profile != "" {
 		options.Args = []string{"--profiling=true"}
-		if err := os.MkdirAll(s.profile, 0o755); err != nil {
-			return nil, fmt.Errorf("creating the folder for profiles: %w", err)
+		if err := os.MkdirAll(e.profile, 0o755); err != nil {
+			return fmt.Errorf("creating the folder for profiles: %w", err)
 		}
 	}
-	if e.install, err = install.Install(ctx, cluster, options); err != nil {
-		return nil, err
+	var err error
+	if e.install, err = install.Install(ctx, e.cluster, options); err != nil {
+		return err
 	}
+	e.subject = installed{e.server()}
 	if e.user, err = newUser(ctx, e); err != nil {
-		return nil, fmt.Errorf("creating a user: %w", err)
+		return fmt.Errorf("creating a user: %w", err)
 	}
-	return e, nil
+	return nil
 }
 
 func (e *environment) close() error {
 	if e.install != nil {
 		e.install.Stop()
+	} else if e.subject != nil {
+		e.subject.kill()
 	}
-	return e.cluster.Stop()
+	if e.cluster == nil {
+		return os.RemoveAll(e.dir)
+	}
+	return errors.Join(e.cluster.Stop(), os.RemoveAll(e.dir))
 }
 
 // server is the only replica.
@@ -104,15 +135,11 @@ func newUser(ctx context.Context, e *environment) (*requester, error) {
 	if _, err := e.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
-	accounts := e.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault)
-	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: readerName}}, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
-	token, err := accounts.CreateToken(ctx, readerName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := e.newAccount(ctx, readerName)
 	if err != nil {
 		return nil, err
 	}
 	config := rest.AnonymousClientConfig(e.cluster.RESTConfig())
-	config.BearerToken = token.Status.Token
+	config.BearerToken = token
 	return newRequester(config)
 }

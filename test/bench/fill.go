@@ -52,7 +52,7 @@ func (e *environment) fill(ctx context.Context, want shape) error {
 	}
 	say("filling the cluster: %v", want)
 	started := time.Now()
-	e.server().Kill()
+	e.subject.kill()
 	if e.filled == (shape{}) {
 		err := inParallel(ctx, 0, namespaces, func(ctx context.Context, i int) error {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
@@ -71,7 +71,7 @@ func (e *environment) fill(ctx context.Context, want shape) error {
 	}
 	e.filled = want
 	say("filled in %v", time.Since(started).Round(time.Second))
-	if err := e.server().Start(); err != nil {
+	if err := e.subject.start(); err != nil {
 		return err
 	}
 	return e.awaitServed(ctx)

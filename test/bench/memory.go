@@ -41,7 +41,7 @@ func benchmarkMemory(ctx context.Context, e *environment) ([]row, error) {
 	return rows, nil
 }
 
-// benchmarkFootprint tells the memory of the server in the cluster in which DESIGN.md
+// benchmarkFootprint tells the memory of the subject in the cluster in which DESIGN.md
 // compares its peers.
 func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 	m, err := e.memoryIn(ctx, peers, "footprint")
@@ -50,17 +50,17 @@ func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 	}
 	return []row{
 		{
-			name: "footprint", unit: "MB", n: memoryRounds, got: m.rss.summary(), limit: limit{value: 80, later: true},
+			name: "footprint", unit: "MB", n: memoryRounds, got: m.rss.summary(), limit: limit{value: 80},
 			note: "VmRSS of " + e.filled.String() + "; Reloader has 344 MB, wave 465 MB (DESIGN.md, section 10).",
 		},
-		{name: "footprint peak", unit: "MB", n: memoryRounds, got: m.peak.summary(), limit: limit{value: 100, later: true}},
+		{name: "footprint peak", unit: "MB", n: memoryRounds, got: m.peak.summary(), limit: limit{value: 100}},
 		{name: "footprint, anonymous", unit: "MB", n: memoryRounds, got: m.anonymous.summary()},
 	}, nil
 }
 
 type memorySamples struct{ rss, anonymous, peak samples }
 
-// memoryIn starts the server several times in a cluster of the shape and reads its
+// memoryIn starts the subject several times in a cluster of the shape and reads its
 // memory when it has settled. The profile is of the last of them.
 func (e *environment) memoryIn(ctx context.Context, s shape, profile string) (memorySamples, error) {
 	var out memorySamples
@@ -68,7 +68,7 @@ func (e *environment) memoryIn(ctx context.Context, s shape, profile string) (me
 		return out, err
 	}
 	for range memoryRounds {
-		if _, err := e.restart(ctx); err != nil {
+		if err := e.restartSubject(ctx); err != nil {
 			return out, err
 		}
 		m, err := e.settledMemory(ctx)
@@ -103,13 +103,13 @@ func (s settings) settle() time.Duration {
 
 // settledMemory waits until what the start has left behind has been given back.
 func (e *environment) settledMemory(ctx context.Context) (memory, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("the memory of the server did not settle within %v", settleLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("the memory did not settle within %v", settleLimit))
 	defer cancel()
 	var m memory
 	var failed error
 	reference, since := math.NaN(), time.Now()
 	err := poll(ctx, 500*time.Millisecond, func() bool {
-		if m, failed = memoryOf(e.server().PID()); failed != nil {
+		if m, failed = e.subjectMemory(); failed != nil {
 			return true
 		}
 		if !(math.Abs(m.rss-reference) <= settleShare*reference) {

@@ -15,7 +15,7 @@ import (
 // profileCPU profiles the server while a benchmark runs, if profiles are wanted. The
 // returned function waits for the profile and must be called.
 func (e *environment) profileCPU(ctx context.Context, name string) (wait func(), err error) {
-	if e.profile == "" {
+	if e.profile == "" || e.install == nil {
 		return func() {}, nil
 	}
 	client, err := e.profiler()
@@ -33,7 +33,7 @@ func (e *environment) profileCPU(ctx context.Context, name string) (wait func(),
 
 // profileHeap writes what is in use on the server's heap, if profiles are wanted.
 func (e *environment) profileHeap(ctx context.Context, name string) error {
-	if e.profile == "" {
+	if e.profile == "" || e.install == nil {
 		return nil
 	}
 	client, err := e.profiler()

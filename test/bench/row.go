@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // A row is one line of the table.
@@ -23,7 +24,7 @@ type row struct {
 type limit struct {
 	ratio float64 // of value to floor, or
 	value float64 // of the value
-	later bool    // due in a later issue: shown, not judged
+	exact bool    // the value must be met: any other is missed by far
 }
 
 // byFar is how far beyond its limit a row may be before the program fails. Between the
@@ -37,6 +38,10 @@ func (r row) ratio() float64 { return r.got.median / r.floor.median }
 // excess is the measured value in proportion to the limit: below 1 it is kept.
 func (r row) excess() float64 {
 	switch {
+	case r.limit.exact && r.got.median == r.limit.value:
+		return 0
+	case r.limit.exact:
+		return math.Inf(1)
 	case r.limit.ratio > 0:
 		return r.ratio() / r.limit.ratio
 	case r.limit.value > 0:
@@ -50,10 +55,6 @@ func (r row) verdict(s settings) string {
 	switch {
 	case r.limit == limit{}:
 		return "-"
-	case r.limit.later && r.excess() < 1:
-		return "ok (later)"
-	case r.limit.later:
-		return "not yet"
 	case r.excess() < 1:
 		return "ok" + notJudged(s)
 	default:
@@ -65,7 +66,7 @@ func notJudged(s settings) string {
 	if s.judged() {
 		return ""
 	}
-	return " (scaled)"
+	return " (not judged)"
 }
 
 // judge returns an error that names the rows that miss their limits by far.
@@ -75,7 +76,11 @@ func judge(rows []row, s settings) error {
 	}
 	var missed []error
 	for _, r := range rows {
-		if !r.limit.later && r.excess() > byFar {
+		switch {
+		case r.excess() <= byFar:
+		case r.limit.exact:
+			missed = append(missed, fmt.Errorf("%s: %g, not %g", r.name, r.got.median, r.limit.value))
+		default:
 			missed = append(missed, fmt.Errorf("%s is %.2f times its limit", r.name, r.excess()))
 		}
 	}

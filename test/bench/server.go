@@ -21,6 +21,21 @@ import (
 // startLimit is how long the server may take to be ready.
 const startLimit = 5 * time.Minute
 
+// restartSubject ends the subject, starts it again and returns when it is of use.
+func (e *environment) restartSubject(ctx context.Context) error {
+	if e.install != nil {
+		_, err := e.restart(ctx)
+		return err
+	}
+	e.subject.kill()
+	if err := e.subject.start(); err != nil {
+		return err
+	}
+	e.restarts++
+	_, err := e.play(ctx, fmt.Sprintf("restart-%d", e.restarts), func(*scene) ([]row, error) { return nil, nil })
+	return err
+}
+
 // restart ends the server, starts it again and returns how long it took until it was
 // ready, from before the process existed.
 func (e *environment) restart(ctx context.Context) (time.Duration, error) {
@@ -71,8 +86,11 @@ func isReady(ctx context.Context, probe *http.Client, r *install.Replica) bool {
 }
 
 // awaitServed waits until the aggregator passes requests on to the server. It takes a
-// while to notice that a server is back.
+// while to notice that a server is back. Another subject serves nothing.
 func (e *environment) awaitServed(ctx context.Context) error {
+	if e.install == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the aggregator did not reach the server within %v", startLimit))
 	defer cancel()
 	return poll(ctx, 200*time.Millisecond, func() bool {
@@ -97,21 +115,30 @@ func poll(ctx context.Context, every time.Duration, done func() bool) error {
 
 // cpuTime is the processor time that a process has taken since it began. Linux only.
 func cpuTime(pid int) (time.Duration, error) {
-	path := fmt.Sprintf("/proc/%d/stat", pid)
-	content, err := os.ReadFile(path)
+	fields, err := statOf(pid)
 	if err != nil {
 		return 0, fmt.Errorf("reading the processor time of a process: %w", err)
 	}
-	// The name of the program, in brackets, may hold anything. After it, the time of
-	// user and system are the 12th and the 13th, in hundredths of a second on all
-	// architectures that Go runs on.
-	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("%s is not understood", path)
-	}
+	// The time of user and system, in hundredths of a second on all architectures that Go
+	// runs on.
 	user, userErr := strconv.Atoi(fields[11])
 	system, systemErr := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * time.Second / 100, errors.Join(userErr, systemErr)
+}
+
+// statOf returns what /proc tells of a process, from its state on: what comes before is
+// the name of the program, in brackets, which may hold anything. Linux only.
+func statOf(pid int) ([]string, error) {
+	path := fmt.Sprintf("/proc/%d/stat", pid)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+	if len(fields) < 13 {
+		return nil, fmt.Errorf("%s is not understood", path)
+	}
+	return fields, nil
 }
 
 // memory is what a process has in memory, in MB of a million bytes.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"strconv"
 	"text/tabwriter"
@@ -41,6 +42,8 @@ func (s summary) String() string {
 // String renders "ratio < 1.5".
 func (l limit) String() string {
 	switch {
+	case l.exact:
+		return fmt.Sprintf("= %g", l.value)
 	case l.ratio > 0:
 		return fmt.Sprintf("ratio < %g", l.ratio)
 	case l.value > 0:
@@ -50,9 +53,11 @@ func (l limit) String() string {
 	}
 }
 
-// digits keeps about three that mean something.
+// digits keeps about three that mean something, and all of a count.
 func digits(v float64) string {
 	switch {
+	case v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	case v >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case v >= 10:

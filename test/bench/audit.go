@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// auditPolicy makes the API server log the requests of the ServiceAccounts whose names are
+// formatted into it, once each, when they have been answered: those of the subject and of
+// the floor, as either pays for the log. What they do though nothing happens is left out:
+// watches end and are begun again, leases are renewed, and one that serves an API asks who
+// its callers are, such as the aggregator, and what they may do.
+const auditPolicy = `{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"], "rules": [
+{"level": "None", "verbs": ["watch"]},
+{"level": "None", "resources": [{"group": "coordination.k8s.io"}, {"group": "authentication.k8s.io"}, {"group": "authorization.k8s.io"}]},
+{"level": "Metadata", "users": [%q, %q, %q]},
+{"level": "None"}
+]}`
+
+// auditFile is the log, in the folder of the control plane.
+const auditFile = "audit.log"
+
+// auditArgs returns the flags of kube-apiserver, and writes the policy into a folder that
+// has to be there as long as it runs.
+func auditArgs(dir string) ([]string, error) {
+	path := filepath.Join(dir, "audit-policy.json")
+	users := fmt.Sprintf(auditPolicy, installed{}.user(), accountOf(subjectName), accountOf(floorName))
+	if err := os.WriteFile(path, []byte(users), 0o600); err != nil {
+		return nil, fmt.Errorf("writing the audit policy: %w", err)
+	}
+	return []string{"--audit-policy-file=" + path, "--audit-log-path=" + auditFile, "--audit-log-maxsize=1000"}, nil
+}
+
+// apiCall is one request, as the audit log tells of it.
+type apiCall struct {
+	Verb string `json:"verb"`
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource string `json:"resource"`
+	} `json:"objectRef"`
+	RequestURI string           `json:"requestURI"`
+	Received   metav1.MicroTime `json:"requestReceivedTimestamp"`
+}
+
+// calls returns the requests of the subject that arrived between two times, by what they
+// were, as far as auditPolicy logs them.
+func (e *environment) calls(since, until time.Time) (map[string]int, error) {
+	f, err := os.Open(filepath.Join(e.cluster.Dir(), auditFile))
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer f.Close()
+	return callsIn(bufio.NewScanner(f), e.subject.user(), since, until)
+}
+
+func callsIn(lines *bufio.Scanner, user string, since, until time.Time) (map[string]int, error) {
+	lines.Buffer(nil, 1<<20)
+	found := map[string]int{}
+	all := 0
+	for lines.Scan() {
+		var c apiCall
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
+		if c.User.Username != user {
+			continue
+		}
+		all++
+		if c.Received.Time.Before(since) || c.Received.After(until) {
+			continue
+		}
+		what := c.ObjectRef.Resource
+		if what == "" {
+			what = c.RequestURI
+		}
+		found[c.Verb+" "+what]++
+	}
+	if all == 0 {
+		return nil, errors.New("the audit log holds nothing of " + user + ", who has at least listed something")
+	}
+	return found, lines.Err()
+}
+
+// idle waits until the subject has made no request for a second: what follows a restart,
+// such as an event, may take longer than the restart.
+func (e *environment) idle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, idleLimit, fmt.Errorf("the subject still sends requests after %v", idleLimit))
+	defer cancel()
+	var size int64
+	var failed error
+	since := time.Now()
+	err := poll(ctx, 50*time.Millisecond, func() bool {
+		info, err := os.Stat(filepath.Join(e.cluster.Dir(), auditFile))
+		switch {
+		case err != nil:
+			failed = fmt.Errorf("reading the audit log: %w", err)
+		case info.Size() != size:
+			size, since = info.Size(), time.Now()
+		}
+		return failed != nil || time.Since(since) >= time.Second
+	})
+	return errors.Join(failed, err)
+}
+
+// idleLimit is how long the subject may be busy with what it has done.
+const idleLimit = 5 * time.Minute

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// A change is followed to the patch many times, in turns of some.
+const (
+	latencyWorkloads = 20
+	latencyTurns     = 20
+	latencyPerTurn   = 50
+	// breath is how long nothing happens between two changes, so that what a restart
+	// entails, such as an event, does not delay the next.
+	breath = 20 * time.Millisecond
+)
+
+// benchmarkLatency measures how long it takes from a change of a ConfigMap until the one
+// workload that uses it is patched.
+func benchmarkLatency(ctx context.Context, e *environment) ([]row, error) {
+	name := func(i int) string { return fmt.Sprintf("app-%d", i) }
+	return e.playBeside(ctx, "latency", func(s, floor *scene) error {
+		return inParallel(ctx, 0, latencyWorkloads, func(ctx context.Context, i int) error {
+			return errors.Join(
+				s.put(ctx, s.configMap(name(i), "0"), s.deployment(name(i), reads(name(i), ""), true)),
+				floor.put(ctx, s.configMap(name(i), "0"), labelled(bystander(name(i), reads(name(i), "")), name(i))),
+			)
+		})
+	}, func(s, floor *scene) ([]row, error) {
+		changes := 0
+		turn := func(side *scene, into *samples) error {
+			for range e.count(latencyPerTurn) {
+				changes++
+				of := name(changes % latencyWorkloads)
+				took, err := side.follow(ctx, of, func() error { return side.put(ctx, s.configMap(of, strconv.Itoa(changes))) })
+				if err != nil {
+					return err
+				}
+				into.addTime(took, time.Millisecond)
+				<-time.After(breath)
+			}
+			return nil
+		}
+		if err := e.takeTurns(ctx, s, 1, func() error { return turn(s, &samples{}) }, func() error { return turn(floor, &samples{}) }); err != nil {
+			return nil, err
+		}
+		stop, err := e.profileCPU(ctx, "latency")
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		var took, least samples
+		err = e.takeTurns(ctx, s, latencyTurns, func() error { return turn(s, &took) }, func() error { return turn(floor, &least) })
+		if err != nil {
+			return nil, err
+		}
+		var rows []row
+		for _, q := range []struct {
+			name  string
+			share float64
+		}{{"p50", 0.5}, {"p99", 0.99}} {
+			r := row{
+				name: "change to patch " + q.name, unit: "ms", n: len(took), got: exactly(took.quantile(q.share)),
+				floor: exactly(least.quantile(q.share)), floorName: atOnce, limit: limit{ratio: 1.3},
+			}
+			say("%s: %v ms, patched at once %v ms", r.name, r.got, r.floor)
+			rows = append(rows, r)
+		}
+		rows[0].note = `from before the update of a ConfigMap is sent until this program's watch shows the patched template; settle 0.
+  The floor, a process of its own, watches and patches at once. While it is measured, the subject is stopped.`
+		return rows, nil
+	})
+}
+
+// Many workloads use one Secret.
+const (
+	fanOutWorkloads = 500
+	fanOutRounds    = 11
+	fanOutTime      = 3 * time.Minute // no round is begun after it
+)
+
+// benchmarkFanOut measures how long it takes from a change of a Secret until the last of
+// those that use it is patched.
+func benchmarkFanOut(ctx context.Context, e *environment) ([]row, error) {
+	const source = "shared"
+	name := func(i int) string { return fmt.Sprintf("app-%d", i) }
+	workloads := e.count(fanOutWorkloads)
+	return e.playBeside(ctx, "fanout", func(s, floor *scene) error {
+		if err := errors.Join(s.put(ctx, s.secret(source, "0")), floor.put(ctx, s.secret(source, "0"))); err != nil {
+			return err
+		}
+		return inParallel(ctx, 0, workloads, func(ctx context.Context, i int) error {
+			return errors.Join(
+				s.put(ctx, s.deployment(name(i), reads("", source), true)),
+				floor.put(ctx, labelled(bystander(name(i), reads("", source)), source)),
+			)
+		})
+	}, func(s, floor *scene) ([]row, error) {
+		changes := 0
+		var took, least samples
+		round := func(side *scene, into *samples) error {
+			changes++
+			one, err := side.followAll(ctx, workloads, name, func() error { return side.put(ctx, s.secret(source, strconv.Itoa(changes))) })
+			into.addTime(one, time.Second)
+			return err
+		}
+		stop, err := e.profileCPU(ctx, "fanout")
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		began := time.Now()
+		for len(took) < fanOutRounds && time.Since(began) < fanOutTime {
+			err := e.takeTurns(ctx, s, 1, func() error { return round(s, &took) }, func() error { return round(floor, &least) })
+			if err != nil {
+				return nil, err
+			}
+			say("%d workloads: the last one after %.2f s, patched at once %.2f s", workloads, took[len(took)-1], least[len(least)-1])
+		}
+		// One more, for the calls alone, so that nothing else is among them.
+		if err := e.idle(ctx); err != nil {
+			return nil, err
+		}
+		since := time.Now()
+		if err := round(s, &samples{}); err != nil {
+			return nil, err
+		}
+		if err := e.idle(ctx); err != nil {
+			return nil, err
+		}
+		calls, err := e.calls(since, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		return []row{
+			{
+				name: "one Secret, many Deployments", unit: "s", n: len(took), got: took.summary(),
+				floor: least.summary(), floorName: atOnce, limit: limit{ratio: 1.3},
+				note: fmt.Sprintf("until the last of %d is patched; the floor sends %d patches at a time.", workloads, floorPatches),
+			},
+			{name: "one Secret, many Deployments: API calls", n: 1, got: exactly(float64(total(calls))), note: fmt.Sprint(calls)},
+		}, nil
+	})
+}
+
+const atOnce = "one watch, one patch, no decision"
+
+// playBeside is play with a second namespace for the floor. Prepare fills both; the floor
+// patches when act begins.
+func (e *environment) playBeside(ctx context.Context, name string, prepare func(s, floor *scene) error, act func(s, floor *scene) ([]row, error)) ([]row, error) {
+	return e.play(ctx, name, func(s *scene) (rows []row, err error) {
+		floor, err := e.newScene(ctx, name+"-floor")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, floor.end(ctx)) }()
+		if err := prepare(s, floor); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		_, stop, err := e.startPatchFloor(ctx, floor.namespace)
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		return act(s, floor)
+	})
+}
+
+// takeTurns measures the floor and the subject, one after the other, several times. The
+// subject is stopped while the floor is measured, and has caught up before it is measured.
+func (e *environment) takeTurns(ctx context.Context, s *scene, turns int, subject, floor func() error) error {
+	for range turns {
+		resume, err := e.pause()
+		if err != nil {
+			return err
+		}
+		err = floor()
+		resume()
+		if err != nil {
+			return fmt.Errorf("the floor: %w", err)
+		}
+		if err := s.heard(ctx); err != nil {
+			return err
+		}
+		if err := e.idle(ctx); err != nil {
+			return err
+		}
+		if err := subject(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelled makes the floor patch a Deployment when a source changes.
+func labelled(d *appsv1.Deployment, source string) *appsv1.Deployment {
+	d.Labels = map[string]string{sourceLabel: source}
+	return d
+}
+
+// follow returns how long it takes from a change until the template of a Deployment has
+// changed.
+func (s *scene) follow(ctx context.Context, name string, change func() error) (time.Duration, error) {
+	return s.followAll(ctx, 1, func(int) string { return name }, change)
+}
+
+// followAll returns how long it takes from a change until the last template has changed.
+func (s *scene) followAll(ctx context.Context, n int, name func(int) string, change func() error) (time.Duration, error) {
+	limit := restartLimit + time.Duration(n)*time.Second // for subjects that do one after the other
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoRestart)
+	defer cancel()
+	before := make([]int, n)
+	for i := range n {
+		before[i], _, _, _ = s.of(name(i))
+	}
+	started := time.Now()
+	if err := change(); err != nil {
+		return 0, err
+	}
+	var last time.Time
+	for i := range n {
+		at, err := s.await(ctx, name(i), before[i]+1)
+		if err != nil {
+			return 0, err
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last.Sub(started), nil
+}
+
+func total(calls map[string]int) (sum int) {
+	for _, n := range calls {
+		sum += n
+	}
+	return sum
+}

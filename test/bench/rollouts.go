@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// These benchmarks count rollouts: changes of pod templates that one watch sees. There is
+// one right number, whatever the machine.
+
+// rolloutRow is about the rollouts that a watch has seen.
+func rolloutRow(name string, got, want int, note string) row {
+	return row{name: name + ": rollouts", n: 1, got: exactly(float64(got)), limit: limit{exact: true, value: float64(want)}, note: note}
+}
+
+// benchmarkDowntime changes sources while the subject does not run.
+func benchmarkDowntime(ctx context.Context, e *environment) ([]row, error) {
+	return e.play(ctx, "downtime", func(s *scene) ([]row, error) {
+		n := e.count(20)
+		name := func(i int) string { return fmt.Sprintf("app-%d", i) }
+		write := func(i int, value string) error {
+			if i%2 == 0 {
+				return s.put(ctx, s.configMap(name(i), value))
+			}
+			return s.put(ctx, s.secret(name(i), value))
+		}
+		for i := range n {
+			main := reads(name(i), "")
+			if i%2 == 1 {
+				main = reads("", name(i))
+			}
+			if err := errors.Join(write(i, "0"), s.put(ctx, s.deployment(name(i), main, false))); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		before, _, err := s.rollouts()
+		if err != nil {
+			return nil, err
+		}
+		e.subject.kill()
+		for i := range n {
+			if err := write(i, "1"); err != nil {
+				return nil, err
+			}
+		}
+		if err := e.subject.start(); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		rollouts, caught, err := s.rollouts()
+		if err != nil {
+			return nil, err
+		}
+		return []row{
+			{
+				name: "changed while the subject was down: caught", n: 1, got: exactly(float64(caught)), limit: limit{exact: true, value: float64(n)},
+				note: fmt.Sprintf("%d ConfigMaps and Secrets with one workload each; the subject was killed and started again.", n),
+			},
+			rolloutRow("changed while the subject was down", rollouts-before, n, ""),
+		}, e.awaitServed(ctx)
+	})
+}
+
+// benchmarkRecreated deletes a source and creates it again.
+func benchmarkRecreated(ctx context.Context, e *environment) ([]row, error) {
+	return e.play(ctx, "recreated", func(s *scene) ([]row, error) {
+		const app = "app"
+		if err := s.put(ctx, s.configMap(app, "0"), s.deployment(app, reads(app, ""), true)); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		recreate := func(value string) (rollouts int, err error) {
+			before, _, err := s.rollouts()
+			if err != nil {
+				return 0, err
+			}
+			if err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, app, metav1.DeleteOptions{}); err != nil {
+				return 0, err
+			}
+			if err := s.heard(ctx); err != nil {
+				return 0, err
+			}
+			if err := s.put(ctx, s.configMap(app, value)); err != nil {
+				return 0, err
+			}
+			if err := s.settled(ctx); err != nil {
+				return 0, err
+			}
+			after, _, err := s.rollouts()
+			return after - before, err
+		}
+		equal := 0
+		for range 3 {
+			n, err := recreate("0")
+			if err != nil {
+				return nil, err
+			}
+			equal += n
+		}
+		other, err := recreate("1")
+		if err != nil {
+			return nil, err
+		}
+		return []row{
+			rolloutRow("source created again, equal, ×3", equal, 0, ""),
+			rolloutRow("source created again, with other content", other, 1, ""),
+		}, nil
+	})
+}
+
+// benchmarkOptIn lets workloads that are there opt in.
+func benchmarkOptIn(ctx context.Context, e *environment) ([]row, error) {
+	return e.play(ctx, "optin", func(s *scene) ([]row, error) {
+		n := e.count(200)
+		name := func(i int) string { return fmt.Sprintf("app-%d", i) }
+		write := func(optIn bool) error {
+			return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+				d := bystander(name(i), reads(name(i), name(i)))
+				if optIn {
+					d = s.deployment(name(i), reads(name(i), name(i)), false)
+				} else if err := s.put(ctx, s.configMap(name(i), "0"), s.secret(name(i), "0")); err != nil {
+					return err
+				}
+				return s.put(ctx, d)
+			})
+		}
+		if err := write(false); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		if err := write(true); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		rollouts, _, err := s.rollouts()
+		return []row{rolloutRow(fmt.Sprintf("%d running workloads opt in", n), rollouts, 0, "")}, err
+	})
+}
+
+// benchmarkPairs changes a ConfigMap and a Secret of one workload together.
+func benchmarkPairs(ctx context.Context, e *environment) ([]row, error) {
+	return e.play(ctx, "pairs", func(s *scene) ([]row, error) {
+		n := e.count(20)
+		name := func(i int) string { return fmt.Sprintf("app-%d", i) }
+		write := func(value string) error {
+			for i := range n {
+				if err := s.put(ctx, s.configMap(name(i), value), s.secret(name(i), value)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if err := write("0"); err != nil {
+			return nil, err
+		}
+		for i := range n {
+			if err := s.put(ctx, s.deployment(name(i), reads(name(i), name(i)), false)); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		before, _, err := s.rollouts()
+		if err != nil {
+			return nil, err
+		}
+		if err := write("1"); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		after, _, err := s.rollouts()
+		return []row{rolloutRow(fmt.Sprintf("%d pairs of ConfigMap and Secret change together", n), after-before, n, "")}, err
+	})
+}
+
+// benchmarkUnread changes a key that a workload does not read, of a source of which it
+// reads another.
+func benchmarkUnread(ctx context.Context, e *environment) ([]row, error) {
+	return e.play(ctx, "unread", func(s *scene) ([]row, error) {
+		const app = "app"
+		main := reads("", "")
+		main.Env = append(main.Env, readsKey(app, "VALUE"))
+		if err := s.put(ctx, s.configMap(app, "0"), s.deployment(app, main, true)); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		before, _, err := s.rollouts()
+		if err != nil {
+			return nil, err
+		}
+		for i := range 5 {
+			source := s.configMap(app, "0")
+			source.Data["OTHER"] = "changed " + strconv.Itoa(i)
+			if err := s.put(ctx, source); err != nil {
+				return nil, err
+			}
+			if err := s.heard(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		after, _, err := s.rollouts()
+		return []row{rolloutRow("5 updates of a key that is not read", after-before, 0, "")}, err
+	})
+}
+
+// benchmarkRewrite lets the owner of a workload write its manifest again after each
+// restart, without what the subject has added, and then change it.
+func benchmarkRewrite(ctx context.Context, e *environment) ([]row, error) {
+	return e.play(ctx, "rewrite", func(s *scene) ([]row, error) {
+		const app, times = "app", 5
+		manifest := s.deployment(app, reads(app, ""), true)
+		if err := s.put(ctx, s.configMap(app, "0"), manifest); err != nil {
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		start, _, err := s.rollouts()
+		if err != nil {
+			return nil, err
+		}
+		for i := range times {
+			_, err := s.follow(ctx, app, func() error { return s.put(ctx, s.configMap(app, strconv.Itoa(i+1))) })
+			if err != nil && !errors.Is(err, errNoRestart) { // else it shows in the number
+				return nil, err
+			}
+			if err := s.settled(ctx); err != nil {
+				return nil, err
+			}
+			if err := s.put(ctx, manifest); err != nil {
+				return nil, err
+			}
+			if err := s.settled(ctx); err != nil {
+				return nil, err
+			}
+		}
+		rewritten, _, err := s.rollouts()
+		if err != nil {
+			return nil, err
+		}
+		for i := range times {
+			manifest.Spec.Template.Spec.Containers[0].Image = fmt.Sprintf("registry.example.com/app:1.%d", i)
+			if err := s.put(ctx, manifest); err != nil {
+				return nil, err
+			}
+			if err := s.settled(ctx); err != nil {
+				return nil, err
+			}
+		}
+		end, _, err := s.rollouts()
+		rows := []row{
+			rolloutRow("5 restarts, each followed by the owner's equal manifest", rewritten-start, 2*times,
+				"the owner takes the annotation off the template, which is a rollout that only a webhook can prevent."),
+			rolloutRow("then 5 changes of the image", end-rewritten, times, ""),
+		}
+		return rows, err
+	})
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+)
+
+// A scene is a namespace in which sources change and rollouts are counted.
+type scene struct {
+	*environment
+	*templates
+	namespace string
+	nudges    int // changes of the canary's source
+}
+
+// canary is the name of a Deployment in each scene that is restarted to see whether the
+// subject is at work, and of its ConfigMap.
+const canary = "canary"
+
+const (
+	// subjectLimit is how long the subject may take to restart the canary. One that was
+	// killed may have to wait until its lease has expired.
+	subjectLimit = 2 * time.Minute
+	// nudgeEvery is after which time the canary's source is changed again, for subjects
+	// that miss what happens while they start.
+	nudgeEvery = 2 * time.Second
+	// quiet is how long nothing must happen until a count is final: longer than the default
+	// settle time, and than a subject needs that polls.
+	quiet = 3 * time.Second
+	// restartLimit is how long the restart of a workload may take.
+	restartLimit = 30 * time.Second
+)
+
+// newScene makes an empty namespace.
+func (e *environment) newScene(ctx context.Context, name string) (*scene, error) {
+	s := &scene{environment: e, namespace: "scene-" + name}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	_, err := e.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	if err == nil {
+		s.templates, err = watchTemplates(ctx, e.client, s.namespace)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preparing %s: %w", s.namespace, err)
+	}
+	return s, nil
+}
+
+// play makes a scene in which the subject is at work, and leaves no objects behind.
+func (e *environment) play(ctx context.Context, name string, act func(*scene) ([]row, error)) (rows []row, err error) {
+	s, err := e.newScene(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.end(ctx)) }()
+	if err := s.put(ctx, s.configMap(canary, "0"), s.deployment(canary, reads(canary, ""), true)); err != nil {
+		return nil, err
+	}
+	if err := s.heard(ctx); err != nil {
+		return nil, err
+	}
+	return act(s)
+}
+
+// end takes everything away but the namespace, for which there is no controller.
+func (s *scene) end(ctx context.Context) error {
+	s.stop()
+	var all metav1.ListOptions
+	var background metav1.DeleteOptions
+	return errors.Join(
+		s.client.AppsV1().Deployments(s.namespace).DeleteCollection(ctx, background, all),
+		s.client.CoreV1().ConfigMaps(s.namespace).DeleteCollection(ctx, background, all),
+		s.client.CoreV1().Secrets(s.namespace).DeleteCollection(ctx, background, all),
+		s.client.CoreV1().Events(s.namespace).DeleteCollection(ctx, background, all),
+	)
+}
+
+// heard waits until the subject has restarted the canary because of a change made now: it
+// is at work, and what happened to ConfigMaps before has reached it.
+func (s *scene) heard(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, subjectLimit, fmt.Errorf("the subject did not restart a workload within %v", subjectLimit))
+	defer cancel()
+	before, _, _, _ := s.of(canary)
+	for {
+		s.nudges++
+		if err := s.put(ctx, s.configMap(canary, strconv.Itoa(s.nudges))); err != nil {
+			return err
+		}
+		wait, stop := context.WithTimeoutCause(ctx, nudgeEvery, errNoRestart)
+		_, err := s.await(wait, canary, before+1)
+		stop()
+		if !errors.Is(err, errNoRestart) {
+			return err
+		}
+		if err := s.subject.ended(); err != nil {
+			return err
+		}
+	}
+}
+
+var errNoRestart = errors.New("no workload was restarted in time")
+
+// settled waits until the subject has heard of everything and nothing happens any more.
+func (s *scene) settled(ctx context.Context) error {
+	if err := s.heard(ctx); err != nil {
+		return err
+	}
+	for {
+		_, _, next, err := s.of(canary)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-next:
+		case <-time.After(quiet):
+			return nil
+		}
+	}
+}
+
+// put writes objects as they are given, whatever was there.
+func (s *scene) put(ctx context.Context, objects ...runtime.Object) error {
+	for _, o := range objects {
+		if err := s.putOne(ctx, o); err != nil {
+			return fmt.Errorf("writing to %s: %w", s.namespace, err)
+		}
+	}
+	return nil
+}
+
+func (s *scene) putOne(ctx context.Context, o runtime.Object) (err error) {
+	maps, secrets, deployments := s.client.CoreV1().ConfigMaps(s.namespace), s.client.CoreV1().Secrets(s.namespace), s.client.AppsV1().Deployments(s.namespace)
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		if _, err = maps.Update(ctx, o, updatedBy); apierrors.IsNotFound(err) {
+			_, err = maps.Create(ctx, o, createdBy)
+		}
+	case *corev1.Secret:
+		if _, err = secrets.Update(ctx, o, updatedBy); apierrors.IsNotFound(err) {
+			_, err = secrets.Create(ctx, o, createdBy)
+		}
+	case *appsv1.Deployment:
+		if _, err = deployments.Update(ctx, o, updatedBy); apierrors.IsNotFound(err) {
+			_, err = deployments.Create(ctx, o, createdBy)
+		}
+	default:
+		err = fmt.Errorf("a %T cannot be written", o)
+	}
+	return err
+}
+
+func (s *scene) configMap(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"VALUE": value, "OTHER": "1"}}
+}
+
+func (s *scene) secret(name, value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"VALUE": []byte(value), "OTHER": []byte("1")}}
+}
+
+// reads returns a container that takes all keys of a ConfigMap and of a Secret, or of one
+// of them, into its environment.
+func reads(configMap, secret string) corev1.Container {
+	c := corev1.Container{Name: "main", Image: "registry.example.com/app:1"}
+	if configMap != "" {
+		ref := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}
+		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{ConfigMapRef: ref})
+	}
+	if secret != "" {
+		ref := &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}
+		c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: ref})
+	}
+	return c
+}
+
+// readsKey returns an environment variable with the value of a key of a ConfigMap.
+func readsKey(configMap, key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Key: key,
+	}}}
+}
+
+// deployment is one that has opted in.
+func (s *scene) deployment(name string, main corev1.Container, eager bool) *appsv1.Deployment {
+	d := bystander(name, main)
+	d.Annotations = s.subject.annotations(eager)
+	return d
+}
+
+// bystander is a Deployment that has not opted in.
+func bystander(name string, main corev1.Container) *appsv1.Deployment {
+	labels := map[string]string{"app.kubernetes.io/name": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{main}}},
+		},
+	}
+}
+
+// count scales a number of objects or changes.
+func (s settings) count(n int) int { return max(1, int(math.Ceil(float64(n)*s.scale))) }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+const (
+	unusedUpdates = 4000
+	unusedSources = 200
+	unusedRounds  = 5
+)
+
+// benchmarkUnused measures what it costs the subject that ConfigMaps change which nobody
+// uses, beside what it costs a process that watches them and does nothing.
+func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
+	return e.play(ctx, "unused", func(s *scene) ([]row, error) {
+		name := func(i int) string { return fmt.Sprintf("unused-%d", i%unusedSources) }
+		updates := e.count(unusedUpdates)
+		round := func(r int) error {
+			return inParallel(ctx, 0, updates, func(ctx context.Context, i int) error {
+				return s.put(ctx, s.configMap(name(i), strconv.Itoa(r*updates+i)+content(i, r, unusedBytes)))
+			})
+		}
+		if err := round(0); err != nil { // which creates them
+			return nil, err
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		floor, end, err := e.startPatchFloor(ctx, s.namespace)
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		stop, err := e.profileCPU(ctx, "unused")
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		var took, least samples
+		calls := map[string]int{}
+		for r := range unusedRounds {
+			if err := e.idle(ctx); err != nil {
+				return nil, err
+			}
+			since := time.Now()
+			subjectBefore, floorBefore, err := e.cpuOfBoth(floor)
+			if err != nil {
+				return nil, err
+			}
+			if err := round(r + 1); err != nil {
+				return nil, err
+			}
+			// What is still to come of them is waited for before the canary, which causes
+			// requests too, shows that there is nothing more.
+			if err := e.idle(ctx); err != nil {
+				return nil, err
+			}
+			until := time.Now()
+			if err := s.heard(ctx); err != nil {
+				return nil, err
+			}
+			subjectAfter, floorAfter, err := e.cpuOfBoth(floor)
+			if err != nil {
+				return nil, err
+			}
+			took.addTime(subjectAfter-subjectBefore, time.Second)
+			least.addTime(floorAfter-floorBefore, time.Second)
+			some, err := e.calls(since, until)
+			if err != nil {
+				return nil, err
+			}
+			for what, n := range some {
+				calls[what] += n
+			}
+			say("%d updates: CPU %.2f s, of a watch alone %.2f s; API calls %v", updates, took[r], least[r], some)
+		}
+		return []row{
+			{
+				name: "unused ConfigMaps change: CPU", unit: "s", n: unusedRounds, got: took.summary(),
+				floor: least.summary(), floorName: "a watch that drops them", limit: limit{value: 0.365},
+				note: fmt.Sprintf("%d updates of ConfigMaps of %d bytes. Half of what wave takes (DESIGN.md, section 10).", updates, unusedBytes),
+			},
+			{
+				name: "unused ConfigMaps change: API calls", n: unusedRounds, got: exactly(float64(total(calls))), limit: limit{exact: true},
+				note: fmt.Sprintf("of all rounds, by the audit log of the API server, without watches, leases and\n  what callers of its API are asked for: %v", calls),
+			},
+		}, nil
+	})
+}
+
+// unusedBytes is the size of the ConfigMaps.
+const unusedBytes = 1 << 10
+
+func (e *environment) cpuOfBoth(floor int) (ofSubject, ofFloor time.Duration, err error) {
+	if ofSubject, err = e.subjectCPU(); err != nil {
+		return 0, 0, err
+	}
+	ofFloor, err = cpuTime(floor)
+	return ofSubject, ofFloor, err
+}
