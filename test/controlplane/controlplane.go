@@ -150,6 +150,10 @@ func (c *ControlPlane) RESTConfig() *rest.Config {
 	}
 }
 
+// EtcdURL is where etcd serves its clients, for tests that want to know all that happens,
+// in the order in which it does, and while the API server is away.
+func (c *ControlPlane) EtcdURL() string { return loopback("http", c.ports.etcd) }
+
 func (c *ControlPlane) file(elements ...string) string {
 	return filepath.Join(append([]string{c.dir}, elements...)...)
 }

@@ -9,6 +9,9 @@ import (
 
 // RestartAPIServer stops kube-apiserver and starts it again at the same address. All
 // connections break, and all watches with them. It returns when the new one is ready.
+//
+// kube-scheduler, if there is one, is started anew as well. It would end itself later, if
+// meanwhile a pod has been replaced by one of the same name on another node.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -18,9 +21,11 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("not ready within %v", startLimit))
 	defer cancel()
 	started := time.Now()
-	if p, ok := c.processes[apiServer]; ok {
-		p.stop()
-		delete(c.processes, apiServer)
+	for _, name := range []string{scheduler, apiServer} {
+		if p, ok := c.processes[name]; ok {
+			p.stop()
+			delete(c.processes, name)
+		}
 	}
 	for {
 		err := c.launch(c.apiServer())
@@ -29,11 +34,25 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 		}
 		if err == nil {
 			c.progress("%s is ready again (%.1f s)", apiServer, time.Since(started).Seconds())
-			return nil
+			return c.startScheduler(ctx)
 		}
 		// Somebody's outgoing connection may have been given the port meanwhile.
 		if !errors.Is(err, errPortTaken) || ctx.Err() != nil {
 			return fmt.Errorf("restart kube-apiserver: %w", err)
 		}
 	}
+}
+
+func (c *ControlPlane) startScheduler(ctx context.Context) error {
+	if c.options.NoNodes {
+		return nil
+	}
+	err := c.launch(c.scheduler())
+	if err == nil {
+		err = c.await(ctx, c.scheduler())
+	}
+	if err != nil {
+		return fmt.Errorf("restart kube-scheduler: %w", err)
+	}
+	return nil
 }
