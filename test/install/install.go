@@ -43,6 +43,9 @@ type Options struct {
 	Args []string
 	// Env is added to the environment of the processes.
 	Env []string
+	// Kubeconfig gives a replica another way to the cluster: it is called with its name
+	// and the kubeconfig of the ServiceAccount, and returns the path of the one to use.
+	Kubeconfig func(replica, kubeconfig string) (string, error)
 	// Log receives lines about progress.
 	Log io.Writer
 }
@@ -97,7 +100,13 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 		return nil, fmt.Errorf("reading the applied manifests: %w", err)
 	}
 	for n := range max(1, o.Replicas) {
-		r, err := i.newReplica(fmt.Sprintf("replica-%d", n), ReplicaOptions{})
+		name, kubeconfig := fmt.Sprintf("replica-%d", n), ""
+		if o.Kubeconfig != nil {
+			if kubeconfig, err = o.Kubeconfig(name, i.kubeconfig); err != nil {
+				return nil, fmt.Errorf("making a kubeconfig for %s: %w", name, err)
+			}
+		}
+		r, err := i.newReplica(name, ReplicaOptions{Kubeconfig: kubeconfig})
 		if err != nil {
 			return nil, err
 		}

@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,41 +55,8 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() {
 		server.Stop()
-		err = errors.Join(err, checkLogs())
+		err = errors.Join(err, server.CheckLogs())
 	}()
 	fmt.Fprintf(os.Stderr, "installed in %.1f s\n", time.Since(started).Seconds())
 	return m.Run(), nil
-}
-
-// What no replica may ever log, whatever the tests do to it.
-var neverLogged = []string{
-	"WARNING: DATA RACE",
-	"Observed a panic",
-	"panic:",
-	"fatal error:",
-	"isn't an metav1.Status", // an error of the storage that becomes a 500
-}
-
-func checkLogs() error {
-	logs, err := filepath.Glob(filepath.Join(server.Dir(), "*.log"))
-	if err != nil || len(logs) < 2 {
-		return fmt.Errorf("finding the logs of the replicas: %d found (%w)", len(logs), err)
-	}
-	var found []error
-	for _, log := range logs {
-		content, err := os.ReadFile(log)
-		if err != nil {
-			return err
-		}
-		lines := strings.Split(string(content), "\n")
-		for i, line := range lines {
-			for _, never := range neverLogged {
-				if strings.Contains(line, never) {
-					excerpt := strings.Join(lines[i:min(len(lines), i+40)], "\n")
-					found = append(found, fmt.Errorf("%s has a line with %q:\n%s", filepath.Base(log), never, excerpt))
-				}
-			}
-		}
-	}
-	return errors.Join(found...)
 }
