@@ -20,6 +20,9 @@ TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : 1)))
 TEST_TIMEOUT ?= 20m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
+# How long "make soak" takes, and with which history it begins; by default any.
+SOAK_DURATION ?= 30m
+SOAK_SEED ?=
 # The race detector needs a C compiler, without which go turns cgo off.
 race = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the tests run without the race detector" >&2)
@@ -74,6 +77,12 @@ test: build ## Run all tests, unit tests and those against a real control plane:
 test-unit: prerequisites ## Run the unit tests: TEST_FLAGS
 	@$(tell_race)
 	go test $(race) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./pkg/... ./cmd/...
+
+.PHONY: soak
+soak: prerequisites ## Try the server in random histories, one after the other (see test/soak): SOAK_DURATION, SOAK_SEED
+	@hack/controlplane/build.sh >/dev/null
+	@$(tell_race)
+	SOAK_DURATION=$(SOAK_DURATION) SOAK_SEED=$(SOAK_SEED) go test $(race) -count 1 -timeout 0 -v $(TEST_FLAGS) ./test/soak
 
 .PHONY: bench
 bench: prerequisites ## Measure the server on a cluster of its own (see test/bench)

@@ -1,0 +1,149 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/test/install"
+)
+
+// calm waits until nothing is left to do, and lets the oracle judge. That every server has
+// seen everything is told by what it shows: the versions of all sources that a workload
+// uses, and at last a label that its owner sets.
+func (s *stage) calm(ctx context.Context, label string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not calm within %v", limit))
+	defer cancel()
+	s.logf("waiting for the calm")
+	if err := s.awaitCalm(ctx); err != nil {
+		return err
+	}
+	for _, o := range s.owners {
+		for _, m := range o.workloads {
+			m.label, m.settle = label, ""
+			if err := o.apply(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.awaitCalm(ctx); err != nil {
+		return err
+	}
+	return s.judge(ctx, s.oracle.calm)
+}
+
+func (s *stage) awaitCalm(ctx context.Context) error {
+	for _, r := range server.Replicas {
+		if err := s.awaitViews(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", r.Name(), err)
+		}
+	}
+	return nil
+}
+
+// awaitViews waits until the pods run with the present content, and a replica says so.
+func (s *stage) awaitViews(ctx context.Context, r *install.Replica) error {
+	client, err := versioned.NewForConfig(directly(r))
+	if err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		if err := s.journal.catchUp(ctx); err != nil {
+			return false, err
+		}
+		list, err := client.ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			if ctx.Err() == nil {
+				last = err
+			}
+			return false, nil
+		}
+		views := map[string]*v1alpha1.ConfigDependency{}
+		for i := range list.Items {
+			views[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+		}
+		last = s.compare(views)
+		if violated, found := errors.AsType[violations](last); found {
+			return false, violated
+		}
+		return last == nil, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+	}
+	return err
+}
+
+// directly is the configuration of a client of one replica that may do everything.
+func directly(r *install.Replica) *rest.Config {
+	config, admin := r.RESTConfig(), cluster.RESTConfig()
+	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	config.Timeout = 10 * time.Second
+	return config
+}
+
+// violations are what the oracle has found; there is nothing to wait for any more.
+type violations []string
+
+func (v violations) Error() string { return strings.Join(v, "; ") }
+
+// compare compares what a replica shows with what it has to.
+func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency) error {
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
+	if len(s.oracle.violations) > 0 {
+		return violations(s.oracle.violations)
+	}
+	var err error
+	s.oracle.each(func(w *workload) {
+		name := w.cell.namespace + "/" + strings.ToLower(w.kind) + "." + w.name
+		one := w.settled()
+		if one == nil {
+			one = w.shown(views[name])
+		}
+		if w.late = one != nil; w.late {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, one))
+		}
+	})
+	return err
+}
+
+// shown returns an error unless a view shows the present state of the workload.
+func (w *workload) shown(view *v1alpha1.ConfigDependency) error {
+	if view == nil {
+		return errors.New("it is not shown")
+	}
+	if label := w.state.labels[calmLabel]; view.Labels[calmLabel] != label {
+		return fmt.Errorf("it is shown with the label %q, not %q", view.Labels[calmLabel], label)
+	}
+	shown := map[string]string{}
+	for _, source := range view.Status.Sources {
+		shown[source.Name] = source.ResourceVersion
+	}
+	for _, u := range variants[w.variant] {
+		version := ""
+		if v := w.cell.versions[u.source]; v != 0 {
+			version = strconv.FormatInt(v, 10)
+		}
+		if got, found := shown[u.source]; !found || got != version {
+			return fmt.Errorf("%s is shown at version %q, not %q", u.source, got, version)
+		}
+	}
+	if want := w.want(); string(view.Status.State) != want {
+		return fmt.Errorf("it is shown as %s (%s: %s), not as %s", view.Status.State, view.Status.Reason, view.Status.Message, want)
+	}
+	if hash := w.state.annotations[hashAnnotation]; w.want() == "InSync" && (view.Status.ConfigHash != hash || view.Status.AppliedHash != hash) {
+		return fmt.Errorf("the hash is shown as %q, applied %q, and is recorded as %q", view.Status.ConfigHash, view.Status.AppliedHash, hash)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// history is what happens, drawn from a seed.
+type history struct {
+	seed   uint64
+	cells  [][]*manifest // the workloads of each
+	phases []*phase
+}
+
+// phase is what happens between two calms.
+type phase struct {
+	kind        phaseKind
+	operations  [][]operation // by cell
+	disruptions []disruption
+}
+
+// phaseKind tells what else happens during a phase.
+type phaseKind string
+
+const (
+	// quiet: nothing. One thing is done in each cell, so that it is known exactly what has
+	// to come of it.
+	quiet phaseKind = "quiet"
+	// noisy: single requests fail.
+	noisy phaseKind = "noisy"
+	// down: no server runs, and the next one sees the sum of what was done.
+	down phaseKind = "down"
+	// stormy: many things are done, requests fail, replicas die, and lose their lease.
+	stormy phaseKind = "stormy"
+)
+
+// operation is one thing that an owner does.
+type operation struct {
+	do       string
+	source   string
+	workload int
+	key      string
+	number   int           // different each time
+	pause    time.Duration // before it
+}
+
+func (o operation) String() string {
+	return fmt.Sprintf("%s %s.%s w%d #%d", o.do, o.source, o.key, o.workload, o.number)
+}
+
+// disruption is something that happens to a replica or the API server.
+type disruption struct {
+	what    string
+	replica int
+	pause   time.Duration // before it
+	lasts   time.Duration
+}
+
+func (d disruption) String() string {
+	return fmt.Sprintf("%s %d for %v", d.what, d.replica, d.lasts)
+}
+
+// maker draws.
+type maker struct {
+	*rand.Rand
+
+	number int
+}
+
+func pick[T any](m *maker, from ...T) T { return from[m.IntN(len(from))] }
+
+// What owners do. That the same content comes again is left to times at which no pod
+// starts: one that starts in between reads what nobody will ever know of.
+var (
+	contentOperations = []string{"change", "change", "change", "change", "add key", "remove key", "write again", "edit metadata",
+		"delete", "recreate", "restore", "restore"}
+	workloadOperations = []string{"set image", "set image", "switch template", "rewrite", "rewrite", "rewrite with image", "opt in", "opt in", "opt out",
+		"leave it to the namespace", "opt in the namespace", "opt out the namespace",
+		"write again", "delete a pod", "recreate workload", "release"}
+	// carefulOperations are those where a restart too many is most likely.
+	carefulOperations = []string{"change together", "change together", "edit metadata", "edit metadata", "recreate equal", "recreate equal",
+		"release", "rewrite", "opt in"}
+)
+
+const (
+	cellCount        = 8
+	workloadsPerCell = 2
+)
+
+// phaseKinds are the phases of a history.
+var phaseKinds = []phaseKind{quiet, noisy, quiet, stormy, down, noisy, quiet, stormy, noisy, down, quiet}
+
+// generate makes the history of a seed.
+func generate(seed uint64) *history {
+	m := &maker{Rand: rand.New(rand.NewPCG(seed, 1))}
+	h := &history{seed: seed}
+	for range cellCount {
+		var workloads []*manifest
+		for i := range workloadsPerCell {
+			workloads = append(workloads, &manifest{
+				kind: pick(m, "Deployment", "Deployment", "StatefulSet", "DaemonSet"), name: "w" + strconv.Itoa(i),
+				variant: m.IntN(len(variants)), reload: pick(m, "auto", "auto", "auto", ""),
+			})
+		}
+		h.cells = append(h.cells, workloads)
+	}
+	for _, kind := range phaseKinds {
+		p := &phase{kind: kind}
+		for range cellCount {
+			p.operations = append(p.operations, m.operations(p.kind))
+		}
+		switch {
+		case p.kind == stormy:
+			for range 1 + m.IntN(3) {
+				p.disruptions = append(p.disruptions, m.disruption("kill", "kill", "terminate", "stop", "freeze", "sever", "break watches", "restart API server"))
+			}
+		case p.kind == noisy && m.IntN(3) == 0:
+			p.disruptions = append(p.disruptions, m.disruption("kill", "stop", "freeze", "sever", "break watches"))
+		}
+		h.phases = append(h.phases, p)
+	}
+	return h
+}
+
+func (m *maker) disruption(what ...string) disruption {
+	return disruption{pick(m, what...), m.IntN(replicaCount), m.upTo(time.Second), pick(m, 0, m.upTo(time.Second), m.upTo(7*time.Second))}
+}
+
+func (m *maker) upTo(d time.Duration) time.Duration { return time.Duration(m.Int64N(int64(d))) }
+
+// operations makes what happens in a cell during a phase.
+func (m *maker) operations(kind phaseKind) (all []operation) {
+	switch kind {
+	case quiet, noisy:
+		from := pick(m, carefulOperations, contentOperations, workloadOperations)
+		if kind == quiet {
+			from = append(slices.Clone(from), "request") // else it may be refused, and its author would be told so
+		}
+		all = append(all, m.operation(from))
+	case down:
+		if m.IntN(2) == 0 {
+			for range 1 + m.IntN(4) {
+				all = append(all, m.operation(slices.Concat([]string{"recreate equal", "change and back"}, contentOperations)))
+			}
+			return all
+		}
+		fallthrough
+	default:
+		for range 2 + m.IntN(5) {
+			o := m.operation(slices.Concat([]string{"recreate equal required"}, contentOperations, workloadOperations))
+			o.pause = pick(m, 0, 0, m.upTo(300*time.Millisecond), m.upTo(3*time.Second))
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+func (m *maker) operation(from []string) operation {
+	m.number++
+	return operation{do: pick(m, from...), source: pick(m, sourceNames...), workload: m.IntN(workloadsPerCell), key: pick(m, keyNames...), number: m.number}
+}

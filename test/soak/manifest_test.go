@@ -1,0 +1,162 @@
+package soak
+
+import (
+	"encoding/json"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Annotations by which the journal knows what it sees.
+const (
+	// variantAnnotation, on pod templates, tells what they read.
+	variantAnnotation = "soak.test/variant"
+	// writeAnnotation, on workloads, differs after each write of the owner, so that the
+	// writes of others are told from his.
+	writeAnnotation = "soak.test/write"
+	// calmLabel, on workloads, is a write that the views show.
+	calmLabel = "soak.test/calm"
+)
+
+const replicas = 2
+
+// manifest is a workload as its owner has it.
+type manifest struct {
+	kind, name string
+	variant    int
+	image      int
+	reload     string // the annotation; empty: absent
+	settle     string // the same
+	label      string
+	write      int
+}
+
+func (m *manifest) resource() string {
+	return map[string]string{"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}[m.kind]
+}
+
+func (m *manifest) object() any {
+	meta := metav1.ObjectMeta{
+		Name:        m.name,
+		Labels:      map[string]string{"app": m.name, calmLabel: m.label},
+		Annotations: map[string]string{writeAnnotation: strconv.Itoa(m.write)},
+	}
+	if m.reload != "" {
+		meta.Annotations["configdep.io/reload"] = m.reload
+	}
+	if m.settle != "" {
+		meta.Annotations["configdep.io/settle"] = m.settle
+	}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": m.name}}
+	typ := metav1.TypeMeta{APIVersion: "apps/v1", Kind: m.kind}
+	switch m.kind {
+	case "Deployment":
+		return &appsv1.Deployment{TypeMeta: typ, ObjectMeta: meta,
+			Spec: appsv1.DeploymentSpec{Replicas: new(int32(replicas)), Selector: selector, Template: m.template()}}
+	case "StatefulSet":
+		return &appsv1.StatefulSet{TypeMeta: typ, ObjectMeta: meta,
+			Spec: appsv1.StatefulSetSpec{Replicas: new(int32(replicas)), Selector: selector, Template: m.template(),
+				PodManagementPolicy: appsv1.ParallelPodManagement}}
+	default:
+		return &appsv1.DaemonSet{TypeMeta: typ, ObjectMeta: meta,
+			Spec: appsv1.DaemonSetSpec{Selector: selector, Template: m.template()}}
+	}
+}
+
+// patch is a JSON merge patch that sets all that the owner cares about, and leaves alone
+// what others have added.
+func (m *manifest) patch() ([]byte, error) {
+	type object = map[string]any
+	orNull := func(s string) any {
+		if s == "" {
+			return nil
+		}
+		return s
+	}
+	template := m.template()
+	return json.Marshal(object{
+		"metadata": object{
+			"labels": object{calmLabel: m.label},
+			"annotations": object{
+				writeAnnotation: strconv.Itoa(m.write), "configdep.io/reload": orNull(m.reload), "configdep.io/settle": orNull(m.settle),
+			},
+		},
+		"spec": object{"template": object{
+			"metadata": object{"annotations": template.Annotations},
+			"spec":     object{"containers": template.Spec.Containers, "volumes": template.Spec.Volumes},
+		}},
+	})
+}
+
+func (m *manifest) template() corev1.PodTemplateSpec {
+	container := corev1.Container{Name: "app", Image: "app:" + strconv.Itoa(m.image)}
+	var volumes []corev1.Volume
+	for i, u := range variants[m.variant] {
+		switch u.how {
+		case "env":
+			for _, key := range u.keys {
+				container.Env = append(container.Env, corev1.EnvVar{Name: "E" + strconv.Itoa(i) + key, ValueFrom: u.env(key)})
+			}
+		case "envFrom":
+			container.EnvFrom = append(container.EnvFrom, u.envFrom())
+		default:
+			name := "v" + strconv.Itoa(i)
+			volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: u.volume()})
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name})
+		}
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{"app": m.name},
+			Annotations: map[string]string{variantAnnotation: strconv.Itoa(m.variant)},
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{container},
+			Volumes:    volumes,
+			// A pod that is deleted is gone as soon as kwok has seen it.
+			TerminationGracePeriodSeconds: new(int64(1)),
+			AutomountServiceAccountToken:  new(false),
+		},
+	}
+}
+
+func (u *use) env(key string) *corev1.EnvVarSource {
+	ref := corev1.LocalObjectReference{Name: u.source}
+	if kindOf(u.source) == "Secret" {
+		return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref, Key: key, Optional: &u.optional}}
+	}
+	return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: key, Optional: &u.optional}}
+}
+
+func (u *use) envFrom() corev1.EnvFromSource {
+	ref := corev1.LocalObjectReference{Name: u.source}
+	if kindOf(u.source) == "Secret" {
+		return corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref, Optional: &u.optional}}
+	}
+	return corev1.EnvFromSource{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref, Optional: &u.optional}}
+}
+
+func (u *use) volume() corev1.VolumeSource {
+	ref := corev1.LocalObjectReference{Name: u.source}
+	var items []corev1.KeyToPath
+	for _, key := range u.keys {
+		items = append(items, corev1.KeyToPath{Key: key, Path: key})
+	}
+	secret := kindOf(u.source) == "Secret"
+	switch {
+	case u.how == "projected" && secret:
+		return projected(corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: ref, Items: items, Optional: &u.optional}})
+	case u.how == "projected":
+		return projected(corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref, Items: items, Optional: &u.optional}})
+	case secret:
+		return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: u.source, Items: items, Optional: &u.optional}}
+	default:
+		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref, Items: items, Optional: &u.optional}}
+	}
+}
+
+func projected(p corev1.VolumeProjection) corev1.VolumeSource {
+	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{p}}}
+}

@@ -1,0 +1,366 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+)
+
+// owner does what users do in one cell. It knows what it has written, and never looks.
+type owner struct {
+	client    kubernetes.Interface
+	configdep versioned.Interface
+	namespace string
+	sources   map[string]content
+	workloads []*manifest
+	writes    int
+	// together tells the oracle that what has just been changed belongs together.
+	together func(context.Context) error
+	// requested tells it that a restart of a workload is about to be requested.
+	requested func(context.Context, string) error
+}
+
+// begin makes everything.
+func (o *owner) begin(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.namespace}}
+	if _, err := o.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	for _, name := range sourceNames {
+		if err := o.create(ctx, name, content{"a": "0", "b": "0", "z": "0"}); err != nil {
+			return err
+		}
+	}
+	for _, m := range o.workloads {
+		if err := o.createWorkload(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do does one thing. One that is not possible is another that is.
+func (o *owner) do(ctx context.Context, op operation) error {
+	m := o.workloads[op.workload]
+	value := strconv.Itoa(op.number)
+	present := o.sources[op.source]
+	switch op.do {
+	case "recreate equal required":
+		if op.source = "c0"; op.number%2 == 0 {
+			op.source = "s0"
+		}
+		present = o.sources[op.source]
+		op.do = "recreate equal"
+	case "set image":
+		m.image = op.number
+		return o.apply(ctx, m)
+	case "switch template":
+		m.variant, m.image = (m.variant+1+op.number%(len(variants)-1))%len(variants), op.number
+		return o.apply(ctx, m)
+	case "rewrite":
+		return o.replace(ctx, m)
+	case "rewrite with image":
+		m.image = op.number
+		return o.replace(ctx, m)
+	case "opt in":
+		m.reload = "auto"
+		return o.apply(ctx, m)
+	case "opt out":
+		m.reload = "off"
+		return o.apply(ctx, m)
+	case "leave it to the namespace":
+		m.reload = ""
+		return o.apply(ctx, m)
+	case "opt in the namespace":
+		return o.annotateNamespace(ctx, `"auto"`)
+	case "opt out the namespace":
+		return o.annotateNamespace(ctx, [2]string{"null", `"off"`}[op.number%2])
+	case "request":
+		return o.request(ctx, m)
+	case "write again":
+		if op.number%2 == 0 {
+			return o.apply(ctx, m)
+		}
+	case "delete a pod":
+		return o.deletePod(ctx, m)
+	case "change together":
+		return o.changeTogether(ctx, value)
+	case "release":
+		return o.release(ctx, m, op)
+	case "recreate workload":
+		if m.kind == "DaemonSet" {
+			// Its controller may wait for five minutes for pods of the old one, because it
+			// remembers what it expects by name.
+			m.image = op.number
+			return o.replace(ctx, m)
+		}
+		if err := o.deleteWorkload(ctx, m); err != nil {
+			return err
+		}
+		return o.createWorkload(ctx, m)
+	}
+	if present == nil { // all that is left is about content
+		return o.create(ctx, op.source, content{"a": value, "b": value, "z": value})
+	}
+	changed := maps.Clone(present)
+	switch op.do {
+	case "change", "restore":
+		changed[op.key] = value
+	case "add key":
+		changed["k"+strconv.Itoa(op.number%3)] = value
+	case "remove key":
+		if delete(changed, op.key); len(changed) == 0 {
+			return nil
+		}
+	case "change and back":
+		changed[op.key] = value
+		if err := o.update(ctx, op.source, changed); err != nil {
+			return err
+		}
+		changed = present
+	case "edit metadata":
+		return o.annotate(ctx, op.source, value)
+	case "delete":
+		return o.delete(ctx, op.source)
+	case "recreate", "recreate equal":
+		if op.do == "recreate" {
+			changed[op.key] = value
+		}
+		if err := o.delete(ctx, op.source); err != nil {
+			return err
+		}
+		return o.create(ctx, op.source, changed)
+	case "write again":
+	default:
+		return fmt.Errorf("nobody knows how to %q", op.do)
+	}
+	return o.update(ctx, op.source, changed)
+}
+
+// release changes content, and then the image, before the change has settled: the pods that
+// the image makes have read the content.
+func (o *owner) release(ctx context.Context, m *manifest, op operation) error {
+	m.settle = "30s"
+	if err := o.apply(ctx, m); err != nil {
+		return err
+	}
+	source := variants[m.variant][0].source
+	changed := maps.Clone(o.sources[source])
+	if changed == nil {
+		return nil
+	}
+	changed["a"] = strconv.Itoa(op.number)
+	if err := o.update(ctx, source, changed); err != nil {
+		return err
+	}
+	m.image = op.number
+	if err := o.apply(ctx, m); err != nil {
+		return err
+	}
+	m.settle = ""
+	return o.apply(ctx, m)
+}
+
+// longSettle is much longer than some writes take.
+const longSettle = 4 * time.Second
+
+// changeTogether changes all sources twice.
+func (o *owner) changeTogether(ctx context.Context, value string) error {
+	for _, m := range o.workloads {
+		m.settle = longSettle.String() // until the calm
+		if err := o.apply(ctx, m); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	for i := range 2 {
+		for _, name := range sourceNames {
+			if o.sources[name] == nil {
+				continue
+			}
+			value := value + "." + strconv.Itoa(i)
+			if err := o.update(ctx, name, content{"a": value, "b": value, "z": value}); err != nil {
+				return err
+			}
+		}
+	}
+	if time.Since(began) > longSettle/4 {
+		return nil // too slow to be sure
+	}
+	return o.together(ctx)
+}
+
+// request asks for a restart.
+func (o *owner) request(ctx context.Context, m *manifest) error {
+	if err := o.requested(ctx, m.name); err != nil {
+		return err
+	}
+	_, err := o.configdep.ConfigdepV1alpha1().ConfigDependencies(o.namespace).
+		Reload(ctx, strings.ToLower(m.kind)+"."+m.name, &v1alpha1.Reload{}, metav1.CreateOptions{})
+	return err
+}
+
+func (o *owner) annotateNamespace(ctx context.Context, reload string) error {
+	data := []byte(`{"metadata":{"annotations":{"configdep.io/reload":` + reload + `}}}`)
+	return try(ctx, "annotating the namespace", func(ctx context.Context) error {
+		_, err := o.client.CoreV1().Namespaces().Patch(ctx, o.namespace, types.MergePatchType, data, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// try repeats what fails while the API server is away.
+func try(ctx context.Context, what string, f func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		err := f(ctx)
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", what, err, last)
+	}
+	return nil
+}
+
+func (o *owner) object(name string, c content) (*corev1.ConfigMap, *corev1.Secret) {
+	meta := metav1.ObjectMeta{Name: name, Namespace: o.namespace}
+	return &corev1.ConfigMap{ObjectMeta: meta, Data: c}, &corev1.Secret{ObjectMeta: meta, StringData: c}
+}
+
+func (o *owner) create(ctx context.Context, name string, c content) error {
+	o.sources[name] = c
+	return try(ctx, "creating "+name, func(ctx context.Context) (err error) {
+		cm, secret := o.object(name, c)
+		if kindOf(name) == "Secret" {
+			_, err = o.client.CoreV1().Secrets(o.namespace).Create(ctx, secret, metav1.CreateOptions{})
+		} else {
+			_, err = o.client.CoreV1().ConfigMaps(o.namespace).Create(ctx, cm, metav1.CreateOptions{})
+		}
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the answer to the first try was lost
+		}
+		return err
+	})
+}
+
+// update replaces the content; keys that are not named are gone.
+func (o *owner) update(ctx context.Context, name string, c content) error {
+	o.sources[name] = c
+	return try(ctx, "updating "+name, func(ctx context.Context) (err error) {
+		cm, secret := o.object(name, c)
+		if kindOf(name) == "Secret" {
+			_, err = o.client.CoreV1().Secrets(o.namespace).Update(ctx, secret, metav1.UpdateOptions{})
+		} else {
+			_, err = o.client.CoreV1().ConfigMaps(o.namespace).Update(ctx, cm, metav1.UpdateOptions{})
+		}
+		return err
+	})
+}
+
+func (o *owner) annotate(ctx context.Context, name, value string) error {
+	data := []byte(`{"metadata":{"annotations":{"soak.test/note":"` + value + `"}}}`)
+	return try(ctx, "annotating "+name, func(ctx context.Context) (err error) {
+		if kindOf(name) == "Secret" {
+			_, err = o.client.CoreV1().Secrets(o.namespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
+		} else {
+			_, err = o.client.CoreV1().ConfigMaps(o.namespace).Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
+		}
+		return err
+	})
+}
+
+func (o *owner) delete(ctx context.Context, name string) error {
+	o.sources[name] = nil
+	return try(ctx, "deleting "+name, func(ctx context.Context) (err error) {
+		if kindOf(name) == "Secret" {
+			err = o.client.CoreV1().Secrets(o.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		} else {
+			err = o.client.CoreV1().ConfigMaps(o.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+		}
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// workload begins a request to the API server.
+func (o *owner) workload(m *manifest, begin func(rest.Interface) *rest.Request) *rest.Request {
+	return begin(o.client.AppsV1().RESTClient()).Namespace(o.namespace).Resource(m.resource())
+}
+
+func (o *owner) createWorkload(ctx context.Context, m *manifest) error {
+	o.writes++
+	m.write = o.writes
+	return try(ctx, "creating "+m.name, func(ctx context.Context) error {
+		err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Post() }).Body(m.object()).Do(ctx).Error()
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// apply writes what the owner cares about.
+func (o *owner) apply(ctx context.Context, m *manifest) error {
+	o.writes++
+	m.write = o.writes
+	data, err := m.patch()
+	if err != nil {
+		return err
+	}
+	return try(ctx, "patching "+m.name, func(ctx context.Context) error {
+		return o.workload(m, func(c rest.Interface) *rest.Request { return c.Patch(types.MergePatchType) }).Name(m.name).Body(data).Do(ctx).Error()
+	})
+}
+
+// replace writes the whole manifest, in which nothing is left that others have added.
+func (o *owner) replace(ctx context.Context, m *manifest) error {
+	o.writes++
+	m.write = o.writes
+	return try(ctx, "replacing "+m.name, func(ctx context.Context) error {
+		return o.workload(m, func(c rest.Interface) *rest.Request { return c.Put() }).Name(m.name).Body(m.object()).Do(ctx).Error()
+	})
+}
+
+func (o *owner) deleteWorkload(ctx context.Context, m *manifest) error {
+	return try(ctx, "deleting "+m.name, func(ctx context.Context) error {
+		err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Delete() }).Name(m.name).
+			Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}).Do(ctx).Error()
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// deletePod deletes one of the pods, which is then made anew.
+func (o *owner) deletePod(ctx context.Context, m *manifest) error {
+	return try(ctx, "deleting a pod of "+m.name, func(ctx context.Context) error {
+		pods, err := o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + m.name})
+		if err != nil || len(pods.Items) == 0 {
+			return err
+		}
+		err = o.client.CoreV1().Pods(o.namespace).Delete(ctx, pods.Items[0].Name, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}

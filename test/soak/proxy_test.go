@@ -1,0 +1,322 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/configdep/configdep/test/controlplane"
+)
+
+// proxy stands between a replica and kube-apiserver.
+type proxy struct {
+	front   *httptest.Server
+	forward *httputil.ReverseProxy
+	late    sync.WaitGroup // requests that are carried out after their answer
+
+	mu       sync.Mutex
+	random   *rand.Rand // nil: no request fails
+	open     chan struct{}
+	cut      bool
+	requests map[int]context.CancelFunc
+	next     int
+	faults   map[string]int // how many there have been
+}
+
+func newProxy(cluster *controlplane.ControlPlane) (*proxy, error) {
+	p := &proxy{open: make(chan struct{}), requests: map[int]context.CancelFunc{}, faults: map[string]int{}}
+	close(p.open)
+	behind := rest.AnonymousClientConfig(cluster.RESTConfig())
+	target, err := url.Parse(behind.Host)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(behind)
+	if err != nil {
+		return nil, err
+	}
+	p.forward = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) }, // with the token, as it came
+		Transport:     transport,
+		FlushInterval: -1, // events of a watch pass at once
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler) // the connection breaks, as it would without a proxy
+		},
+	}
+	p.front = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
+	p.front.EnableHTTP2 = true
+	p.front.StartTLS()
+	return p, nil
+}
+
+// kubeconfig writes a kubeconfig that leads through the proxy, with the rights of another.
+func (p *proxy) kubeconfig(original string) (string, error) {
+	config, err := clientcmd.LoadFromFile(original)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range config.Clusters {
+		c.Server = p.front.URL
+		c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.front.Certificate().Raw})
+	}
+	path := original + "." + p.front.Listener.Addr().String()
+	return path, clientcmd.WriteToFile(*config, path)
+}
+
+func (p *proxy) close() {
+	p.heal()
+	p.breakAll()
+	p.front.CloseClientConnections()
+	p.front.Close()
+}
+
+// noise lets single requests fail, by chance.
+func (p *proxy) noise(seed uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.random = rand.New(rand.NewPCG(seed, 0))
+}
+
+// freeze holds up all that passes, in both directions, until heal. No connection breaks.
+func (p *proxy) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+		p.open = make(chan struct{})
+	default:
+	}
+}
+
+// sever breaks all connections and refuses new requests until heal.
+func (p *proxy) sever() {
+	p.mu.Lock()
+	p.cut = true
+	p.mu.Unlock()
+	p.breakAll()
+}
+
+// breakAll breaks what is under way, above all watches.
+func (p *proxy) breakAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, cancel := range p.requests {
+		cancel()
+	}
+}
+
+// thaw ends freeze and sever.
+func (p *proxy) thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = false
+	select {
+	case <-p.open:
+	default:
+		close(p.open)
+	}
+}
+
+// heal ends all faults, also those that are under way.
+func (p *proxy) heal() {
+	p.mu.Lock()
+	p.random = nil
+	p.mu.Unlock()
+	p.thaw()
+	p.late.Wait()
+}
+
+// tally returns how many faults of each kind there have been.
+func (p *proxy) tally() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.faults)
+}
+
+// pass waits while the proxy is frozen, and fails when it is cut or the context is done.
+func (p *proxy) pass(ctx context.Context) bool {
+	p.mu.Lock()
+	open, cut := p.open, p.cut
+	p.mu.Unlock()
+	select {
+	case <-open:
+		return !cut
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p *proxy) track(cancel context.CancelFunc) (untrack func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := p.next
+	p.next++
+	p.requests[id] = cancel
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.requests, id)
+	}
+}
+
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer p.track(cancel)()
+	if !p.pass(ctx) {
+		panic(http.ErrAbortHandler)
+	}
+	r = r.WithContext(ctx)
+	f, delay := p.draw(r)
+	switch f {
+	case conflict:
+		refuse(w, http.StatusConflict, metav1.StatusReasonConflict)
+	case tooMany:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+	case broken:
+		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	case lost:
+		p.carryOut(r)
+		refuse(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	case late:
+		p.carryOutLater(r, delay)
+		panic(http.ErrAbortHandler)
+	case slow:
+		if !pause(ctx, delay) {
+			panic(http.ErrAbortHandler)
+		}
+		p.forward.ServeHTTP(gated{w, p, ctx}, r)
+	case slowAnswer:
+		answer := p.carryOut(r)
+		if answer == nil || !pause(ctx, delay) {
+			panic(http.ErrAbortHandler)
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	default:
+		p.forward.ServeHTTP(gated{w, p, ctx}, r)
+	}
+}
+
+// carryOut does what a request asks for, whether or not somebody waits for the answer. It
+// returns nil when there is none, because the API server is away.
+func (p *proxy) carryOut(r *http.Request) (answer *httptest.ResponseRecorder) {
+	answer = httptest.NewRecorder()
+	defer func() {
+		if x := recover(); x != nil {
+			answer = nil
+		}
+	}()
+	p.forward.ServeHTTP(answer, r.Clone(context.WithoutCancel(r.Context())))
+	return answer
+}
+
+// carryOutLater does so when the one who asked has been told that the connection broke.
+func (p *proxy) carryOutLater(r *http.Request, delay time.Duration) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	r = r.Clone(context.WithoutCancel(r.Context()))
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	p.late.Go(func() {
+		pause(r.Context(), delay)
+		p.carryOut(r)
+	})
+}
+
+// gated holds up an answer while the proxy is frozen.
+type gated struct {
+	http.ResponseWriter
+
+	proxy *proxy
+	ctx   context.Context
+}
+
+func (g gated) Write(data []byte) (int, error) {
+	if !g.proxy.pass(g.ctx) {
+		return 0, http.ErrAbortHandler
+	}
+	return g.ResponseWriter.Write(data)
+}
+
+// Unwrap is for http.ResponseController.
+func (g gated) Unwrap() http.ResponseWriter { return g.ResponseWriter }
+
+func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintf(w, `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": %d, "reason": %q, "message": "injected"}`, code, reason)
+}
+
+// fault is what happens to one request.
+type fault string
+
+const (
+	none       fault = ""
+	conflict   fault = "409"
+	tooMany    fault = "429"
+	broken     fault = "500"
+	lost       fault = "answer lost"    // it has been done, and the answer is a 500
+	late       fault = "done late"      // the connection breaks, and then it is done
+	slow       fault = "slow"           // before it is done
+	slowAnswer fault = "slow to answer" // after
+)
+
+var (
+	faultsOfWrites = []fault{conflict, conflict, tooMany, broken, broken, broken, lost, lost, late, late, slow, slowAnswer}
+	faultsOfReads  = []fault{tooMany, broken, slow}
+)
+
+// draw decides what happens to a request.
+func (p *proxy) draw(r *http.Request) (fault, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.random == nil {
+		return none, 0
+	}
+	percent, faults := 5, faultsOfReads
+	switch {
+	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, "/apis/apps/"):
+		percent, faults = 60, faultsOfWrites
+	case r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/namespaces/"):
+		percent, faults = 10, faultsOfWrites
+	case r.Method != http.MethodGet: // reviews of who asks
+		percent = 0
+	}
+	if p.random.IntN(100) >= percent {
+		return none, 0
+	}
+	f := faults[p.random.IntN(len(faults))]
+	p.faults[string(f)]++
+	return f, time.Duration(p.random.IntN(2500)) * time.Millisecond
+}
+
+// pause lets time pass, and returns false when the context was done before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
