@@ -82,6 +82,9 @@ type Workload struct {
 	// when the last comes of what they have to wait for.
 	StartVersion uint64
 	waiting      waiting
+	// RecordVersion is an upper bound of when AppliedSourcesAnnotation last changed, as a
+	// resourceVersion; 0: it has not since the workload was first read.
+	RecordVersion uint64
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
@@ -106,6 +109,13 @@ func (w *Workload) After(previous *Workload, live bool) {
 		w.StartVersion = versionOf(w.ResourceVersion)
 	case previous != nil:
 		w.StartVersion = versionOf(previous.ResourceVersion) + 1
+	}
+	switch {
+	case previous == nil || previous.UID != w.UID:
+	case previous.Annotations[AppliedSourcesAnnotation] == w.Annotations[AppliedSourcesAnnotation]:
+		w.RecordVersion = previous.RecordVersion
+	default:
+		w.RecordVersion = versionOf(w.ResourceVersion)
 	}
 }
 
@@ -152,6 +162,10 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 
 // annotationPrefix is the prefix of the annotations that a Workload keeps.
 const annotationPrefix = "configdep.io/"
+
+// AppliedSourcesAnnotation, on the workload, stands for the content with which its pods
+// were started, source by source.
+const AppliedSourcesAnnotation = annotationPrefix + "applied-sources"
 
 func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations map[string]string, pod *corev1.PodSpec) *Workload {
 	return &Workload{

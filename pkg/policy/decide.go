@@ -173,21 +173,23 @@ func (e *Evaluation) recorded() bool {
 }
 
 // changedAfterStart returns changes that pods cannot have read although nothing is
-// recorded: the template was seen to be made or changed, and then content was. What was
-// there when the workload opted in is adopted.
+// recorded.
 func (e *Evaluation) changedAfterStart() (changed []change) {
-	start := e.Workload.StartVersion
-	if start == 0 {
-		return nil
-	}
-	start = max(start, e.Workload.OptedVersion)
 	for i := range e.units {
-		if c := e.change(&e.units[i]); !c.seen.IsZero() && c.version >= start {
-			c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
+		if c, after := e.changeAfterStart(&e.units[i]); after {
 			changed = append(changed, c)
 		}
 	}
 	return changed
+}
+
+// changeAfterStart returns the change of a unit, and whether pods were seen to start before
+// it. What was there when the workload opted in is adopted.
+func (e *Evaluation) changeAfterStart(u *unit) (c change, after bool) {
+	c = e.change(u)
+	c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
+	start := e.Workload.StartVersion
+	return c, start > 0 && !c.seen.IsZero() && c.version >= max(start, e.Workload.OptedVersion)
 }
 
 func (e *Evaluation) lastChange(r *dependency.Reference) dependency.Change {

@@ -611,3 +611,47 @@ func TestStormIsBounded(t *testing.T) {
 		t.Error("the last content has not won")
 	}
 }
+
+// TestChangeOfWhatTheTemplateHasBegunToRead, before anything could be recorded of it.
+func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"nothing":            {func(*world) {}, baseline},
+		"the source changes": {func(x *world) { x.set(configMap("more", "a", "2", "b", "1")) }, rollOut("ConfigMap/more")},
+		"another key changes of one that was read in part": {func(x *world) {
+			x.set(secret("db", "password", "1", "user", "2"))
+		}, rollOut("Secret/db")},
+		"the source had changed before": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+		}, baseline},
+		"the policy lets it count, and it has changed long ago": {func(x *world) {
+			x.act()
+			x.annotate(SourcesAnnotation, "configmap/other")
+		}, baseline},
+		"nobody saw what came first": {func(x *world) {
+			x.set(configMap("more", "a", "2", "b", "1"))
+			x.restart()
+		}, baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")),
+				secret("db", "password", "1", "user", "1"), configMap("more", "a", "1", "b", "1"), configMap("other", "a", "1"))
+			x.act()
+			x.set(configMap("more", "a", "1", "b", "2"))
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec = podOf(envFrom(dependency.Secret, "db"), envFrom(dependency.ConfigMap, "more"))
+			})
+			x.set(configMap("other", "a", "2"))
+			tc.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if d := x.act(); d.State != InSync || d.Action != None {
+				t.Errorf("after that: %+v", d)
+			}
+		})
+	}
+}

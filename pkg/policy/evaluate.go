@@ -241,22 +241,33 @@ func (e *Evaluation) Present() Record {
 }
 
 // changed returns the units whose content differs from the record. Those that the record
-// does not know, or knows by other keys, have not changed: they were adopted, or came
-// with a change of the template or the policy.
+// does not know, or knows by other keys, were adopted or came with a change of the policy;
+// or with one of the template, after which they can have changed as well.
 func (e *Evaluation) changed() []change {
 	var changed []change
+	fresh := e.Workload.RecordVersion < e.Workload.StartVersion
 	for i := range e.units {
-		if u := &e.units[i]; e.differs(u) {
+		switch u := &e.units[i]; {
+		case e.differs(u):
 			changed = append(changed, e.change(u))
+		case fresh && !e.knows(u):
+			if c, after := e.changeAfterStart(u); after {
+				changed = append(changed, c)
+			}
 		}
 	}
 	return changed
 }
 
-func (e *Evaluation) differs(u *unit) bool {
+// knows tells whether the record knows a unit, by the same keys.
+func (e *Evaluation) knows(u *unit) bool {
 	before, known := e.Record.Sources[u.id]
 	scope, _, _ := strings.Cut(before, ".")
-	return known && scope == u.scope && before != u.entry()
+	return known && scope == u.scope
+}
+
+func (e *Evaluation) differs(u *unit) bool {
+	return e.knows(u) && e.Record.Sources[u.id] != u.entry()
 }
 
 // change is what is known of the change of a unit.

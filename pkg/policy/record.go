@@ -17,7 +17,7 @@ const (
 	ConfigHashAnnotation = "configdep.io/config-hash"
 	// AppliedSourcesAnnotation, on the workload, stands for the same content source by
 	// source, so that a change can be named, and one of the policy told from one of content.
-	AppliedSourcesAnnotation = "configdep.io/applied-sources"
+	AppliedSourcesAnnotation = dependency.AppliedSourcesAnnotation
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
 	ReloadedAtAnnotation = "configdep.io/reloaded-at"
