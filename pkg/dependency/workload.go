@@ -163,7 +163,7 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 // annotationPrefix is the prefix of the annotations that a Workload keeps.
 const annotationPrefix = "configdep.io/"
 
-// AppliedSourcesAnnotation, on the workload, stands for the content with which its pods
+// AppliedSourcesAnnotation is on the workload and stands for the content with which its pods
 // were started, source by source.
 const AppliedSourcesAnnotation = annotationPrefix + "applied-sources"
 

@@ -47,15 +47,3 @@ func quiet(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	return klog.NewContext(ctx, klog.Logger{})
 }
-
-// receive returns what comes next, if anything does.
-func receive[T any](ctx context.Context, t *testing.T, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-ctx.Done():
-		t.Fatal("nothing came")
-		panic("unreachable")
-	}
-}

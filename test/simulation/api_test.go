@@ -152,7 +152,7 @@ func (w *world) handle(r *request, resource schema.GroupResource) (runtime.Objec
 }
 
 func (d *workload) owner() metav1.OwnerReference {
-	return metav1.OwnerReference{Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: ptr.To(true)}
+	return metav1.OwnerReference{Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
 }
 
 // revisionMeta returns the metadata of the ReplicaSets or ControllerRevisions.
@@ -228,7 +228,7 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 			m.template.annotations = with(m.template.annotations, k, ptr.Deref(v, ""))
 		}
 	})
-	w.oracle.afterPatch(r, d, &before, restarts, wrote)
+	w.oracle.afterPatch(d, &before, restarts, wrote)
 	return d.object(), nil
 }
 

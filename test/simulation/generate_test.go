@@ -42,7 +42,8 @@ func generate(seedNumber uint64) *history {
 		first = append(first, operation{do: "birth", a: id})
 	}
 	m.Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
-	h.operations = append(first, operation{do: "lead"})
+	first = append(first, operation{do: "lead"})
+	h.operations = first
 	if m.IntN(2) == 0 {
 		h.operations = append(h.operations, operation{do: "calm"})
 	}

@@ -28,6 +28,7 @@ type outcome struct {
 
 // run runs a history in a bubble of its own.
 func run(t *testing.T, h *history, traced bool) (out outcome) {
+	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		var trace *[]string
 		if traced {
@@ -116,6 +117,7 @@ func TestHistories(t *testing.T) {
 
 // report makes a history that fails short and tells of it.
 func report(t *testing.T, h *history) {
+	t.Helper()
 	shrink(t, h)
 	out := run(t, h, true)
 	t.Errorf("seed %d: %s\nTo see it again: SIMULATION_SEED=%[1]d go test ./test/simulation -run TestHistories\n%v%s",
@@ -124,6 +126,7 @@ func report(t *testing.T, h *history) {
 
 // shrink leaves operations out of a history as long as it fails.
 func shrink(t *testing.T, h *history) {
+	t.Helper()
 	fails := func(operations []operation) bool {
 		candidate := *h
 		candidate.operations = operations
@@ -148,6 +151,7 @@ func shrink(t *testing.T, h *history) {
 // check tells when too little has happened in so many histories to prove anything, or when
 // too much was let pass.
 func (t *tally) check(test *testing.T, histories int) {
+	test.Helper()
 	for what, least := range map[string]struct{ got, want int }{
 		"restarts":                      {t.restarts, histories / 4},
 		"baselines":                     {t.baselines, histories},

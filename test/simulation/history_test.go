@@ -94,7 +94,7 @@ var toggled = []string{excludeAnnotation, kindsAnnotation, liveAnnotation, sourc
 
 // actions are all that can happen.
 var actions = map[string]action{
-	"calm": {3, func(m maker) operation { return operation{} }, func(s *simulation, _ operation) bool {
+	"calm": {3, func(maker) operation { return operation{} }, func(s *simulation, _ operation) bool {
 		s.calm()
 		s.world.oracle.checkCalm()
 		return true
@@ -186,8 +186,8 @@ var actions = map[string]action{
 		return o
 	}, func(s *simulation, o operation) bool { return s.world.annotateNamespace(o.annotation, o.text) }},
 
-	"replace key": {1, func(m maker) operation { return operation{} },
-		func(s *simulation, o operation) bool { return s.world.replaceKey() }},
+	"replace key": {1, func(maker) operation { return operation{} },
+		func(s *simulation, _ operation) bool { return s.world.replaceKey() }},
 
 	"hold": {5, func(m maker) operation { return operation{a: m.server(), b: m.IntN(int(streamCount))} },
 		func(s *simulation, o operation) bool { s.world.servers[o.a].streams[o.b].held = true; return true }},

@@ -357,7 +357,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	switch {
 	case differs && again:
 		return "a source has changed before the pods started, and again after that, if not in what counts"
-	case !differs && !(bare && rec.scopes != scopes), !unseen:
+	case !differs && (!bare || rec.scopes == scopes), !unseen:
 		return ""
 	case gone:
 		return "when a source or a key was removed is written nowhere"
@@ -370,7 +370,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 }
 
 // afterPatch takes notice of a patch that was applied.
-func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts, wrote bool) {
+func (o *oracle) afterPatch(d *workload, before *manifest, restarts, wrote bool) {
 	if !wrote {
 		o.fail("a patch of %s changes nothing", workloadName(d.slot))
 		return

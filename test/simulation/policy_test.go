@@ -136,7 +136,7 @@ func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]s
 			continue
 		case named:
 		case r.mode == "listed",
-			r.mode == "matched" && !(m.present && m.match),
+			r.mode == "matched" && (!m.present || !m.match),
 			!r.kinds.has(s),
 			read == 0,
 			r.live && kept == 0:

@@ -69,7 +69,7 @@ func fields(manager string, at time.Time, raw string) metav1.ManagedFieldsEntry 
 	t := metav1.NewTime(seconds(at))
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &t,
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(raw)},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(raw),
 	}
 }
 

@@ -3,7 +3,6 @@ package simulation
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // how is a way in which a template uses a source.
@@ -85,7 +84,7 @@ func podSpec(uses []use) corev1.PodSpec {
 		key := keyNames[u.key]
 		var optional *bool
 		if u.optional {
-			optional = ptr.To(true)
+			optional = new(true)
 		}
 		switch u.how {
 		case env:
