@@ -105,15 +105,9 @@ func (c *Controller) baseline(ctx context.Context, s *step) error {
 func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	w, now := s.workload, c.Clock.Now()
 	last := policy.Automatic(policy.LastReloadOf(w), now, s.policy.MinInterval, s.Trigger)
-	var data []byte
-	var err error
-	if s.policy.Strategy == policy.Recreate {
-		data, err = policy.RecreatePatch(w, s.present, last, evictBefore(now))
-	} else {
-		// After a rollback the template may carry the hash already.
-		always := w.TemplateAnnotations[policy.ConfigHashAnnotation] == s.present.Hash
-		data, err = policy.RolloutPatch(w, s.present, last, always)
-	}
+	// After a rollback the template may carry the hash already.
+	always := w.TemplateAnnotations[policy.ConfigHashAnnotation] == s.present.Hash
+	data, err := s.policy.RestartPatch(w, s.present, last, always)
 	if err == nil {
 		err = c.patch(ctx, s, data)
 	}

@@ -21,11 +21,6 @@ import (
 // nothing that happens to the workload makes us look earlier.
 const recreatePause = 5 * time.Second
 
-// evictBefore returns the time before which a pod has to have been created to be
-// evicted. Creation times are whole seconds: pods are evicted once the present one is
-// over, so that those that replace them are newer.
-func evictBefore(now time.Time) time.Time { return now.Truncate(time.Second).Add(time.Second) }
-
 // recreate evicts the next pod of a workload that is being recreated: one at a time, and
 // one that is ready only while all others are. Evictions respect PodDisruptionBudgets.
 func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, error) {

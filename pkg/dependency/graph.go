@@ -62,6 +62,19 @@ func (g *Graph) LastChange(key SourceKey) Change {
 	return g.gone[key]
 }
 
+// LastWritten returns an upper bound of when what a reference of a workload in a namespace
+// reads, of what is there, last changed, as a resourceVersion.
+func (g *Graph) LastWritten(namespace string, r *Reference) uint64 {
+	s := g.Source(SourceKey{r.Kind, namespace, r.Name})
+	if keys, all := r.Keys(); !all {
+		return s.written(keys)
+	}
+	if s == nil {
+		return 0
+	}
+	return s.Change.Version
+}
+
 // Users returns the workloads that a change of a source concerns. The source need not
 // exist.
 func (g *Graph) Users(key SourceKey) []WorkloadKey {

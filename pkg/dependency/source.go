@@ -56,11 +56,31 @@ type Change struct {
 // seen: zero for the first list. Live tells that it comes from an event, so that nothing
 // can have happened in between.
 func (s *Source) After(previous *Source, seen time.Time, live bool) {
+	version := versionOf(s.ResourceVersion)
+	for i := range s.Keys {
+		k := &s.Keys[i]
+		if before := previous.key(k.Key); before != nil && before.Digest == k.Digest && before.Binary == k.Binary {
+			k.Version = before.Version
+		} else {
+			k.Version = version
+		}
+	}
 	if previous != nil && slices.Equal(previous.Keys, s.Keys) {
 		s.Change = previous.Change
 		return
 	}
-	s.Change = Change{Version: versionOf(s.ResourceVersion), Exact: live, Seen: seen}
+	s.Change = Change{Version: version, Exact: live, Seen: seen}
+}
+
+// written returns an upper bound of when any of some keys, of those that are there, last
+// changed. A nil source has none.
+func (s *Source) written(keys []string) (version uint64) {
+	for _, key := range keys {
+		if k := s.key(key); k != nil {
+			version = max(version, k.Version)
+		}
+	}
+	return version
 }
 
 // KeyDigest stands for one key and its content.
@@ -68,6 +88,9 @@ type KeyDigest struct {
 	Key    string
 	Digest Digest
 	Binary bool // the key is one of binaryData
+
+	// Version is an upper bound of when it last changed, as a resourceVersion.
+	Version uint64
 }
 
 // key returns what stands for a key, or nil. A nil source has no keys.

@@ -30,11 +30,11 @@ func TestSourceOfAnObject(t *testing.T) {
 				Data:       map[string]string{"b": "2", "d": "4", "a": ""},
 				BinaryData: map[string][]byte{"c": {0, 1}},
 			}),
-			[]KeyDigest{{"a", digest(""), false}, {"b", digest("2"), false}, {"c", digest("\x00\x01"), true}, {"d", digest("4"), false}},
+			[]KeyDigest{{Key: "a", Digest: digest(""), Binary: false}, {Key: "b", Digest: digest("2"), Binary: false}, {Key: "c", Digest: digest("\x00\x01"), Binary: true}, {Key: "d", Digest: digest("4"), Binary: false}},
 		},
 		"keys of a Secret are in order": {
 			FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"b": []byte("2"), "a": nil}}),
-			[]KeyDigest{{"a", digest(""), false}, {"b", digest("2"), false}},
+			[]KeyDigest{{Key: "a", Digest: digest(""), Binary: false}, {Key: "b", Digest: digest("2"), Binary: false}},
 		},
 		"an empty ConfigMap": {FromConfigMap(d, &corev1.ConfigMap{ObjectMeta: meta}), []KeyDigest{}},
 		"an empty Secret":    {FromSecret(d, &corev1.Secret{ObjectMeta: meta}), []KeyDigest{}},

@@ -192,6 +192,14 @@ func (e *Evaluation) changeAfterStart(u *unit) (c change, after bool) {
 	return c, start > 0 && !c.seen.IsZero() && c.version >= max(start, e.Workload.OptedVersion)
 }
 
+// writtenAfterStart tells the same of the very keys that pods read, of those that are there.
+func (e *Evaluation) writtenAfterStart(u *unit) bool {
+	_, after := e.changeAfterStart(u)
+	return after && slices.ContainsFunc(u.references, func(r dependency.Reference) bool {
+		return e.graph.LastWritten(e.Workload.Namespace, &r) >= max(e.Workload.StartVersion, e.Workload.OptedVersion)
+	})
+}
+
 func (e *Evaluation) lastChange(r *dependency.Reference) dependency.Change {
 	return e.graph.LastChange(e.sourceKey(r))
 }

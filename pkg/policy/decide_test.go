@@ -550,7 +550,7 @@ func TestOwnRolloutOvertakenByAChange(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	e := x.evaluate()
-	data, err := RolloutPatch(e.Workload, e.Present(), Automatic(nil, x.now, e.Policy.MinInterval, "Secret/db"), false)
+	data, err := e.Policy.RestartPatch(e.Workload, e.Present(), Automatic(nil, x.now, e.Policy.MinInterval, "Secret/db"), false)
 	x.set(secret("db", "password", "3"))
 	x.patch(data, err)
 	x.tick(time.Minute)
@@ -623,6 +623,13 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 		"another key changes of one that was read in part": {func(x *world) {
 			x.set(secret("db", "password", "1", "user", "2"))
 		}, rollOut("Secret/db")},
+		"a key changes that it does not read": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec = podOf(env(dependency.Secret, "db", "user"), optionalEnv(dependency.Secret, "extra", "a"))
+			})
+			x.set(secret("db", "password", "2", "user", "1"))
+			x.set(secret("extra", "b", "1"))
+		}, baseline},
 		"the source had changed before": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		}, baseline},

@@ -250,10 +250,9 @@ func (e *Evaluation) changed() []change {
 		switch u := &e.units[i]; {
 		case e.differs(u):
 			changed = append(changed, e.change(u))
-		case fresh && !e.knows(u):
-			if c, after := e.changeAfterStart(u); after {
-				changed = append(changed, c)
-			}
+		case fresh && !e.knows(u) && e.writtenAfterStart(u):
+			c, _ := e.changeAfterStart(u)
+			changed = append(changed, c)
 		}
 	}
 	return changed

@@ -618,7 +618,7 @@ func TestStaleIsKnownInEveryMode(t *testing.T) {
 	}
 	check("nothing is recorded", nil, false)
 	e := x.evaluate()
-	x.patch(RolloutPatch(e.Workload, e.Present(), Requested(nil, x.now, "me", ""), true))
+	x.patch(e.Policy.RestartPatch(e.Workload, e.Present(), Requested(nil, x.now, "me", ""), true))
 	check("just restarted", nil, true)
 	x.set(secret("db", "password", "2"))
 	x.set(secret("extra", "a", "1"))

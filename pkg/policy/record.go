@@ -147,21 +147,33 @@ func notBefore(last *LastReload, minimum time.Duration, now time.Time) time.Time
 
 type object map[string]any
 
-// RolloutPatch returns the JSON merge patch that restarts the pods of a workload and
-// records with which content. It names our annotations alone, and is refused with a
-// conflict when the object is no longer that of the given UID and version. With always
-// the template differs even when the hash does not.
-func RolloutPatch(w *dependency.Workload, present Record, last LastReload, always bool) ([]byte, error) {
+// RestartPatch returns the JSON merge patch that restarts the pods of a workload as the
+// policy says, and records with which content. It names our annotations alone, and is
+// refused with a conflict when the object is no longer that of the given UID and version.
+// With always the template differs even when the hash does not.
+func (p *Policy) RestartPatch(w *dependency.Workload, present Record, last LastReload, always bool) ([]byte, error) {
+	annotations := object{
+		ConfigHashAnnotation:     present.Hash,
+		AppliedSourcesAnnotation: present.sources(),
+		LastReloadAnnotation:     last.json(),
+	}
+	if p.Recreates() {
+		// Creation times are whole seconds: pods are evicted once the present one is over, so
+		// that those that replace them are newer.
+		before := last.Time.Truncate(time.Second).Add(time.Second)
+		annotations[RecreatingAnnotation] = before.UTC().Format(time.RFC3339)
+		return patch(w, annotations, nil)
+	}
 	template := object{ConfigHashAnnotation: present.Hash}
 	if always {
 		template[ReloadedAtAnnotation] = last.Time.UTC().Format(time.RFC3339Nano)
 	}
-	return patch(w, object{
-		ConfigHashAnnotation:     present.Hash,
-		AppliedSourcesAnnotation: present.sources(),
-		LastReloadAnnotation:     last.json(),
-	}, object{"template": object{"metadata": object{"annotations": template}}})
+	return patch(w, annotations, object{"template": object{"metadata": object{"annotations": template}}})
 }
+
+// Recreates tells whether a restart evicts the pods. The controller does that, and for
+// workloads that have opted in alone.
+func (p *Policy) Recreates() bool { return p.Strategy == Recreate && p.Mode != Off }
 
 // BaselinePatch returns the JSON merge patch that records the present content on the
 // workload and restarts nothing.
@@ -169,17 +181,6 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 	return patch(w, object{
 		ConfigHashAnnotation:     present.Hash,
 		AppliedSourcesAnnotation: present.sources(),
-	}, nil)
-}
-
-// RecreatePatch returns the JSON merge patch that begins the eviction of the pods created
-// before a time, and records with which content the new ones start.
-func RecreatePatch(w *dependency.Workload, present Record, last LastReload, before time.Time) ([]byte, error) {
-	return patch(w, object{
-		ConfigHashAnnotation:     present.Hash,
-		AppliedSourcesAnnotation: present.sources(),
-		LastReloadAnnotation:     last.json(),
-		RecreatingAnnotation:     before.UTC().Format(time.RFC3339),
 	}, nil)
 }
 

@@ -19,6 +19,9 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
+// Two policies by which workloads are restarted.
+var rollout, recreate = &Policy{Mode: Auto, Strategy: Annotate}, &Policy{Mode: Auto, Strategy: Recreate}
+
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func micro(t time.Time) *metav1.MicroTime {
@@ -40,10 +43,10 @@ func TestPatches(t *testing.T) {
 	automatic := Automatic(nil, now, time.Minute, "Secret/db")
 	requested := Requested(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
 	for name, patch := range map[string]func() ([]byte, error){
-		"rollout":       func() ([]byte, error) { return RolloutPatch(w, present, automatic, false) },
-		"rolloutAlways": func() ([]byte, error) { return RolloutPatch(w, present, requested, true) },
+		"rollout":       func() ([]byte, error) { return rollout.RestartPatch(w, present, automatic, false) },
+		"rolloutAlways": func() ([]byte, error) { return rollout.RestartPatch(w, present, requested, true) },
 		"baseline":      func() ([]byte, error) { return BaselinePatch(w, present) },
-		"recreate":      func() ([]byte, error) { return RecreatePatch(w, present, automatic, now.Truncate(time.Second)) },
+		"recreate":      func() ([]byte, error) { return recreate.RestartPatch(w, present, automatic, false) },
 		"recreated":     func() ([]byte, error) { return RecreatedPatch(w) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,9 +98,9 @@ func TestPatchesNameOurAnnotationsAlone(t *testing.T) {
 			last = Requested(&last, now, text(), text())
 		}
 		for kind, patch := range map[string]func() ([]byte, error){
-			"rollout":   func() ([]byte, error) { return RolloutPatch(w, present, last, r.IntN(2) == 0) },
+			"rollout":   func() ([]byte, error) { return rollout.RestartPatch(w, present, last, r.IntN(2) == 0) },
 			"baseline":  func() ([]byte, error) { return BaselinePatch(w, present) },
-			"recreate":  func() ([]byte, error) { return RecreatePatch(w, present, last, now) },
+			"recreate":  func() ([]byte, error) { return recreate.RestartPatch(w, present, last, r.IntN(2) == 0) },
 			"recreated": func() ([]byte, error) { return RecreatedPatch(w) },
 		} {
 			data, err := patch()

@@ -291,7 +291,7 @@ func (x *world) act() Decision {
 	case RollOut:
 		last := Automatic(LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
 		always := e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash
-		x.patch(RolloutPatch(e.Workload, e.Present(), last, always))
+		x.patch(e.Policy.RestartPatch(e.Workload, e.Present(), last, always))
 	}
 	return d
 }

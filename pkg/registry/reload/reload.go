@@ -18,6 +18,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/workload"
@@ -59,7 +60,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return nil
 		}
 		last := policy.Requested(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
-		data, err := policy.RolloutPatch(live.Workload, content.present, last, true)
+		data, err := content.policy.RestartPatch(live.Workload, content.present, last, true)
 		if err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return err
 		}
 		status.Triggered, status.Generation = true, patched.GetGeneration()
-		status.Message = doneMessage(&ref, live.caveat, len(dryRun) > 0)
+		status.Message = doneMessage(&ref, content.policy.Recreates(), live.caveat, len(dryRun) > 0)
 		return nil
 	})
 	if err != nil {
@@ -85,6 +86,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 
 // content is what is known of the content that a workload consumes.
 type content struct {
+	policy   policy.Policy // in force
 	present  policy.Record // of the content that is there now
 	previous string        // the hash with which the pods were started
 	stale    []string      // what has changed since
@@ -95,7 +97,7 @@ type content struct {
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 	synced = r.Graph.Read(func(g *dependency.Graph) {
 		e := policy.Evaluate(g, r.Digester(), w, r.Defaults)
-		c.present, c.previous = e.Present(), e.Record.Hash
+		c.policy, c.present, c.previous = e.Policy, e.Present(), e.Record.Hash
 		c.stale, c.known = e.Stale()
 	})
 	return c, synced
@@ -138,12 +140,21 @@ func unneeded(c content) string {
 	}
 }
 
-func doneMessage(ref *v1alpha1.WorkloadReference, caveat string, dryRun bool) string {
-	message := fmt.Sprintf("The pods of %s %s are being replaced", ref.Kind, ref.Name)
-	if dryRun {
-		message = fmt.Sprintf("Dry run: the pods of %s %s would be replaced", ref.Kind, ref.Name)
+func doneMessage(ref *v1alpha1.WorkloadReference, recreates bool, caveat string, dryRun bool) string {
+	how := "are being replaced"
+	switch {
+	case dryRun && recreates:
+		how = "would be evicted, one after the other"
+	case dryRun:
+		how = "would be replaced"
+	case recreates:
+		how = "are being evicted, one after the other"
 	}
-	if caveat != "" {
+	message := fmt.Sprintf("The pods of %s %s %s", ref.Kind, ref.Name, how)
+	if dryRun {
+		message = "Dry run: t" + message[1:]
+	}
+	if caveat != "" && !recreates {
 		message += "; but " + caveat
 	}
 	return message + "."
@@ -162,6 +173,7 @@ func (r *REST) tell(ctx context.Context, view *v1alpha1.ConfigDependency, reques
 	if !status.Triggered {
 		return
 	}
+	metrics.Rollout(status.WorkloadRef.Kind, view.Namespace, metrics.Success, policy.TriggerRequest)
 	because := ""
 	if request.Spec.Reason != "" {
 		because = ": " + request.Spec.Reason

@@ -355,7 +355,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			}
 			p := sent[0]
 			m := testMeta(kind)
-			wantPatch, err := policy.RolloutPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
+			wantPatch, err := (&policy.Policy{}).RestartPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
 				policy.Record{Hash: present, Sources: map[string]string{}},
 				policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}, true)
 			if err != nil {
