@@ -622,6 +622,28 @@ func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	}
 }
 
+// Owners who have asked for evictions do not suffer a change of the template, whoever
+// restarts the workload. Only of those that have opted in are pods evicted.
+func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
+	for mode, evicts := range map[string]bool{"auto": true, "off": false} {
+		view := testView(dependency.Deployment)
+		s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
+			o.Annotations = map[string]string{policy.StrategyAnnotation: "recreate", policy.ReloadAnnotation: mode}
+		}))
+		got, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says := strings.Contains(got.Status.Message, "evicted, one after the other"); !got.Status.Triggered || says != evicts {
+			t.Errorf("%s: status %+v", mode, got.Status)
+		}
+		patch := string(s.patches()[0].Patch)
+		if strings.Contains(patch, policy.RecreatingAnnotation) != evicts || strings.Contains(patch, `"template"`) == evicts {
+			t.Errorf("%s: patch %s", mode, patch)
+		}
+	}
+}
+
 func TestUnknownNamesAndKinds(t *testing.T) {
 	s := newServer(testView(dependency.Deployment))
 	if _, err := s.create("deployment.api", &v1alpha1.Reload{}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
