@@ -340,7 +340,7 @@ func (w *workload) rolledOut(before *state) {
 // allowed returns how many restarts there is a reason for. When nothing is remembered, and
 // a disturbance has hidden what came first, changes of keys that it does not read count too.
 func (w *workload) allowed() int {
-	if w.lost && !w.cell.oracle.undisturbed {
+	if (w.lost || w.adopting) && !w.cell.oracle.undisturbed {
 		return w.owed + max(w.changes, w.cell.changes)
 	}
 	return w.owed + w.changes

@@ -1,0 +1,379 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/install"
+)
+
+// is wants a state, for a reason.
+func is(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) error {
+	return func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.State != state || reason != "" && o.Status.Reason != reason {
+			return fmt.Errorf("it is %s, %s: %s", o.Status.State, o.Status.Reason, o.Status.Message)
+		}
+		return nil
+	}
+}
+
+// applied wants the pods to be known to run with the present content.
+func applied(o *v1alpha1.ConfigDependency) error {
+	if o.Status.AppliedHash == "" || o.Status.AppliedHash != o.Status.ConfigHash {
+		return fmt.Errorf("the applied hash is %q, the hash is %q", o.Status.AppliedHash, o.Status.ConfigHash)
+	}
+	return is(v1alpha1.StateInSync, "")(o)
+}
+
+// optedIn opts a workload in and sets more annotations, by pairs.
+func optedIn(m metav1.Object, more ...string) {
+	annotations := map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "0", "configdep.io/min-interval": "0"}
+	for i := 0; i < len(more); i += 2 {
+		annotations[more[i]] = more[i+1]
+	}
+	m.SetAnnotations(annotations)
+}
+
+// setSecret puts a value into a Secret, where there may be others.
+func setSecret(t *testing.T, namespace, name, key, value string) {
+	t.Helper()
+	edit(t, kube(t).CoreV1().Secrets(namespace), name, func(s *corev1.Secret) { s.Data[key] = []byte(value) })
+}
+
+// A change of content replaces all pods, once, and says why. One of a key that they do not
+// read, or of metadata, does nothing.
+func TestChangeOfContentReplacesAllPods(t *testing.T) {
+	t.Parallel()
+	for kind, pods := range map[string]int{"Deployment": 2, "StatefulSet": 2, "DaemonSet": 3} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			namespace := newNamespace(t)
+			name := strings.ToLower(kind) + ".web"
+			create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "unread": "x"}))
+			switch apps := kube(t).AppsV1(); kind {
+			case "Deployment":
+				o := deployment("web", envSecretKey("db", "password"))
+				optedIn(o)
+				create(t, apps.Deployments(namespace).Create, o)
+			case "StatefulSet":
+				o := statefulSet("web", envSecretKey("db", "password"))
+				optedIn(o)
+				create(t, apps.StatefulSets(namespace).Create, o)
+			case "DaemonSet":
+				o := daemonSet("web", envSecretKey("db", "password"))
+				optedIn(o)
+				create(t, apps.DaemonSets(namespace).Create, o)
+			}
+			old := runningPods(t, namespace, "web", pods, nil)
+			before := view(t, namespace, name, applied)
+			generation := getRollout(t, namespace, kind, "web").Generation
+
+			setSecret(t, namespace, "db", "unread", "y")
+			edit(t, kube(t).CoreV1().Secrets(namespace), "db", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} })
+			setSecret(t, namespace, "db", "password", "y")
+			runningPods(t, namespace, "web", pods, old)
+			after := view(t, namespace, name, applied, func(o *v1alpha1.ConfigDependency) error {
+				if o.Status.AppliedHash == before.Status.AppliedHash {
+					return errors.New("the hash is as before")
+				}
+				return nil
+			})
+			if got := getRollout(t, namespace, kind, "web").Generation; got != generation+1 {
+				t.Errorf("the generation was %d and is %d", generation, got)
+			}
+			if last := after.Status.LastReload; last == nil || last.Trigger != "Secret/db" || last.RequestedBy != "" {
+				t.Errorf("lastReload is %+v", last)
+			}
+			want := []string{"Restarted because Secret/db has changed"}
+			eventually(t, "an event tells of it", func(context.Context) error {
+				if got := reloadEvents(t, namespace, kind, "web", before.Spec.WorkloadRef.UID); !slices.Equal(got, want) {
+					return fmt.Errorf("the events are %q", got)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Opting in restarts nothing, however many do at once.
+func TestAdoptingManyWorkloadsRestartsNone(t *testing.T) {
+	t.Parallel()
+	const many = 1000
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	inParallel(t, many, func(i int) error {
+		_, err := deployments.Create(t.Context(), asleep(fmt.Sprint("web-", i), envFromSecret("db")), metav1.CreateOptions{})
+		return err
+	})
+	edit(t, kube(t).CoreV1().Namespaces(), namespace, func(n *corev1.Namespace) {
+		n.Annotations = map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "0", "configdep.io/min-interval": "0"}
+	})
+	await := func(what string, restarted bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d workloads %s", many, what), func(ctx context.Context) error {
+			list, err := deployments.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			recorded := 0
+			for i := range list.Items {
+				o := &list.Items[i]
+				hash := o.Spec.Template.Annotations["configdep.io/config-hash"]
+				if hash != "" && !restarted {
+					t.Fatalf("%s has been restarted", o.Name)
+				}
+				if o.Annotations["configdep.io/config-hash"] != "" && (hash != "") == restarted {
+					recorded++
+				}
+			}
+			if recorded != many {
+				return fmt.Errorf("%d of %d", recorded, many)
+			}
+			return nil
+		})
+	}
+	await("are adopted", false)
+	setSecret(t, namespace, "db", "password", "y")
+	await("are restarted", true)
+}
+
+// inParallel calls f for each number below n, several at a time.
+func inParallel(t *testing.T, n int, f func(int) error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	numbers := make(chan int)
+	for range 16 {
+		wg.Go(func() {
+			for i := range numbers {
+				if err := f(i); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	wg.Wait()
+}
+
+// The strategy recreate evicts pods and leaves the template alone, also on request.
+func TestRecreateEvictsPods(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	o := deployment("web", envFromSecret("db"))
+	optedIn(o, "configdep.io/strategy", "recreate")
+	made := create(t, kube(t).AppsV1().Deployments(namespace).Create, o)
+	pods := runningPods(t, namespace, "web", 2, nil)
+	view(t, namespace, "deployment.web", applied)
+
+	setSecret(t, namespace, "db", "password", "y")
+	pods = runningPods(t, namespace, "web", 2, pods)
+	view(t, namespace, "deployment.web", applied)
+
+	got := reloadAs(t, "jane", namespace, "deployment.web", v1alpha1.ReloadSpec{})
+	if !got.Triggered || !strings.Contains(got.Message, "are being evicted") {
+		t.Errorf("the answer is %+v", got)
+	}
+	runningPods(t, namespace, "web", 2, pods)
+	view(t, namespace, "deployment.web", applied)
+	if diff := cmp.Diff(made.Spec.Template, getRollout(t, namespace, "Deployment", "web").template); diff != "" {
+		t.Errorf("the template has changed:\n%s", diff)
+	}
+}
+
+// A rollout that does not progress is shown as failed, with what its owner can do; a
+// missing source, and an annotation that cannot be read, as blocked.
+func TestStatesThatNeedSomebody(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+
+	stuck := deployment("stuck", envFromSecret("db"))
+	optedIn(stuck)
+	stuck.Spec.ProgressDeadlineSeconds, stuck.Spec.MinReadySeconds = new(int32(2)), 1
+	stuck.Spec.Template.Spec.NodeSelector = map[string]string{"no-node": "has-this"}
+	create(t, deployments.Create, stuck)
+	view(t, namespace, "deployment.stuck", is(v1alpha1.StateFailed, "ProgressDeadlineExceeded"))
+
+	missing := asleep("missing", envFromSecret("db"), envFromSecret("later"))
+	optedIn(missing)
+	create(t, deployments.Create, missing)
+	view(t, namespace, "deployment.missing", is(v1alpha1.StateBlocked, "SourceMissing"))
+	told(t, namespace, "missing", "ConfigSourceMissing")
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("later", map[string]string{"a": "x"}))
+	view(t, namespace, "deployment.missing", applied)
+
+	spoilt := asleep("spoilt", envFromSecret("db"))
+	optedIn(spoilt, "configdep.io/settle", "soon")
+	create(t, deployments.Create, spoilt)
+	o := view(t, namespace, "deployment.spoilt", is(v1alpha1.StateBlocked, "InvalidAnnotation"))
+	for _, want := range []string{"configdep.io/settle", `"soon"`} {
+		if !strings.Contains(o.Status.Message, want) {
+			t.Errorf("the message lacks %s: %s", want, o.Status.Message)
+		}
+	}
+	told(t, namespace, "spoilt", "InvalidAnnotation")
+	edit(t, deployments, "spoilt", func(o *appsv1.Deployment) { o.Annotations["configdep.io/settle"] = "1s" })
+	view(t, namespace, "deployment.spoilt", applied)
+}
+
+// told waits until there is one event about an object for a reason.
+func told(t *testing.T, namespace, name, reason string) {
+	t.Helper()
+	eventually(t, "there is one event "+reason, func(ctx context.Context) error {
+		events, err := kube(t).CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + name})
+		if err == nil && len(events.Items) != 1 {
+			err = fmt.Errorf("there are %d", len(events.Items))
+		}
+		return err
+	})
+}
+
+// The next run of a CronJob reads the content by itself, and a Job is only shown.
+func TestCronJobsAndJobsAreNotRestarted(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	report, seed := cronJob("report", envFromSecret("db")), job("seed", envFromSecret("db"))
+	optedIn(report)
+	optedIn(seed)
+	before := create(t, kube(t).BatchV1().CronJobs(namespace).Create, report)
+	create(t, kube(t).BatchV1().Jobs(namespace).Create, seed)
+	setSecret(t, namespace, "db", "password", "y")
+	changed, err := kube(t).CoreV1().Secrets(namespace).Get(t.Context(), "db", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(t, namespace, "cronjob.report", at(isSecret, changed), is(v1alpha1.StateInSync, "NextRunReadsContent"))
+	view(t, namespace, "job.seed", at(isSecret, changed), is(v1alpha1.StateUnmanaged, "KindNotReloaded"))
+	after, err := kube(t).BatchV1().CronJobs(namespace).Get(t.Context(), "report", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the CronJob has been written: it has the annotations %v", after.Annotations)
+	}
+}
+
+// A key of the hashes that is deleted is put back. With another one nothing can be
+// compared: what is there is recorded anew, and nothing is restarted.
+func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
+	namespace := newNamespace(t)
+	secrets := kube(t).CoreV1().Secrets(install.Namespace)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	o := asleep("web", envFromSecret("db"))
+	optedIn(o)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, o)
+	before := view(t, namespace, "deployment.web", applied)
+	key, err := secrets.Get(t.Context(), "configdep-hmac-key", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	remove(t, secrets.Delete, key.Name)
+	eventually(t, "the key is put back", func(ctx context.Context) error {
+		back, err := secrets.Get(ctx, key.Name, metav1.GetOptions{})
+		if err == nil && string(back.Data["key"]) != string(key.Data["key"]) {
+			err = errors.New("it is another one")
+		}
+		return err
+	})
+	edit(t, secrets, key.Name, func(s *corev1.Secret) { s.Data["key"] = []byte(strings.Repeat(rand.Text(), 2)[:len(s.Data["key"])]) })
+	after := view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.ConfigHash == before.Status.ConfigHash {
+			return errors.New("the hash is as before")
+		}
+		return nil
+	})
+	if template := getRollout(t, namespace, "Deployment", "web").template; template.Annotations != nil || after.Status.LastReload != nil {
+		t.Errorf("the template has the annotations %v, lastReload is %+v", template.Annotations, after.Status.LastReload)
+	}
+}
+
+// What operators look at: metrics of the replica that leads and of the other, and a log in
+// JSON.
+func TestMetricsAndLogs(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	o := asleep("web", envFromSecret("db"))
+	optedIn(o)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, o)
+	view(t, namespace, "deployment.web", applied)
+	setSecret(t, namespace, "db", "password", "y")
+	view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.LastReload == nil {
+			return errors.New("it has not been restarted")
+		}
+		return nil
+	})
+	eventually(t, "one replica leads, and has counted the restart", func(ctx context.Context) error {
+		leaders, counted := 0, 0
+		for _, replica := range server.Replicas {
+			got, err := try(ctx, directly(replica), request{path: "/metrics"})
+			if err != nil || got.code != http.StatusOK {
+				return fmt.Errorf("%s: %d, %w", replica.Name(), got.code, err)
+			}
+			text := string(got.body)
+			for _, metric := range []string{"configdep_workloads{", "configdep_index_objects{", "configdep_ingest_last_progress_timestamp_seconds{", "configdep_rollout_patch_delay_seconds_bucket{"} {
+				if !strings.Contains(text, "\n"+metric) {
+					t.Fatalf("%s has no %s", replica.Name(), metric)
+				}
+			}
+			leaders += strings.Count(text, "\nconfigdep_leader 1\n")
+			counted += strings.Count(text, fmt.Sprintf(`configdep_rollouts_total{kind="Deployment",namespace=%q,result="success",trigger="Secret"} 1`, namespace))
+		}
+		if leaders != 1 || counted != 1 {
+			return fmt.Errorf("%d lead, %d have counted it", leaders, counted)
+		}
+		return nil
+	})
+
+	replica, err := server.StartExtra("json", install.ReplicaOptions{Args: []string{"--logging-format=json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.Terminate(); err != nil {
+		t.Error(err)
+	}
+	log, err := os.ReadFile(replica.Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	for _, line := range lines {
+		if race && strings.Contains(line, "Data race detection enabled") { // before the flags are read
+			continue
+		}
+		var entry struct{ Msg *string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Msg == nil {
+			t.Errorf("%v: %s", err, line)
+		}
+	}
+	if len(lines) < 3 {
+		t.Errorf("the log has %d lines", len(lines))
+	}
+}
