@@ -1,6 +1,7 @@
 package dependency
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -17,6 +18,8 @@ type Graph struct {
 	globs map[string]map[WorkloadKey]glob
 	// gone are sources that have been deleted and that workloads refer to.
 	gone map[SourceKey]Change
+	// forgotten is the last change of those that had to be forgotten.
+	forgotten Change
 }
 
 type glob struct {
@@ -261,8 +264,32 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	}
 	if len(g.Users(key)) > 0 {
 		g.gone[key] = change
+		if len(g.gone) > maxGone {
+			g.forgetOldest()
+		}
 	}
 	g.endWaiting(key, change)
+}
+
+// maxGone bounds how many deletions are remembered for globs: a namespace in which sources
+// with new names come and go would need ever more memory.
+const maxGone = 10_000
+
+// forgetOldest forgets the older half of the deletions that only globs name.
+func (g *Graph) forgetOldest() {
+	var keys []SourceKey
+	for key := range g.gone {
+		if len(g.users[key]) == 0 {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b SourceKey) int { return cmp.Compare(g.gone[a].Version, g.gone[b].Version) })
+	for _, key := range keys[:len(keys)/2] {
+		if change := g.gone[key]; change.Version > g.forgotten.Version {
+			g.forgotten = change
+		}
+		delete(g.gone, key)
+	}
 }
 
 // SetNamespace notes the annotations of a namespace that are ours and tells whether they

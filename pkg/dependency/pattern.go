@@ -27,9 +27,9 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 
 // LastGone returns when the last of the sources that a pattern names in a namespace, and
 // none of those that except, was deleted, of those that are gone: the zero value if none is
-// known.
+// known. It may be later than that when too many have gone to remember them all.
 func (g *Graph) LastGone(namespace string, p Pattern, except []Pattern) Change {
-	var last Change
+	last := g.forgotten
 	for key, change := range g.gone {
 		if key.Namespace == namespace && change.Version >= last.Version && p.Matches(key.Kind, key.Name) && !matchesAny(except, key.Kind, key.Name) {
 			last = change

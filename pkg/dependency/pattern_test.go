@@ -1,6 +1,7 @@
 package dependency
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,4 +72,36 @@ func TestLastGoneIsTheLatestDeletionOfWhatAPatternNames(t *testing.T) {
 	check("others have gone, and one that is excepted", 20)
 	g.SetSource(&Source{SourceKey: SourceKey{Secret, "shop", "feature-2"}})
 	check("one is there again", 10)
+}
+
+// Deletions of sources that only globs name are not remembered without end, and what is
+// forgotten makes none seem older than it is.
+func TestDeletionsAreForgottenInTheEnd(t *testing.T) {
+	g := NewGraph()
+	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{{Kind: Secret, Name: "db"}}}
+	all := Pattern{ConfigMap, "*"}
+	g.SetWorkload(w, []Pattern{all})
+	remove := func(kind SourceKind, name string, version uint64) {
+		key := SourceKey{kind, "shop", name}
+		g.SetSource(&Source{SourceKey: key})
+		g.DeleteSource(key, Change{Version: version})
+	}
+	remove(Secret, "db", 1)
+	remove(ConfigMap, "feature-old", 2)
+	const n = 5 * maxGone
+	for i := range uint64(n) {
+		remove(ConfigMap, fmt.Sprint("lock-", i), 3+i)
+		if len(g.gone) > maxGone {
+			t.Fatalf("%d deletions are remembered", len(g.gone))
+		}
+	}
+	if got := g.LastGone("shop", all, nil).Version; got != n+2 {
+		t.Errorf("the last deletion was at %d, want %d", got, n+2)
+	}
+	if got := g.LastGone("shop", Pattern{ConfigMap, "feature-*"}, nil).Version; got < 2 {
+		t.Errorf("a deletion at 2 is taken for one at %d", got)
+	}
+	if got := g.LastChange(SourceKey{Secret, "shop", "db"}).Version; got != 1 {
+		t.Errorf("the deletion of a source that the template names was at %d, want 1", got)
+	}
 }

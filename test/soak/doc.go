@@ -40,5 +40,6 @@
 //   - Content that comes back, as after deleting and creating again, comes back only where no
 //     pod of a reader starts in between that would not have to wait.
 //
-// SOAK_SEED=n plays the history of a seed, and SOAK_DURATION=30m those that follow too.
+// SOAK_SEED=n plays the history of a seed, and SOAK_DURATION=30m those that follow too, by
+// default from any.
 package soak
