@@ -109,9 +109,13 @@ func awaitOnlyRed(t *testing.T, replica *install.Replica, check, why string) {
 		}
 		return nil
 	})
-	if got := send(t, config, request{path: "/readyz/" + check}); !strings.Contains(string(got.body), why) {
-		t.Errorf("%s says %d %q, not %q", check, got.code, got.body, why)
-	}
+	eventually(t, check+" says: "+why, func(ctx context.Context) error {
+		got, err := try(ctx, config, request{path: "/readyz/" + check})
+		if err == nil && strings.TrimSpace(string(got.body)) != "internal server error: "+why {
+			err = fmt.Errorf("%d: %s", got.code, got.body)
+		}
+		return err
+	})
 }
 
 // A server that is ready knows who is asking from the first request on. A connection that
