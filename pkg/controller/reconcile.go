@@ -43,6 +43,8 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 			err = c.rollOut(ctx, s)
 		case policy.Continue:
 			return c.recreate(ctx, s)
+		case policy.Abandon:
+			err = c.abandon(ctx, s)
 		case policy.Verify:
 			var newer bool
 			if newer, err = c.revisionIsNewer(ctx, s); err == nil {

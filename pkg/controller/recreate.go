@@ -21,6 +21,10 @@ import (
 // nothing that happens to the workload makes us look earlier.
 const recreatePause = 5 * time.Second
 
+// maxEvictBefore is how far the time before which pods have to go may lie ahead, as clocks
+// differ.
+const maxEvictBefore = time.Minute
+
 // recreate evicts the next pod of a workload that is being recreated: one at a time, and
 // one that is ready only while all others are. Evictions respect PodDisruptionBudgets.
 func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, error) {
@@ -29,7 +33,11 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 	if err != nil {
 		return 0, c.endRecreate(ctx, s) // somebody has spoilt it: there is nothing to go by
 	}
-	if wait := before.Sub(c.Clock.Now()); wait > 0 {
+	wait := before.Sub(c.Clock.Now())
+	switch {
+	case wait > maxEvictBefore:
+		return 0, c.endRecreate(ctx, s) // the same
+	case wait > 0:
 		return wait, nil
 	}
 	pods, err := c.podsOf(ctx, w)
@@ -124,6 +132,15 @@ func isReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// abandon forgets that pods were to be evicted.
+func (c *Controller) abandon(ctx context.Context, s *step) error {
+	data, err := policy.AbandonedPatch(s.workload)
+	if err != nil {
+		return err
+	}
+	return c.patch(ctx, s, data)
 }
 
 func (c *Controller) endRecreate(ctx context.Context, s *step) error {

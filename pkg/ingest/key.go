@@ -55,11 +55,15 @@ func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte,
 		return nil, err
 	}
 	key := found.Data[keyField]
+	return key, checkKey(key)
+}
+
+func checkKey(key []byte) error {
 	if len(key) != dependency.KeySize {
-		return nil, fmt.Errorf("the value %q of Secret %s has %d bytes, not %d: delete the Secret to have a new key made",
+		return fmt.Errorf("the value %q of Secret %s has %d bytes, not %d: delete the Secret to have the key put back, or a new one made",
 			keyField, KeySecret, len(key), dependency.KeySize)
 	}
-	return key, nil
+	return nil
 }
 
 func createKey(ctx context.Context, secrets corev1client.SecretInterface, key []byte) (*corev1.Secret, error) {

@@ -17,12 +17,19 @@ import (
 
 // watchKey watches the Secret with the key until the context is done. It calls changed
 // when somebody has put another key there, and puts the present one back when somebody
-// has deleted it: all replicas have to agree, and hashes with another key say nothing.
+// has deleted it: all replicas have to agree, and hashes with another key say nothing. What
+// cannot be a key is left there for somebody to mend, and the present one is used on.
 func watchKey(ctx context.Context, secrets corev1client.SecretInterface, key []byte, changed func()) {
 	ctx = withoutBodies(ctx)
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, KeySecret).String()
 	check := func(o any) {
-		if secret, ok := o.(*corev1.Secret); ok && !bytes.Equal(secret.Data[keyField], key) {
+		secret, ok := o.(*corev1.Secret)
+		if !ok || bytes.Equal(secret.Data[keyField], key) {
+			return
+		}
+		if err := checkKey(secret.Data[keyField]); err != nil {
+			klog.FromContext(ctx).Error(err, "The key of the config hash has been spoilt, the one before is used on", "secret", KeySecret)
+		} else {
 			klog.FromContext(ctx).Info("The key of the config hash has been replaced, reading everything again", "secret", KeySecret)
 			changed()
 		}

@@ -36,6 +36,7 @@ const (
 	Verify   Action = "Verify"
 	RollOut  Action = "RollOut"
 	Continue Action = "Continue" // evict the next pod
+	Abandon  Action = "Abandon"  // forget pods that were still to be evicted, and the record with them
 )
 
 // Reasons of decisions that others look at.
@@ -87,23 +88,23 @@ func (e *Evaluation) Decide(o Observed) Decision {
 		return e.decideOther()
 	}
 	if len(e.Policy.Problems) > 0 { // they matter to those who have opted in, or tried to
-		return Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
-			Message: upperFirst(strings.Join(e.Policy.Problems, "; ")) + ". Nothing restarts this workload by itself until that is mended."}
+		return e.invalid()
 	}
 	if e.Policy.Mode == Off {
-		return Decision{State: Unmanaged, Reason: "NotOptedIn",
+		d := Decision{State: Unmanaged, Reason: "NotOptedIn",
 			Message: "Nothing restarts this workload when its sources change; a Reload does."}
+		if e.recreating() {
+			d.Action = Abandon
+		}
+		return d
 	}
 	changed, trigger := e.stale()
-	if missing, absent := e.Missing(); len(missing) > 0 {
-		reason := ReasonKeyMissing
-		if absent {
-			reason = ReasonSourceMissing
-		}
-		return Decision{State: Blocked, Reason: reason, Stale: len(changed) > 0,
-			Message: upperFirst(strings.Join(missing, "; ")) + ": new pods do not start. Nothing is restarted until that is mended."}
+	if missing, _ := e.Missing(); len(missing) > 0 {
+		return e.missing(len(changed) > 0)
 	}
 	switch {
+	case e.recreating() && !e.Policy.Recreates():
+		return e.decideStrategyChanged()
 	case len(changed) > 0:
 		return e.decideStale(o, changed, trigger)
 	case !e.recorded():
@@ -113,12 +114,30 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	}
 }
 
+func (e *Evaluation) invalid() Decision {
+	return Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
+		Message: upperFirst(strings.Join(e.Policy.Problems, "; ")) + ". Nothing restarts this workload by itself until that is mended."}
+}
+
+func (e *Evaluation) missing(stale bool) Decision {
+	missing, absent := e.Missing()
+	reason := ReasonKeyMissing
+	if absent {
+		reason = ReasonSourceMissing
+	}
+	return Decision{State: Blocked, Reason: reason, Stale: stale,
+		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods do not start. Nothing is restarted until that is mended."}
+}
+
 // Stale names what is known to have changed since the pods were started, whatever the
 // mode. Known is false when nothing comparable is recorded.
 func (e *Evaluation) Stale() (ids []string, known bool) {
 	changed, _ := e.stale()
 	for i := range changed {
 		ids = append(ids, changed[i].id)
+	}
+	if len(ids) == 0 && e.recreating() && !e.Policy.Recreates() {
+		ids = []string{TriggerUnknown} // with what some pods were started that were not evicted
 	}
 	return ids, e.Record.Hash != "" && sameKey(e.Record.Hash, e.Hash)
 }
@@ -235,7 +254,11 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 			return e.inSync(WriteBaseline)
 		}
 	}
-	settled := e.settledAt(o, seen)
+	quiet := seen
+	if seen.IsZero() && verifiable { // it changed before this process looked
+		quiet = d.WrittenAt
+	}
+	settled := e.settledAt(o, quiet)
 	if o.Now.Before(settled) {
 		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
 		d.Message = fmt.Sprintf("%s; the workload is restarted once nothing has changed for %v.", what, e.Policy.Settle)
@@ -248,10 +271,29 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		return d
 	}
 	d.State, d.Reason, d.Action = Pending, "SourceChanged", RollOut
-	if !settled.IsZero() {
+	if !seen.IsZero() {
 		d.DueAt = later(settled, at)
 	}
 	d.Message = what + "; the workload is restarted now."
+	return d
+}
+
+// recreating tells whether pods were being evicted when the record was written that is
+// there: some of them may still run with what was there before.
+func (e *Evaluation) recreating() bool { return e.Workload.Annotations[RecreatingAnnotation] != "" }
+
+// decideStrategyChanged decides when pods that were still to be evicted are not to be any
+// more.
+func (e *Evaluation) decideStrategyChanged() Decision {
+	d := Decision{State: Pending, Reason: "StrategyChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
+		Message: "Some pods were still to be evicted when the strategy was changed; the workload is restarted now."}
+	if last := LastReloadOf(e.Workload); last != nil {
+		d.Trigger = last.Trigger
+	}
+	if e.Workload.Paused {
+		d.State, d.Reason, d.Action = Blocked, "Paused", None
+		d.Message = "Some pods were still to be evicted when the strategy was changed. The Deployment is paused: it is restarted when somebody resumes it."
+	}
 	return d
 }
 
@@ -277,11 +319,15 @@ func (e *Evaluation) inSync(action Action) Decision {
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
+	if len(e.units) == 0 {
+		d.Reason = "NothingTriggers"
+		d.Message = "No ConfigMap or Secret restarts this workload by itself; the reasons are given with its sources."
+	}
 	rollout := e.Workload.Rollout
 	switch {
-	case e.Workload.Annotations[RecreatingAnnotation] != "":
+	case e.recreating():
 		d.State, d.Reason = RollingOut, ReasonRecreating
-		d.Message = "The pods are being evicted one after the other."
+		d.Message = "The pods are being evicted one after the other, as PodDisruptionBudgets allow."
 		if action == None {
 			d.Action = Continue
 		}
@@ -300,8 +346,13 @@ func (e *Evaluation) decideOther() Decision {
 	if e.Workload.Kind == dependency.CronJob {
 		d := Decision{State: InSync, Reason: "NextRunReadsContent",
 			Message: "Nothing needs a restart: the next run of the CronJob reads the content that is then there."}
-		if e.Policy.Mode == Off {
+		switch missing, _ := e.Missing(); {
+		case len(e.Policy.Problems) > 0:
+			return e.invalid()
+		case e.Policy.Mode == Off:
 			d.State = Unmanaged
+		case len(missing) > 0:
+			return e.missing(false)
 		}
 		return d
 	}

@@ -158,9 +158,14 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the present content; the next change restarts them."},
 		},
 		"changed while nobody looked": {
-			func(x *world) { x.away(func() { change(x) }) },
+			func(x *world) { x.away(func() { change(x) }); x.tick(time.Second) },
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed; the workload is restarted now."},
+		},
+		"changed while nobody looked, and has to settle all the same": {
+			func(x *world) { x.away(func() { change(x) }) },
+			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", Stale: true, WrittenAt: at(0), RecheckAt: at(time.Second),
+				Message: "Secret/db has changed; the workload is restarted once nothing has changed for 1s."},
 		},
 		"changed while nobody looked, and so has the template": {
 			func(x *world) {
@@ -177,6 +182,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			func(x *world) {
 				x.annotate(AppliedSourcesAnnotation, "")
 				x.away(func() { change(x) })
+				x.tick(time.Second)
 			},
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
 				Message: "The content has changed; the workload is restarted now."},
@@ -209,21 +215,44 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				Message: "Secret/db has changed; the workload is restarted now."},
 		},
 		"pods are being evicted": {
+			func(x *world) { x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate") },
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one after the other, as PodDisruptionBudgets allow."},
+		},
+		"pods were being evicted, and the strategy is another: those that are left must go too": {
 			func(x *world) { x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z") },
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one after the other."},
+			Decision{State: Pending, Reason: "StrategyChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
+				Message: "Some pods were still to be evicted when the strategy was changed; the workload is restarted now."},
+		},
+		"the same, and the Deployment is paused": {
+			func(x *world) {
+				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z")
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
+			},
+			Decision{State: Blocked, Reason: "Paused", Trigger: TriggerUnknown, Stale: true,
+				Message: "Some pods were still to be evicted when the strategy was changed. The Deployment is paused: it is restarted when somebody resumes it."},
+		},
+		"pods were being evicted, and the workload has opted out: nobody knows what is left": {
+			func(x *world) {
+				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ReloadAnnotation, "off")
+			},
+			Decision{State: Unmanaged, Reason: "NotOptedIn", Action: Abandon, Message: "Nothing restarts this workload when its sources change; a Reload does."},
+		},
+		"nothing restarts it, though it has opted in": {
+			func(x *world) { x.annotate(ReloadAnnotation, "listed"); x.act() },
+			Decision{State: InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload by itself; the reasons are given with its sources."},
 		},
 		"pods are being evicted, and the rollout fails: that goes on": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z")
+				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate")
 				x.edit(func(d *appsv1.Deployment) { d.Generation = 2 })
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one after the other."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one after the other, as PodDisruptionBudgets allow."},
 		},
 		"pods are being evicted, and the record is gone": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", ConfigHashAnnotation, "")
+				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ConfigHashAnnotation, "")
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: WriteBaseline, Message: "The pods are being evicted one after the other."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: WriteBaseline, Message: "The pods are being evicted one after the other, as PodDisruptionBudgets allow."},
 		},
 		"pods are being evicted, and a source is missing: their heirs could not start": {
 			func(x *world) {
@@ -263,8 +292,10 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 		annotations map[string]string
 		want        Decision
 	}{
-		{dependency.CronJob, map[string]string{ReloadAnnotation: "auto"}, Decision{State: InSync, Reason: "NextRunReadsContent",
-			Message: "Nothing needs a restart: the next run of the CronJob reads the content that is then there."}},
+		{dependency.CronJob, map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/gone"}, Decision{State: Blocked, Reason: ReasonSourceMissing,
+			Message: "Secret gone is missing: new pods do not start. Nothing is restarted until that is mended."}},
+		{dependency.CronJob, map[string]string{ReloadAnnotation: "nope"}, Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
+			Message: `The annotation configdep.io/reload has the value "nope": allowed are auto, matched, listed, off. Nothing restarts this workload by itself until that is mended.`}},
 		{dependency.CronJob, nil, Decision{State: Unmanaged, Reason: "NextRunReadsContent",
 			Message: "Nothing needs a restart: the next run of the CronJob reads the content that is then there."}},
 		{dependency.Job, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",

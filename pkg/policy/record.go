@@ -164,6 +164,9 @@ func (p *Policy) RestartPatch(w *dependency.Workload, present Record, last LastR
 		annotations[RecreatingAnnotation] = before.UTC().Format(time.RFC3339)
 		return patch(w, annotations, nil)
 	}
+	if w.Annotations[RecreatingAnnotation] != "" {
+		annotations[RecreatingAnnotation] = nil
+	}
 	template := object{ConfigHashAnnotation: present.Hash}
 	if always {
 		template[ReloadedAtAnnotation] = last.Time.UTC().Format(time.RFC3339Nano)
@@ -182,6 +185,12 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 		ConfigHashAnnotation:     present.Hash,
 		AppliedSourcesAnnotation: present.sources(),
 	}, nil)
+}
+
+// AbandonedPatch returns the JSON merge patch that ends an eviction of which pods are left:
+// with which content they run is then not known.
+func AbandonedPatch(w *dependency.Workload) ([]byte, error) {
+	return patch(w, object{RecreatingAnnotation: nil, ConfigHashAnnotation: nil, AppliedSourcesAnnotation: nil}, nil)
 }
 
 // RecreatedPatch returns the JSON merge patch that ends it.

@@ -115,7 +115,7 @@ func TestConditions(t *testing.T) {
 			want: []string{"SourcesResolved True AllPresent", "InSync False NotObserved", "RolloutComplete False NotObserved"},
 		},
 		"its pods are evicted": {
-			workload: web(annotated(policy.RecreatingAnnotation, "2026-02-01T04:00:00Z")), state: v1alpha1.StateRollingOut,
+			workload: web(annotated(policy.RecreatingAnnotation, "2026-02-01T04:00:00Z"), annotated(policy.StrategyAnnotation, "recreate")), state: v1alpha1.StateRollingOut,
 			want: []string{"SourcesResolved True AllPresent", "InSync False Recreating", "RolloutComplete False Recreating"},
 		},
 		"its rollout does not progress": {

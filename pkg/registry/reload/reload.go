@@ -52,7 +52,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
 		status.Generation = live.generation
 		if request.Spec.Mode == v1alpha1.ReloadIfStale && len(content.stale) == 0 {
-			status.Message = unneeded(content)
+			status.Message = unneeded(content, live.Workload)
 			return nil
 		}
 		if live.Paused {
@@ -69,6 +69,9 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return err
 		}
 		status.Triggered, status.Generation = true, patched.GetGeneration()
+		if len(content.missing) > 0 {
+			live.caveat = strings.Join(content.missing, "; ") + ", so that new pods do not start"
+		}
 		status.Message = doneMessage(&ref, content.policy.Recreates(), live.caveat, len(dryRun) > 0)
 		return nil
 	})
@@ -91,6 +94,7 @@ type content struct {
 	previous string        // the hash with which the pods were started
 	stale    []string      // what has changed since
 	known    bool          // whether that can be told
+	missing  []string      // without which new pods do not start
 }
 
 // evaluate returns false while the index is being read anew.
@@ -99,6 +103,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 		e := policy.Evaluate(g, r.Digester(), w, r.Defaults)
 		c.policy, c.present, c.previous = e.Policy, e.Present(), e.Record.Hash
 		c.stale, c.known = e.Stale()
+		c.missing, _ = e.Missing()
 	})
 	return c, synced
 }
@@ -129,8 +134,10 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 }
 
 // unneeded tells why a request with mode IfStale restarts nothing.
-func unneeded(c content) string {
+func unneeded(c content, w *dependency.Workload) string {
 	switch {
+	case w.Annotations[policy.RecreatingAnnotation] != "":
+		return "Not restarted: the pods are being evicted already, one after the other."
 	case c.previous == "":
 		return "Not restarted: it is not recorded with which content the pods were started, so they are not known to be stale. Mode Always restarts them."
 	case !c.known:
