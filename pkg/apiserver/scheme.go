@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
@@ -37,7 +38,28 @@ type textSerializer struct{ runtime.NegotiatedSerializer }
 
 // SupportedMediaTypes is part of runtime.NegotiatedSerializer.
 func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
-	return slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
+	infos := slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
 		return info.MediaType == runtime.ContentTypeProtobuf
 	})
+	for i := range infos {
+		if info := &infos[i]; info.MediaType == runtime.ContentTypeJSON {
+			info.Serializer = jsonOrYAML{info.Serializer}
+			info.StrictSerializer = jsonOrYAML{info.StrictSerializer}
+		}
+	}
+	return infos
+}
+
+// jsonOrYAML decodes YAML too, because kubectl create --raw sends whatever file it is given
+// as JSON.
+type jsonOrYAML struct{ runtime.Serializer }
+
+// Decode is part of runtime.Decoder.
+func (s jsonOrYAML) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if !yaml.IsJSONBuffer(data) {
+		if object, err := yaml.ToJSON(data); err == nil && yaml.IsJSONBuffer(object) {
+			data = object
+		}
+	}
+	return s.Serializer.Decode(data, defaults, into)
 }

@@ -122,7 +122,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 			metrics.PatchDelay(c.Clock.Since(s.DueAt))
 		}
 		klog.FromContext(ctx).Info("Restarted a workload", "kind", w.Kind, "workload", klog.KRef(w.Namespace, w.Name), "trigger", s.Trigger)
-		c.event(w, corev1.EventTypeNormal, "ConfigReloaded", "Restarted because "+named(s.Trigger)+" has changed")
+		c.event(w, corev1.EventTypeNormal, "ConfigReloaded", "Restarted because "+s.Because)
 	case apierrors.IsConflict(err):
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Conflict, trigger)
 	case apierrors.IsNotFound(err):
@@ -130,16 +130,9 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	case ctx.Err() != nil: // not refused: we do not lead any more
 	default:
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Error, trigger)
-		c.event(w, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("The restart because of a change of %s was refused and is tried again: %v", named(s.Trigger), err))
+		c.event(w, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("The restart because %s was refused and is tried again: %v", s.Because, err))
 	}
 	return err
-}
-
-func named(trigger string) string {
-	if trigger == policy.TriggerUnknown {
-		return "its content"
-	}
-	return trigger
 }
 
 // patch sends a patch and notes its version.

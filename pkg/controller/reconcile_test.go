@@ -200,7 +200,7 @@ func TestRefusedPatchIsTriedAgainAndHoldsUpNobodyElse(t *testing.T) {
 		if n := len(tries); n < 288 || n > 310 { // every five minutes
 			t.Errorf("%d tries in a day: %v …", n, tries[:3])
 		}
-		failed := "Warning ConfigReloadFailed Deployment/shop/web: The restart because of a change of Secret/db was refused and is tried again: " +
+		failed := "Warning ConfigReloadFailed Deployment/shop/web: The restart because Secret/db has changed was refused and is tried again: " +
 			`deployments.apps "web" is forbidden: quota`
 		for _, e := range c.told() {
 			if !strings.HasPrefix(e, "Normal ConfigReloaded Deployment/shop/other-") && e != failed {

@@ -64,8 +64,10 @@ type Decision struct {
 	// Reason is one word, Message tells a person what happens next and why.
 	Reason, Message string
 	Action          Action
-	// Trigger names what has changed, when a restart is due or under way.
+	// Trigger names what has changed, when a restart is due or under way; of several, one.
 	Trigger string
+	// Because tells of all that has changed, in a clause.
+	Because string
 	// RecheckAt is when time alone changes the decision; zero: it does not.
 	RecheckAt time.Time
 	// Stale tells that the pods are known to run with other content than the present.
@@ -229,8 +231,8 @@ func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {
 
 // decideStale decides when pods run with old content.
 func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) Decision {
-	d := Decision{Trigger: trigger, Stale: true}
-	what := describe(changes, trigger)
+	d := Decision{Trigger: trigger, Because: describe(changes, trigger), Stale: true}
+	what := upperFirst(d.Because)
 	var seen time.Time
 	verifiable := true
 	for i := range changes {
@@ -286,6 +288,7 @@ func (e *Evaluation) recreating() bool { return e.Workload.Annotations[Recreatin
 // more.
 func (e *Evaluation) decideStrategyChanged() Decision {
 	d := Decision{State: Pending, Reason: "StrategyChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
+		Because: "its strategy was changed while pods were evicted",
 		Message: "Some pods were still to be evicted when the strategy was changed; the workload is restarted now."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
@@ -362,7 +365,7 @@ func (e *Evaluation) decideOther() Decision {
 
 func describe(changes []change, trigger string) string {
 	if trigger == TriggerUnknown {
-		return "The content has changed"
+		return "its content has changed"
 	}
 	ids := make([]string, len(changes))
 	for i := range changes {
@@ -372,7 +375,7 @@ func describe(changes []change, trigger string) string {
 	if len(ids) > 1 {
 		verb = " have changed"
 	}
-	return upperFirst(strings.Join(ids, ", ")) + verb
+	return strings.Join(ids, ", ") + verb
 }
 
 func upperFirst(s string) string {

@@ -446,11 +446,12 @@ func TestReloadWithKubectl(t *testing.T) {
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
 	view(t, namespace, "deployment.web")
 	for name, body := range map[string]string{
-		"empty":    `{}`,
-		"reason":   `{"spec":{"reason":"rotated by hand"}}`,
-		"complete": `{"apiVersion":"configdep.io/v1alpha1","kind":"Reload","metadata":{"name":"deployment.web"},"spec":{"mode":"Always"}}`,
+		"empty.json":    `{}`,
+		"reason.json":   `{"spec":{"reason":"rotated by hand"}}`,
+		"reload.yaml":   "# by hand\napiVersion: configdep.io/v1alpha1\nkind: Reload\nspec:\n  reason: rotated by hand\n  mode: Always\n",
+		"complete.json": `{"apiVersion":"configdep.io/v1alpha1","kind":"Reload","metadata":{"name":"deployment.web"},"spec":{"mode":"Always"}}`,
 	} {
-		file := filepath.Join(t.TempDir(), name+".json")
+		file := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -463,8 +464,8 @@ func TestReloadWithKubectl(t *testing.T) {
 			t.Errorf("%s: the answer is %s", name, out)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "bad.json")
-	if err := os.WriteFile(file, []byte(`{"spec":{"mode":"Now"}}`), 0o600); err != nil {
+	file := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(file, []byte("spec:\n  mode: Now\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := kubectlFails(t, "create", "--raw", resourcePath(namespace)+"/deployment.web/reload", "-f", file); !strings.Contains(got, "spec.mode: Unsupported value") {
