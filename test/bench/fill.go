@@ -24,7 +24,7 @@ type shape struct {
 var (
 	standard  = shape{workloads: 10_000, sources: 20_000, sourceBytes: 4 << 10}
 	bigValues = shape{workloads: 10_000, sources: 20_000, sourceBytes: 20 << 10}
-	peers     = shape{workloads: 2_000, sources: 10_000, sourceBytes: 20 << 10} // as in DESIGN.md, section 10
+	peers     = shape{workloads: 2_000, sources: 10_000, sourceBytes: 20 << 10} // in which others were measured
 )
 
 func (s shape) String() string {

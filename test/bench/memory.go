@@ -41,8 +41,8 @@ func benchmarkMemory(ctx context.Context, e *environment) ([]row, error) {
 	return rows, nil
 }
 
-// benchmarkFootprint tells the memory of the subject in the cluster in which DESIGN.md
-// compares its peers.
+// benchmarkFootprint tells the memory of the subject in the cluster in which others like it
+// were measured.
 func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 	m, err := e.memoryIn(ctx, peers, "footprint")
 	if err != nil {
@@ -51,7 +51,7 @@ func benchmarkFootprint(ctx context.Context, e *environment) ([]row, error) {
 	return []row{
 		{
 			name: "footprint", unit: "MB", n: memoryRounds, got: m.rss.summary(), limit: limit{value: 80},
-			note: "VmRSS of " + e.filled.String() + "; Reloader has 344 MB, wave 465 MB (DESIGN.md, section 10).",
+			note: "VmRSS of " + e.filled.String() + "; Reloader has 344 MB, wave 465 MB in such a cluster.",
 		},
 		{name: "footprint peak", unit: "MB", n: memoryRounds, got: m.peak.summary(), limit: limit{value: 100}},
 		{name: "footprint, anonymous", unit: "MB", n: memoryRounds, got: m.anonymous.summary()},

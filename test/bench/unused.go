@@ -82,7 +82,7 @@ func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 			{
 				name: "unused ConfigMaps change: CPU", unit: "s", n: unusedRounds, got: took.summary(),
 				floor: least.summary(), floorName: "a watch that drops them", limit: limit{value: 0.365},
-				note: fmt.Sprintf("%d updates of ConfigMaps of %d bytes. Half of what wave takes (DESIGN.md, section 10).", updates, unusedBytes),
+				note: fmt.Sprintf("%d updates of ConfigMaps of %d bytes. The limit is half of what wave takes.", updates, unusedBytes),
 			},
 			{
 				name: "unused ConfigMaps change: API calls", n: unusedRounds, got: exactly(float64(total(calls))), limit: limit{exact: true},
