@@ -695,3 +695,15 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 		})
 	}
 }
+
+func TestBecauseNamesAllThatHasChanged(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
+		secret("db", "password", "1"), configMap("settings", "a", "1"))
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.set(configMap("settings", "a", "2"))
+	x.tick(time.Minute)
+	if d := x.decide(); d.Because != "ConfigMap/settings, Secret/db have changed" || d.Trigger != "ConfigMap/settings" {
+		t.Errorf("%+v", d)
+	}
+}
