@@ -180,11 +180,14 @@ func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations ma
 	}
 }
 
+// OwnAnnotation tells whether an annotation is of this project.
+func OwnAnnotation(key string) bool { return strings.HasPrefix(key, annotationPrefix) }
+
 // OwnAnnotations returns the annotations that are of this project.
 func OwnAnnotations(all map[string]string) map[string]string {
 	var own map[string]string
 	for k, v := range all {
-		if strings.HasPrefix(k, annotationPrefix) {
+		if OwnAnnotation(k) {
 			if own == nil {
 				own = map[string]string{}
 			}

@@ -271,15 +271,19 @@ func TestNothingIsLeftInTheWindow(t *testing.T) {
 	}
 }
 
-// Values are overwritten in the buffer that came from the network: no copy is ever made.
+// Values are overwritten in the buffer that came from the network, and so is what kubectl
+// has applied, before a copy is made.
 func TestContentIsOverwrittenOnTheWire(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte(password), "more": []byte(password)}}
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "some", Annotations: map[string]string{
+		corev1.LastAppliedConfigAnnotation: `{"stringData":{"password":"` + password + `"}}`, dependency.IgnoreAnnotation: "true",
+	}}
+	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"password": []byte(password), "more": []byte(password)}}
 	maps := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"},
+		ObjectMeta: meta,
 		Data:       map[string]string{"text": password}, BinaryData: map[string][]byte{"binary": []byte(password)},
 	}
 	for kind, raw := range map[dependency.SourceKind][]byte{dependency.Secret: inProtobuf(t, secret), dependency.ConfigMap: inProtobuf(t, maps)} {
-		if n := bytes.Count(raw, []byte(password)); n != 2 {
+		if n := bytes.Count(raw, []byte(password)); n != 3 {
 			t.Fatalf("%s: the password is found %d times: this test looks in the wrong place", kind, n)
 		}
 		o, _, err := (&objectDecoder{streamOf(t, strings.ToLower(string(kind))+"s")}).Decode(raw, nil, nil)
@@ -289,8 +293,8 @@ func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 		if bytes.Contains(raw, []byte(password)) {
 			t.Errorf("%s: the buffer still holds the password", kind)
 		}
-		if got := o.(*object); len(got.source.Keys) != 2 {
-			t.Errorf("%s: the keys are %v", kind, got.source.Keys)
+		if got := o.(*object).source; len(got.Keys) != 2 || !got.Ignored {
+			t.Errorf("%s: read as %+v", kind, got)
 		}
 	}
 }

@@ -102,6 +102,8 @@ const (
 	metadataField   = 1
 	dataField       = 2
 	binaryDataField = 3 // of a ConfigMap; the type of a Secret
+
+	annotationsField = 12 // of meta/v1 ObjectMeta
 )
 
 func (d *sourceDecoder) decode(raw []byte) (*object, error) {
@@ -111,6 +113,9 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 		binary := field == binaryDataField && d.kind == dependency.ConfigMap
 		switch {
 		case field == metadataField:
+			if err := blankAnnotations(value); err != nil {
+				return err
+			}
 			return m.Unmarshal(value)
 		case field == dataField || binary:
 			key, err := d.key(value)
@@ -130,20 +135,39 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	return o, nil
 }
 
+// blankAnnotations overwrites the values of annotations that are not ours, and not of
+// bookmarks: what kubectl applied last, which is one of them, holds all content once more.
+func blankAnnotations(metadata []byte) error {
+	return eachField(metadata, func(field protowire.Number, entry []byte) error {
+		if field != annotationsField {
+			return nil
+		}
+		key, value, err := entryOf(entry)
+		if !dependency.OwnAnnotation(key) && key != metav1.InitialEventsAnnotationKey {
+			clear(value)
+		}
+		return err
+	})
+}
+
 // key digests an entry of a map, and overwrites its value.
-func (d *sourceDecoder) key(entry []byte) (k dependency.KeyDigest, err error) {
-	var content []byte
-	err = eachField(entry, func(field protowire.Number, value []byte) error {
+func (d *sourceDecoder) key(entry []byte) (dependency.KeyDigest, error) {
+	key, value, err := entryOf(entry)
+	return dependency.KeyDigest{Key: key, Digest: d.digester.Content(value)}, err
+}
+
+// entryOf returns an entry of a map, the value where it lies.
+func entryOf(entry []byte) (key string, value []byte, err error) {
+	err = eachField(entry, func(field protowire.Number, content []byte) error {
 		switch field {
 		case 1:
-			k.Key = string(value)
+			key = string(content)
 		case 2:
-			content = value
+			value = content
 		}
 		return nil
 	})
-	k.Digest = d.digester.Content(content)
-	return k, err
+	return key, value, err
 }
 
 // eachField calls f for each field of a message that has a length; others are passed over.
