@@ -65,7 +65,7 @@ type request struct {
 	at   time.Duration
 	verb string // patch, or evict
 	name string
-	kind string // of a patch: rollout, baseline, recreate, recreated
+	kind string // of a patch: rollout, baseline, recreate, recreated, abandoned
 	err  string // the reason of the answer
 }
 
@@ -331,6 +331,8 @@ func kindOf(patch []byte) string {
 	switch text := string(patch); {
 	case strings.Contains(text, `"spec"`):
 		return "rollout"
+	case strings.Contains(text, policy.ConfigHashAnnotation+`":null`):
+		return "abandoned"
 	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
 		return "recreated"
 	case strings.Contains(text, policy.RecreatingAnnotation):

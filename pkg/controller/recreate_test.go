@@ -320,11 +320,47 @@ func TestEvictionThatComesTooLate(t *testing.T) {
 
 // TestRecreateThatSomebodySpoilsEnds: without the time there is nothing to go by.
 func TestRecreateThatSomebodySpoilsEnds(t *testing.T) {
-	inCluster(t, func(c *cluster) {
+	for name, spoilt := range map[string]string{"no time": "now", "far ahead": "2099-01-01T00:00:00Z"} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				recreating(c)
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = spoilt })
+				c.advance(time.Hour)
+				c.expect("it ends", "1m1.5s recreated web")
+			})
+		})
+	}
+}
+
+// TestRecreateThatIsNotWantedAnyMore: pods that are left run with old content. With another
+// strategy they are replaced all the same; when the workload opts out, nothing is recorded
+// of them any more, and opting in again restarts nothing.
+func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
+	midway := func(c *cluster, annotation, value string) {
 		recreating(c)
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = "now" })
+		c.advance(500 * time.Millisecond)
+		c.expect("the first", "1m2s evict web-0")
+		c.replace(true)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[annotation] = value })
 		c.advance(time.Hour)
-		c.expect("it ends", "1m1.5s recreated web")
+	}
+	t.Run("another strategy", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			midway(c, policy.StrategyAnnotation, "annotation")
+			c.expect("the rest are replaced", "1m2s rollout web")
+			if d := live(c, deployment("web", "db")); d.Annotations[policy.RecreatingAnnotation] != "" {
+				t.Errorf("the annotations are %v", d.Annotations)
+			}
+		})
+	})
+	t.Run("opted out", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			midway(c, policy.ReloadAnnotation, "off")
+			c.expect("nothing is known of the rest", "1m2s abandoned web")
+			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = "auto" })
+			c.advance(time.Hour)
+			c.expect("opted in again", "1h1m2s baseline web")
+		})
 	})
 }
 

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -131,54 +130,6 @@ func (e *Evaluation) missing(stale bool) Decision {
 		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods do not start. Nothing is restarted until that is mended."}
 }
 
-// Stale names what is known to have changed since the pods were started, whatever the
-// mode. Known is false when nothing comparable is recorded.
-func (e *Evaluation) Stale() (ids []string, known bool) {
-	changed, _ := e.stale()
-	for i := range changed {
-		ids = append(ids, changed[i].id)
-	}
-	if len(ids) == 0 && e.recreating() && !e.Policy.Recreates() {
-		ids = []string{TriggerUnknown} // with what some pods were started that were not evicted
-	}
-	return ids, e.Record.Hash != "" && sameKey(e.Record.Hash, e.Hash)
-}
-
-// stale returns what has changed since the pods were started, and which of it to name as
-// the trigger.
-func (e *Evaluation) stale() (changed []change, trigger string) {
-	r := &e.Record
-	switch {
-	case r.Hash == "":
-		changed = e.changedAfterStart()
-	case !sameKey(r.Hash, e.Hash) || r.Hash == e.Hash:
-	case r.Sources == nil:
-		// Only the hash is left, so that it cannot be told which source has changed.
-		for i := range e.units {
-			changed = append(changed, e.change(&e.units[i]))
-		}
-		if len(e.unread(changed)) == 0 {
-			return nil, ""
-		}
-		return changed, TriggerUnknown
-	default:
-		changed = e.changed()
-	}
-	changed = e.unread(changed)
-	if len(changed) == 0 {
-		return nil, ""
-	}
-	return changed, changed[0].id
-}
-
-// unread drops the changes after which the pods are known to have started: they have read
-// them.
-func (e *Evaluation) unread(changes []change) []change {
-	return slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		return e.Workload.StartVersion > c.version
-	})
-}
-
 // recorded tells whether the record says exactly what is present.
 func (e *Evaluation) recorded() bool {
 	present := e.Present()
@@ -191,42 +142,6 @@ func (e *Evaluation) recorded() bool {
 		}
 	}
 	return true
-}
-
-// changedAfterStart returns changes that pods cannot have read although nothing is
-// recorded.
-func (e *Evaluation) changedAfterStart() (changed []change) {
-	for i := range e.units {
-		if c, after := e.changeAfterStart(&e.units[i]); after {
-			changed = append(changed, c)
-		}
-	}
-	return changed
-}
-
-// changeAfterStart returns the change of a unit, and whether pods were seen to start before
-// it. What was there when the workload opted in is adopted.
-func (e *Evaluation) changeAfterStart(u *unit) (c change, after bool) {
-	c = e.change(u)
-	c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
-	start := e.Workload.StartVersion
-	return c, start > 0 && !c.seen.IsZero() && c.version >= max(start, e.Workload.OptedVersion)
-}
-
-// writtenAfterStart tells the same of the very keys that pods read, of those that are there.
-func (e *Evaluation) writtenAfterStart(u *unit) bool {
-	_, after := e.changeAfterStart(u)
-	return after && slices.ContainsFunc(u.references, func(r dependency.Reference) bool {
-		return e.graph.LastWritten(e.Workload.Namespace, &r) >= max(e.Workload.StartVersion, e.Workload.OptedVersion)
-	})
-}
-
-func (e *Evaluation) lastChange(r *dependency.Reference) dependency.Change {
-	return e.graph.LastChange(e.sourceKey(r))
-}
-
-func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {
-	return dependency.SourceKey{Kind: r.Kind, Namespace: e.Workload.Namespace, Name: r.Name}
 }
 
 // decideStale decides when pods run with old content.
@@ -355,7 +270,8 @@ func (e *Evaluation) decideOther() Decision {
 		case e.Policy.Mode == Off:
 			d.State = Unmanaged
 		case len(missing) > 0:
-			return e.missing(false)
+			d = e.missing(false)
+			d.Message = upperFirst(strings.Join(missing, "; ")) + ": the next run does not start until that is mended."
 		}
 		return d
 	}

@@ -48,6 +48,7 @@ func TestPatches(t *testing.T) {
 		"baseline":      func() ([]byte, error) { return BaselinePatch(w, present) },
 		"recreate":      func() ([]byte, error) { return recreate.RestartPatch(w, present, automatic, false) },
 		"recreated":     func() ([]byte, error) { return RecreatedPatch(w) },
+		"abandoned":     func() ([]byte, error) { return AbandonedPatch(w) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := patch()

@@ -44,15 +44,7 @@ func (e *environment) runFloor(ctx context.Context, mode string) (effort, error)
 // listEverything lists what the server reads, with the same selectors, into typed
 // objects.
 func listEverything(ctx context.Context, mode string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return err
-	}
-	config.QPS = -1
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.DisableCompression = mode != floorCompressed
-	client, err := kubernetes.NewForConfig(config)
+	client, err := floorClient(mode == floorCompressed)
 	if err != nil {
 		return err
 	}
@@ -80,6 +72,19 @@ func listEverything(ctx context.Context, mode string) error {
 		return fmt.Errorf("listed %d objects, expected at least %s", total, os.Getenv("BENCH_EXPECT"))
 	}
 	return nil
+}
+
+// floorClient returns a client that uses the API as the server does.
+func floorClient(compressed bool) (kubernetes.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	config.DisableCompression = !compressed
+	return kubernetes.NewForConfig(config)
 }
 
 type lister func(context.Context, metav1.ListOptions) (int, error)

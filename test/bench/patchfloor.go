@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // patchCommand, as the first argument, makes this program the floor of restarts: a process
@@ -61,17 +60,9 @@ func endProcess(cmd *exec.Cmd) {
 	_ = cmd.Wait() // "signal: killed"
 }
 
-// patchAtOnce is the floor. It uses the API as the server does.
+// patchAtOnce is the floor.
 func patchAtOnce(ctx context.Context, namespace string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return err
-	}
-	config.QPS = -1
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.DisableCompression = true
-	client, err := kubernetes.NewForConfig(config)
+	client, err := floorClient(false)
 	if err != nil {
 		return err
 	}

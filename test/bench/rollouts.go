@@ -17,6 +17,19 @@ func rolloutRow(name string, got, want int, note string) row {
 	return row{name: name + ": rollouts", n: 1, got: exactly(float64(got)), limit: limit{exact: true, value: float64(want)}, note: note}
 }
 
+// count acts, waits until everything has settled, and returns how many rollouts that made.
+func (s *scene) count(ctx context.Context, act func() error) (int, error) {
+	before, _, err := s.rollouts()
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(act(), s.settled(ctx)); err != nil {
+		return 0, err
+	}
+	after, _, err := s.rollouts()
+	return after - before, err
+}
+
 // benchmarkDowntime changes sources while the subject does not run.
 func benchmarkDowntime(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "downtime", func(s *scene) ([]row, error) {
@@ -40,23 +53,19 @@ func benchmarkDowntime(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		before, _, err := s.rollouts()
+		rollouts, err := s.count(ctx, func() error {
+			e.subject.kill()
+			for i := range n {
+				if err := write(i, "1"); err != nil {
+					return err
+				}
+			}
+			return e.subject.start()
+		})
 		if err != nil {
 			return nil, err
 		}
-		e.subject.kill()
-		for i := range n {
-			if err := write(i, "1"); err != nil {
-				return nil, err
-			}
-		}
-		if err := e.subject.start(); err != nil {
-			return nil, err
-		}
-		if err := s.settled(ctx); err != nil {
-			return nil, err
-		}
-		rollouts, caught, err := s.rollouts()
+		_, caught, err := s.rollouts() // there were none before
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +74,7 @@ func benchmarkDowntime(ctx context.Context, e *environment) ([]row, error) {
 				name: "changed while the subject was down: caught", n: 1, got: exactly(float64(caught)), limit: limit{exact: true, value: float64(n)},
 				note: fmt.Sprintf("%d ConfigMaps and Secrets with one workload each; the subject was killed and started again.", n),
 			},
-			rolloutRow("changed while the subject was down", rollouts-before, n, ""),
+			rolloutRow("changed while the subject was down", rollouts, n, ""),
 		}, e.awaitServed(ctx)
 	})
 }
@@ -81,24 +90,15 @@ func benchmarkRecreated(ctx context.Context, e *environment) ([]row, error) {
 			return nil, err
 		}
 		recreate := func(value string) (rollouts int, err error) {
-			before, _, err := s.rollouts()
-			if err != nil {
-				return 0, err
-			}
-			if err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, app, metav1.DeleteOptions{}); err != nil {
-				return 0, err
-			}
-			if err := s.heard(ctx); err != nil {
-				return 0, err
-			}
-			if err := s.put(ctx, s.configMap(app, value)); err != nil {
-				return 0, err
-			}
-			if err := s.settled(ctx); err != nil {
-				return 0, err
-			}
-			after, _, err := s.rollouts()
-			return after - before, err
+			return s.count(ctx, func() error {
+				if err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, app, metav1.DeleteOptions{}); err != nil {
+					return err
+				}
+				if err := s.heard(ctx); err != nil {
+					return err
+				}
+				return s.put(ctx, s.configMap(app, value))
+			})
 		}
 		equal := 0
 		for range 3 {
@@ -141,13 +141,7 @@ func benchmarkOptIn(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		if err := write(true); err != nil {
-			return nil, err
-		}
-		if err := s.settled(ctx); err != nil {
-			return nil, err
-		}
-		rollouts, _, err := s.rollouts()
+		rollouts, err := s.count(ctx, func() error { return write(true) })
 		return []row{rolloutRow(fmt.Sprintf("%d running workloads opt in", n), rollouts, 0, "")}, err
 	})
 }
@@ -176,18 +170,8 @@ func benchmarkPairs(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		before, _, err := s.rollouts()
-		if err != nil {
-			return nil, err
-		}
-		if err := write("1"); err != nil {
-			return nil, err
-		}
-		if err := s.settled(ctx); err != nil {
-			return nil, err
-		}
-		after, _, err := s.rollouts()
-		return []row{rolloutRow(fmt.Sprintf("%d pairs of ConfigMap and Secret change together", n), after-before, n, "")}, err
+		rollouts, err := s.count(ctx, func() error { return write("1") })
+		return []row{rolloutRow(fmt.Sprintf("%d pairs of ConfigMap and Secret change together", n), rollouts, n, "")}, err
 	})
 }
 
@@ -204,25 +188,20 @@ func benchmarkUnread(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		before, _, err := s.rollouts()
-		if err != nil {
-			return nil, err
-		}
-		for i := range 5 {
-			source := s.configMap(app, "0")
-			source.Data["OTHER"] = "changed " + strconv.Itoa(i)
-			if err := s.put(ctx, source); err != nil {
-				return nil, err
+		rollouts, err := s.count(ctx, func() error {
+			for i := range 5 {
+				source := s.configMap(app, "0")
+				source.Data["OTHER"] = "changed " + strconv.Itoa(i)
+				if err := s.put(ctx, source); err != nil {
+					return err
+				}
+				if err := s.heard(ctx); err != nil {
+					return err
+				}
 			}
-			if err := s.heard(ctx); err != nil {
-				return nil, err
-			}
-		}
-		if err := s.settled(ctx); err != nil {
-			return nil, err
-		}
-		after, _, err := s.rollouts()
-		return []row{rolloutRow("5 updates of a key that is not read", after-before, 0, "")}, err
+			return nil
+		})
+		return []row{rolloutRow("5 updates of a key that is not read", rollouts, 0, "")}, err
 	})
 }
 
@@ -238,44 +217,35 @@ func benchmarkRewrite(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		start, _, err := s.rollouts()
-		if err != nil {
-			return nil, err
-		}
+		rewrites, images := 0, 0
 		for i := range times {
-			_, err := s.follow(ctx, app, func() error { return s.put(ctx, s.configMap(app, strconv.Itoa(i+1))) })
-			if err != nil && !errors.Is(err, errNoRestart) { // else it shows in the number
+			n, err := s.count(ctx, func() error {
+				_, err := s.follow(ctx, app, func() error { return s.put(ctx, s.configMap(app, strconv.Itoa(i+1))) })
+				if err != nil && !errors.Is(err, errNoRestart) { // else it shows in the number
+					return err
+				}
+				if err := s.settled(ctx); err != nil {
+					return err
+				}
+				return s.put(ctx, manifest)
+			})
+			if err != nil {
 				return nil, err
 			}
-			if err := s.settled(ctx); err != nil {
-				return nil, err
-			}
-			if err := s.put(ctx, manifest); err != nil {
-				return nil, err
-			}
-			if err := s.settled(ctx); err != nil {
-				return nil, err
-			}
-		}
-		rewritten, _, err := s.rollouts()
-		if err != nil {
-			return nil, err
+			rewrites += n
 		}
 		for i := range times {
 			manifest.Spec.Template.Spec.Containers[0].Image = fmt.Sprintf("registry.example.com/app:1.%d", i)
-			if err := s.put(ctx, manifest); err != nil {
+			n, err := s.count(ctx, func() error { return s.put(ctx, manifest) })
+			if err != nil {
 				return nil, err
 			}
-			if err := s.settled(ctx); err != nil {
-				return nil, err
-			}
+			images += n
 		}
-		end, _, err := s.rollouts()
-		rows := []row{
-			rolloutRow("5 restarts, each followed by the owner's equal manifest", rewritten-start, 2*times,
+		return []row{
+			rolloutRow("5 restarts, each followed by the owner's equal manifest", rewrites, 2*times,
 				"the owner takes the annotation off the template, which is a rollout that only a webhook can prevent."),
-			rolloutRow("then 5 changes of the image", end-rewritten, times, ""),
-		}
-		return rows, err
+			rolloutRow("then 5 changes of the image", images, times, ""),
+		}, nil
 	})
 }

@@ -250,6 +250,43 @@ func told(t *testing.T, namespace, name, reason string) {
 	})
 }
 
+// What no annotation says, flags of the server do.
+func TestDefaultsOfTheServer(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	own := asleep("own", envFromSecret("db"))
+	optedIn(own)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, own)
+	replica, err := server.StartExtra("defaults", install.ReplicaOptions{
+		Args: []string{"--default-reload=matched", "--settle=7s", "--min-interval=8m"}, // it does not lead
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replica.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
+	for name, want := range map[string]string{"deployment.web": "Matched, by Default: 7s, 8m0s", "deployment.own": "Auto, by Workload: 0s, 0s"} {
+		eventually(t, "the replica shows "+name, func(ctx context.Context) error {
+			o, err := client.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			p := o.Spec.Reload
+			if got := fmt.Sprintf("%s, by %s: %v, %v", p.Mode, p.DeclaredBy, p.Settle.Duration, p.MinInterval.Duration); got != want {
+				return fmt.Errorf("%q, not %q", got, want)
+			}
+			return nil
+		})
+	}
+	if err := replica.Terminate(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The next run of a CronJob reads the content by itself, and a Job is only shown.
 func TestCronJobsAndJobsAreNotRestarted(t *testing.T) {
 	t.Parallel()

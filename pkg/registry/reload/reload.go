@@ -69,10 +69,14 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return err
 		}
 		status.Triggered, status.Generation = true, patched.GetGeneration()
-		if len(content.missing) > 0 {
-			live.caveat = strings.Join(content.missing, "; ") + ", so that new pods do not start"
+		caveat := live.caveat
+		switch {
+		case len(content.missing) > 0:
+			caveat = strings.Join(content.missing, "; ") + ", so that new pods do not start"
+		case content.policy.Recreates():
+			caveat = "" // they are of rollouts
 		}
-		status.Message = doneMessage(&ref, content.policy.Recreates(), live.caveat, len(dryRun) > 0)
+		status.Message = doneMessage(&ref, content.policy.Recreates(), caveat, len(dryRun) > 0)
 		return nil
 	})
 	if err != nil {
@@ -148,20 +152,16 @@ func unneeded(c content, w *dependency.Workload) string {
 }
 
 func doneMessage(ref *v1alpha1.WorkloadReference, recreates bool, caveat string, dryRun bool) string {
-	how := "are being replaced"
-	switch {
-	case dryRun && recreates:
-		how = "would be evicted, one after the other"
-	case dryRun:
-		how = "would be replaced"
-	case recreates:
-		how = "are being evicted, one after the other"
-	}
-	message := fmt.Sprintf("The pods of %s %s %s", ref.Kind, ref.Name, how)
+	begin, how := "The", "are being"
 	if dryRun {
-		message = "Dry run: t" + message[1:]
+		begin, how = "Dry run: the", "would be"
 	}
-	if caveat != "" && !recreates {
+	what := "replaced"
+	if recreates {
+		what = "evicted, one after the other"
+	}
+	message := fmt.Sprintf("%s pods of %s %s %s %s", begin, ref.Kind, ref.Name, how, what)
+	if caveat != "" {
 		message += "; but " + caveat
 	}
 	return message + "."

@@ -66,6 +66,17 @@ func recorded(r policy.Record) func(*appsv1.Deployment) {
 	}
 }
 
+// evicting makes a Deployment one whose pods are being evicted, in favour of those that are
+// started with a hash, and gives it a strategy that may be another by now.
+func evicting(hash, strategy string) func(*appsv1.Deployment) {
+	return func(o *appsv1.Deployment) {
+		o.Annotations = map[string]string{
+			policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: strategy,
+			policy.ConfigHashAnnotation: hash, policy.RecreatingAnnotation: "2026-01-01T00:00:00Z",
+		}
+	}
+}
+
 func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 	present := policy.Evaluate(withDB(), digester, dependency.FromDeployment(testDeployment(readingDB)), policy.Defaults{Mode: policy.Off}).Present()
 	hash := present.Hash
@@ -79,17 +90,19 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 		record func(*appsv1.Deployment)
 		says   string // empty: it restarts
 	}{
-		"Always, when in sync":                {v1alpha1.ReloadAlways, startedWith(hash), ""},
-		"Always, when nothing is known":       {v1alpha1.ReloadAlways, startedWith(""), ""},
-		"Always, when stale":                  {v1alpha1.ReloadAlways, startedWith(stale), ""},
-		"IfStale, when stale":                 {v1alpha1.ReloadIfStale, startedWith(stale), ""},
-		"IfStale, when in sync":               {v1alpha1.ReloadIfStale, startedWith(hash), "with the present content"},
-		"IfStale, when nothing is known":      {v1alpha1.ReloadIfStale, startedWith(""), "not recorded"},
-		"IfStale, with another key":           {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, digester.KeyID(), "00112233", 1)), "another key"},
-		"IfStale, with another version":       {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, "v1", "v2", 1)), "another key"},
-		"IfStale, with a hash of its own":     {v1alpha1.ReloadIfStale, startedWith("none"), "another key"},
-		"IfStale, with the end of the hash":   {v1alpha1.ReloadIfStale, startedWith(hash[len(prefix):]), "another key"},
-		"IfStale, with a hash without digest": {v1alpha1.ReloadIfStale, startedWith(prefix), ""},
+		"Always, when in sync":                        {v1alpha1.ReloadAlways, startedWith(hash), ""},
+		"Always, when nothing is known":               {v1alpha1.ReloadAlways, startedWith(""), ""},
+		"Always, when stale":                          {v1alpha1.ReloadAlways, startedWith(stale), ""},
+		"IfStale, when stale":                         {v1alpha1.ReloadIfStale, startedWith(stale), ""},
+		"IfStale, when in sync":                       {v1alpha1.ReloadIfStale, startedWith(hash), "with the present content"},
+		"IfStale, when nothing is known":              {v1alpha1.ReloadIfStale, startedWith(""), "not recorded"},
+		"IfStale, with another key":                   {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, digester.KeyID(), "00112233", 1)), "another key"},
+		"IfStale, with another version":               {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, "v1", "v2", 1)), "another key"},
+		"IfStale, with a hash of its own":             {v1alpha1.ReloadIfStale, startedWith("none"), "another key"},
+		"IfStale, with the end of the hash":           {v1alpha1.ReloadIfStale, startedWith(hash[len(prefix):]), "another key"},
+		"IfStale, with a hash without digest":         {v1alpha1.ReloadIfStale, startedWith(prefix), ""},
+		"IfStale, while pods are evicted":             {v1alpha1.ReloadIfStale, evicting(hash, "recreate"), "being evicted already"},
+		"IfStale, when they are not evicted any more": {v1alpha1.ReloadIfStale, evicting(hash, "annotation"), ""},
 		// What stands on the workload tells of each source, and is newer than the template.
 		"IfStale, with a record of the content":         {v1alpha1.ReloadIfStale, recorded(present), "with the present content"},
 		"IfStale, with a record of other content":       {v1alpha1.ReloadIfStale, bySource("*.0123456789abcdef.1"), ""},
@@ -711,10 +724,22 @@ func TestCaveats(t *testing.T) {
 			dependency.StatefulSet,
 			statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}), "OnDelete",
 		},
-		"a StatefulSet with a partition":   {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
-		"a StatefulSet with no replicas":   {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
-		"a StatefulSet without a strategy": {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{}), "are being replaced."},
-		"a DaemonSet":                      {dependency.DaemonSet, &appsv1.DaemonSet{ObjectMeta: testMeta(dependency.DaemonSet)}, "are being replaced."},
+		"a StatefulSet with a partition":                {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
+		"a StatefulSet with no replicas":                {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
+		"a StatefulSet without a strategy":              {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{}), "are being replaced."},
+		"a Deployment whose source is missing":          {dependency.Deployment, testDeployment(readingDB), "; but Secret db is missing, so that new pods do not start."},
+		"a Deployment whose pods are evicted, the same": {dependency.Deployment, testDeployment(readingDB, evicting("", "recreate")), "evicted, one after the other; but Secret db is missing"},
+		"a StatefulSet whose pods are evicted": {
+			dependency.StatefulSet,
+			&appsv1.StatefulSet{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "shop", Name: "web", UID: testMeta(dependency.StatefulSet).UID, ResourceVersion: testMeta(dependency.StatefulSet).ResourceVersion,
+					Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"},
+				},
+				Spec: appsv1.StatefulSetSpec{UpdateStrategy: partition(3)},
+			}, "evicted, one after the other.",
+		},
+		"a DaemonSet": {dependency.DaemonSet, &appsv1.DaemonSet{ObjectMeta: testMeta(dependency.DaemonSet)}, "are being replaced."},
 		"a DaemonSet, OnDelete": {dependency.DaemonSet, &appsv1.DaemonSet{
 			ObjectMeta: testMeta(dependency.DaemonSet),
 			Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},

@@ -1,0 +1,122 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestGlobs follows a workload that names sources by globs: what matches comes and goes.
+func TestGlobs(t *testing.T) {
+	const glob = "Secret/feature-*"
+	type step struct {
+		what string
+		do   func(*world)
+		want outcome
+	}
+	put := func(name, value string) func(*world) {
+		return func(x *world) { x.set(secret(name, "a", value)) }
+	}
+	remove := func(name string) func(*world) {
+		return func(x *world) { x.remove(dependency.Secret, name) }
+	}
+	annotate := func(pairs ...string) func(*world) {
+		return func(x *world) { x.annotate(pairs...) }
+	}
+	for name, steps := range map[string][]step{
+		"what matches comes, changes and goes": {
+			{"the first comes", put("feature-1", "1"), rollOut(glob)},
+			{"a second comes", put("feature-2", "1"), rollOut(glob)},
+			{"one changes", put("feature-1", "2"), rollOut(glob)},
+			{"metadata changes", func(x *world) { x.set(annotated(secret("feature-1", "a", "2"), "a", "b")) }, nothing},
+			{"one goes", remove("feature-2"), rollOut(glob)},
+			{"the last goes", remove("feature-1"), rollOut(glob)},
+			{"the first comes again", put("feature-1", "2"), rollOut(glob)},
+			{"what does not match comes", put("other", "1"), nothing},
+		},
+		"one goes and comes again at once, with the same content": {
+			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
+			{"one", func(x *world) { remove("feature-1")(x); put("feature-1", "1")(x) }, nothing},
+			{"one, with other content", func(x *world) { remove("feature-1")(x); put("feature-1", "2")(x) }, rollOut(glob)},
+		},
+		"nobody looks": {
+			{"the first comes", func(x *world) { x.away(func() { put("feature-1", "1")(x) }) }, rollOut(glob)},
+			{"a second comes", func(x *world) { x.away(func() { put("feature-2", "1")(x) }) }, rollOut(glob)},
+			{"one goes", func(x *world) { x.away(func() { remove("feature-2")(x) }) }, rollOut(glob)},
+			{"the last goes", func(x *world) { x.away(func() { remove("feature-1")(x) }) }, rollOut(glob)},
+		},
+		"the owner restarts the pods after one has gone": {
+			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
+			{"one goes, another image comes", func(x *world) {
+				remove("feature-2")(x)
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			}, baseline},
+			{"the last goes, another image comes", func(x *world) {
+				remove("feature-1")(x)
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+			}, baseline},
+		},
+		"an edit of the policy is no change": {
+			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
+			{"another glob over the same, before it", annotate(SourcesAnnotation, "secret/*-1,secret/feature-*"), baseline},
+			{"in another order", annotate(SourcesAnnotation, "secret/feature-*,secret/*-1"), nothing},
+			{"the same twice", annotate(SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-*"), nothing},
+			{"one of them by name too", annotate(SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-1"), baseline},
+			{"and not any more", annotate(SourcesAnnotation, "secret/feature-*"), baseline},
+			{"one is excluded", annotate(ExcludeAnnotation, "secret/feature-2"), baseline},
+			{"a ConfigMap is excluded", annotate(ExcludeAnnotation, "configmap/a,secret/feature-2"), nothing},
+			{"the excluded one changes", put("feature-2", "2"), nothing},
+			{"the excluded one goes", remove("feature-2"), nothing},
+			{"the other changes", put("feature-1", "2"), rollOut(glob)},
+			{"all are excluded", annotate(ExcludeAnnotation, "secret/*"), baseline},
+			{"none is", annotate(ExcludeAnnotation, ""), baseline},
+			{"one goes", remove("feature-1"), rollOut(glob)},
+		},
+		"what the template uses as well": {
+			{"one is mounted", func(x *world) {
+				x.set(secret("feature-1", "a", "1"))
+				x.edit(func(d *appsv1.Deployment) { volume(dependency.Secret, "feature-1", "")(&d.Spec.Template.Spec) })
+			}, baseline},
+			{"it is none that needs a restart any more", annotate(LiveVolumesAnnotation, "true"), baseline},
+			{"or it is", annotate(LiveVolumesAnnotation, ""), baseline},
+			{"it changes", put("feature-1", "2"), rollOut("Secret/feature-1")},
+		},
+		"what is to be ignored": {
+			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
+			{"one is ignored", func(x *world) {
+				x.set(annotated(secret("feature-1", "a", "1"), dependency.IgnoreAnnotation, "true"))
+			}, baseline},
+			{"it changes", func(x *world) {
+				x.set(annotated(secret("feature-1", "a", "2"), dependency.IgnoreAnnotation, "true"))
+			}, nothing},
+			{"the other changes", put("feature-2", "2"), rollOut(glob)},
+			{"it is not ignored any more", put("feature-1", "2"), baseline},
+			{"it changes again", put("feature-1", "3"), rollOut(glob)},
+		},
+		"one that is named besides has its own name as the trigger": {
+			{"by name", annotate(SourcesAnnotation, "secret/feature-1,secret/feature-*"), baseline},
+			{"it comes", put("feature-1", "1"), rollOut("Secret/feature-1")},
+			{"another comes", put("feature-2", "1"), rollOut(glob)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf())
+			x.annotate(ReloadAnnotation, "listed", SourcesAnnotation, "secret/feature-*")
+			x.adopt()
+			for _, s := range steps {
+				s.do(x)
+				x.tick(2 * time.Hour)
+				if diff := cmp.Diff(s.want, outcomeOf(x.act()), ignoreLastTrigger(s.want)); diff != "" {
+					t.Fatalf("%s (-want +got):\n%s", s.what, diff)
+				}
+				if d := x.act(); d.State != InSync || d.Action != None {
+					t.Fatalf("%s, after that: %+v", s.what, d)
+				}
+			}
+		})
+	}
+}

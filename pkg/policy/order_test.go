@@ -1,0 +1,276 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestVerifyIsAskedOnlyWhenTheAnswerCounts: it costs calls of the API.
+func TestVerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
+	image := func(x *world) {
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	}
+	for name, tc := range map[string]struct {
+		do   func(*world)
+		want bool
+	}{
+		"content, a second later the template":       {func(x *world) { x.set(secret("db", "password", "2")); x.tick(time.Second); image(x) }, true},
+		"in the same second: the pods may be older":  {func(x *world) { x.set(secret("db", "password", "2")); x.tick(999 * time.Millisecond); image(x) }, false},
+		"the template, then content":                 {func(x *world) { image(x); x.tick(time.Second); x.set(secret("db", "password", "2")) }, false},
+		"content only":                               {func(x *world) { x.set(secret("db", "password", "2")) }, false},
+		"a source comes, then the template":          {func(x *world) { x.set(secret("extra", "a", "1")); x.tick(time.Second); image(x) }, true},
+		"a source goes, and when is written nowhere": {func(x *world) { x.remove(dependency.Secret, "gone"); x.tick(time.Second); image(x) }, false},
+		"a key goes, and when is written nowhere":    {func(x *world) { x.set(configMap("settings", "a", "1")); x.tick(time.Second); image(x) }, false},
+		"a source changes and another goes": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.remove(dependency.Secret, "gone")
+			x.tick(time.Second)
+			image(x)
+		}, false},
+		"a source is deleted and comes with other content": {func(x *world) {
+			x.remove(dependency.Secret, "gone")
+			x.tick(time.Second)
+			x.set(secret("gone", "a", "2"))
+			x.tick(time.Second)
+			image(x)
+		}, true},
+		"what a glob names, as what has gone of it is not known": {func(x *world) { x.set(secret("feature-1", "a", "2")); x.tick(time.Second); image(x) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(
+				env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"),
+				optionalEnvFrom(dependency.Secret, "extra"), optionalEnvFrom(dependency.Secret, "gone"),
+			), secret("db", "password", "1"), configMap("settings", "a", "1", "b", "1"), secret("gone", "a", "1"), secret("feature-1", "a", "1"))
+			x.annotate(SourcesAnnotation, "secret/feature-*")
+			x.adopt()
+			x.away(func() { tc.do(x) })
+			x.tick(time.Minute)
+			d := x.decide()
+			if !d.Stale || (d.Action == Verify) != tc.want || !tc.want && d.Action != RollOut {
+				t.Errorf("got %+v", d)
+			}
+		})
+	}
+}
+
+func TestWhatVerifyFindsDecides(t *testing.T) {
+	both := func(t *testing.T) *world {
+		t.Helper()
+		x := typical(t)
+		x.adopt()
+		x.away(func() {
+			x.set(secret("db", "password", "2"))
+			x.tick(time.Second)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		})
+		return x
+	}
+	t.Run("the pods are newer: they have read it", func(t *testing.T) {
+		x := both(t)
+		newer := true
+		x.verified = &newer
+		if diff := cmp.Diff(baseline, outcomeOf(x.act())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		x.verified = nil
+		if diff := cmp.Diff(nothing, outcomeOf(x.act())); diff != "" {
+			t.Errorf("after that (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("they are older, or it is not known: they are restarted", func(t *testing.T) {
+		x := both(t)
+		newer := false
+		x.verified = &newer
+		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.act())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		x.verified = nil
+		if d := x.act(); d.State != InSync || d.Action != None {
+			t.Errorf("after that: %+v", d)
+		}
+	})
+	t.Run("the Deployment is paused: it is looked up when it is resumed", func(t *testing.T) {
+		x := both(t)
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
+		if d := x.decide(); d.State != Blocked || d.Reason != "Paused" {
+			t.Errorf("got %+v", d)
+		}
+	})
+}
+
+// TestChangeBeforeTheFirstRecordIsNotLost: a workload has been made, and content changes
+// before anything could be recorded.
+func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"nothing happens":                   {func(*world) {}, baseline},
+		"content changes":                   {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut("Secret/db")},
+		"an optional one appears":           {func(x *world) { x.set(secret("extra", "a", "1")) }, rollOut("Secret/extra")},
+		"content that a glob names changes": {func(x *world) { x.set(secret("feature-1", "a", "2")) }, rollOut("Secret/feature-*")},
+		"a required one appears: the pods have waited for it": {func(x *world) {
+			x.set(configMap("late", "a", "1"))
+		}, baseline},
+		"the required one appears without a key, which comes later": {func(x *world) {
+			x.set(configMap("late", "b", "1"))
+			x.set(secret("extra", "a", "1"))
+			x.set(configMap("late", "a", "1", "b", "1"))
+		}, baseline},
+		"the required one appears, and changes": {func(x *world) {
+			x.set(configMap("late", "a", "1"))
+			x.set(configMap("late", "a", "2"))
+		}, rollOut("ConfigMap/late")},
+		"a required one goes and comes again: the pods run already": {func(x *world) {
+			x.remove(dependency.Secret, "db")
+			x.set(secret("db", "password", "2"))
+		}, rollOut("Secret/db")},
+		"what a glob names goes": {func(x *world) { x.remove(dependency.Secret, "feature-1") }, rollOut("Secret/feature-*")},
+		"content changes, and the workload opts in after that": {func(x *world) {
+			x.annotate(ReloadAnnotation, "off")
+			x.set(secret("db", "password", "2"))
+			x.annotate(ReloadAnnotation, "auto")
+		}, baseline},
+		"the same, by its namespace": {func(x *world) {
+			x.annotate(ReloadAnnotation, "")
+			x.set(secret("db", "password", "2"))
+			x.namespaceAnnotations(map[string]string{ReloadAnnotation: "auto"})
+		}, baseline},
+		"an optional one appears, and then the required one: the pods have read both": {func(x *world) {
+			x.set(secret("extra", "a", "1"))
+			x.set(secret("db", "password", "2"))
+			x.set(configMap("late", "a", "1"))
+		}, baseline},
+		"a required one appears, and then an optional one": {func(x *world) {
+			x.set(configMap("late", "a", "1"))
+			x.set(secret("extra", "a", "1"))
+		}, rollOut("Secret/extra")},
+		"metadata changes": {func(x *world) { x.set(annotated(secret("db", "password", "1"), "a", "b")) }, baseline},
+		"content changes, and then the template": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+		}, baseline},
+		"the process begins anew: adoption restarts nothing": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.restart()
+		}, baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnvFrom(dependency.Secret, "extra"), envFrom(dependency.ConfigMap, "settings")),
+				secret("db", "password", "1"), secret("feature-1", "a", "1"), configMap("settings", "a", "1", "b", "1"))
+			x.annotate(SourcesAnnotation, "secret/feature-*")
+			x.edit(func(d *appsv1.Deployment) { // made, as far as pods are concerned, before our eyes
+				d.Spec.Template.Spec.Containers[0].Image = "app:2"
+				if strings.Contains(name, "required one appears") || strings.Contains(name, "then the required one") {
+					env(dependency.ConfigMap, "late", "a")(&d.Spec.Template.Spec)
+				}
+			})
+			tc.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if d := x.act(); d.State != InSync || d.Action != None {
+				t.Errorf("after that: %+v", d)
+			}
+		})
+	}
+}
+
+// TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile, also when something is recorded of
+// those before them.
+func TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.ConfigMap, "settings", "a")),
+		secret("db", "password", "1"), configMap("settings", "a", "1"))
+	x.adopt()
+	x.remove(dependency.ConfigMap, "settings")
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.set(secret("db", "password", "2"))
+	if d := x.decide(); d.State != Blocked {
+		t.Errorf("while the pods wait: %+v", d)
+	}
+	x.set(configMap("settings", "a", "2"))
+	x.tick(time.Minute)
+	if diff := cmp.Diff(baseline, outcomeOf(x.act())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestOwnRolloutOvertakenByAChange: content changes after the decision and before the
+// patch arrives. The pods that the patch makes read it.
+func TestOwnRolloutOvertakenByAChange(t *testing.T) {
+	x := typical(t)
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	e := x.evaluate()
+	data, err := e.Policy.RestartPatch(e.Workload, e.Present(), Automatic(nil, x.now, e.Policy.MinInterval, "Secret/db"), false)
+	x.set(secret("db", "password", "3"))
+	x.patch(data, err)
+	x.tick(time.Minute)
+	if diff := cmp.Diff(outcome{InSync, "ContentApplied", WriteBaseline, "Secret/db"}, outcomeOf(x.act())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	x.set(secret("db", "password", "2")) // that of the rollout, which nobody runs with
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.act())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestChangeOfWhatTheTemplateHasBegunToRead, before anything could be recorded of it.
+func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"nothing":            {func(*world) {}, baseline},
+		"the source changes": {func(x *world) { x.set(configMap("more", "a", "2", "b", "1")) }, rollOut("ConfigMap/more")},
+		"another key changes of one that was read in part": {func(x *world) {
+			x.set(secret("db", "password", "1", "user", "2"))
+		}, rollOut("Secret/db")},
+		"a key changes that it does not read": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec = podOf(env(dependency.Secret, "db", "user"), optionalEnv(dependency.Secret, "extra", "a"))
+			})
+			x.set(secret("db", "password", "2", "user", "1"))
+			x.set(secret("extra", "b", "1"))
+		}, baseline},
+		"the source had changed before": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+		}, baseline},
+		"the policy lets it count, and it has changed long ago": {func(x *world) {
+			x.act()
+			x.annotate(SourcesAnnotation, "configmap/other")
+		}, baseline},
+		"nobody saw what came first": {func(x *world) {
+			x.set(configMap("more", "a", "2", "b", "1"))
+			x.restart()
+		}, baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")),
+				secret("db", "password", "1", "user", "1"), configMap("more", "a", "1", "b", "1"), configMap("other", "a", "1"))
+			x.act()
+			x.set(configMap("more", "a", "1", "b", "2"))
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec = podOf(envFrom(dependency.Secret, "db"), envFrom(dependency.ConfigMap, "more"))
+			})
+			x.set(configMap("other", "a", "2"))
+			tc.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if d := x.act(); d.State != InSync || d.Action != None {
+				t.Errorf("after that: %+v", d)
+			}
+		})
+	}
+}

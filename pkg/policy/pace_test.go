@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestChangesThatBelongTogetherMakeOneRestart: what comes within the settle time waits
+// with the rest, by when it arrived, whatever the times in the objects say.
+func TestChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
+	x := typical(t)
+	x.adopt()
+	start := x.now
+	expect := func(after time.Duration, want outcome, recheck time.Duration) {
+		t.Helper()
+		x.now = start.Add(after)
+		d := x.decide()
+		if diff := cmp.Diff(want, outcomeOf(d)); diff != "" {
+			t.Fatalf("after %v (-want +got):\n%s", after, diff)
+		}
+		if want := start.Add(recheck); recheck > 0 && !d.RecheckAt.Equal(want) {
+			t.Errorf("after %v the decision changes at %v, want %v", after, d.RecheckAt, want)
+		}
+	}
+	settling := func(trigger string) outcome { return outcome{Settling, "SourceChanged", None, trigger} }
+
+	x.set(secret("db", "password", "2"))
+	expect(0, settling("Secret/db"), time.Second)
+	expect(999*time.Millisecond, settling("Secret/db"), time.Second)
+	x.set(configMap("settings", "a", "2"))
+	expect(1000*time.Millisecond, settling("ConfigMap/settings"), 1999*time.Millisecond)
+	x.set(configMap("settings", "a", "1", "b", "1")) // and back: nothing to wait for any more
+	expect(1500*time.Millisecond, rollOut("Secret/db"), 0)
+	x.act()
+	expect(1600*time.Millisecond, outcome{InSync, "ContentApplied", None, "Secret/db"}, 0)
+}
+
+// TestContentThatNeverSettlesIsRolledOut after ten times the settle time.
+func TestContentThatNeverSettlesIsRolledOut(t *testing.T) {
+	x := typical(t)
+	x.annotate(SettleAnnotation, "3s")
+	x.adopt()
+	start := x.now
+	for n := 2; ; n++ {
+		x.set(secret("db", "password", string(rune('0'+n))))
+		d := x.decide()
+		if d.Action == RollOut {
+			break
+		}
+		if latest := start.Add(30 * time.Second); d.RecheckAt.After(latest) || d.State != Settling {
+			t.Fatalf("after %v: %+v", x.now.Sub(start), d)
+		}
+		x.tick(time.Second)
+	}
+	if waited := x.now.Sub(start); waited != 30*time.Second {
+		t.Errorf("rolled out after %v, want 30s", waited)
+	}
+}
+
+func TestLongSettleTimesDoNotOverflow(t *testing.T) {
+	x := typical(t)
+	x.annotate(SettleAnnotation, "1000000h")
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	for range 3 {
+		if d := x.decide(); d.State != Settling {
+			t.Fatalf("got %+v", d)
+		}
+		x.tick(1000 * time.Hour)
+	}
+}
+
+// TestStormIsBounded rewrites a Secret each second for an hour.
+func TestStormIsBounded(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "0"))
+	x.adopt()
+	start := x.now
+	next := start // when the Secret is written
+	end := start.Add(time.Hour)
+	var rollouts []time.Duration
+	var last string
+	for {
+		if next.Before(end) && !x.now.Before(next) {
+			last = next.String()
+			x.set(secret("db", "password", last))
+			next = next.Add(time.Second)
+		}
+		d := x.act()
+		if d.Action == RollOut {
+			rollouts = append(rollouts, x.now.Sub(start))
+			continue // the patch comes back
+		}
+		wake := d.RecheckAt
+		if next.Before(end) && (wake.IsZero() || next.Before(wake)) {
+			wake = next
+		}
+		if wake.IsZero() {
+			break
+		}
+		x.now = wake
+	}
+	// After ten settle times; after ten more, with the minimal interval long over; and then
+	// by the interval that doubles. The last one comes after the storm.
+	var want []time.Duration
+	for _, seconds := range []int{10, 21, 41, 81, 161, 321, 641, 1281, 2561, 5121} {
+		want = append(want, time.Duration(seconds)*time.Second)
+	}
+	if diff := cmp.Diff(want, rollouts); diff != "" {
+		t.Errorf("rollouts (-want +got):\n%s", diff)
+	}
+	if len(rollouts) < 2 || len(rollouts) > 12 {
+		t.Errorf("%d rollouts", len(rollouts))
+	}
+	applied := x.evaluate().Record.Hash
+	x.set(secret("db", "password", last))
+	if x.evaluate().Hash != applied {
+		t.Error("the last content has not won")
+	}
+}

@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// unit is what a record remembers as one: a source, or all that a glob names besides, so
+// that one of them that appears or vanishes is a change.
+type unit struct {
+	id         string
+	glob       *dependency.Pattern    // nil: a source
+	scope      string                 // which keys count
+	digest     string                 // what the pods read of them; empty: a glob that names nothing
+	keys       int                    // how many of them there are
+	references []dependency.Reference // narrowed to what counts
+	others     []string               // sources that the glob names and that do not belong to it
+}
+
+// entry is what a record remembers of the unit.
+func (u *unit) entry() string {
+	if u.digest == "" {
+		return u.scope + "."
+	}
+	return u.scope + "." + u.digest + "." + strconv.Itoa(u.keys)
+}
+
+// hadMoreKeys tells whether an entry was made when there were more keys than now, or may
+// have been.
+func (u *unit) hadMoreKeys(entry string) bool {
+	n, err := strconv.Atoi(entry[strings.LastIndexByte(entry, '.')+1:])
+	return err != nil || n > u.keys
+}
+
+func idOf(kind dependency.SourceKind, name string) string { return string(kind) + "/" + name }
+
+// globs returns a unit for each glob of the policy.
+func (e *Evaluation) globs() (globs []unit) {
+	for i := range e.Policy.Sources {
+		if p := &e.Policy.Sources[i]; p.Glob() {
+			globs = append(globs, unit{id: idOf(p.Kind, p.Name), glob: p})
+		}
+	}
+	return globs
+}
+
+// count adds a reference to the units that remember it. A source that only annotations
+// name belongs, while it is there, to each glob that does, and has a unit of its own if
+// it is named without one: an edit of one of them changes nothing for the others.
+func (e *Evaluation) count(r dependency.Reference, there bool, globs []unit) {
+	own := !onlyAnnotated(&r)
+	if own {
+		setApart(&r, globs)
+	} else {
+		matched := false
+		for i := range globs {
+			if u := &globs[i]; there && u.glob.Matches(r.Kind, r.Name) {
+				u.references = append(u.references, r)
+				matched = true
+			}
+		}
+		own = !matched || slices.Contains(e.Policy.Sources, dependency.Pattern{Kind: r.Kind, Name: r.Name})
+	}
+	if own {
+		e.units = append(e.units, unit{id: idOf(r.Kind, r.Name), scope: scopeOf(&r), references: []dependency.Reference{r}})
+	}
+}
+
+// setApart notes a source for the globs that name it and to which it does not belong.
+func setApart(r *dependency.Reference, globs []unit) {
+	for i := range globs {
+		if u := &globs[i]; u.glob.Matches(r.Kind, r.Name) {
+			u.others = append(u.others, r.Name)
+		}
+	}
+}
+
+func (u *unit) digestContent(digester *dependency.Digester, lookup func(dependency.SourceKind, string) *dependency.Source) {
+	if len(u.references) == 0 {
+		return
+	}
+	hash := digester.ConfigHash(u.references, lookup, nil)
+	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
+	for i := range u.references {
+		r := &u.references[i]
+		u.keys += keysThere(r, lookup(r.Kind, r.Name))
+	}
+}
+
+// keysThere returns how many of the keys that count there are.
+func keysThere(r *dependency.Reference, source *dependency.Source) (n int) {
+	if source == nil {
+		return 0
+	}
+	keys, all := r.Keys()
+	if all {
+		return len(source.Keys)
+	}
+	for _, key := range keys {
+		if source.Has(key) {
+			n++
+		}
+	}
+	return n
+}
+
+func onlyAnnotated(r *dependency.Reference) bool {
+	return len(r.Uses) == 1 && r.Uses[0].Type == dependency.Annotation
+}
+
+// scopeOf stands for the keys that count, so that a change of the policy or the template
+// is not taken for one of the content.
+func scopeOf(r *dependency.Reference) string {
+	keys, all := r.Keys()
+	if all {
+		return "*"
+	}
+	return checksum(keys)
+}
+
+// checksum stands for names.
+func checksum(names []string) string {
+	h := fnv.New32a()
+	for _, name := range names {
+		fmt.Fprintf(h, "%s\x00", name)
+	}
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// globScope is the scope of a glob: what does not belong to it.
+func (p *Policy) globScope(u *unit) string {
+	excluded := u.others
+	for _, x := range p.Exclude {
+		if x.Kind == u.glob.Kind {
+			excluded = append(excluded, x.Name)
+		}
+	}
+	if excluded == nil {
+		return "glob"
+	}
+	slices.Sort(excluded)
+	return "glob-" + checksum(excluded)
+}
