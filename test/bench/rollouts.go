@@ -17,8 +17,8 @@ func rolloutRow(name string, got, want int, note string) row {
 	return row{name: name + ": rollouts", n: 1, got: exactly(float64(got)), limit: limit{exact: true, value: float64(want)}, note: note}
 }
 
-// count acts, waits until everything has settled, and returns how many rollouts that made.
-func (s *scene) count(ctx context.Context, act func() error) (int, error) {
+// rolloutsOf acts, waits until everything has settled, and returns how many rollouts that made.
+func (s *scene) rolloutsOf(ctx context.Context, act func() error) (int, error) {
 	before, _, err := s.rollouts()
 	if err != nil {
 		return 0, err
@@ -53,7 +53,7 @@ func benchmarkDowntime(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		rollouts, err := s.count(ctx, func() error {
+		rollouts, err := s.rolloutsOf(ctx, func() error {
 			e.subject.kill()
 			for i := range n {
 				if err := write(i, "1"); err != nil {
@@ -90,7 +90,7 @@ func benchmarkRecreated(ctx context.Context, e *environment) ([]row, error) {
 			return nil, err
 		}
 		recreate := func(value string) (rollouts int, err error) {
-			return s.count(ctx, func() error {
+			return s.rolloutsOf(ctx, func() error {
 				if err := s.client.CoreV1().ConfigMaps(s.namespace).Delete(ctx, app, metav1.DeleteOptions{}); err != nil {
 					return err
 				}
@@ -141,7 +141,7 @@ func benchmarkOptIn(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		rollouts, err := s.count(ctx, func() error { return write(true) })
+		rollouts, err := s.rolloutsOf(ctx, func() error { return write(true) })
 		return []row{rolloutRow(fmt.Sprintf("%d running workloads opt in", n), rollouts, 0, "")}, err
 	})
 }
@@ -170,7 +170,7 @@ func benchmarkPairs(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		rollouts, err := s.count(ctx, func() error { return write("1") })
+		rollouts, err := s.rolloutsOf(ctx, func() error { return write("1") })
 		return []row{rolloutRow(fmt.Sprintf("%d pairs of ConfigMap and Secret change together", n), rollouts, n, "")}, err
 	})
 }
@@ -188,7 +188,7 @@ func benchmarkUnread(ctx context.Context, e *environment) ([]row, error) {
 		if err := s.settled(ctx); err != nil {
 			return nil, err
 		}
-		rollouts, err := s.count(ctx, func() error {
+		rollouts, err := s.rolloutsOf(ctx, func() error {
 			for i := range 5 {
 				source := s.configMap(app, "0")
 				source.Data["OTHER"] = "changed " + strconv.Itoa(i)
@@ -219,7 +219,7 @@ func benchmarkRewrite(ctx context.Context, e *environment) ([]row, error) {
 		}
 		rewrites, images := 0, 0
 		for i := range times {
-			n, err := s.count(ctx, func() error {
+			n, err := s.rolloutsOf(ctx, func() error {
 				_, err := s.follow(ctx, app, func() error { return s.put(ctx, s.configMap(app, strconv.Itoa(i+1))) })
 				if err != nil && !errors.Is(err, errNoRestart) { // else it shows in the number
 					return err
@@ -236,7 +236,7 @@ func benchmarkRewrite(ctx context.Context, e *environment) ([]row, error) {
 		}
 		for i := range times {
 			manifest.Spec.Template.Spec.Containers[0].Image = fmt.Sprintf("registry.example.com/app:1.%d", i)
-			n, err := s.count(ctx, func() error { return s.put(ctx, manifest) })
+			n, err := s.rolloutsOf(ctx, func() error { return s.put(ctx, manifest) })
 			if err != nil {
 				return nil, err
 			}

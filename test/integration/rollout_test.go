@@ -269,7 +269,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
-	for name, want := range map[string]string{"deployment.web": "Matched, by Default: 7s, 8m0s", "deployment.own": "Auto, by Workload: 0s, 0s"} {
+	for name, want := range map[string]string{"deployment.web": "Matched, by Default: 7s, 8m0s", "deployment.own": "Auto, by configdep.io/reload: 0s, 0s"} {
 		eventually(t, "the replica shows "+name, func(ctx context.Context) error {
 			o, err := client.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {

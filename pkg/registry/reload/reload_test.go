@@ -5,31 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	authuser "k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/record"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
 )
 
 // hashA and hashB are hashes of no content.
@@ -37,45 +28,6 @@ const (
 	hashA = "v1.aabbccdd.00000000000000000000000000000001"
 	hashB = "v1.aabbccdd.00000000000000000000000000000002"
 )
-
-// readingDB makes a Deployment read the Secret db.
-func readingDB(o *appsv1.Deployment) {
-	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{
-		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
-	}}}
-}
-
-// withDB returns a graph with the Secret db.
-func withDB() *dependency.Graph {
-	graph := dependency.NewGraph()
-	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")},
-	}))
-	return graph
-}
-
-// recorded makes the annotations of a Deployment tell with which content its pods were
-// started.
-func recorded(r policy.Record) func(*appsv1.Deployment) {
-	return func(o *appsv1.Deployment) {
-		sources, err := json.Marshal(r.Sources)
-		if err != nil {
-			panic(err)
-		}
-		o.Annotations = map[string]string{policy.ConfigHashAnnotation: r.Hash, policy.AppliedSourcesAnnotation: string(sources)}
-	}
-}
-
-// evicting makes a Deployment one whose pods are being evicted, in favour of those that are
-// started with a hash, and gives it a strategy that may be another by now.
-func evicting(hash, strategy string) func(*appsv1.Deployment) {
-	return func(o *appsv1.Deployment) {
-		o.Annotations = map[string]string{
-			policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: strategy,
-			policy.ConfigHashAnnotation: hash, policy.RecreatingAnnotation: "2026-01-01T00:00:00Z",
-		}
-	}
-}
 
 func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 	present := policy.Evaluate(withDB(), digester, dependency.FromDeployment(testDeployment(readingDB)), policy.Defaults{Mode: policy.Off}).Present()
@@ -127,202 +79,6 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 				t.Errorf("hash %s, before %s; want %s, before %s", got.Status.ConfigHash, got.Status.PreviousHash, hash, want)
 			}
 		})
-	}
-}
-
-func TestPreconditions(t *testing.T) {
-	view := &v1alpha1.ConfigDependency{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deployment.web", UID: "view-uid"},
-		Spec:       v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{UID: "workload-uid"}},
-	}
-	live := func(uid types.UID) *dependency.Workload {
-		return &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Name: "web"}, UID: uid}
-	}
-	with := func(uid *types.UID, hash *string) *v1alpha1.Reload {
-		return &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{UID: uid, ConfigHash: hash}}}
-	}
-	tests := map[string]struct {
-		request *v1alpha1.Reload
-		live    *dependency.Workload
-		says    string // empty: they hold
-	}{
-		"none":                         {&v1alpha1.Reload{}, live("workload-uid"), ""},
-		"empty ones":                   {with(nil, nil), live("workload-uid"), ""},
-		"the UID of the view":          {with(new(types.UID("view-uid")), nil), live("workload-uid"), ""},
-		"the UID of the workload":      {with(new(types.UID("workload-uid")), nil), live("workload-uid"), ""},
-		"another UID":                  {with(new(types.UID("x")), nil), live("workload-uid"), `uid is "x"`},
-		"an empty UID":                 {with(new(types.UID("")), nil), live("workload-uid"), `uid is ""`},
-		"the UID in the metadata":      {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "view-uid"}}, live("workload-uid"), ""},
-		"another one in the metadata":  {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "x"}}, live("workload-uid"), `uid is "x"`},
-		"the present hash":             {with(nil, new(hashA)), live("workload-uid"), ""},
-		"another hash":                 {with(nil, new(hashB)), live("workload-uid"), "configHash is"},
-		"an empty hash":                {with(nil, new("")), live("workload-uid"), "configHash is"},
-		"a workload of the same name,": {&v1alpha1.Reload{}, live("new-uid"), "deleted and created again"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			err := checkPreconditions(view, tt.request, tt.live, hashA)
-			if tt.says == "" {
-				if err != nil {
-					t.Errorf("error %v", err)
-				}
-				return
-			}
-			if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("error %v, want a conflict that says %q", err, tt.says)
-			}
-		})
-	}
-}
-
-var deployments = schema.GroupResource{Group: "apps", Resource: "deployments"}
-
-var (
-	deniedByRole      = forbidden(`User "system:serviceaccount:configdep-system:configdep" cannot patch resource "deployments" in API group "apps" in the namespace "shop"`)
-	deniedByAdmission = forbidden("ValidatingAdmissionPolicy 'freeze' denied request: no rollouts on Fridays")
-	deniedByQuota     = forbidden("exceeded quota: compute")
-)
-
-func forbidden(why string) error {
-	return apierrors.NewForbidden(deployments, "web", errors.New(why))
-}
-
-func TestErrorsOfTheAPIServer(t *testing.T) {
-	view := testView(dependency.Deployment)
-	tests := map[string]struct {
-		err  error
-		code int32
-		says string
-	}{
-		"the workload has gone":            {apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, `configdependencies.configdep.io "deployment.web" not found`},
-		"our rights do not suffice":        {deniedByRole, http.StatusInternalServerError, "configdep lacks a right, not you"},
-		"what right is told":               {deniedByRole, http.StatusInternalServerError, `cannot patch resource "deployments"`},
-		"nor those to read":                {forbidden(`User "x" cannot get resource "deployments"`), http.StatusInternalServerError, "configdep lacks a right"},
-		"a policy refuses":                 {deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
-		"a quota refuses":                  {deniedByQuota, http.StatusForbidden, "exceeded quota"},
-		"a webhook finds it invalid":       {apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil), http.StatusUnprocessableEntity, "is invalid"},
-		"it changes all the time":          {apierrors.NewConflict(deployments, "web", errors.New("the object has been modified")), http.StatusConflict, "has been modified"},
-		"the API server is busy":           {apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, "busy"},
-		"wrapped, which would be a 500":    {fmt.Errorf("patching: %w", deniedByQuota), http.StatusForbidden, "exceeded quota"},
-		"the connection broke":             {errors.New("connection refused"), http.StatusInternalServerError, "restarting Deployment web: connection refused"},
-		"the client has not waited for us": {context.Canceled, http.StatusInternalServerError, "restarting Deployment web: context canceled"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			status, ok := apiError(tt.err, view).(apierrors.APIStatus)
-			if !ok {
-				t.Fatal("not an API error by itself, so the generic API server makes a 500 of it")
-			}
-			if got := status.Status(); got.Code != tt.code || !strings.Contains(got.Message, tt.says) {
-				t.Errorf("%d %s, want %d and %q", got.Code, got.Message, tt.code, tt.says)
-			}
-		})
-	}
-}
-
-// stubViews and stubGraph serve one view and no sources.
-type stubViews struct{ view *v1alpha1.ConfigDependency }
-
-func (s stubViews) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error) {
-	if s.view == nil || s.view.Namespace != namespace || s.view.Name != name {
-		return nil, apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), name)
-	}
-	return s.view, nil
-}
-
-type stubGraph struct{ *dependency.Graph }
-
-// Read is that of an index that has synced, or with a nil graph of one that has not.
-func (s stubGraph) Read(f func(*dependency.Graph)) bool {
-	if s.Graph == nil {
-		return false
-	}
-	f(s.Graph)
-	return true
-}
-
-var (
-	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
-	present  = digester.ConfigHash(nil, nil, nil) // of a workload without sources
-	stale    = present[:len(present)-4] + "beef"
-	now      = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-)
-
-func testMeta(kind dependency.WorkloadKind) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID(kind + "-uid"), ResourceVersion: "7", Generation: 3}
-}
-
-func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
-	m := testMeta(kind)
-	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
-	e := policy.Evaluate(dependency.NewGraph(), digester, &dependency.Workload{WorkloadKey: key, UID: m.UID}, policy.Defaults{Mode: policy.Off})
-	return configdependency.Render(e, e.Decide(policy.Observed{Now: now}), 7)
-}
-
-func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
-	o := &appsv1.Deployment{ObjectMeta: testMeta(dependency.Deployment)}
-	for _, f := range change {
-		f(o)
-	}
-	return o
-}
-
-func startedWith(hash string) func(*appsv1.Deployment) {
-	return func(o *appsv1.Deployment) {
-		o.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
-	}
-}
-
-// server is the storage with a cluster of one workload behind it.
-type server struct {
-	*REST
-	client *fake.Clientset
-	events *record.FakeRecorder
-}
-
-func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *server {
-	client := fake.NewClientset(objects...)
-	events := record.NewFakeRecorder(10)
-	events.IncludeObject = true
-	return &server{client: client, events: events, REST: &REST{
-		Views:    stubViews{view},
-		Graph:    stubGraph{dependency.NewGraph()},
-		Client:   client,
-		Recorder: events,
-		Clock:    testingclock.NewFakePassiveClock(now),
-		Defaults: policy.Defaults{Mode: policy.Off},
-		Digester: func() *dependency.Digester { return digester },
-	}}
-}
-
-func (s *server) create(name string, request *v1alpha1.Reload, options metav1.CreateOptions) (*v1alpha1.Reload, error) {
-	ctx := genericapirequest.WithNamespace(context.Background(), "shop")
-	ctx = genericapirequest.WithUser(ctx, &authuser.DefaultInfo{Name: "ada"})
-	o, err := s.Create(ctx, name, request, nil, &options)
-	if err != nil {
-		return nil, err
-	}
-	return o.(*v1alpha1.Reload), nil
-}
-
-// patches returns what was sent.
-func (s *server) patches() (out []clienttesting.PatchActionImpl) {
-	for _, a := range s.client.Actions() {
-		if p, ok := a.(clienttesting.PatchActionImpl); ok {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-func (s *server) told() (out []string) {
-	for {
-		select {
-		case e := <-s.events.Events:
-			out = append(out, e)
-		default:
-			return out
-		}
 	}
 }
 
@@ -463,126 +219,6 @@ func TestReloadThatDoesNothing(t *testing.T) {
 			}
 			if sent := s.patches(); len(sent) != 0 {
 				t.Errorf("patches %v", sent)
-			}
-			if told := s.told(); len(told) != 0 {
-				t.Errorf("events %q", told)
-			}
-		})
-	}
-}
-
-// During a rollout the workload changes many times a second: the patch is made anew from
-// what is there then.
-func TestConflictsAreTriedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		view := testView(dependency.Deployment)
-		s := newServer(view, testDeployment())
-		version := 7
-		s.client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			version++
-			return true, testDeployment(func(o *appsv1.Deployment) { o.ResourceVersion = fmt.Sprint(version) }), nil
-		})
-		s.client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if version < 10 {
-				return true, nil, apierrors.NewConflict(deployments, "web", errors.New("modified"))
-			}
-			return true, testDeployment(func(o *appsv1.Deployment) { o.Generation = 4 }), nil
-		})
-		got, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !got.Status.Triggered || got.Status.Generation != 4 {
-			t.Errorf("status %+v", got.Status)
-		}
-		var versions []string
-		for _, p := range s.patches() {
-			var sent struct {
-				Metadata struct{ ResourceVersion string }
-			}
-			if err := json.Unmarshal(p.Patch, &sent); err != nil {
-				t.Fatal(err)
-			}
-			versions = append(versions, sent.Metadata.ResourceVersion)
-		}
-		if diff := cmp.Diff([]string{"8", "9", "10"}, versions); diff != "" {
-			t.Errorf("versions in the patches (-want +got):\n%s", diff)
-		}
-		if told := s.told(); len(told) != 1 {
-			t.Errorf("events %q", told)
-		}
-	})
-}
-
-// Not for ever: the user waits, and is told at last.
-func TestConflictsThatDoNotEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		view := testView(dependency.Deployment)
-		s := newServer(view, testDeployment())
-		s.client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewConflict(deployments, "web", errors.New("modified"))
-		})
-		start := time.Now()
-		_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
-		if !apierrors.IsConflict(err) {
-			t.Errorf("error %v", err)
-		}
-		if took := time.Since(start); took < 3*time.Second || took > 10*time.Second || len(s.patches()) < 20 {
-			t.Errorf("tried %d times in %s", len(s.patches()), took)
-		}
-		if told := s.told(); len(told) != 0 {
-			t.Errorf("events %q", told)
-		}
-	})
-}
-
-// A workload that goes between two tries is gone; one that is paused is paused.
-func TestTryingAgainDecidesAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		view := testView(dependency.Deployment)
-		s := newServer(view, testDeployment())
-		reads := 0
-		s.client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			reads++
-			return true, testDeployment(func(o *appsv1.Deployment) { o.Spec.Paused = reads > 1 }), nil
-		})
-		s.client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewConflict(deployments, "web", errors.New("modified"))
-		})
-		_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
-		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "paused") || reads != 2 {
-			t.Errorf("after %d reads: %v", reads, err)
-		}
-	})
-}
-
-// What the API server says of the patch is what the user gets to hear.
-func TestRefusalsOfThePatch(t *testing.T) {
-	tests := map[string]struct {
-		verb string
-		err  error
-		code int32
-		says string
-	}{
-		"by our rights to patch": {"patch", deniedByRole, http.StatusInternalServerError, "configdep lacks a right, not you"},
-		"by a policy":            {"patch", deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
-		"because it has gone":    {"patch", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
-		"or had gone before":     {"get", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			view := testView(dependency.Deployment)
-			s := newServer(view, testDeployment())
-			s.client.PrependReactor(tt.verb, "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, tt.err
-			})
-			_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
-			status, ok := err.(apierrors.APIStatus)
-			if !ok {
-				t.Fatalf("error %v", err)
-			}
-			if got := status.Status(); got.Code != tt.code || !strings.Contains(got.Message, tt.says) {
-				t.Errorf("%d %s", got.Code, got.Message)
 			}
 			if told := s.told(); len(told) != 0 {
 				t.Errorf("events %q", told)

@@ -1,0 +1,170 @@
+package reload
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	authuser "k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/configdependency"
+)
+
+// readingDB makes a Deployment read the Secret db.
+func readingDB(o *appsv1.Deployment) {
+	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", EnvFrom: []corev1.EnvFromSource{
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}},
+	}}}
+}
+
+// withDB returns a graph with the Secret db.
+func withDB() *dependency.Graph {
+	graph := dependency.NewGraph()
+	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")},
+	}))
+	return graph
+}
+
+// recorded makes the annotations of a Deployment tell with which content its pods were
+// started.
+func recorded(r policy.Record) func(*appsv1.Deployment) {
+	return func(o *appsv1.Deployment) {
+		sources, err := json.Marshal(r.Sources)
+		if err != nil {
+			panic(err)
+		}
+		o.Annotations = map[string]string{policy.ConfigHashAnnotation: r.Hash, policy.AppliedSourcesAnnotation: string(sources)}
+	}
+}
+
+// evicting makes a Deployment one whose pods are being evicted, in favour of those that are
+// started with a hash, and gives it a strategy that may be another by now.
+func evicting(hash, strategy string) func(*appsv1.Deployment) {
+	return func(o *appsv1.Deployment) {
+		o.Annotations = map[string]string{
+			policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: strategy,
+			policy.ConfigHashAnnotation: hash, policy.RecreatingAnnotation: "2026-01-01T00:00:00Z",
+		}
+	}
+}
+
+// stubViews and stubGraph serve one view and no sources.
+type stubViews struct{ view *v1alpha1.ConfigDependency }
+
+type stubGraph struct{ *dependency.Graph }
+
+var (
+	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
+	present  = digester.ConfigHash(nil, nil, nil) // of a workload without sources
+	stale    = present[:len(present)-4] + "beef"
+	now      = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+)
+
+func testMeta(kind dependency.WorkloadKind) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID(kind + "-uid"), ResourceVersion: "7", Generation: 3}
+}
+
+func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
+	m := testMeta(kind)
+	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
+	e := policy.Evaluate(dependency.NewGraph(), digester, &dependency.Workload{WorkloadKey: key, UID: m.UID}, policy.Defaults{Mode: policy.Off})
+	return configdependency.Render(e, e.Decide(policy.Observed{Now: now}), 7)
+}
+
+func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	o := &appsv1.Deployment{ObjectMeta: testMeta(dependency.Deployment)}
+	for _, f := range change {
+		f(o)
+	}
+	return o
+}
+
+func startedWith(hash string) func(*appsv1.Deployment) {
+	return func(o *appsv1.Deployment) {
+		o.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
+	}
+}
+
+// server is the storage with a cluster of one workload behind it.
+type server struct {
+	*REST
+	client *fake.Clientset
+	events *record.FakeRecorder
+}
+
+func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *server {
+	client := fake.NewClientset(objects...)
+	events := record.NewFakeRecorder(10)
+	events.IncludeObject = true
+	return &server{client: client, events: events, REST: &REST{
+		Views:    stubViews{view},
+		Graph:    stubGraph{dependency.NewGraph()},
+		Client:   client,
+		Recorder: events,
+		Clock:    testingclock.NewFakePassiveClock(now),
+		Defaults: policy.Defaults{Mode: policy.Off},
+		Digester: func() *dependency.Digester { return digester },
+	}}
+}
+
+func (s stubViews) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error) {
+	if s.view == nil || s.view.Namespace != namespace || s.view.Name != name {
+		return nil, apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), name)
+	}
+	return s.view, nil
+}
+
+// Read is that of an index that has synced, or with a nil graph of one that has not.
+func (s stubGraph) Read(f func(*dependency.Graph)) bool {
+	if s.Graph == nil {
+		return false
+	}
+	f(s.Graph)
+	return true
+}
+
+func (s *server) create(name string, request *v1alpha1.Reload, options metav1.CreateOptions) (*v1alpha1.Reload, error) {
+	ctx := genericapirequest.WithNamespace(context.Background(), "shop")
+	ctx = genericapirequest.WithUser(ctx, &authuser.DefaultInfo{Name: "ada"})
+	o, err := s.Create(ctx, name, request, nil, &options)
+	if err != nil {
+		return nil, err
+	}
+	return o.(*v1alpha1.Reload), nil
+}
+
+// patches returns what was sent.
+func (s *server) patches() (out []clienttesting.PatchActionImpl) {
+	for _, a := range s.client.Actions() {
+		if p, ok := a.(clienttesting.PatchActionImpl); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (s *server) told() (out []string) {
+	for {
+		select {
+		case e := <-s.events.Events:
+			out = append(out, e)
+		default:
+			return out
+		}
+	}
+}
