@@ -1,0 +1,226 @@
+package watchcache
+
+import (
+	"sync"
+	"time"
+
+	"github.com/google/btree"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+)
+
+// Object is what a cache holds: a pointer to an API object.
+type Object interface {
+	comparable
+	runtime.Object
+	metav1.Object
+}
+
+// Config is what a cache is made from.
+type Config[T Object] struct {
+	Resource schema.GroupResource
+	// New returns an empty object, for bookmarks.
+	New func() T
+	// Copy returns a shallow copy of an object. Objects in the cache are never changed.
+	Copy func(T) T
+	// Key returns the key of an object, NAMESPACE/NAME.
+	Key   func(T) string
+	Clock clock.WithTicker
+	// Tag tells the versions of this replica from those of others, as far as 12 bits can.
+	Tag uint16
+	// History is how long events are kept; five minutes by default.
+	History time.Duration
+	// MinEvents and MaxEvents bound how many are kept whatever their age.
+	MinEvents, MaxEvents int
+}
+
+// Always is the cause of a change that no input has caused, but time alone.
+const Always = ^uint64(0)
+
+// Change is an object that has changed, or has gone.
+type Change[T Object] struct {
+	Key    string
+	Object T // nil: it has gone
+	// Cause is the highest revision of all inputs that the object is now computed from,
+	// those that say that something is absent included; or Always. It may be higher than
+	// that of the input that made the change: what one input has brought may show only
+	// when another, older one arrives.
+	Cause uint64
+}
+
+// Cache holds the present objects, and the events of the last minutes. Apply and
+// Progress are called by one goroutine at a time, in the order of what happened.
+type Cache[T Object] struct {
+	Config[T]
+
+	mu      sync.RWMutex
+	objects *btree.BTreeG[item[T]]
+	events  ring[T]
+	synced  bool
+	epoch   int    // counts Replace, after which no watch goes on
+	gap     uint64 // the last Gap
+
+	watermark uint64
+	counter   uint64
+	// floor is the watermark below which versions of other replicas are expired.
+	floor uint64
+	// since is the first version of this replica that it still remembers.
+	since version
+	// dropped is the highest cause of the events that have been dropped.
+	dropped uint64
+
+	wake map[string]chan struct{} // by namespace, "" for all: closed when there is more
+}
+
+type item[T Object] struct {
+	key    string
+	object T
+}
+
+// New returns a cache that is empty and has not synced.
+func New[T Object](c Config[T]) *Cache[T] {
+	if c.History == 0 {
+		c.History = 5 * time.Minute
+	}
+	if c.MinEvents == 0 {
+		c.MinEvents = 1024
+	}
+	if c.MaxEvents == 0 {
+		c.MaxEvents = 32 * 1024
+	}
+	return &Cache[T]{Config: c, objects: newTree[T](), wake: map[string]chan struct{}{}}
+}
+
+func newTree[T Object]() *btree.BTreeG[item[T]] {
+	return btree.NewG(32, func(a, b item[T]) bool { return a.key < b.key })
+}
+
+// Replace sets all objects, as of a watermark. What was before the floor is not known.
+// Watches that are open end.
+func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.objects, c.events = newTree[T](), ring[T]{}
+	c.watermark, c.counter = max(c.watermark, watermark), 0
+	c.floor, c.gap, c.dropped = floor, 0, 0
+	c.since = c.version()
+	c.synced = true
+	c.epoch++
+	for _, o := range objects {
+		c.objects.ReplaceOrInsert(item[T]{c.Key(o), c.stamp(o, c.since)})
+	}
+	for ns := range c.wake {
+		c.notify(ns)
+	}
+}
+
+// Reset forgets everything, until the next Replace.
+func (c *Cache[T]) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.synced = false
+	c.epoch++
+	c.objects, c.events = newTree[T](), ring[T]{}
+	for ns := range c.wake {
+		c.notify(ns)
+	}
+}
+
+// Apply publishes the changes that one input has caused. Watermark is that after the
+// input. An input that touches an object changes it, even if nothing in it differs.
+func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	var none T
+	touched := map[string]struct{}{"": {}}
+	for i, change := range changes {
+		if i == len(changes)-1 {
+			// Only who has seen all of them has seen the input.
+			c.progress(watermark)
+		}
+		previous, had := c.objects.Get(item[T]{key: change.Key})
+		if change.Object == none && !had {
+			continue
+		}
+		c.counter++
+		e := event[T]{key: change.Key, previous: previous.object, cause: change.Cause, version: c.version(), at: now}
+		if change.Object == none {
+			c.objects.Delete(previous)
+		} else {
+			e.object = c.stamp(change.Object, e.version)
+			c.objects.ReplaceOrInsert(item[T]{change.Key, e.object})
+		}
+		c.events.push(e)
+		touched[namespaceOf(change.Key)] = struct{}{}
+	}
+	c.progress(watermark)
+	c.trim(now)
+	for ns := range touched {
+		c.notify(ns)
+	}
+}
+
+// Progress notes that all inputs up to a watermark have been applied.
+func (c *Cache[T]) Progress(watermark uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress(watermark)
+}
+
+// Gap notes that what was there and has gone before a revision is not known: a stream
+// has been listed anew at it. Watches that other replicas have begun end, as their
+// clients may have seen what is now missing.
+func (c *Cache[T]) Gap(revision uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.floor, c.gap = max(c.floor, revision), max(c.gap, revision)
+	for ns := range c.wake {
+		c.notify(ns)
+	}
+}
+
+func (c *Cache[T]) progress(watermark uint64) {
+	if watermark > c.watermark {
+		c.watermark, c.counter = min(watermark, maxWatermark), 0
+	}
+}
+
+// version is the present version. The lock is held.
+func (c *Cache[T]) version() version { return newVersion(c.watermark, c.counter, c.Tag) }
+
+// stamp returns a copy of an object with a version.
+func (c *Cache[T]) stamp(o T, v version) T {
+	out := c.Copy(o)
+	out.SetResourceVersion(v.String())
+	return out
+}
+
+// trim drops old events. The lock is held.
+func (c *Cache[T]) trim(now time.Time) {
+	most := max(c.MaxEvents, 2*c.objects.Len())
+	for c.events.len() > most || c.events.len() > c.MinEvents && now.Sub(c.events.first().at) > c.History {
+		e := c.events.pop()
+		c.since = e.version
+		if e.cause != Always {
+			c.dropped = max(c.dropped, e.cause)
+		}
+	}
+}
+
+// notify wakes who waits for events of a namespace, or of all. The lock is held.
+func (c *Cache[T]) notify(namespace string) {
+	if ch, waiting := c.wake[namespace]; waiting {
+		close(ch)
+		delete(c.wake, namespace)
+	}
+}
+
+// Stats tells the number of objects and of events that are kept.
+func (c *Cache[T]) Stats() (objects, events int) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.objects.Len(), c.events.len()
+}

@@ -1,0 +1,34 @@
+// Package watchcache serves list and watch of objects that are computed and not stored,
+// with the semantics of the watch cache of kube-apiserver, from several replicas at once.
+//
+// # Versions
+//
+// Each replica computes its objects from the same inputs: the watch streams of some
+// resources of kube-apiserver. Each stream brings the changes of its resource in the
+// order of their revisions, and bookmarks between them. The watermark of a replica is
+// the highest revision up to which all of its streams have arrived. A version of an
+// object, an event or a list is made of the watermark at which it was published and a
+// counter; it says one thing that is true on every replica: whoever has seen it has seen
+// the effect of every input up to that watermark.
+//
+// A watch from version X therefore gets, on any replica, everything that inputs beyond
+// the watermark of X have caused there. A replica applies inputs of different streams in
+// another order than its neighbour, so that it may repeat what the client knows, or show
+// for a moment a state that is older in one respect and newer in another. What it shows
+// last is right, and nothing is left out:
+//
+//   - Every input that touches an object makes an event of it, even if nothing in it
+//     changes. Otherwise a state that a neighbour has shown would never be corrected.
+//   - Once an event of an object has been sent, all later ones are, whatever their cause:
+//     the first may have shown a state without an older input that arrives late.
+//   - Where it is not known whether the client has an object, one that does not match its
+//     selector is sent as deleted.
+//   - What time alone has caused has no revision, and is always sent.
+//
+// A replica that has just started, or that has lost a stream and listed it anew, does not
+// know what was there and has gone before. Versions below that point are expired (410)
+// there, but for those that it has published itself: it knows what it has shown.
+//
+// This rests on all inputs having revisions of one counter, which is so when they are in
+// one etcd. Whoever feeds the cache has to see to it.
+package watchcache

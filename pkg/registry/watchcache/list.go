@@ -1,0 +1,233 @@
+package watchcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/btree"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// ListOptions says what to list, and as of when.
+type ListOptions[T Object] struct {
+	Namespace            string
+	Matches              func(T) bool // nil: all
+	ResourceVersion      string
+	ResourceVersionMatch metav1.ResourceVersionMatch
+	Limit                int64
+	Continue             string
+}
+
+// List is the answer to a list. The objects are those of the cache: nobody may change
+// them.
+type List[T Object] struct {
+	Items           []T
+	ResourceVersion string
+	Continue        string
+	// Remaining is the number of objects beyond the limit; nil when it is not known.
+	Remaining *int64
+}
+
+// NotReady is the answer until the cache has synced: 503, and try again in a second.
+func NotReady() *apierrors.StatusError {
+	err := apierrors.NewServiceUnavailable("the dependency index has not synced yet")
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}
+
+// freshness is how long a request waits for a version that has not been seen yet, as the
+// watch cache of kube-apiserver does.
+const freshness = 3 * time.Second
+
+// Get returns an object, which nobody may change, and whether it is there. The state is
+// at least as new as a version. Its errors are API errors.
+func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, found bool, err error) {
+	v, err := parseVersion(notOlderThan)
+	if err != nil {
+		return o, false, apierrors.NewBadRequest(err.Error())
+	}
+	if err := c.await(ctx, v); err != nil {
+		return o, false, err
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	it, found := c.objects.Get(item[T]{key: key})
+	return it.object, found, nil
+}
+
+// await waits until everything up to a version has been applied.
+func (c *Cache[T]) await(ctx context.Context, v version) error {
+	var current version
+	synced := false
+	reached := func(context.Context) (bool, error) {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		current, synced = c.version(), c.synced
+		return !synced || c.own(v) || current.watermark() >= v.watermark(), nil
+	}
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, freshness, true, reached)
+	switch {
+	case err != nil:
+		return storage.NewTooLargeResourceVersionError(uint64(v), uint64(current), 1)
+	case !synced:
+		return NotReady()
+	default:
+		return nil
+	}
+}
+
+// List returns objects in the order of their keys. Its errors are API errors.
+func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error) {
+	r, err := o.parse()
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if err := c.await(ctx, r.at); err != nil {
+		return nil, err
+	}
+	objects, v, err := c.view(r)
+	if err != nil {
+		return nil, err
+	}
+	out := &List[T]{ResourceVersion: v.String()}
+	if r.after != "" {
+		out.ResourceVersion = v.shared().String()
+	}
+	if o.Namespace == "" && o.Matches == nil && o.Limit == 0 {
+		out.Items = make([]T, 0, objects.Len())
+	}
+	var more int64
+	last := ""
+	c.ascend(objects, o.Namespace, r.after, func(object T) bool {
+		if o.Matches != nil && !o.Matches(object) {
+			return true
+		}
+		if o.Limit > 0 && int64(len(out.Items)) == o.Limit {
+			more++
+			return o.Matches == nil // then the rest is counted
+		}
+		out.Items = append(out.Items, object)
+		last = c.Key(object)
+		return true
+	})
+	if more > 0 {
+		out.ResourceVersion = v.shared().String() // later pages may come from elsewhere
+		if out.Continue, err = storage.EncodeContinue("/"+v.String()+"/"+last, "/", int64(v.shared())); err != nil {
+			return nil, apierrors.NewInternalError(fmt.Errorf("encoding the continue token: %w", err))
+		}
+		if o.Matches == nil {
+			out.Remaining = &more
+		}
+	}
+	return out, nil
+}
+
+// request is what a list asks for.
+type request struct {
+	at    version
+	exact bool   // exactly that version
+	after string // the key after which a later page goes on
+}
+
+var errContinue = errors.New("invalid continue token: it is not one that this server gave out")
+
+func (o *ListOptions[T]) parse() (r request, err error) {
+	if o.Continue != "" {
+		return o.parseContinue()
+	}
+	if r.at, err = parseVersion(o.ResourceVersion); err != nil {
+		return r, err
+	}
+	switch o.ResourceVersionMatch {
+	case metav1.ResourceVersionMatchExact:
+		r.exact = true
+	case "":
+		r.exact = o.Limit > 0 && r.at > 0 // as it has always been
+	}
+	return r, nil
+}
+
+// parseContinue parses a token: the version of the list, and as a key the version of the
+// replica that began it and the last key of the page before.
+func (o *ListOptions[T]) parseContinue() (r request, err error) {
+	if o.ResourceVersion != "" && o.ResourceVersion != "0" {
+		return r, errors.New("specifying resource version is not allowed when using continue")
+	}
+	key, rv, err := storage.DecodeContinue(o.Continue, "/")
+	if err != nil {
+		return r, fmt.Errorf("invalid continue token: %w", err)
+	}
+	parts := strings.Split(strings.TrimPrefix(key, "/"), "/")
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || rv < 0 {
+		return r, errContinue
+	}
+	if r.at, err = parseVersion(parts[0]); err != nil || r.at.shared() != version(rv) {
+		return r, errContinue
+	}
+	r.exact, r.after = true, parts[1]+"/"+parts[2]
+	return r, nil
+}
+
+// view returns the objects as of a version: the present ones, or, if exactly that version
+// is asked for and is one of this replica, those of that time.
+//
+// The later pages of a list that another replica began show the present state, under the
+// version of the first page. A client that watches from there gets all that has changed
+// since, so that it misses nothing; only the list may mix two states.
+func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
+	c.mu.Lock() // cloning changes the original
+	defer c.mu.Unlock()
+	objects, now := c.objects.Clone(), c.version()
+	switch {
+	case !r.exact && r.at > now:
+		return objects, r.at.shared(), nil
+	case !r.exact:
+		return objects, now, nil
+	case r.at == now:
+		return objects, now, nil
+	case c.own(r.at):
+		c.undo(objects, r.at)
+		return objects, r.at, nil
+	case r.after != "" && r.at.watermark() >= c.floor && r.at.watermark() >= c.dropped:
+		return objects, r.at, nil
+	default:
+		return nil, 0, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", r.at, now))
+	}
+}
+
+// undo brings objects back to what they were at a version of this replica.
+func (c *Cache[T]) undo(objects *btree.BTreeG[item[T]], to version) {
+	var none T
+	events := c.events.since(c.events.after(to))
+	for i := len(events) - 1; i >= 0; i-- {
+		if e := &events[i]; e.previous == none {
+			objects.Delete(item[T]{key: e.key})
+		} else {
+			objects.ReplaceOrInsert(item[T]{e.key, e.previous})
+		}
+	}
+}
+
+// ascend calls f for the objects of a namespace, or all, after a key.
+func (c *Cache[T]) ascend(objects *btree.BTreeG[item[T]], namespace, after string, f func(T) bool) {
+	start := ""
+	if namespace != "" {
+		start = namespace + "/"
+	}
+	if after != "" {
+		start = max(start, after+"\x00")
+	}
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	objects.AscendGreaterOrEqual(item[T]{key: start}, func(i item[T]) bool {
+		return strings.HasPrefix(i.key, prefix) && f(i.object)
+	})
+}

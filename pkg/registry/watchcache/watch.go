@@ -1,0 +1,336 @@
+package watchcache
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+)
+
+// WatchOptions says what to watch, and from where.
+type WatchOptions[T Object] struct {
+	// Namespace limits the watch; empty: all.
+	Namespace string
+	// Matches selects objects; nil: all.
+	Matches func(T) bool
+	// ResourceVersion to begin after. With "" or "0" all present objects come first.
+	ResourceVersion string
+	// SendInitialEvents overrides what follows from the version.
+	SendInitialEvents *bool
+	// AllowBookmarks lets bookmarks be sent, and the one that ends the initial events.
+	AllowBookmarks bool
+}
+
+// How often bookmarks are sent, and how long before the end of a watch the last one.
+const (
+	bookmarkPeriod = time.Minute
+	lastBookmark   = 2 * time.Second
+)
+
+// Watch returns what happens from now on, or from a version on. An error is one of the
+// request. Whatever else is wrong comes as an event of type ERROR, as clients expect it:
+// they try again for ever after an HTTP error.
+func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interface, error) {
+	from, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	w := &watcher[T]{
+		cache:     c,
+		options:   o,
+		result:    make(chan watch.Event, 16),
+		initial:   from == 0 && o.SendInitialEvents == nil || o.SendInitialEvents != nil && *o.SendInitialEvents,
+		namespace: o.Namespace,
+	}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	if status := w.begin(from); status != nil {
+		w.result <- watch.Event{Type: watch.Error, Object: status}
+		close(w.result)
+		w.cancel()
+		return w, nil
+	}
+	go w.run()
+	return w, nil
+}
+
+// watcher is one watch. It reads the events of the cache at its own pace: one that is too
+// slow finds that they have been dropped, and ends alone.
+type watcher[T Object] struct {
+	cache     *Cache[T]
+	options   WatchOptions[T]
+	namespace string
+	initial   bool
+	ctx       context.Context
+	cancel    context.CancelFunc
+	result    chan watch.Event
+	stopped   sync.Once
+
+	epoch    int
+	position uint64 // of the next event in the ring
+	snapshot []T    // initial objects that have yet to be sent
+	// floor is the version that the client has; those of events are never lower.
+	floor version
+	// marker is the watermark from which on the initial events are complete.
+	marker  uint64
+	pending bool // the bookmark that says so has yet to be sent
+	// foreign is set when the watch began at a version of unknown origin: events with a
+	// cause up to beyond are left out, until one of the object has been sent.
+	foreign bool
+	beyond  uint64
+	// members are the objects that were sent (true) or sent as deleted (false), by key.
+	members map[string]bool
+}
+
+// begin finds where to start. It returns a Status when that is not known any more.
+func (w *watcher[T]) begin(from version) runtime.Object {
+	c := w.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.synced {
+		return statusOf(NotReady())
+	}
+	w.epoch, w.floor = c.epoch, from
+	if w.initial {
+		w.position = c.events.end()
+		w.snapshot = c.collect(w.namespace, w.options.Matches)
+		w.floor = c.version()
+		if from > w.floor {
+			w.floor = from.shared()
+		}
+		w.marker, w.pending = from.watermark(), w.options.AllowBookmarks && w.options.SendInitialEvents != nil
+		return nil
+	}
+	switch {
+	case from == 0:
+		w.position = c.events.end()
+		w.floor = c.version()
+	case c.own(from):
+		w.position = c.events.after(from)
+	case from.watermark() >= c.floor && from.watermark() >= c.dropped:
+		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
+		w.floor = from.shared()
+		w.position = c.events.start()
+	default:
+		return statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version())))
+	}
+	return nil
+}
+
+// own tells whether this replica has published a version and remembers what came after.
+// Another may have the same tag, so a version has to be one that was published here.
+func (c *Cache[T]) own(v version) bool {
+	if v.tag() != c.Tag || v < c.since || v > c.version() {
+		return false
+	}
+	return v.counter() == 0 || v == c.since || c.events.published(v)
+}
+
+// collect returns the objects of a namespace, or all, that match. The lock is held.
+func (c *Cache[T]) collect(namespace string, matches func(T) bool) []T {
+	var out []T
+	c.ascend(c.objects, namespace, "", func(o T) bool {
+		if matches == nil || matches(o) {
+			out = append(out, o)
+		}
+		return true
+	})
+	return out
+}
+
+func (w *watcher[T]) run() {
+	defer close(w.result)
+	defer w.cancel()
+	for _, o := range w.snapshot {
+		if !w.send(watch.Added, o, w.floorOf(o)) {
+			return
+		}
+	}
+	w.snapshot = nil
+	utilflowcontrol.WatchInitialized(w.ctx)
+
+	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
+	defer bookmark.Stop()
+	for {
+		events, at, more, ok := w.next()
+		if !ok {
+			return
+		}
+		for i := range events {
+			if !w.handle(&events[i]) {
+				return
+			}
+		}
+		if w.pending && at.watermark() >= w.marker && more != nil {
+			w.pending = false
+			if !w.sendBookmark(at, true) {
+				return
+			}
+		}
+		if more == nil {
+			continue
+		}
+		select {
+		case <-more:
+		case <-bookmark.C():
+			if w.options.AllowBookmarks && !w.pending && !w.sendBookmark(w.caughtUp(at), false) {
+				return
+			}
+			bookmark.Reset(w.nextBookmark())
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+// batch is how many events are taken at once.
+const batch = 128
+
+// next takes the next events. When there are none, more is closed once there are, and at
+// is the version up to which the client then knows everything. It returns false when the
+// watch has to end.
+func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}, ok bool) {
+	c := w.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.epoch != c.epoch || w.position < c.events.start() || w.foreign && w.beyond < c.gap {
+		return nil, 0, nil, false // begun anew; too slow; or a gap
+	}
+	at = c.version()
+	if w.position < c.events.end() {
+		events = append(events, c.events.from(w.position, batch)...)
+		w.position += uint64(len(events))
+		return events, at, nil, true
+	}
+	ch, waiting := c.wake[w.namespace]
+	if !waiting {
+		ch = make(chan struct{})
+		c.wake[w.namespace] = ch
+	}
+	return nil, at, ch, true
+}
+
+// caughtUp returns the version of a bookmark: the present one, if there is nothing that
+// the watch has yet to send.
+func (w *watcher[T]) caughtUp(before version) version {
+	c := w.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if w.epoch != c.epoch || w.foreign && w.beyond < c.gap {
+		return before
+	}
+	// Events of other namespaces do not wake this watch.
+	for _, e := range c.events.since(w.position) {
+		if w.namespace == "" || namespaceOf(e.key) == w.namespace {
+			return before
+		}
+	}
+	return c.version()
+}
+
+// handle sends what an event means to this watch.
+func (w *watcher[T]) handle(e *event[T]) bool {
+	if w.namespace != "" && namespaceOf(e.key) != w.namespace {
+		return true
+	}
+	var none T
+	matches := func(o T) bool { return o != none && (w.options.Matches == nil || w.options.Matches(o)) }
+	had, has := matches(e.previous), matches(e.object)
+	if w.foreign {
+		member, known := w.members[e.key]
+		if !known && e.cause <= w.beyond {
+			return true // the client has seen it
+		}
+		// What is not known is taken for a member, so that it can be sent as deleted.
+		if known {
+			had = member
+		} else if !had && !has {
+			had = true
+		}
+		w.members[e.key] = has
+	}
+	v := w.label(e.version)
+	switch {
+	case has && had:
+		return w.send(watch.Modified, e.object, v)
+	case has:
+		return w.send(watch.Added, e.object, v)
+	case had && e.previous != none:
+		return w.send(watch.Deleted, e.previous, v)
+	case had:
+		return w.send(watch.Deleted, e.object, v)
+	default:
+		return true
+	}
+}
+
+// label returns the version that the client gets. One whose watch began elsewhere has
+// seen what this replica does not know, so that it gets none of this replica's own.
+func (w *watcher[T]) label(v version) version {
+	if w.foreign {
+		v = v.shared()
+	}
+	return max(v, w.floor)
+}
+
+func (w *watcher[T]) floorOf(o T) version {
+	v, err := parseVersion(o.GetResourceVersion())
+	if err != nil {
+		return w.floor
+	}
+	return v
+}
+
+// send sends a copy of an object with a version; encoding changes what it encodes.
+func (w *watcher[T]) send(typ watch.EventType, o T, v version) bool {
+	return w.emit(watch.Event{Type: typ, Object: w.cache.stamp(o, v)})
+}
+
+func (w *watcher[T]) sendBookmark(v version, endOfInitial bool) bool {
+	o := w.cache.New()
+	o.SetResourceVersion(w.label(v).String())
+	if endOfInitial {
+		if err := storage.AnnotateInitialEventsEndBookmark(o); err != nil {
+			return false
+		}
+	}
+	return w.emit(watch.Event{Type: watch.Bookmark, Object: o})
+}
+
+func (w *watcher[T]) emit(e watch.Event) bool {
+	select {
+	case w.result <- e:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// nextBookmark returns after which time to send a bookmark: about every minute, and
+// shortly before the deadline, so that the client knows where to go on.
+func (w *watcher[T]) nextBookmark() time.Duration {
+	next := bookmarkPeriod - time.Duration(rand.Int64N(int64(bookmarkPeriod/10)))
+	if deadline, ok := w.ctx.Deadline(); ok {
+		if left := deadline.Sub(w.cache.Clock.Now()) - lastBookmark; left > 0 && left < next {
+			return left
+		}
+	}
+	return next
+}
+
+// ResultChan is part of watch.Interface.
+func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.result }
+
+// Stop is part of watch.Interface.
+func (w *watcher[T]) Stop() { w.stopped.Do(w.cancel) }
+
+func statusOf(err apierrors.APIStatus) runtime.Object {
+	status := err.Status()
+	return &status
+}
