@@ -2,11 +2,11 @@ package ingest
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -17,12 +17,29 @@ import (
 // index is locked: they may read the graph, must not keep it, and must not block.
 type Sink interface {
 	// Synced is called once, when the graph equals the cluster for the first time.
-	Synced(graph *dependency.Graph, revision uint64)
+	Synced(graph *dependency.Graph, at Progress)
 	// Changed is called after each change that concerns workloads: those that are in the
-	// graph, and those that have just gone from it.
-	Changed(graph *dependency.Graph, revision uint64, workloads []dependency.WorkloadKey)
-	// Progressed is called when the revision has grown without such a change.
-	Progressed(revision uint64)
+	// graph, and those that have just gone from it. A workload is named whenever something
+	// that it depends on was written, even if nothing in it has changed by that.
+	Changed(graph *dependency.Graph, at Progress, workloads []dependency.WorkloadKey)
+	// Progressed is called when there is progress without such a change.
+	Progressed(at Progress)
+}
+
+// Progress tells how much of the cluster the graph has seen, in revisions: the
+// resourceVersions of the resources that are read.
+type Progress struct {
+	// Watermark is the revision up to which everything has been applied. A resource on
+	// which nothing is written holds it back until its next bookmark.
+	Watermark uint64
+	// Latest is the highest revision that has been applied.
+	Latest uint64
+	// Floor is the revision before which something may have come and gone unseen: the
+	// highest at which a resource was listed.
+	Floor uint64
+	// OneCounter tells that all resources have revisions of one counter, as those of one
+	// etcd do, so that a watermark means the same on every replica.
+	OneCounter bool
 }
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
@@ -34,8 +51,16 @@ type Index struct {
 	mu       sync.RWMutex
 	graph    *dependency.Graph
 	waiting  map[string]bool // the streams whose first list has not been applied
-	revision uint64          // the highest resourceVersion that was applied
-	progress map[string]time.Time
+	seen     map[string]seen // by stream
+	progress Progress        // but for the watermark
+	// notComparable is set when it is known that there is more than one counter.
+	notComparable bool
+}
+
+// seen tells up to which revision a stream has been applied, and when it last moved.
+type seen struct {
+	revision uint64
+	at       time.Time
 }
 
 // NewIndex returns an index that has read nothing.
@@ -52,7 +77,8 @@ func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.graph = dependency.NewGraph()
-	x.waiting, x.progress = map[string]bool{}, map[string]time.Time{}
+	x.waiting, x.seen = map[string]bool{}, map[string]seen{}
+	x.progress.Floor, x.progress.OneCounter = 0, false
 	for _, name := range x.resources {
 		x.waiting[name] = true
 	}
@@ -92,7 +118,11 @@ func (x *Index) Size() (workloads, sources int) {
 func (x *Index) LastProgress() map[string]time.Time {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return maps.Clone(x.progress)
+	out := make(map[string]time.Time, len(x.seen))
+	for name, s := range x.seen {
+		out[name] = s.at
+	}
+	return out
 }
 
 // set applies one object that was added or changed.
@@ -117,22 +147,25 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.observe(stream, version)
+	x.progress.Floor = max(x.progress.Floor, x.seen[stream.name].revision)
 
 	gone := stream.names(x.graph)
-	var touched []dependency.WorkloadKey
+	touched := sets.New[dependency.WorkloadKey]()
 	for _, o := range objects {
 		o := o.(*object)
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
-		touched = append(touched, x.put(o, false)...)
+		if !x.holds(o) {
+			touched.Insert(x.put(o, false)...)
+		}
 	}
 	for n := range gone {
-		touched = append(touched, x.drop(stream, n.namespace, n.name, version)...)
+		touched.Insert(x.drop(stream, n.namespace, n.name, version)...)
 	}
 
 	if !x.waiting[stream.name] {
-		x.tell(touched)
+		x.tell(touched.UnsortedList())
 		return false
 	}
 	delete(x.waiting, stream.name)
@@ -140,9 +173,23 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		return false
 	}
 	for _, s := range x.sinks {
-		s.Synced(x.graph, x.revision)
+		s.Synced(x.graph, x.now())
 	}
 	return true
+}
+
+// holds tells whether the graph has an object in just the version in which it was listed.
+func (x *Index) holds(o *object) bool {
+	switch {
+	case o.workload != nil:
+		w := x.graph.Workload(o.workload.WorkloadKey)
+		return w != nil && w.UID == o.workload.UID && w.ResourceVersion == o.ResourceVersion
+	case o.source != nil:
+		s := x.graph.Source(o.source.SourceKey)
+		return s != nil && s.UID == o.source.UID && s.ResourceVersion == o.ResourceVersion
+	default:
+		return false
+	}
 }
 
 // bookmark applies a bookmark.
@@ -250,17 +297,30 @@ func (x *Index) tell(touched []dependency.WorkloadKey) {
 	}
 	for _, s := range x.sinks {
 		if len(touched) > 0 {
-			s.Changed(x.graph, x.revision, touched)
+			s.Changed(x.graph, x.now(), touched)
 		} else {
-			s.Progressed(x.revision)
+			s.Progressed(x.now())
 		}
 	}
 }
 
 // observe notes the version of what is about to be applied.
 func (x *Index) observe(stream *stream, version string) {
-	x.progress[stream.name] = x.clock.Now()
+	s := x.seen[stream.name]
+	s.at = x.clock.Now()
 	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
-		x.revision = max(x.revision, v)
+		s.revision = max(s.revision, v)
+		x.progress.Latest = max(x.progress.Latest, v)
 	}
+	x.seen[stream.name] = s
+}
+
+// now returns the progress that has been made.
+func (x *Index) now() Progress {
+	p := x.progress
+	p.Watermark = p.Latest
+	for _, s := range x.seen {
+		p.Watermark = min(p.Watermark, s.revision)
+	}
+	return p
 }

@@ -69,8 +69,8 @@ func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
 			cluster[s][o.Name] = o
 			must(t, in.Update(o))
 		}
-		if x.revision != uint64(version) && step > 0 {
-			t.Fatalf("step %d: revision %d, want %d", step, x.revision, version)
+		if x.progress.Latest != uint64(version) && step > 0 {
+			t.Fatalf("step %d: revision %d, want %d", step, x.progress.Latest, version)
 		}
 		checkIndex(t, step, x, sink, cluster)
 	}

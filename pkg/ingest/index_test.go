@@ -22,14 +22,14 @@ type recorder struct {
 	mirror map[dependency.WorkloadKey]string
 }
 
-func (r *recorder) Synced(g *dependency.Graph, revision uint64) {
+func (r *recorder) Synced(g *dependency.Graph, at Progress) {
 	workloads, sources := g.Size()
-	r.calls = append(r.calls, fmt.Sprintf("synced at %d with %d workloads and %d sources", revision, workloads, sources))
+	r.calls = append(r.calls, fmt.Sprintf("synced at %d with %d workloads and %d sources", at.Latest, workloads, sources))
 	r.mirror = map[dependency.WorkloadKey]string{}
 	g.EachWorkload(func(w *dependency.Workload) { r.mirror[w.WorkloadKey] = view(g, w) })
 }
 
-func (r *recorder) Changed(g *dependency.Graph, revision uint64, workloads []dependency.WorkloadKey) {
+func (r *recorder) Changed(g *dependency.Graph, at Progress, workloads []dependency.WorkloadKey) {
 	var names []string
 	for _, key := range workloads {
 		w := g.Workload(key)
@@ -44,11 +44,11 @@ func (r *recorder) Changed(g *dependency.Graph, revision uint64, workloads []dep
 		names = append(names, key.ViewName())
 	}
 	slices.Sort(names)
-	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", revision, strings.Join(names, " ")))
+	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", at.Latest, strings.Join(names, " ")))
 }
 
-func (r *recorder) Progressed(revision uint64) {
-	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", revision))
+func (r *recorder) Progressed(at Progress) {
+	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", at.Latest))
 }
 
 // told returns what was told since the last time.
@@ -142,7 +142,7 @@ func controlled(kind dependency.WorkloadKind, name string, version int) *object 
 	}
 }
 
-func newStore(x *Index, s *stream) *store { return &store{x, s} }
+func newStore(x *Index, s *stream) *store { return &store{x, s, make(chan struct{})} }
 
 func must(t *testing.T, errs ...error) {
 	t.Helper()

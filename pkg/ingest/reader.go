@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,8 +43,8 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	return &Reader{base, client}, nil
 }
 
-// lister returns what a reflector of the stream lists and watches by.
-func (r *Reader) lister(s *stream) cache.ListerWatcher {
+// requests returns what makes requests for the stream.
+func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	version := schema.GroupVersion{Version: "v1"} // of the options
 	client, err := rest.NewRESTClient(r.base, "", rest.ClientContentConfig{
 		AcceptContentTypes: runtime.ContentTypeProtobuf,
@@ -52,10 +55,33 @@ func (r *Reader) lister(s *stream) cache.ListerWatcher {
 	if err != nil {
 		panic(err) // client-go has no error to return here
 	}
-	request := func(options metav1.ListOptions) *rest.Request {
-		options.LabelSelector, options.FieldSelector = s.labels, s.fields
+	return func(options metav1.ListOptions) *rest.Request {
+		options.LabelSelector = s.labels
+		options.FieldSelector = strings.Join(slices.DeleteFunc([]string{s.fields, options.FieldSelector}, func(f string) bool { return f == "" }), ",")
 		return client.Get().AbsPath(s.path).VersionedParams(&options, scheme.ParameterCodec)
 	}
+}
+
+// nothing selects no object: there are no such names.
+const nothing = metav1.ObjectNameField + "=-"
+
+// revision returns the present revision of a stream.
+func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
+	answer, err := r.requests(s)(metav1.ListOptions{FieldSelector: nothing}).Stream(withoutBodies(ctx))
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Close()
+	list, err := readList(answer, s)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(list.ResourceVersion, 10, 64)
+}
+
+// lister returns what a reflector of the stream lists and watches by.
+func (r *Reader) lister(s *stream) cache.ListerWatcher {
+	request := r.requests(s)
 	return whole{&cache.ListWatch{
 		// A reflector begins with whatever the API server has cached, and by that we could
 		// take the content of the past for a change; so lists are of the present. They are not

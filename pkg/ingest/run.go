@@ -34,13 +34,16 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
-	for _, s := range streams(digester) {
-		r := cache.NewReflectorWithOptions(reader.lister(s), nil, &store{x, s}, cache.ReflectorOptions{
+	synced := make(chan struct{})
+	all := streams(digester)
+	for _, s := range all {
+		r := cache.NewReflectorWithOptions(reader.lister(s), nil, &store{x, s, synced}, cache.ReflectorOptions{
 			Name:            "configdep",
 			TypeDescription: s.name,
 		})
 		wg.Go(func() { r.RunWithContext(ctx) })
 	}
+	wg.Go(func() { x.probe(ctx, synced, all, reader.revision) })
 	wg.Go(func() { watchKey(ctx, stop) })
 	wg.Wait()
 }
@@ -50,6 +53,7 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 type store struct {
 	index  *Index
 	stream *stream
+	synced chan<- struct{} // is closed after the last of the first lists
 }
 
 var (
@@ -63,6 +67,7 @@ func (s *store) Delete(o any) error { s.index.remove(s.stream, o.(*object)); ret
 
 func (s *store) Replace(objects []any, version string) error {
 	if s.index.replace(s.stream, objects, version) {
+		close(s.synced)
 		// What the first lists have left behind is many times the index.
 		go debug.FreeOSMemory()
 	}

@@ -16,6 +16,8 @@ import (
 type matcher struct {
 	labels labels.Selector // nil: all
 	fields []fields.Requirement
+	// name is the only name that can match, if there is one.
+	name string
 }
 
 // newMatcher compiles selectors, either of which may be nil. The field labels have been
@@ -29,6 +31,7 @@ func newMatcher(label labels.Selector, field fields.Selector) (*matcher, error) 
 		return m, nil
 	}
 	m.fields = field.Requirements()
+	m.name, _ = field.RequiresExactMatch(v1alpha1.FieldName)
 	for _, r := range m.fields {
 		if fieldValues(&v1alpha1.ConfigDependency{}, r.Field) == nil {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("field label %q is not supported", r.Field))
@@ -37,8 +40,13 @@ func newMatcher(label labels.Selector, field fields.Selector) (*matcher, error) 
 	return m, nil
 }
 
-// everything tells whether the matcher selects all objects.
-func (m *matcher) everything() bool { return m.labels == nil && m.fields == nil }
+// function returns what tells whether an object matches, or nil if all do.
+func (m *matcher) function() func(*v1alpha1.ConfigDependency) bool {
+	if m.labels == nil && m.fields == nil {
+		return nil
+	}
+	return m.matches
+}
 
 func (m *matcher) matches(o *v1alpha1.ConfigDependency) bool {
 	for _, r := range m.fields {

@@ -1,8 +1,6 @@
 package configdependency
 
 import (
-	"strconv"
-
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,8 +19,9 @@ func UID(workload types.UID) types.UID {
 	return types.UID(uuid.NewSHA1(uidSpace, []byte(workload)).String())
 }
 
-// Render returns the ConfigDependency of an evaluated workload. Nobody may change it.
-func Render(e *policy.Evaluation, d policy.Decision, revision uint64) *v1alpha1.ConfigDependency {
+// Render returns the ConfigDependency of an evaluated workload, without a version. Nobody
+// may change it.
+func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
 	ref := v1alpha1.WorkloadReference{
 		APIVersion: w.Kind.GroupVersion().String(),
@@ -35,7 +34,6 @@ func Render(e *policy.Evaluation, d policy.Decision, revision uint64) *v1alpha1.
 			Namespace:         w.Namespace,
 			Name:              w.ViewName(),
 			UID:               UID(w.UID),
-			ResourceVersion:   strconv.FormatUint(revision, 10),
 			CreationTimestamp: w.Created,
 			Labels:            w.Labels,
 			OwnerReferences:   []metav1.OwnerReference{{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}},

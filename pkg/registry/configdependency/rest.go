@@ -2,19 +2,17 @@ package configdependency
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
 
 // REST is the storage of the resource configdependencies.
@@ -31,6 +29,7 @@ var (
 	_ rest.CategoriesProvider   = &REST{}
 	_ rest.Getter               = &REST{}
 	_ rest.Lister               = &REST{}
+	_ rest.Watcher              = &REST{}
 )
 
 // NewREST returns storage that answers from views.
@@ -60,10 +59,7 @@ func (*REST) Categories() []string { return []string{"configdep"} }
 
 // Get returns one ConfigDependency, at least as new as the resourceVersion of the options.
 func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	if err := r.views.waitFor(ctx, options.ResourceVersion); err != nil {
-		return nil, err
-	}
-	found, err := r.views.Lookup(genericapirequest.NamespaceValue(ctx), name)
+	found, err := r.views.get(ctx, genericapirequest.NamespaceValue(ctx), name, options.ResourceVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -74,55 +70,76 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 // Lookup returns the ConfigDependency of a name, which nobody may change. Its errors are
 // API errors: not found, or unavailable before the first sync.
 func (v *Views) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error) {
-	if _, synced := v.state(); !synced {
-		return nil, NotReady()
-	}
-	found := v.get(namespace, name)
-	if found == nil {
+	return v.get(context.Background(), namespace, name, "")
+}
+
+func (v *Views) get(ctx context.Context, namespace, name, version string) (*v1alpha1.ConfigDependency, error) {
+	o, found, err := v.cache.Get(ctx, key(namespace, name), version)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
 		return nil, apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), name)
+	default:
+		return o, nil
 	}
-	return found, nil
 }
 
 // NotReady is the answer until the first sync: 503, and try again in a second.
-func NotReady() error {
+func NotReady() *apierrors.StatusError {
 	err := apierrors.NewServiceUnavailable("the dependency index has not synced yet")
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	return err
 }
 
-// freshness is how long a request waits for a version that has not been seen yet, as the
-// watch cache of kube-apiserver does.
-const freshness = 3 * time.Second
-
-// waitFor waits until everything up to a version has been seen; "" and "0" are satisfied
-// by any state.
-func (v *Views) waitFor(ctx context.Context, version string) error {
-	current, synced := v.state()
-	if !synced {
-		return NotReady()
+// List returns the ConfigDependencies of a namespace, or of all, that the selectors of
+// the options match, in the order of namespace and name.
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	if options == nil {
+		options = &metainternalversion.ListOptions{}
 	}
-	if version == "" || version == "0" {
-		return nil
-	}
-	want, err := parseVersion(version)
+	match, err := newMatcher(options.LabelSelector, options.FieldSelector)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, freshness, true, func(context.Context) (bool, error) {
-		current, _ = v.state()
-		return current >= want, nil
+	list, err := r.views.cache.List(ctx, watchcache.ListOptions[*v1alpha1.ConfigDependency]{
+		Namespace:            genericapirequest.NamespaceValue(ctx),
+		Name:                 match.name,
+		Matches:              match.function(),
+		ResourceVersion:      options.ResourceVersion,
+		ResourceVersionMatch: options.ResourceVersionMatch,
+		Limit:                options.Limit,
+		Continue:             options.Continue,
 	})
 	if err != nil {
-		return storage.NewTooLargeResourceVersionError(want, current, 1)
+		return nil, err
 	}
-	return nil
+	out := &v1alpha1.ConfigDependencyList{
+		ListMeta: metav1.ListMeta{ResourceVersion: list.ResourceVersion, Continue: list.Continue, RemainingItemCount: list.Remaining},
+		Items:    make([]v1alpha1.ConfigDependency, len(list.Items)),
+	}
+	for i, o := range list.Items {
+		out.Items[i] = *o
+	}
+	return out, nil
 }
 
-func parseVersion(version string) (uint64, error) {
-	v, err := strconv.ParseUint(version, 10, 63)
-	if err != nil {
-		return 0, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version %q: it is not a version that this server gave out", version))
+// Watch sends what happens to the ConfigDependencies that a list with the same options
+// returns.
+func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	if options == nil {
+		options = &metainternalversion.ListOptions{}
 	}
-	return v, nil
+	match, err := newMatcher(options.LabelSelector, options.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	return r.views.cache.Watch(ctx, watchcache.WatchOptions[*v1alpha1.ConfigDependency]{
+		Namespace:         genericapirequest.NamespaceValue(ctx),
+		Name:              match.name,
+		Matches:           match.function(),
+		ResourceVersion:   options.ResourceVersion,
+		SendInitialEvents: options.SendInitialEvents,
+		AllowBookmarks:    options.AllowWatchBookmarks,
+	})
 }

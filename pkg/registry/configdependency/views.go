@@ -1,33 +1,33 @@
 package configdependency
 
 import (
-	"cmp"
 	"context"
 	"maps"
+	"math/rand/v2"
 	"sync"
 
-	"github.com/google/btree"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
 
-// Views holds the present ConfigDependency of every workload in the order of namespace
-// and name. It is a sink of the index: whatever changes is rendered at once, so that
-// reading costs no work and takes no lock for longer than a copy of a pointer.
+// Views computes the ConfigDependency of every workload into a watch cache. It is a sink
+// of the index: whatever changes is rendered at once, so that reading costs no work.
 type Views struct {
 	defaults policy.Defaults
 	clock    clock.PassiveClock
 	due      workqueue.TypedDelayingInterface[dependency.WorkloadKey] // that time alone changes
+	cache    *watchcache.Cache[*v1alpha1.ConfigDependency]
 
-	mu       sync.RWMutex
+	mu       sync.Mutex // keeps changes in order
 	digester *dependency.Digester
-	objects  *btree.BTreeG[*v1alpha1.ConfigDependency]
 	states   map[v1alpha1.State]int
-	revision uint64
+	progress ingest.Progress
 	synced   bool
 }
 
@@ -39,17 +39,26 @@ func NewViews(defaults policy.Defaults, c clock.WithTicker) *Views {
 		due: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{
 			Clock: c,
 		}),
-		objects: btree.NewG(32, before),
-		states:  map[v1alpha1.State]int{},
+		cache: watchcache.New(watchcache.Config[*v1alpha1.ConfigDependency]{
+			New:      func() *v1alpha1.ConfigDependency { return &v1alpha1.ConfigDependency{} },
+			Copy:     func(o *v1alpha1.ConfigDependency) *v1alpha1.ConfigDependency { c := *o; return &c },
+			Key:      func(o *v1alpha1.ConfigDependency) string { return key(o.Namespace, o.Name) },
+			NotReady: NotReady,
+			Clock:    c,
+			Tag:      uint16(rand.Uint32()),
+		}),
+		states: map[v1alpha1.State]int{},
 	}
 }
+
+func key(namespace, name string) string { return namespace + "/" + name }
 
 // Reset forgets everything. Hashes are computed by the digester from then on.
 func (v *Views) Reset(d *dependency.Digester) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.digester, v.synced = d, false
-	v.objects.Clear(false)
+	v.cache.Reset()
 	v.states = map[v1alpha1.State]int{}
 }
 
@@ -70,97 +79,88 @@ func (v *Views) Run(ctx context.Context, graph Graph) {
 			v.mu.Lock()
 			defer v.mu.Unlock()
 			if v.synced {
-				v.render(g, key)
+				v.cache.Apply(v.progress.Watermark, []watchcache.Change[*v1alpha1.ConfigDependency]{v.change(g, key, watchcache.Always)})
 			}
 		})
 		v.due.Done(key)
 	}
 }
 
-// render brings the view of a workload up to date. The lock is held.
-func (v *Views) render(g *dependency.Graph, key dependency.WorkloadKey) {
-	w := g.Workload(key)
-	if w == nil {
-		if old, found := v.objects.Delete(at(key.Namespace, key.ViewName())); found {
-			v.states[old.Status.State]--
-		}
-		return
+// change renders a workload as it is now. The lock is held.
+func (v *Views) change(g *dependency.Graph, workload dependency.WorkloadKey, cause uint64) watchcache.Change[*v1alpha1.ConfigDependency] {
+	out := watchcache.Change[*v1alpha1.ConfigDependency]{Key: key(workload.Namespace, workload.ViewName()), Cause: cause}
+	if old, found := v.cache.Peek(out.Key); found {
+		v.states[old.Status.State]--
 	}
+	if w := g.Workload(workload); w != nil {
+		out.Object = v.render(g, w)
+		v.states[out.Object.Status.State]++
+	}
+	return out
+}
+
+// render renders a workload, and sees to it that it is rendered again when time changes it.
+// The lock is held.
+func (v *Views) render(g *dependency.Graph, w *dependency.Workload) *v1alpha1.ConfigDependency {
 	e := policy.Evaluate(g, v.digester, w, v.defaults)
 	now := v.clock.Now()
 	d := e.Decide(policy.Observed{Now: now})
-	object := Render(e, d, v.revision)
-	if old, found := v.objects.ReplaceOrInsert(object); found {
-		v.states[old.Status.State]--
-	}
-	v.states[object.Status.State]++
 	if !d.RecheckAt.IsZero() {
-		v.due.AddAfter(key, d.RecheckAt.Sub(now))
+		v.due.AddAfter(w.WorkloadKey, d.RecheckAt.Sub(now))
 	}
+	return Render(e, d)
 }
 
 // States returns the number of workloads by state.
 func (v *Views) States() map[v1alpha1.State]int {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	return maps.Clone(v.states)
 }
 
-func before(a, b *v1alpha1.ConfigDependency) bool {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) < 0
-}
-
 // Synced is part of ingest.Sink.
-func (v *Views) Synced(g *dependency.Graph, revision uint64) {
+func (v *Views) Synced(g *dependency.Graph, at ingest.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.revision, v.synced = revision, true
-	g.EachWorkload(func(w *dependency.Workload) { v.render(g, w.WorkloadKey) })
+	v.progress, v.synced = at, true
+	var objects []*v1alpha1.ConfigDependency
+	g.EachWorkload(func(w *dependency.Workload) {
+		o := v.render(g, w)
+		v.states[o.Status.State]++
+		objects = append(objects, o)
+	})
+	v.cache.SetAlone(!at.OneCounter)
+	v.cache.Replace(objects, at.Watermark, at.Floor)
 }
 
 // Changed is part of ingest.Sink.
-func (v *Views) Changed(g *dependency.Graph, revision uint64, workloads []dependency.WorkloadKey) {
+func (v *Views) Changed(g *dependency.Graph, at ingest.Progress, workloads []dependency.WorkloadKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.revision = revision
-	for _, key := range workloads {
-		v.render(g, key)
+	v.advance(at)
+	changes := make([]watchcache.Change[*v1alpha1.ConfigDependency], len(workloads))
+	for i, w := range workloads {
+		// Nothing that an object is computed from is newer than the latest revision.
+		changes[i] = v.change(g, w, at.Latest)
 	}
+	v.cache.Apply(at.Watermark, changes)
 }
 
 // Progressed is part of ingest.Sink.
-func (v *Views) Progressed(revision uint64) {
+func (v *Views) Progressed(at ingest.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.revision = revision
+	v.advance(at)
+	v.cache.Progress(at.Watermark)
 }
 
-// at returns a key for the place of an object in the order.
-func at(namespace, name string) *v1alpha1.ConfigDependency {
-	o := &v1alpha1.ConfigDependency{}
-	o.Namespace, o.Name = namespace, name
-	return o
-}
-
-// get returns an object, which nobody may change, or nil.
-func (v *Views) get(namespace, name string) *v1alpha1.ConfigDependency {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	o, _ := v.objects.Get(at(namespace, name))
-	return o
-}
-
-// snapshot returns all objects as of one revision.
-func (v *Views) snapshot() (*btree.BTreeG[*v1alpha1.ConfigDependency], uint64) {
-	v.mu.Lock() // cloning changes the original
-	defer v.mu.Unlock()
-	return v.objects.Clone(), v.revision
-}
-
-// state returns the revision up to which changes are seen, and whether the first sync is
-// done.
-func (v *Views) state() (revision uint64, synced bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	return v.revision, v.synced
+// advance notes what the progress says about other replicas. The lock is held.
+func (v *Views) advance(at ingest.Progress) {
+	if at.Floor > v.progress.Floor {
+		v.cache.Gap(at.Floor)
+	}
+	if at.OneCounter != v.progress.OneCounter {
+		v.cache.SetAlone(!at.OneCounter)
+	}
+	v.progress = at
 }

@@ -1,13 +1,14 @@
 package watchcache
 
 import (
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/btree"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 )
 
@@ -20,14 +21,15 @@ type Object interface {
 
 // Config is what a cache is made from.
 type Config[T Object] struct {
-	Resource schema.GroupResource
 	// New returns an empty object, for bookmarks.
 	New func() T
 	// Copy returns a shallow copy of an object. Objects in the cache are never changed.
 	Copy func(T) T
 	// Key returns the key of an object, NAMESPACE/NAME.
-	Key   func(T) string
-	Clock clock.WithTicker
+	Key func(T) string
+	// NotReady returns the answer until the cache has synced.
+	NotReady func() *apierrors.StatusError
+	Clock    clock.WithTicker
 	// Tag tells the versions of this replica from those of others, as far as 12 bits can.
 	Tag uint16
 	// History is how long events are kept; five minutes by default.
@@ -70,8 +72,10 @@ type Cache[T Object] struct {
 	since version
 	// dropped is the highest cause of the events that have been dropped.
 	dropped uint64
+	// alone is set while versions of other replicas mean nothing.
+	alone bool
 
-	wake map[string]chan struct{} // by namespace, "" for all: closed when there is more
+	wake map[string]chan struct{} // by scope: closed when there is more
 }
 
 type item[T Object] struct {
@@ -111,9 +115,7 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 	for _, o := range objects {
 		c.objects.ReplaceOrInsert(item[T]{c.Key(o), c.stamp(o, c.since)})
 	}
-	for ns := range c.wake {
-		c.notify(ns)
-	}
+	c.notifyAll()
 }
 
 // Reset forgets everything, until the next Replace.
@@ -123,9 +125,7 @@ func (c *Cache[T]) Reset() {
 	c.synced = false
 	c.epoch++
 	c.objects, c.events = newTree[T](), ring[T]{}
-	for ns := range c.wake {
-		c.notify(ns)
-	}
+	c.notifyAll()
 }
 
 // Apply publishes the changes that one input has caused. Watermark is that after the
@@ -135,7 +135,6 @@ func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
 	defer c.mu.Unlock()
 	now := c.Clock.Now()
 	var none T
-	touched := map[string]struct{}{"": {}}
 	for i, change := range changes {
 		if i == len(changes)-1 {
 			// Only who has seen all of them has seen the input.
@@ -153,13 +152,30 @@ func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
 			e.object = c.stamp(change.Object, e.version)
 			c.objects.ReplaceOrInsert(item[T]{change.Key, e.object})
 		}
+		e.sent = c.encodeOnce(&e)
 		c.events.push(e)
-		touched[namespaceOf(change.Key)] = struct{}{}
+		for _, scope := range []string{"", change.Key[:strings.IndexByte(change.Key, '/')+1], change.Key} {
+			c.notify(scope)
+		}
+		if c.events.end()%catchUp == 0 {
+			c.notifyAll()
+		}
 	}
 	c.progress(watermark)
 	c.trim(now)
-	for ns := range touched {
-		c.notify(ns)
+}
+
+// catchUp is after how many events a watch that none of them concerns takes note of them,
+// so that it is not taken for a slow one.
+const catchUp = 512
+
+// SetAlone notes that versions of other replicas mean nothing, or that they do again.
+func (c *Cache[T]) SetAlone(alone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alone != alone {
+		c.alone = alone
+		c.notifyAll()
 	}
 }
 
@@ -177,9 +193,7 @@ func (c *Cache[T]) Gap(revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.floor, c.gap = max(c.floor, revision), max(c.gap, revision)
-	for ns := range c.wake {
-		c.notify(ns)
-	}
+	c.notifyAll()
 }
 
 func (c *Cache[T]) progress(watermark uint64) {
@@ -204,18 +218,33 @@ func (c *Cache[T]) trim(now time.Time) {
 	for c.events.len() > most || c.events.len() > c.MinEvents && now.Sub(c.events.first().at) > c.History {
 		e := c.events.pop()
 		c.since = e.version
-		if e.cause != Always {
-			c.dropped = max(c.dropped, e.cause)
+		if e.cause == Always {
+			e.cause = e.version.watermark() + 1 // who was further has seen time go on as well
 		}
+		c.dropped = max(c.dropped, e.cause)
 	}
 }
 
-// notify wakes who waits for events of a namespace, or of all. The lock is held.
-func (c *Cache[T]) notify(namespace string) {
-	if ch, waiting := c.wake[namespace]; waiting {
+// notify wakes who waits for events of a scope. The lock is held.
+func (c *Cache[T]) notify(scope string) {
+	if ch, waiting := c.wake[scope]; waiting {
 		close(ch)
-		delete(c.wake, namespace)
+		delete(c.wake, scope)
 	}
+}
+
+func (c *Cache[T]) notifyAll() {
+	for scope := range c.wake {
+		c.notify(scope)
+	}
+}
+
+// Peek returns the present object of a key, which nobody may change.
+func (c *Cache[T]) Peek(key string) (T, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	it, found := c.objects.Get(item[T]{key: key})
+	return it.object, found
 }
 
 // Stats tells the number of objects and of events that are kept.

@@ -16,7 +16,7 @@ import (
 
 // ListOptions says what to list, and as of when.
 type ListOptions[T Object] struct {
-	Namespace            string
+	Namespace, Name      string       // empty: all
 	Matches              func(T) bool // nil: all
 	ResourceVersion      string
 	ResourceVersionMatch metav1.ResourceVersionMatch
@@ -32,13 +32,6 @@ type List[T Object] struct {
 	Continue        string
 	// Remaining is the number of objects beyond the limit; nil when it is not known.
 	Remaining *int64
-}
-
-// NotReady is the answer until the cache has synced: 503, and try again in a second.
-func NotReady() *apierrors.StatusError {
-	err := apierrors.NewServiceUnavailable("the dependency index has not synced yet")
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
-	return err
 }
 
 // freshness is how long a request waits for a version that has not been seen yet, as the
@@ -62,21 +55,23 @@ func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, foun
 }
 
 // await waits until everything up to a version has been applied.
-func (c *Cache[T]) await(ctx context.Context, v version) error {
+func (c *Cache[T]) await(ctx context.Context, v version) *apierrors.StatusError {
 	var current version
-	synced := false
+	var synced, expired bool
 	reached := func(context.Context) (bool, error) {
 		c.mu.RLock()
 		defer c.mu.RUnlock()
-		current, synced = c.version(), c.synced
-		return !synced || c.own(v) || current.watermark() >= v.watermark(), nil
+		current, synced, expired = c.version(), c.synced, v != 0 && c.alone && !c.own(v)
+		return !synced || expired || c.own(v) || current.watermark() >= v.watermark(), nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, freshness, true, reached)
 	switch {
 	case err != nil:
-		return storage.NewTooLargeResourceVersionError(uint64(v), uint64(current), 1)
+		return storage.NewTooLargeResourceVersionError(uint64(v), uint64(current), 1).(*apierrors.StatusError)
 	case !synced:
-		return NotReady()
+		return c.NotReady()
+	case expired:
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %s is of another replica, which this one cannot compare with its own (%s)", v, current))
 	default:
 		return nil
 	}
@@ -99,12 +94,13 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	if r.after != "" {
 		out.ResourceVersion = v.shared().String()
 	}
-	if o.Namespace == "" && o.Matches == nil && o.Limit == 0 {
+	within := scope{o.Namespace, o.Name}
+	if within == (scope{}) && o.Matches == nil && o.Limit == 0 {
 		out.Items = make([]T, 0, objects.Len())
 	}
 	var more int64
 	last := ""
-	c.ascend(objects, o.Namespace, r.after, func(object T) bool {
+	c.ascend(objects, within, r.after, func(object T) bool {
 		if o.Matches != nil && !o.Matches(object) {
 			return true
 		}
@@ -177,9 +173,9 @@ func (o *ListOptions[T]) parseContinue() (r request, err error) {
 // view returns the objects as of a version: the present ones, or, if exactly that version
 // is asked for and is one of this replica, those of that time.
 //
-// The later pages of a list that another replica began show the present state, under the
-// version of the first page. A client that watches from there gets all that has changed
-// since, so that it misses nothing; only the list may mix two states.
+// The later pages of a list that another replica began show what this one had at the same
+// watermark, under the version of the first page. A client that watches from there gets
+// all that inputs beyond it have changed, so that it misses nothing.
 func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	c.mu.Lock() // cloning changes the original
 	defer c.mu.Unlock()
@@ -194,7 +190,8 @@ func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	case c.own(r.at):
 		c.undo(objects, r.at)
 		return objects, r.at, nil
-	case r.after != "" && r.at.watermark() >= c.floor && r.at.watermark() >= c.dropped:
+	case r.after != "" && c.knowsAfter(r.at):
+		c.undo(objects, newVersion(r.at.watermark(), maxCounter, nobody))
 		return objects, r.at, nil
 	default:
 		return nil, 0, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", r.at, now))
@@ -214,20 +211,13 @@ func (c *Cache[T]) undo(objects *btree.BTreeG[item[T]], to version) {
 	}
 }
 
-// ascend calls f for the objects of a namespace, or all, after a key.
-func (c *Cache[T]) ascend(objects *btree.BTreeG[item[T]], namespace, after string, f func(T) bool) {
-	start := ""
-	if namespace != "" {
-		start = namespace + "/"
-	}
+// ascend calls f for the objects of a scope after a key.
+func (c *Cache[T]) ascend(objects *btree.BTreeG[item[T]], s scope, after string, f func(T) bool) {
+	start := s.String()
 	if after != "" {
 		start = max(start, after+"\x00")
 	}
-	prefix := ""
-	if namespace != "" {
-		prefix = namespace + "/"
-	}
 	objects.AscendGreaterOrEqual(item[T]{key: start}, func(i item[T]) bool {
-		return strings.HasPrefix(i.key, prefix) && f(i.object)
+		return s.has(i.key) && f(i.object)
 	})
 }

@@ -16,7 +16,9 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
 )
 
@@ -326,14 +328,14 @@ func (c *client) take(e watch.Event) {
 	if e.Type == watch.Error {
 		err := apierrors.FromObject(e.Object)
 		c.note("error %v", err)
-		if !apierrors.IsResourceExpired(err) {
+		if !apierrors.IsResourceExpired(err) && !storage.IsTooLargeResourceVersion(err) {
 			c.t.Fatalf("watch: %v", err)
 		}
 		c.disconnect()
 		c.version = ""
 		return
 	}
-	o := e.Object.(*configMap)
+	o := plain(e.Object)
 	c.note("%s %s/%s=%s at %s", e.Type, o.Namespace, o.Name, o.value, o.ResourceVersion)
 	if c.streaming && c.version == "" && e.Type == watch.Added {
 		c.copy[o.Namespace+"/"+o.Name] = o.value // initial events are in no order
@@ -351,6 +353,14 @@ func (c *client) take(e watch.Event) {
 	if !c.streaming || c.version != "" || o.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
 		c.version = o.ResourceVersion
 	}
+}
+
+// plain returns the object of an event.
+func plain(o runtime.Object) *configMap {
+	if shared, ok := o.(runtime.CacheableObject); ok {
+		o = shared.GetObject()
+	}
+	return o.(*configMap)
 }
 
 func (c *client) disconnect() {
@@ -452,10 +462,11 @@ func runHistory(t *testing.T, seed uint64) {
 
 func newTestCache(tag uint16) *Cache[*configMap] {
 	return New(Config[*configMap]{
-		New:   func() *configMap { return &configMap{} },
-		Copy:  func(o *configMap) *configMap { c := *o; return &c },
-		Key:   func(o *configMap) string { return o.Namespace + "/" + o.Name },
-		Clock: clock.RealClock{},
-		Tag:   tag,
+		New:      func() *configMap { return &configMap{} },
+		Copy:     func(o *configMap) *configMap { c := *o; return &c },
+		Key:      func(o *configMap) string { return o.Namespace + "/" + o.Name },
+		NotReady: func() *apierrors.StatusError { return apierrors.NewServiceUnavailable("not synced yet") },
+		Clock:    clock.RealClock{},
+		Tag:      tag,
 	})
 }

@@ -2,7 +2,6 @@ package watchcache
 
 import (
 	"sort"
-	"strings"
 	"time"
 )
 
@@ -13,6 +12,7 @@ type event[T Object] struct {
 	cause            uint64
 	version          version
 	at               time.Time
+	sent             *encodedOnce[T] // what most watches send; nil: each encodes it
 }
 
 // ring holds events in the order in which they were published. Each has a position,
@@ -27,7 +27,17 @@ func (r *ring[T]) len() int         { return len(r.events) - r.head }
 func (r *ring[T]) first() *event[T] { return &r.events[r.head] }
 func (r *ring[T]) start() uint64    { return r.popped }
 func (r *ring[T]) end() uint64      { return r.popped + uint64(r.len()) }
-func (r *ring[T]) push(e event[T])  { r.events = append(r.events, e) }
+
+// shareEncoded is of how many events the encodings are kept, for watches that are as quick
+// as most are.
+const shareEncoded = 256
+
+func (r *ring[T]) push(e event[T]) {
+	r.events = append(r.events, e)
+	if r.len() > shareEncoded {
+		r.events[len(r.events)-1-shareEncoded].sent = nil
+	}
+}
 
 func (r *ring[T]) pop() event[T] {
 	e := r.events[r.head]
@@ -51,11 +61,6 @@ func (r *ring[T]) from(position uint64, n int) []event[T] {
 func (r *ring[T]) after(v version) uint64 {
 	kept := r.events[r.head:]
 	return r.popped + uint64(sort.Search(len(kept), func(i int) bool { return kept[i].version > v }))
-}
-
-func namespaceOf(key string) string {
-	namespace, _, _ := strings.Cut(key, "/")
-	return namespace
 }
 
 // since returns the events from a position on.

@@ -16,8 +16,8 @@ import (
 
 // WatchOptions says what to watch, and from where.
 type WatchOptions[T Object] struct {
-	// Namespace limits the watch; empty: all.
-	Namespace string
+	// Namespace limits the watch, and Name within it; empty: all.
+	Namespace, Name string
 	// Matches selects objects; nil: all.
 	Matches func(T) bool
 	// ResourceVersion to begin after. With "" or "0" all present objects come first.
@@ -43,11 +43,11 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	w := &watcher[T]{
-		cache:     c,
-		options:   o,
-		result:    make(chan watch.Event, 16),
-		initial:   from == 0 && o.SendInitialEvents == nil || o.SendInitialEvents != nil && *o.SendInitialEvents,
-		namespace: o.Namespace,
+		cache:   c,
+		options: o,
+		result:  make(chan watch.Event, 16),
+		initial: from == 0 && o.SendInitialEvents == nil || o.SendInitialEvents != nil && *o.SendInitialEvents,
+		scope:   scope{o.Namespace, o.Name},
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	if status := w.begin(from); status != nil {
@@ -63,23 +63,23 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 // watcher is one watch. It reads the events of the cache at its own pace: one that is too
 // slow finds that they have been dropped, and ends alone.
 type watcher[T Object] struct {
-	cache     *Cache[T]
-	options   WatchOptions[T]
-	namespace string
-	initial   bool
-	ctx       context.Context
-	cancel    context.CancelFunc
-	result    chan watch.Event
-	stopped   sync.Once
+	cache   *Cache[T]
+	options WatchOptions[T]
+	scope   scope
+	initial bool
+	ctx     context.Context
+	cancel  context.CancelFunc
+	result  chan watch.Event
+	stopped sync.Once
 
 	epoch    int
 	position uint64 // of the next event in the ring
 	snapshot []T    // initial objects that have yet to be sent
 	// floor is the version that the client has; those of events are never lower.
 	floor version
-	// marker is the watermark from which on the initial events are complete.
-	marker  uint64
-	pending bool // the bookmark that says so has yet to be sent
+	// marker is the version that the initial events must not be older than.
+	marker  version
+	pending bool // the bookmark that ends them has yet to be sent
 	// foreign is set when the watch began at a version of unknown origin: events with a
 	// cause up to beyond are left out, until one of the object has been sent.
 	foreign bool
@@ -94,17 +94,21 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.synced {
-		return statusOf(NotReady())
+		return statusOf(c.NotReady())
 	}
 	w.epoch, w.floor = c.epoch, from
+	expired := statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version())))
 	if w.initial {
+		if from != 0 && c.alone && !c.own(from) {
+			return expired
+		}
 		w.position = c.events.end()
-		w.snapshot = c.collect(w.namespace, w.options.Matches)
+		w.snapshot = c.collect(w.scope, w.options.Matches)
 		w.floor = c.version()
 		if from > w.floor {
 			w.floor = from.shared()
 		}
-		w.marker, w.pending = from.watermark(), w.options.AllowBookmarks && w.options.SendInitialEvents != nil
+		w.marker, w.pending = from, w.options.AllowBookmarks && w.options.SendInitialEvents != nil
 		return nil
 	}
 	switch {
@@ -113,12 +117,12 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 		w.floor = c.version()
 	case c.own(from):
 		w.position = c.events.after(from)
-	case from.watermark() >= c.floor && from.watermark() >= c.dropped:
+	case c.knowsAfter(from):
 		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
 		w.floor = from.shared()
 		w.position = c.events.start()
 	default:
-		return statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version())))
+		return expired
 	}
 	return nil
 }
@@ -132,10 +136,16 @@ func (c *Cache[T]) own(v version) bool {
 	return v.counter() == 0 || v == c.since || c.events.published(v)
 }
 
-// collect returns the objects of a namespace, or all, that match. The lock is held.
-func (c *Cache[T]) collect(namespace string, matches func(T) bool) []T {
+// knowsAfter tells whether everything is known that came after a version of another
+// replica.
+func (c *Cache[T]) knowsAfter(v version) bool {
+	return !c.alone && v.watermark() >= c.floor && v.watermark() >= c.dropped
+}
+
+// collect returns the objects of a scope that match. The lock is held.
+func (c *Cache[T]) collect(s scope, matches func(T) bool) []T {
 	var out []T
-	c.ascend(c.objects, namespace, "", func(o T) bool {
+	c.ascend(c.objects, s, "", func(o T) bool {
 		if matches == nil || matches(o) {
 			out = append(out, o)
 		}
@@ -154,6 +164,13 @@ func (w *watcher[T]) run() {
 	}
 	w.snapshot = nil
 	utilflowcontrol.WatchInitialized(w.ctx)
+	if w.pending {
+		if err := w.cache.await(w.ctx, w.marker); err != nil {
+			// The client begins again, without a version.
+			w.emit(watch.Event{Type: watch.Error, Object: statusOf(err)})
+			return
+		}
+	}
 
 	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
 	defer bookmark.Stop()
@@ -167,7 +184,7 @@ func (w *watcher[T]) run() {
 				return
 			}
 		}
-		if w.pending && at.watermark() >= w.marker && more != nil {
+		if w.pending && more != nil {
 			w.pending = false
 			if !w.sendBookmark(at, true) {
 				return
@@ -199,8 +216,8 @@ func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}
 	c := w.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.epoch != c.epoch || w.position < c.events.start() || w.foreign && w.beyond < c.gap {
-		return nil, 0, nil, false // begun anew; too slow; or a gap
+	if w.lost() || w.position < c.events.start() {
+		return nil, 0, nil, false // or too slow
 	}
 	at = c.version()
 	if w.position < c.events.end() {
@@ -208,12 +225,20 @@ func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}
 		w.position += uint64(len(events))
 		return events, at, nil, true
 	}
-	ch, waiting := c.wake[w.namespace]
+	ch, waiting := c.wake[w.scope.String()]
 	if !waiting {
 		ch = make(chan struct{})
-		c.wake[w.namespace] = ch
+		c.wake[w.scope.String()] = ch
 	}
 	return nil, at, ch, true
+}
+
+// lost tells whether it is not known any more what the client has to be sent: the cache
+// has begun anew; or the client may have seen elsewhere what is not known here. The lock
+// is held.
+func (w *watcher[T]) lost() bool {
+	c := w.cache
+	return w.epoch != c.epoch || w.foreign && (c.alone || w.beyond < c.gap)
 }
 
 // caughtUp returns the version of a bookmark: the present one, if there is nothing that
@@ -222,12 +247,12 @@ func (w *watcher[T]) caughtUp(before version) version {
 	c := w.cache
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if w.epoch != c.epoch || w.foreign && w.beyond < c.gap {
+	if w.lost() {
 		return before
 	}
-	// Events of other namespaces do not wake this watch.
+	// Events of other scopes do not wake this watch.
 	for _, e := range c.events.since(w.position) {
-		if w.namespace == "" || namespaceOf(e.key) == w.namespace {
+		if w.scope.has(e.key) {
 			return before
 		}
 	}
@@ -236,7 +261,7 @@ func (w *watcher[T]) caughtUp(before version) version {
 
 // handle sends what an event means to this watch.
 func (w *watcher[T]) handle(e *event[T]) bool {
-	if w.namespace != "" && namespaceOf(e.key) != w.namespace {
+	if !w.scope.has(e.key) {
 		return true
 	}
 	var none T
@@ -256,18 +281,21 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		w.members[e.key] = has
 	}
 	v := w.label(e.version)
+	typ, o := watch.Deleted, e.previous
 	switch {
 	case has && had:
-		return w.send(watch.Modified, e.object, v)
+		typ, o = watch.Modified, e.object
 	case has:
-		return w.send(watch.Added, e.object, v)
-	case had && e.previous != none:
-		return w.send(watch.Deleted, e.previous, v)
-	case had:
-		return w.send(watch.Deleted, e.object, v)
-	default:
+		typ, o = watch.Added, e.object
+	case !had:
 		return true
+	case e.previous == none:
+		o = e.object
 	}
+	if v == e.version && e.sent != nil && (o == e.object || e.object == none) {
+		return w.emit(watch.Event{Type: typ, Object: e.sent})
+	}
+	return w.send(typ, o, v)
 }
 
 // label returns the version that the client gets. One whose watch began elsewhere has

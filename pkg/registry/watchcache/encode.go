@@ -1,0 +1,73 @@
+package watchcache
+
+import (
+	"bytes"
+	"io"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// encodedOnce is the object of an event that many watches send. The API server encodes it
+// once for each format that they ask for, and not for each of them.
+type encodedOnce[T Object] struct {
+	metav1.Object
+	object T
+	copy   func(T) T
+
+	mu      sync.Mutex
+	results map[runtime.Identifier]*encoded
+}
+
+type encoded struct {
+	once sync.Once
+	raw  []byte
+	err  error
+}
+
+// encodeOnce returns what watches send of an event: the object, or if it has gone the one
+// before in the version of the deletion.
+func (c *Cache[T]) encodeOnce(e *event[T]) *encodedOnce[T] {
+	var none T
+	o := e.object
+	if o == none {
+		o = c.stamp(e.previous, e.version)
+	}
+	return &encodedOnce[T]{Object: o, object: o, copy: c.Copy, results: map[runtime.Identifier]*encoded{}}
+}
+
+// CacheEncode is part of runtime.CacheableObject.
+func (o *encodedOnce[T]) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	o.mu.Lock()
+	r := o.results[id]
+	if r == nil {
+		r = &encoded{}
+		o.results[id] = r
+	}
+	o.mu.Unlock()
+	r.once.Do(func() {
+		var b bytes.Buffer
+		r.err = encode(o.GetObject(), &b)
+		r.raw = b.Bytes()
+	})
+	if r.err != nil {
+		return r.err
+	}
+	if s, ok := w.(runtime.Splice); ok {
+		s.Splice(r.raw)
+		return nil
+	}
+	_, err := w.Write(r.raw)
+	return err
+}
+
+// GetObject is part of runtime.CacheableObject. Encoding changes the copy.
+func (o *encodedOnce[T]) GetObject() runtime.Object { return o.copy(o.object) }
+
+// GetObjectKind is part of runtime.Object.
+func (o *encodedOnce[T]) GetObjectKind() schema.ObjectKind { return o.object.GetObjectKind() }
+
+// DeepCopyObject is part of runtime.Object.
+func (o *encodedOnce[T]) DeepCopyObject() runtime.Object { return o.object.DeepCopyObject() }
