@@ -83,7 +83,7 @@ func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 	m := testMeta(kind)
 	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
 	e := policy.Evaluate(dependency.NewGraph(), digester, &dependency.Workload{WorkloadKey: key, UID: m.UID}, policy.Defaults{Mode: policy.Off})
-	return configdependency.Render(e, e.Decide(policy.Observed{Now: now}), 7)
+	return configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
 }
 
 func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
