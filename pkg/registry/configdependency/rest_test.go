@@ -102,6 +102,16 @@ var encoder = func() runtime.Encoder {
 	return codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)
 }()
 
+// spoil changes all fields of an object, as encoding changes its type. What they point to
+// is shared, and nobody changes it.
+func spoil(o *v1alpha1.ConfigDependency) {
+	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ConfigDependency"))
+	o.Name, o.Namespace, o.ResourceVersion, o.UID = "x", "x", "x", "x"
+	o.Labels, o.Annotations, o.OwnerReferences = nil, map[string]string{"x": "x"}, nil
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	o.Spec, o.Status = v1alpha1.ConfigDependencySpec{}, v1alpha1.ConfigDependencyStatus{}
+}
+
 // What a request does with its answer is not seen by the next one.
 func TestAnswersAreCopies(t *testing.T) {
 	c := newCluster(t, workload(dependency.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
@@ -113,14 +123,6 @@ func TestAnswersAreCopies(t *testing.T) {
 		return o
 	}
 	before := read().DeepCopy()
-	spoil := func(o *v1alpha1.ConfigDependency) {
-		o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ConfigDependency"))
-		o.Name, o.Namespace, o.ResourceVersion, o.UID = "x", "x", "x", "x"
-		o.Labels, o.Annotations, o.OwnerReferences = nil, map[string]string{"x": "x"}, nil
-		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
-		o.Spec, o.Status = v1alpha1.ConfigDependencySpec{}, v1alpha1.ConfigDependencyStatus{}
-	}
-
 	one, err := c.rest.Get(in("ns"), "deployment.web", &metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
