@@ -109,7 +109,8 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.objects, c.events = newTree[T](), ring[T]{}
-	c.watermark, c.counter = max(c.watermark, watermark), 0
+	c.counter++ // a version from before must not name what is now
+	c.progress(watermark)
 	c.floor, c.gap, c.dropped = floor, 0, 0
 	c.since = c.version()
 	c.synced = true
