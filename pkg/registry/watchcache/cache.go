@@ -200,8 +200,8 @@ func (c *Cache[T]) Gap(revision uint64) {
 }
 
 func (c *Cache[T]) progress(watermark uint64) {
-	if watermark > c.watermark {
-		c.watermark, c.counter = min(watermark, maxWatermark), 0
+	if watermark = min(watermark, maxWatermark); watermark > c.watermark {
+		c.watermark, c.counter = watermark, 0
 	}
 }
 
