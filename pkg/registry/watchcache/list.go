@@ -50,6 +50,9 @@ func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, foun
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if !c.synced { // it was when the wait ended
+		return o, false, c.NotReady()
+	}
 	it, found := c.objects.Get(item[T]{key: key})
 	return it.object, found, nil
 }
@@ -179,6 +182,9 @@ func (o *ListOptions[T]) parseContinue() (r request, err error) {
 func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	c.mu.Lock() // cloning changes the original
 	defer c.mu.Unlock()
+	if !c.synced { // it was when the wait ended
+		return nil, 0, c.NotReady()
+	}
 	objects, now := c.objects.Clone(), c.version()
 	switch {
 	case !r.exact && r.at > now:
