@@ -191,8 +191,6 @@ func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 		return objects, r.at.shared(), nil
 	case !r.exact:
 		return objects, now, nil
-	case r.at == now:
-		return objects, now, nil
 	case c.own(r.at):
 		c.undo(objects, r.at)
 		return objects, r.at, nil
