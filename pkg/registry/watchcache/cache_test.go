@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,6 +134,12 @@ func (r *reader) next() (events []watch.Event, open bool) {
 			return events, true
 		}
 	}
+}
+
+// pass lets time pass, which is not that of the world, and all goroutines do what they do.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // in a bubble of synctest nobody waits
+	synctest.Wait()
 }
 
 // expect fails unless just these events have come, and the watch goes on.
