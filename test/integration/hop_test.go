@@ -1,0 +1,520 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/informers"
+	"github.com/configdep/configdep/test/install"
+)
+
+// hopper gives each connection to any of some replicas, and cuts them when it is told to,
+// so that a client has to do with another replica all the time.
+type hopper struct {
+	listener net.Listener
+
+	mu    sync.Mutex
+	to    []string
+	conns map[net.Conn]struct{}
+	wg    sync.WaitGroup
+}
+
+func newHopper(t *testing.T, to ...string) *hopper {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hopper{listener: listener, to: to, conns: map[net.Conn]struct{}{}}
+	h.wg.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			h.wg.Go(func() { h.serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		h.cut()
+		h.wg.Wait()
+	})
+	return h
+}
+
+func (h *hopper) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.DialTimeout("tcp", h.to[rand.IntN(len(h.to))], 5*time.Second)
+	if err != nil {
+		return // it has been killed
+	}
+	defer server.Close()
+	h.mu.Lock()
+	h.conns[client], h.conns[server] = struct{}{}, struct{}{}
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.conns, client)
+		delete(h.conns, server)
+	}()
+	done := make(chan struct{}, 2)
+	half := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+		_ = from.Close()
+		done <- struct{}{}
+	}
+	go half(server, client)
+	go half(client, server)
+	<-done
+	<-done
+}
+
+// cut closes all connections that are open.
+func (h *hopper) cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.conns {
+		_ = c.Close()
+	}
+}
+
+// config is that of a client of its own, which shares no connection with others.
+func (h *hopper) config(r *install.Replica) *rest.Config {
+	config := directly(r)
+	config.Host = "https://" + h.listener.Addr().String()
+	config.Dial = (&net.Dialer{}).DialContext
+	return config
+}
+
+// holder has a copy of the objects, by list and watch.
+type holder interface {
+	// copy returns what it holds, by key.
+	copy() map[string]*v1alpha1.ConfigDependency
+}
+
+// informed holds what an informer does.
+type informed struct{ cache.SharedIndexInformer }
+
+func (i informed) copy() map[string]*v1alpha1.ConfigDependency {
+	out := map[string]*v1alpha1.ConfigDependency{}
+	for _, o := range i.GetStore().List() {
+		o := o.(*v1alpha1.ConfigDependency)
+		out[o.Namespace+"/"+o.Name] = o
+	}
+	return out
+}
+
+// follower lists once, and then goes on from its last version, whoever answers. It lists
+// again only when it is told to.
+type follower struct {
+	t        *testing.T
+	client   configdepv1alpha1.ConfigdepV1alpha1Interface
+	selector string
+
+	mu       sync.Mutex
+	held     map[string]*v1alpha1.ConfigDependency
+	version  string
+	relists  int
+	restarts int
+}
+
+func (f *follower) copy() map[string]*v1alpha1.ConfigDependency {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[string]*v1alpha1.ConfigDependency{}
+	for key, o := range f.held {
+		out[key] = o
+	}
+	return out
+}
+
+func (f *follower) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if f.version == "" {
+			f.list(ctx)
+			continue
+		}
+		w, err := f.client.ConfigDependencies("").Watch(ctx, metav1.ListOptions{ResourceVersion: f.version, LabelSelector: f.selector, AllowWatchBookmarks: true})
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // the connection was cut, or refused
+			continue
+		}
+		f.restarts++
+		for e := range w.ResultChan() {
+			f.take(e)
+		}
+		w.Stop()
+	}
+}
+
+// list lists in pages, any of which may come from another replica.
+func (f *follower) list(ctx context.Context) {
+	held, options := map[string]*v1alpha1.ConfigDependency{}, metav1.ListOptions{Limit: 7, LabelSelector: f.selector}
+	for {
+		list, err := f.client.ConfigDependencies("").List(ctx, options)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case apierrors.IsResourceExpired(err) || storage.IsTooLargeResourceVersion(err):
+			held, options.Continue = map[string]*v1alpha1.ConfigDependency{}, ""
+			continue
+		case err != nil:
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		for i := range list.Items {
+			held[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+		}
+		if list.Continue == "" {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.held, f.version = held, list.ResourceVersion
+			f.relists++
+			return
+		}
+		options.Continue = list.Continue
+	}
+}
+
+func (f *follower) take(e watch.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if e.Type == watch.Error {
+		if err := apierrors.FromObject(e.Object); apierrors.IsResourceExpired(err) {
+			f.version = ""
+		} else if !apierrors.IsServiceUnavailable(err) && !apierrors.IsInternalError(err) { // it has just been started; or the connection was cut within an event
+			f.t.Errorf("a watch was told %v", err)
+		}
+		return
+	}
+	o := e.Object.(*v1alpha1.ConfigDependency)
+	if c, err := resourceversion.CompareResourceVersion(f.version, o.ResourceVersion); f.version != "" && (err != nil || c > 0) {
+		f.t.Errorf("version %s after %s, %v", o.ResourceVersion, f.version, err)
+	}
+	f.version = o.ResourceVersion
+	switch key := o.Namespace + "/" + o.Name; e.Type {
+	case watch.Added, watch.Modified:
+		f.held[key] = o
+	case watch.Deleted:
+		delete(f.held, key)
+	}
+}
+
+// Two replicas serve clients that change between them all the time, while one or the other
+// is killed and all that they are computed from changes. In the end every client holds
+// the truth.
+func TestClientsHopBetweenReplicas(t *testing.T) {
+	t.Parallel()
+	var replicas []*install.Replica
+	var addresses []string
+	for i := range 2 {
+		r, err := server.StartExtra(fmt.Sprintf("hop-%d", i), install.ReplicaOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas, addresses = append(replicas, r), append(addresses, r.Address())
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hop := newHopper(t, addresses...)
+	namespaces := []string{newNamespace(t), newNamespace(t)}
+	const ours = "hop=yes"
+
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	holders := map[string]holder{}
+	for _, streaming := range []bool{true, false} {
+		client := clientset(t, hop.config(replicas[0]))
+		name := "an informer that lists"
+		if streaming {
+			name = "an informer that begins with a watch"
+		}
+		informer := cache.NewSharedIndexInformer(listWatch(client.ConfigdepV1alpha1(), ours, streaming), &v1alpha1.ConfigDependency{}, 0, nil)
+		running.Go(func() { informer.RunWithContext(ctx) })
+		holders[name] = informed{informer}
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, hop.config(replicas[0])), 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
+	holders["an informer of the factory"] = informed{factory.Configdep().V1alpha1().ConfigDependencies().Informer()}
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	defer stop()
+	var followers []*follower
+	for i := range 3 {
+		f := &follower{t: t, client: clientset(t, hop.config(replicas[0])).ConfigdepV1alpha1(), selector: ours}
+		followers = append(followers, f)
+		running.Go(func() { f.run(ctx) })
+		holders[fmt.Sprintf("follower %d", i)] = f
+	}
+
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for step := range 240 {
+		change(t, r, namespaces[r.IntN(len(namespaces))])
+		switch {
+		case step%80 == 79:
+			replica := replicas[step/80%2]
+			replica.Kill()
+			if err := replica.Start(); err != nil {
+				t.Fatal(err)
+			}
+		case r.IntN(8) == 0:
+			hop.cut()
+		}
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, h := range holders {
+		eventually(t, name+" holds what is there", func(ctx context.Context) error { return compare(ctx, t, h, replicas, ours) })
+	}
+	// What lists and follows gets the objects by the factory's lister as well.
+	listed, err := factory.Configdep().V1alpha1().ConfigDependencies().Lister().ConfigDependencies(namespaces[0]).List(labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range listed {
+		if o.Namespace != namespaces[0] {
+			t.Errorf("the lister of a namespace returns an object of %s", o.Namespace)
+		}
+	}
+	stop()
+	running.Wait()
+	for i, f := range followers {
+		t.Logf("follower %d: %d watches, %d lists", i, f.restarts, f.relists)
+		if f.restarts < 5 {
+			t.Errorf("follower %d was not made to hop", i)
+		}
+	}
+}
+
+// change changes something that the objects of a namespace are computed from.
+func change(t *testing.T, r *rand.Rand, namespace string) {
+	t.Helper()
+	apps, secrets := kube(t).AppsV1().Deployments(namespace), kube(t).CoreV1().Secrets(namespace)
+	app, source := fmt.Sprint("app-", r.IntN(8)), fmt.Sprint("s", r.IntN(3))
+	var err error
+	switch r.IntN(6) {
+	case 0:
+		err = apps.Delete(t.Context(), app, metav1.DeleteOptions{})
+	case 1:
+		err = secrets.Delete(t.Context(), source, metav1.DeleteOptions{})
+	case 2:
+		s := secret(source, map[string]string{"password": fmt.Sprint(r.Uint64())})
+		if _, err = secrets.Create(t.Context(), s, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			_, err = secrets.Update(t.Context(), s, metav1.UpdateOptions{})
+		}
+	default:
+		d := asleep(app, envFromSecret(source))
+		d.Labels["hop"] = []string{"yes", "yes", "no"}[r.IntN(3)]
+		if _, err = apps.Create(t.Context(), d, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			_, err = apps.Update(t.Context(), d, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		t.Fatal(err)
+	}
+}
+
+// compare tells how what a client holds differs from what each replica lists, and that
+// from the workloads that there are.
+func compare(ctx context.Context, t *testing.T, h holder, replicas []*install.Replica, selector string) error {
+	t.Helper()
+	workloads, err := kube(t).AppsV1().Deployments("").List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	for _, r := range replicas {
+		list, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != len(workloads.Items) {
+			return fmt.Errorf("%s lists %d objects for %d workloads", r.Name(), len(list.Items), len(workloads.Items))
+		}
+		want := map[string]*v1alpha1.ConfigDependency{}
+		for i := range list.Items {
+			want[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+		}
+		if diff := cmp.Diff(contents(want), contents(h.copy())); diff != "" {
+			return fmt.Errorf("it differs from the list of %s (-list +copy):\n%s", r.Name(), diff)
+		}
+	}
+	return nil
+}
+
+// contents returns objects without their versions, which differ between replicas.
+func contents(objects map[string]*v1alpha1.ConfigDependency) map[string]string {
+	out := map[string]string{}
+	for key, o := range objects {
+		o := o.DeepCopy()
+		o.ResourceVersion, o.TypeMeta = "", metav1.TypeMeta{}
+		raw, err := json.Marshal(o)
+		if err != nil {
+			panic(err)
+		}
+		out[key] = string(raw)
+	}
+	return out
+}
+
+// listWatch lists and watches objects, or begins with a watch, as client-go does when its
+// feature WatchListClient is on.
+func listWatch(client configdepv1alpha1.ConfigdepV1alpha1Interface, selector string, streaming bool) cache.ListerWatcher {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selector
+			return client.ConfigDependencies("").List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selector
+			return client.ConfigDependencies("").Watch(ctx, o)
+		},
+	}
+	if streaming {
+		return lw
+	}
+	return listing{lw}
+}
+
+// listing makes a reflector list first.
+type listing struct{ *cache.ListWatch }
+
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
+// RetryWatcher begins each watch at the last version that it has seen, without a list. It
+// misses nothing, whichever replica answers.
+func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
+	t.Parallel()
+	hop := newHopper(t, server.Replicas[0].Address(), server.Replicas[1].Address())
+	client := clientset(t, hop.config(server.Replicas[0])).ConfigdepV1alpha1()
+	namespace := newNamespace(t)
+	list, err := client.ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.ConfigDependencies(namespace).Watch(ctx, o)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	seen := &watching{t: t, Interface: w}
+	for i := range 12 {
+		name := fmt.Sprint("app-", i)
+		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
+		seen.until(name+" is added", event(watch.Added, "deployment."+name))
+		hop.cut()
+		if i%2 == 0 {
+			remove(t, kube(t).AppsV1().Deployments(namespace).Delete, name)
+			seen.until(name+" is deleted", event(watch.Deleted, "deployment."+name))
+		}
+	}
+}
+
+// kubectl wait goes on when the replica that it watches is killed.
+func TestKubectlWaitOutlivesReplicas(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	view(t, namespace, "deployment.web")
+	var replicas []*install.Replica
+	for i := range 2 {
+		r, err := server.StartExtra(fmt.Sprintf("wait-%d", i), install.ReplicaOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, r)
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hop := newHopper(t, replicas[0].Address(), replicas[1].Address())
+	kubeconfig := hop.kubeconfig(t, replicas[0])
+	waited := make(chan error, 1)
+	go func() {
+		out, err := cluster.Kubectl(t.Context(), "--kubeconfig="+kubeconfig, "-n", namespace, "wait", "--for=condition=SourcesResolved", "cfgdep/deployment.web", "--timeout=2m")
+		if err != nil {
+			err = errors.Join(err, errors.New(out))
+		}
+		waited <- err
+	}()
+	for _, r := range replicas {
+		eventually(t, "somebody is watching", func(context.Context) error {
+			hop.mu.Lock()
+			defer hop.mu.Unlock()
+			if len(hop.conns) == 0 {
+				return errors.New("nobody is")
+			}
+			return nil
+		})
+		r.Kill()
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}
+
+// kubeconfig writes a kubeconfig for a client.
+func (h *hopper) kubeconfig(t *testing.T, r *install.Replica) string {
+	t.Helper()
+	c := h.config(r)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hop"] = &clientcmdapi.Cluster{Server: c.Host, TLSServerName: c.ServerName, CertificateAuthorityData: c.CAData}
+	config.AuthInfos["hop"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
+	config.Contexts["hop"] = &clientcmdapi.Context{Cluster: "hop", AuthInfo: "hop"}
+	config.CurrentContext = "hop"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
