@@ -228,6 +228,39 @@ func (f *follower) take(e watch.Event) {
 	}
 }
 
+// acquainted waits until each replica knows what has happened since the versions of the
+// others. One that has just been started does not, for some seconds.
+func acquainted(t *testing.T, replicas ...*install.Replica) {
+	t.Helper()
+	began := time.Now()
+	for _, a := range replicas {
+		for _, b := range replicas {
+			eventually(t, b.Name()+" knows versions of "+a.Name(), func(ctx context.Context) error {
+				list, err := clientset(t, directly(a)).ConfigdepV1alpha1().ConfigDependencies("default").List(ctx, metav1.ListOptions{})
+				if err != nil {
+					return err
+				}
+				w, err := clientset(t, directly(b)).ConfigdepV1alpha1().ConfigDependencies("default").Watch(ctx,
+					metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(3))})
+				if err != nil {
+					return err
+				}
+				defer w.Stop()
+				e, open := <-w.ResultChan()
+				switch {
+				case !open:
+					return errors.New("the watch has ended")
+				case e.Type == watch.Error:
+					return apierrors.FromObject(e.Object)
+				default:
+					return nil
+				}
+			})
+		}
+	}
+	t.Logf("acquainted after %v", time.Since(began))
+}
+
 // Two replicas serve clients that change between them all the time, while one or the other
 // is killed and all that they are computed from changes. In the end every client holds
 // the truth.
@@ -236,7 +269,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	var replicas []*install.Replica
 	var addresses []string
 	for i := range 2 {
-		r, err := server.StartExtra(fmt.Sprintf("hop-%d", i), install.ReplicaOptions{})
+		r, err := server.StartExtra(fmt.Sprintf("hop-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,6 +280,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	acquainted(t, replicas...)
 	hop := newHopper(t, addresses...)
 	namespaces := []string{newNamespace(t), newNamespace(t)}
 	const ours = "hop=yes"
@@ -422,6 +456,7 @@ func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 // misses nothing, whichever replica answers.
 func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	t.Parallel()
+	acquainted(t, server.Replicas...)
 	hop := newHopper(t, server.Replicas[0].Address(), server.Replicas[1].Address())
 	client := clientset(t, hop.config(server.Replicas[0])).ConfigdepV1alpha1()
 	namespace := newNamespace(t)

@@ -30,7 +30,8 @@ type Config[T Object] struct {
 	// NotReady returns the answer until the cache has synced.
 	NotReady func() *apierrors.StatusError
 	Clock    clock.WithTicker
-	// Tag tells the versions of this replica from those of others, as far as 12 bits can.
+	// Tag tells the versions of this replica from those of others, as far as its lowest 12
+	// bits can. The highest of them, 4095, belongs to nobody.
 	Tag uint16
 	// History is how long events are kept; five minutes by default.
 	History time.Duration
@@ -94,6 +95,7 @@ func New[T Object](c Config[T]) *Cache[T] {
 	if c.MaxEvents == 0 {
 		c.MaxEvents = 32 * 1024
 	}
+	c.Tag %= nobody
 	return &Cache[T]{Config: c, objects: newTree[T](), wake: map[string]chan struct{}{}}
 }
 

@@ -86,13 +86,16 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	if err := c.await(ctx, r.at); err != nil {
 		return nil, err
 	}
+	if r.after == "" && c.young() {
+		o.Limit = 0
+	}
 	objects, v, err := c.view(r)
 	if err != nil {
 		return nil, err
 	}
 	out := &List[T]{ResourceVersion: v.String()}
 	if r.after != "" {
-		out.ResourceVersion = v.shared().String()
+		out.ResourceVersion = c.neutral(v).String()
 	}
 	within := scope{o.Namespace, o.Name}
 	if within == (scope{}) && o.Matches == nil && o.Limit == 0 {
@@ -113,7 +116,7 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 		return true
 	})
 	if more > 0 {
-		out.ResourceVersion = v.shared().String() // later pages may come from elsewhere
+		out.ResourceVersion = c.neutral(v).String() // later pages may come from elsewhere
 		if out.Continue, err = storage.EncodeContinue("/"+v.String()+"/"+last, "/", int64(v.shared())); err != nil {
 			return nil, apierrors.NewInternalError(fmt.Errorf("encoding the continue token: %w", err))
 		}
@@ -122,6 +125,25 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 		}
 	}
 	return out, nil
+}
+
+// young tells whether this replica has yet to get to where it knows what came after any
+// version, its own if others may have contributed to what it stands for included: lists
+// are not in pages then, as nobody could watch from their versions.
+func (c *Cache[T]) young() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return !c.alone && c.watermark < c.floor
+}
+
+// neutral returns a version for what other replicas may have contributed to.
+func (c *Cache[T]) neutral(v version) version {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.alone {
+		return v // they have not
+	}
+	return v.shared()
 }
 
 // request is what a list asks for.
