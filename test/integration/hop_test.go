@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -18,9 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,201 +26,40 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/informers"
+	"github.com/configdep/configdep/test/hop"
 	"github.com/configdep/configdep/test/install"
 )
 
-// hopper gives each connection to any of some replicas, and cuts them when it is told to,
-// so that a client has to do with another replica all the time.
-type hopper struct {
-	listener net.Listener
-
-	mu    sync.Mutex
-	to    []string
-	conns map[net.Conn]struct{}
-	wg    sync.WaitGroup
-}
-
-func newHopper(t *testing.T, to ...string) *hopper {
+// newHopper returns a Hopper to replicas.
+func newHopper(t *testing.T, replicas ...*install.Replica) *hop.Hopper {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var addresses []string
+	for _, r := range replicas {
+		addresses = append(addresses, r.Address())
+	}
+	h, err := hop.New(addresses...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hopper{listener: listener, to: to, conns: map[net.Conn]struct{}{}}
-	h.wg.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return // closed
-			}
-			h.wg.Go(func() { h.serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		h.cut()
-		h.wg.Wait()
-	})
+	t.Cleanup(h.Close)
 	return h
 }
 
-func (h *hopper) serve(client net.Conn) {
-	defer client.Close()
-	server, err := net.DialTimeout("tcp", h.to[rand.IntN(len(h.to))], 5*time.Second)
-	if err != nil {
-		return // it has been killed
-	}
-	defer server.Close()
-	h.mu.Lock()
-	h.conns[client], h.conns[server] = struct{}{}, struct{}{}
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.conns, client)
-		delete(h.conns, server)
-	}()
-	done := make(chan struct{}, 2)
-	half := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
-		_ = to.Close()
-		_ = from.Close()
-		done <- struct{}{}
-	}
-	go half(server, client)
-	go half(client, server)
-	<-done
-	<-done
+// through returns a client that goes by a Hopper.
+func through(t *testing.T, h *hop.Hopper, r *install.Replica) configdepv1alpha1.ConfigdepV1alpha1Interface {
+	t.Helper()
+	return clientset(t, h.Config(directly(r))).ConfigdepV1alpha1()
 }
 
-// cut closes all connections that are open.
-func (h *hopper) cut() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for c := range h.conns {
-		_ = c.Close()
-	}
-}
-
-// config is that of a client of its own, which shares no connection with others.
-func (h *hopper) config(r *install.Replica) *rest.Config {
-	config := directly(r)
-	config.Host = "https://" + h.listener.Addr().String()
-	config.Dial = (&net.Dialer{}).DialContext
-	return config
-}
-
-// holder has a copy of the objects, by list and watch.
-type holder interface {
-	// copy returns what it holds, by key.
-	copy() map[string]*v1alpha1.ConfigDependency
-}
-
-// informed holds what an informer does.
-type informed struct{ cache.SharedIndexInformer }
-
-func (i informed) copy() map[string]*v1alpha1.ConfigDependency {
-	out := map[string]*v1alpha1.ConfigDependency{}
-	for _, o := range i.GetStore().List() {
-		o := o.(*v1alpha1.ConfigDependency)
-		out[o.Namespace+"/"+o.Name] = o
-	}
-	return out
-}
-
-// follower lists once, and then goes on from its last version, whoever answers. It lists
-// again only when it is told to.
-type follower struct {
-	t        *testing.T
-	client   configdepv1alpha1.ConfigdepV1alpha1Interface
-	selector string
-
-	mu       sync.Mutex
-	held     map[string]*v1alpha1.ConfigDependency
-	version  string
-	relists  int
-	restarts int
-}
-
-func (f *follower) copy() map[string]*v1alpha1.ConfigDependency {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := map[string]*v1alpha1.ConfigDependency{}
-	for key, o := range f.held {
-		out[key] = o
-	}
-	return out
-}
-
-func (f *follower) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		if f.version == "" {
-			f.list(ctx)
-			continue
+// copyOf returns what an informer holds.
+func copyOf(i cache.SharedIndexInformer) func() map[string]*v1alpha1.ConfigDependency {
+	return func() map[string]*v1alpha1.ConfigDependency {
+		out := map[string]*v1alpha1.ConfigDependency{}
+		for _, o := range i.GetStore().List() {
+			o := o.(*v1alpha1.ConfigDependency)
+			out[o.Namespace+"/"+o.Name] = o
 		}
-		w, err := f.client.ConfigDependencies("").Watch(ctx, metav1.ListOptions{ResourceVersion: f.version, LabelSelector: f.selector, AllowWatchBookmarks: true})
-		if err != nil {
-			time.Sleep(10 * time.Millisecond) // the connection was cut, or refused
-			continue
-		}
-		f.restarts++
-		for e := range w.ResultChan() {
-			f.take(e)
-		}
-		w.Stop()
-	}
-}
-
-// list lists in pages, any of which may come from another replica.
-func (f *follower) list(ctx context.Context) {
-	held, options := map[string]*v1alpha1.ConfigDependency{}, metav1.ListOptions{Limit: 7, LabelSelector: f.selector}
-	for {
-		list, err := f.client.ConfigDependencies("").List(ctx, options)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case apierrors.IsResourceExpired(err) || storage.IsTooLargeResourceVersion(err):
-			held, options.Continue = map[string]*v1alpha1.ConfigDependency{}, ""
-			continue
-		case err != nil:
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		for i := range list.Items {
-			held[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
-		}
-		if list.Continue == "" {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.held, f.version = held, list.ResourceVersion
-			f.relists++
-			return
-		}
-		options.Continue = list.Continue
-	}
-}
-
-func (f *follower) take(e watch.Event) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if e.Type == watch.Error {
-		if err := apierrors.FromObject(e.Object); apierrors.IsResourceExpired(err) {
-			f.version = ""
-		} else if !apierrors.IsServiceUnavailable(err) && !apierrors.IsInternalError(err) { // it has just been started; or the connection was cut within an event
-			f.t.Errorf("a watch was told %v", err)
-		}
-		return
-	}
-	o := e.Object.(*v1alpha1.ConfigDependency)
-	if c, err := resourceversion.CompareResourceVersion(f.version, o.ResourceVersion); f.version != "" && (err != nil || c > 0) {
-		f.t.Errorf("version %s after %s, %v", o.ResourceVersion, f.version, err)
-	}
-	f.version = o.ResourceVersion
-	switch key := o.Namespace + "/" + o.Name; e.Type {
-	case watch.Added, watch.Modified:
-		f.held[key] = o
-	case watch.Deleted:
-		delete(f.held, key)
+		return out
 	}
 }
 
@@ -267,13 +102,12 @@ func acquainted(t *testing.T, replicas ...*install.Replica) {
 func TestClientsHopBetweenReplicas(t *testing.T) {
 	t.Parallel()
 	var replicas []*install.Replica
-	var addresses []string
 	for i := range 2 {
 		r, err := server.StartExtra(fmt.Sprintf("hop-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		replicas, addresses = append(replicas, r), append(addresses, r.Address())
+		replicas = append(replicas, r)
 	}
 	for _, r := range replicas {
 		if err := r.AwaitReady(t.Context()); err != nil {
@@ -281,7 +115,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 		}
 	}
 	acquainted(t, replicas...)
-	hop := newHopper(t, addresses...)
+	h := newHopper(t, replicas...)
 	namespaces := []string{newNamespace(t), newNamespace(t)}
 	const ours = "hop=yes"
 
@@ -289,29 +123,24 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	holders := map[string]holder{}
-	for _, streaming := range []bool{true, false} {
-		client := clientset(t, hop.config(replicas[0]))
-		name := "an informer that lists"
-		if streaming {
-			name = "an informer that begins with a watch"
-		}
-		informer := cache.NewSharedIndexInformer(listWatch(client.ConfigdepV1alpha1(), ours, streaming), &v1alpha1.ConfigDependency{}, 0, nil)
+	copies := map[string]func() map[string]*v1alpha1.ConfigDependency{}
+	for name, streaming := range map[string]bool{"an informer that begins with a watch": true, "an informer that lists": false} {
+		informer := cache.NewSharedIndexInformer(listWatch(through(t, h, replicas[0]), ours, streaming), &v1alpha1.ConfigDependency{}, 0, nil)
 		running.Go(func() { informer.RunWithContext(ctx) })
-		holders[name] = informed{informer}
+		copies[name] = copyOf(informer)
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, hop.config(replicas[0])), 0,
+	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, h.Config(directly(replicas[0]))), 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
-	holders["an informer of the factory"] = informed{factory.Configdep().V1alpha1().ConfigDependencies().Informer()}
+	copies["an informer of the factory"] = copyOf(factory.Configdep().V1alpha1().ConfigDependencies().Informer())
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	defer stop()
-	var followers []*follower
+	var followers []*hop.Follower
 	for i := range 3 {
-		f := &follower{t: t, client: clientset(t, hop.config(replicas[0])).ConfigdepV1alpha1(), selector: ours}
+		f := &hop.Follower{Client: through(t, h, replicas[0]).ConfigDependencies(""), Options: metav1.ListOptions{LabelSelector: ours, Limit: int64(i * 7)}}
 		followers = append(followers, f)
-		running.Go(func() { f.run(ctx) })
-		holders[fmt.Sprintf("follower %d", i)] = f
+		running.Go(func() { f.Run(ctx) })
+		copies[fmt.Sprintf("follower %d", i)] = f.Copy
 	}
 
 	seed := rand.Uint64()
@@ -327,7 +156,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 				t.Fatal(err)
 			}
 		case r.IntN(8) == 0:
-			hop.cut()
+			h.Cut()
 		}
 	}
 	for _, r := range replicas {
@@ -335,8 +164,8 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, h := range holders {
-		eventually(t, name+" holds what is there", func(ctx context.Context) error { return compare(ctx, t, h, replicas, ours) })
+	for name, held := range copies {
+		eventually(t, name+" holds what is there", func(ctx context.Context) error { return compare(ctx, t, held, replicas, ours) })
 	}
 	// What lists and follows gets the objects by the factory's lister as well.
 	listed, err := factory.Configdep().V1alpha1().ConfigDependencies().Lister().ConfigDependencies(namespaces[0]).List(labels.Everything())
@@ -351,8 +180,11 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	stop()
 	running.Wait()
 	for i, f := range followers {
-		t.Logf("follower %d: %d watches, %d lists", i, f.restarts, f.relists)
-		if f.restarts < 5 {
+		tally, err := f.Tally()
+		if t.Logf("follower %d: %+v", i, tally); err != nil {
+			t.Error(err)
+		}
+		if tally.Watches < 5 {
 			t.Errorf("follower %d was not made to hop", i)
 		}
 	}
@@ -388,7 +220,7 @@ func change(t *testing.T, r *rand.Rand, namespace string) {
 
 // compare tells how what a client holds differs from what each replica lists, and that
 // from the workloads that there are.
-func compare(ctx context.Context, t *testing.T, h holder, replicas []*install.Replica, selector string) error {
+func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1.ConfigDependency, replicas []*install.Replica, selector string) error {
 	t.Helper()
 	workloads, err := kube(t).AppsV1().Deployments("").List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -406,7 +238,7 @@ func compare(ctx context.Context, t *testing.T, h holder, replicas []*install.Re
 		for i := range list.Items {
 			want[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
 		}
-		if diff := cmp.Diff(contents(want), contents(h.copy())); diff != "" {
+		if diff := cmp.Diff(contents(want), contents(held())); diff != "" {
 			return fmt.Errorf("it differs from the list of %s (-list +copy):\n%s", r.Name(), diff)
 		}
 	}
@@ -457,8 +289,8 @@ func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
-	hop := newHopper(t, server.Replicas[0].Address(), server.Replicas[1].Address())
-	client := clientset(t, hop.config(server.Replicas[0])).ConfigdepV1alpha1()
+	h := newHopper(t, server.Replicas...)
+	client := through(t, h, server.Replicas[0])
 	namespace := newNamespace(t)
 	list, err := client.ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -478,7 +310,7 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 		name := fmt.Sprint("app-", i)
 		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
 		seen.until(name+" is added", event(watch.Added, "deployment."+name))
-		hop.cut()
+		h.Cut()
 		if i%2 == 0 {
 			remove(t, kube(t).AppsV1().Deployments(namespace).Delete, name)
 			seen.until(name+" is deleted", event(watch.Deleted, "deployment."+name))
@@ -505,8 +337,8 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hop := newHopper(t, replicas[0].Address(), replicas[1].Address())
-	kubeconfig := hop.kubeconfig(t, replicas[0])
+	h := newHopper(t, replicas...)
+	kubeconfig := kubeconfigOf(t, h.Config(directly(replicas[0])))
 	waited := make(chan error, 1)
 	go func() {
 		out, err := cluster.Kubectl(t.Context(), "--kubeconfig="+kubeconfig, "-n", namespace, "wait", "--for=condition=SourcesResolved", "cfgdep/deployment.web", "--timeout=2m")
@@ -517,9 +349,7 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 	}()
 	for _, r := range replicas {
 		eventually(t, "somebody is watching", func(context.Context) error {
-			hop.mu.Lock()
-			defer hop.mu.Unlock()
-			if len(hop.conns) == 0 {
+			if h.Open() == 0 {
 				return errors.New("nobody is")
 			}
 			return nil
@@ -538,10 +368,9 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 	}
 }
 
-// kubeconfig writes a kubeconfig for a client.
-func (h *hopper) kubeconfig(t *testing.T, r *install.Replica) string {
+// kubeconfigOf writes a kubeconfig for a client.
+func kubeconfigOf(t *testing.T, c *rest.Config) string {
 	t.Helper()
-	c := h.config(r)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["hop"] = &clientcmdapi.Cluster{Server: c.Host, TLSServerName: c.ServerName, CertificateAuthorityData: c.CAData}
 	config.AuthInfos["hop"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}

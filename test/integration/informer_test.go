@@ -151,13 +151,13 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 	t.Parallel()
 	acquainted(t, server.Replicas...)
 	namespace := newCrowd(t)
-	hop := newHopper(t, server.Replicas[0].Address(), server.Replicas[1].Address())
+	h := newHopper(t, server.Replicas...)
 	jobs := kube(t).BatchV1().CronJobs(namespace)
 	var want []string
 	for i := range crowdSize {
 		want = append(want, fmt.Sprintf("cronjob.job-%04d", i))
 	}
-	for round, where := range append(everywhere(t), place{"any replica", nil, clientset(t, hop.config(server.Replicas[0]))}) {
+	for round, where := range append(everywhere(t), place{"any replica", nil, clientset(t, h.Config(directly(server.Replicas[0])))}) {
 		exact := where.Config != nil
 		var got, versions []string
 		pages := 0
@@ -171,7 +171,7 @@ func TestPagesWhileEverythingChanges(t *testing.T) {
 			gone := fmt.Sprintf("job-%04d", round*100+pages)
 			last := fmt.Sprintf("job-%04d", crowdSize-1-round*100-pages)
 			pages++
-			hop.cut()
+			h.Cut()
 			remove(t, jobs.Delete, gone)
 			remove(t, jobs.Delete, last)
 			viewGone(t, namespace, "cronjob."+gone)
