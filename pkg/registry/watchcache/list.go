@@ -147,8 +147,11 @@ func (o *ListOptions[T]) parse() (r request, err error) {
 	switch o.ResourceVersionMatch {
 	case metav1.ResourceVersionMatchExact:
 		r.exact = true
+	case metav1.ResourceVersionMatchNotOlderThan:
 	case "":
 		r.exact = o.Limit > 0 && r.at > 0 // as it has always been
+	default:
+		return r, fmt.Errorf("unknown resource version match %q", o.ResourceVersionMatch)
 	}
 	return r, nil
 }
