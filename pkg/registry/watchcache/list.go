@@ -105,12 +105,12 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	var more int64
 	last := ""
 	c.ascend(objects, o.Namespace, r.after, func(object T) bool {
-		if o.Matches != nil && !o.Matches(object) {
-			return true
-		}
 		if o.Limit > 0 && int64(len(out.Items)) == o.Limit {
 			more++
 			return o.Matches == nil // then the rest is counted
+		}
+		if o.Matches != nil && !o.Matches(object) {
+			return true
 		}
 		out.Items = append(out.Items, object)
 		last = c.Key(object)
