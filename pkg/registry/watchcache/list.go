@@ -118,8 +118,8 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	})
 	if more > 0 {
 		out.ResourceVersion = v.shared().String() // later pages may come from elsewhere
-		if out.Continue, err = storage.EncodeContinue("/"+v.String()+"/"+last, "/", int64(v.shared())); err != nil {
-			return nil, apierrors.NewInternalError(fmt.Errorf("encoding the continue token: %w", err))
+		if out.Continue, err = encodeContinue(v, last, int64(v.shared())); err != nil {
+			return nil, err
 		}
 		if o.Matches == nil {
 			out.Remaining = &more
@@ -166,15 +166,45 @@ func (o *ListOptions[T]) parseContinue() (r request, err error) {
 	if err != nil {
 		return r, fmt.Errorf("invalid continue token: %w", err)
 	}
-	parts := strings.Split(strings.TrimPrefix(key, "/"), "/")
-	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || rv < 0 {
+	began, after, _ := strings.Cut(strings.TrimPrefix(key, "/"), "/")
+	if after == "" {
 		return r, errContinue
 	}
-	if r.at, err = parseVersion(parts[0]); err != nil || r.at.shared() != version(rv) {
+	r.after = after
+	if rv < 0 { // the token of an answer that another had expired
+		return r, nil
+	}
+	if r.at, err = parseVersion(began); err != nil || r.at.shared() != version(rv) {
 		return r, errContinue
 	}
-	r.exact, r.after = true, parts[1]+"/"+parts[2]
+	r.exact = true
 	return r, nil
+}
+
+func encodeContinue(v version, after string, rv int64) (string, error) {
+	token, err := storage.EncodeContinue("/"+v.String()+"/"+after, "/", rv)
+	if err != nil {
+		return "", apierrors.NewInternalError(fmt.Errorf("encoding the continue token: %w", err))
+	}
+	return token, nil
+}
+
+// expired is the answer when what is asked for is not known any more. Clients know the
+// words of kube-apiserver, and that they may go on with the token in the answer if they do
+// not mind that the pages show different states.
+func (r request) expired(now version) error {
+	if r.after == "" {
+		return apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %s (%s)", r.at, now))
+	}
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+		"You can start a new list without the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results, as they are now.")
+	token, failed := encodeContinue(r.at, r.after, -1)
+	if failed != nil {
+		return failed
+	}
+	err.ErrStatus.Continue = token
+	return err
 }
 
 // view returns the objects as of a version: the present ones, or, if exactly that version
@@ -200,7 +230,7 @@ func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	case r.after != "" && r.at.watermark() >= c.floor && r.at.watermark() >= c.dropped:
 		return objects, r.at, nil
 	default:
-		return nil, 0, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", r.at, now))
+		return nil, 0, r.expired(now)
 	}
 }
 
