@@ -94,7 +94,7 @@ verify: ## Check that everything is generated, tidy, formatted and without findi
 	@hack/verify.sh
 
 .PHONY: generate
-generate: prerequisites ## Generate deep copies, OpenAPI and the clientset from the API types
+generate: prerequisites ## Generate deep copies, OpenAPI, clientset, listers and informers from the API types
 	hack/generate.sh
 
 .PHONY: tidy

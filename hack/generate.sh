@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates everything that is generated and checked in: deep copies, OpenAPI and the
-# clientset. The generators' versions are those of hack/tools/codegen/go.mod.
+# Generates everything that is generated and checked in: deep copies, OpenAPI, the
+# clientset, listers and informers. The generators' versions are those of hack/tools/codegen/go.mod.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,7 +10,7 @@ header=hack/boilerplate.go.txt
 tool() { go tool -modfile=hack/tools/codegen/go.mod "$@"; }
 
 find pkg -name 'zz_generated.*.go' -delete
-rm -rf pkg/generated/clientset
+rm -rf pkg/generated/{clientset,listers,informers}
 
 tool deepcopy-gen --go-header-file "$header" --output-file zz_generated.deepcopy.go "$types"
 
@@ -34,5 +34,11 @@ tool client-gen --go-header-file "$header" --clientset-name versioned \
   --input-base "$module/pkg/apis" --input configdep/v1alpha1 \
   --output-dir pkg/generated/clientset --output-pkg "$module/pkg/generated/clientset" \
   --fake-clientset=false
+tool lister-gen --go-header-file "$header" \
+  --output-dir pkg/generated/listers --output-pkg "$module/pkg/generated/listers" "$types"
+tool informer-gen --go-header-file "$header" --single-directory \
+  --versioned-clientset-package "$module/pkg/generated/clientset/versioned" \
+  --listers-package "$module/pkg/generated/listers" \
+  --output-dir pkg/generated/informers --output-pkg "$module/pkg/generated/informers" "$types"
 
 find pkg -path '*/generated/*.go' -print0 -o -name 'zz_generated.*.go' -print0 | xargs -0 gofmt -s -w

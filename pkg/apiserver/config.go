@@ -56,7 +56,7 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	reader, err := ingest.NewReader(config)
+	reader, err := ingest.NewReader(config, o.VersionLag)
 	if err != nil {
 		return nil, err
 	}

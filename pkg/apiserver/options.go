@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -34,6 +36,9 @@ type Options struct {
 	// Namespace is where the server keeps the Secret with the key of the hashes and the
 	// Lease of the leader.
 	Namespace string
+	// VersionLag is how far versions may lag behind on a resource on which nothing is
+	// written.
+	VersionLag time.Duration
 	// Reload is the policy for what annotations leave open.
 	Reload policy.Defaults
 	// ConcurrentReloads is how many workloads are patched at once.
@@ -63,6 +68,7 @@ func NewOptions() *Options {
 		Logs:           logs.NewOptions(),
 		Namespace:      defaultNamespace(),
 
+		VersionLag:        20 * time.Second,
 		Reload:            policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
 		ConcurrentReloads: 8,
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
@@ -101,6 +107,10 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	own.StringVar(&o.Namespace, "namespace", o.Namespace,
 		"The namespace of the server, where it keeps the Secret with the key of the config hash and the Lease of the leader. "+
 			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's), else configdep-system.")
+	own.DurationVar(&o.VersionLag, "max-version-lag", o.VersionLag,
+		"How far the versions of answers may lag behind while nothing is written on one of the resources that are read. "+
+			"A client that goes on at a replica that was started later than that before its last version has to list again. "+
+			"It costs two small requests each time for each of ten resources.")
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
@@ -141,6 +151,9 @@ func (o *Options) Validate() error {
 	}
 	if o.CoreAPI.CoreAPIKubeconfigPath == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
 		errs = append(errs, errors.New("--kubeconfig is needed when the server does not run in a pod"))
+	}
+	if o.VersionLag < ingest.MinVersionLag || o.VersionLag%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("--max-version-lag must be whole seconds, at least %v", ingest.MinVersionLag))
 	}
 	errs = append(errs, o.validateReload()...)
 	if o.Namespace == "" {

@@ -53,8 +53,9 @@ type Index struct {
 	waiting  map[string]bool // the streams whose first list has not been applied
 	seen     map[string]seen // by stream
 	progress Progress        // but for the watermark
-	// notComparable is set when it is known that there is more than one counter.
-	notComparable bool
+	unprobed map[string]bool // the streams whose present revision has not been asked for
+	// severalCounters is set when revisions of different streams cannot be compared.
+	severalCounters bool
 }
 
 // seen tells up to which revision a stream has been applied, and when it last moved.
@@ -77,10 +78,10 @@ func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.graph = dependency.NewGraph()
-	x.waiting, x.seen = map[string]bool{}, map[string]seen{}
+	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, map[string]seen{}
 	x.progress.Floor, x.progress.OneCounter = 0, false
 	for _, name := range x.resources {
-		x.waiting[name] = true
+		x.waiting[name], x.unprobed[name] = true, true
 	}
 }
 

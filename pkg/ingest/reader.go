@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,10 +29,13 @@ import (
 type Reader struct {
 	base   *url.URL
 	client *http.Client
+	lag    time.Duration
 }
 
-// NewReader returns a Reader that connects as the configuration says. It does no I/O.
-func NewReader(config *rest.Config) (*Reader, error) {
+// NewReader returns a Reader that connects as the configuration says. Watches last for a
+// time, which is how far it may lag behind on a resource on which nothing is written; at
+// least MinVersionLag. It does no I/O.
+func NewReader(config *rest.Config, lag time.Duration) (*Reader, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating an HTTP client: %w", err)
@@ -40,7 +44,7 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the address of the API server: %w", err)
 	}
-	return &Reader{base, client}, nil
+	return &Reader{base, client, lag}, nil
 }
 
 // requests returns what makes requests for the stream.
@@ -79,9 +83,11 @@ func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// lister returns what a reflector of the stream lists and watches by.
-func (r *Reader) lister(s *stream) cache.ListerWatcher {
+// lister returns what a reflector of the stream lists and watches by. It sends how long
+// the last watch lasts that has begun.
+func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatcher {
 	request := r.requests(s)
+	lasts := firstWatch
 	return whole{&cache.ListWatch{
 		// A reflector begins with whatever the API server has cached, and by that we could
 		// take the content of the past for a change; so lists are of the present. They are not
@@ -96,6 +102,13 @@ func (r *Reader) lister(s *stream) cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.Watch = true
+			options.TimeoutSeconds = new(int64(lasts / time.Second))
+			select {
+			case <-watches:
+			default:
+			}
+			watches <- lasts
+			lasts = r.lag
 			return request(options).Watch(withoutBodies(ctx))
 		},
 	}}

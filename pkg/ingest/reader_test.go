@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -102,11 +103,11 @@ func newWire(t testing.TB, resource string, code int, contentType string, answer
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := NewReader(config)
+	reader, err := NewReader(config, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.client, w.lister = client, reader.lister(streamOf(t, resource))
+	w.client, w.lister = client, reader.lister(streamOf(t, resource), make(chan time.Duration, 1))
 	return w
 }
 
@@ -334,7 +335,7 @@ func TestEventsOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	if asked := (<-wire.asked).URL.String(); asked != "/behind/a/prefix/api/v1/secrets?allowWatchBookmarks=true&resourceVersion=5&watch=true" {
+	if asked := (<-wire.asked).URL.String(); asked != "/behind/a/prefix/api/v1/secrets?allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=5&watch=true" {
 		t.Errorf("asked for %s", asked)
 	}
 	for _, typ := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {

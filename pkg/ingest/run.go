@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -35,15 +36,15 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 	defer stop()
 	var wg sync.WaitGroup
 	synced := make(chan struct{})
-	all := streams(digester)
-	for _, s := range all {
-		r := cache.NewReflectorWithOptions(reader.lister(s), nil, &store{x, s, synced}, cache.ReflectorOptions{
+	for _, s := range streams(digester) {
+		watches := make(chan time.Duration, 1)
+		r := cache.NewReflectorWithOptions(reader.lister(s, watches), nil, &store{x, s, synced}, cache.ReflectorOptions{
 			Name:            "configdep",
 			TypeDescription: s.name,
 		})
 		wg.Go(func() { r.RunWithContext(ctx) })
+		wg.Go(func() { x.probe(ctx, s, synced, watches, reader.revision) })
 	}
-	wg.Go(func() { x.probe(ctx, synced, all, reader.revision) })
 	wg.Go(func() { watchKey(ctx, stop) })
 	wg.Wait()
 }

@@ -163,7 +163,7 @@ func serve(t *testing.T, client *fake.Clientset) *Reader {
 		}
 	}))
 	t.Cleanup(server.Close)
-	reader, err := NewReader(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}})
+	reader, err := NewReader(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestDiscovery(t *testing.T) {
 				APIResources: []metav1.APIResource{
 					{
 						Name: "configdependencies", SingularName: "configdependency", Namespaced: true, Kind: "ConfigDependency",
-						Verbs: metav1.Verbs{"get", "list"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
+						Verbs: metav1.Verbs{"get", "list", "watch"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
 					},
 					{
 						Name: "configdependencies/reload", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "Reload",
@@ -64,7 +64,7 @@ func TestDiscovery(t *testing.T) {
 					Resources: []apidiscoveryv2.APIResourceDiscovery{{
 						Resource: "configdependencies", SingularResource: "configdependency", Scope: apidiscoveryv2.ScopeNamespace,
 						ResponseKind: &metav1.GroupVersionKind{Kind: "ConfigDependency"},
-						Verbs:        []string{"get", "list"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
+						Verbs:        []string{"get", "list", "watch"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
 						Subresources: []apidiscoveryv2.APISubresourceDiscovery{{
 							Subresource:  "reload",
 							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "Reload"},

@@ -73,6 +73,11 @@ func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	if want.read && namespace != "" && (err != nil || len(list.Items) != 1) {
 		t.Errorf("the list has %v", list)
 	}
+	w, err := objects.Watch(t.Context(), metav1.ListOptions{})
+	check("watch", want.read, err)
+	if err == nil {
+		w.Stop()
+	}
 	if namespace == "" {
 		return
 	}

@@ -49,7 +49,20 @@ func (m *matcher) function() func(*v1alpha1.ConfigDependency) bool {
 }
 
 func (m *matcher) matches(o *v1alpha1.ConfigDependency) bool {
+	return m.selects(o, func(string) bool { return true })
+}
+
+// matchesOwn is the part of matches that the workload alone decides.
+func (m *matcher) matchesOwn(o *v1alpha1.ConfigDependency) bool {
+	return m.selects(o, func(field string) bool { return field != v1alpha1.FieldState && field != v1alpha1.FieldSource })
+}
+
+// selects looks at the labels, and at some of the fields.
+func (m *matcher) selects(o *v1alpha1.ConfigDependency, of func(field string) bool) bool {
 	for _, r := range m.fields {
+		if !of(r.Field) {
+			continue
+		}
 		has := fieldValues(o, r.Field)(r.Value)
 		if has == (r.Operator == selection.NotEquals) {
 			return false

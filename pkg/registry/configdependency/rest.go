@@ -138,6 +138,7 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 		Namespace:         genericapirequest.NamespaceValue(ctx),
 		Name:              match.name,
 		Matches:           match.function(),
+		MatchesOwn:        match.matchesOwn,
 		ResourceVersion:   options.ResourceVersion,
 		SendInitialEvents: options.SendInitialEvents,
 		AllowBookmarks:    options.AllowWatchBookmarks,

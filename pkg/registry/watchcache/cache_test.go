@@ -84,7 +84,7 @@ func showEvents(events []watch.Event) (out []string) {
 			continue
 		default:
 		}
-		o := plain(e.Object)
+		o := unwrapped(e.Object)
 		switch {
 		case e.Type != watch.Bookmark:
 			out = append(out, fmt.Sprintf("%s %s", e.Type, showObject(o)))

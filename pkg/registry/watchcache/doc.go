@@ -22,7 +22,9 @@
 //   - Once an event of an object has been sent, all later ones are, whatever their cause:
 //     the first may have shown a state without an older input that arrives late.
 //   - Where it is not known whether the client has an object, one that does not match its
-//     selector is sent as deleted.
+//     selector is sent as deleted: another replica, which has applied the inputs in another
+//     order, may have shown a state that matched. Not so where one stream alone decides
+//     whether it matches, as all replicas have seen the same states of that.
 //   - What time alone has caused has no revision, and is always sent.
 //
 // A replica that has just started, or that has lost a stream and listed it anew, does not

@@ -89,13 +89,16 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	if err := c.await(ctx, r.at); err != nil {
 		return nil, err
 	}
+	if r.after == "" && c.young() {
+		o.Limit = 0
+	}
 	objects, v, err := c.view(r)
 	if err != nil {
 		return nil, err
 	}
 	out := &List[T]{ResourceVersion: v.String()}
 	if r.after != "" {
-		out.ResourceVersion = v.shared().String()
+		out.ResourceVersion = c.neutral(v).String()
 	}
 	within := scope{o.Namespace, o.Name}
 	if within == (scope{}) && o.Matches == nil && o.Limit == 0 {
@@ -104,27 +107,46 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	var more int64
 	last := ""
 	c.ascend(objects, within, r.after, func(object T) bool {
-		if o.Matches != nil && !o.Matches(object) {
-			return true
-		}
 		if o.Limit > 0 && int64(len(out.Items)) == o.Limit {
 			more++
 			return o.Matches == nil // then the rest is counted
+		}
+		if o.Matches != nil && !o.Matches(object) {
+			return true
 		}
 		out.Items = append(out.Items, object)
 		last = c.Key(object)
 		return true
 	})
 	if more > 0 {
-		out.ResourceVersion = v.shared().String() // later pages may come from elsewhere
-		if out.Continue, err = storage.EncodeContinue("/"+v.String()+"/"+last, "/", int64(v.shared())); err != nil {
-			return nil, apierrors.NewInternalError(fmt.Errorf("encoding the continue token: %w", err))
+		out.ResourceVersion = c.neutral(v).String() // later pages may come from elsewhere
+		if out.Continue, err = encodeContinue(v, last, int64(v.shared())); err != nil {
+			return nil, err
 		}
 		if o.Matches == nil {
 			out.Remaining = &more
 		}
 	}
 	return out, nil
+}
+
+// young tells whether this replica has yet to get to where it knows what came after any
+// version, its own if others may have contributed to what it stands for included: lists
+// are not in pages then, as nobody could watch from their versions.
+func (c *Cache[T]) young() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return !c.alone && c.watermark < c.floor
+}
+
+// neutral returns a version for what other replicas may have contributed to.
+func (c *Cache[T]) neutral(v version) version {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.alone {
+		return v // they have not
+	}
+	return v.shared()
 }
 
 // request is what a list asks for.
@@ -146,8 +168,11 @@ func (o *ListOptions[T]) parse() (r request, err error) {
 	switch o.ResourceVersionMatch {
 	case metav1.ResourceVersionMatchExact:
 		r.exact = true
+	case metav1.ResourceVersionMatchNotOlderThan:
 	case "":
 		r.exact = o.Limit > 0 && r.at > 0 // as it has always been
+	default:
+		return r, fmt.Errorf("unknown resource version match %q", o.ResourceVersionMatch)
 	}
 	return r, nil
 }
@@ -162,15 +187,45 @@ func (o *ListOptions[T]) parseContinue() (r request, err error) {
 	if err != nil {
 		return r, fmt.Errorf("invalid continue token: %w", err)
 	}
-	parts := strings.Split(strings.TrimPrefix(key, "/"), "/")
-	if len(parts) != 3 || parts[1] == "" || parts[2] == "" || rv < 0 {
+	began, after, _ := strings.Cut(strings.TrimPrefix(key, "/"), "/")
+	if after == "" {
 		return r, errContinue
 	}
-	if r.at, err = parseVersion(parts[0]); err != nil || r.at.shared() != version(rv) {
+	r.after = after
+	if rv < 0 { // the token of an answer that another had expired
+		return r, nil
+	}
+	if r.at, err = parseVersion(began); err != nil || r.at.shared() != version(rv) {
 		return r, errContinue
 	}
-	r.exact, r.after = true, parts[1]+"/"+parts[2]
+	r.exact = true
 	return r, nil
+}
+
+func encodeContinue(v version, after string, rv int64) (string, error) {
+	token, err := storage.EncodeContinue("/"+v.String()+"/"+after, "/", rv)
+	if err != nil {
+		return "", apierrors.NewInternalError(fmt.Errorf("encoding the continue token: %w", err))
+	}
+	return token, nil
+}
+
+// expired is the answer when what is asked for is not known any more. Clients know the
+// words of kube-apiserver, and that they may go on with the token in the answer if they do
+// not mind that the pages show different states.
+func (r request) expired(now version) error {
+	if r.after == "" {
+		return apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %s (%s)", r.at, now))
+	}
+	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+		"You can start a new list without the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results, as they are now.")
+	token, failed := encodeContinue(r.at, r.after, -1)
+	if failed != nil {
+		return failed
+	}
+	err.ErrStatus.Continue = token
+	return err
 }
 
 // view returns the objects as of a version: the present ones, or, if exactly that version
@@ -198,7 +253,7 @@ func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 		c.undo(objects, newVersion(r.at.watermark(), maxCounter, nobody))
 		return objects, r.at, nil
 	default:
-		return nil, 0, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", r.at, now))
+		return nil, 0, r.expired(now)
 	}
 }
 

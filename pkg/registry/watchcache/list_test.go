@@ -18,8 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// token returns a token for what comes after a key in a list of a version of a replica.
-func token(t testing.TB, version, key string) string {
+// tokenOf returns a token for what comes after a key in a list of a version of a replica.
+func tokenOf(t testing.TB, version, key string) string {
 	t.Helper()
 	v, err := parseVersion(version)
 	if err != nil {
@@ -40,7 +40,7 @@ func encoded64(t testing.TB, key string, version int64) string {
 func TestListRequestsThatAreRefused(t *testing.T) {
 	c := syncedCache(here, "a/1")
 	present := at(100, 0, here)
-	good := token(t, present, "a/1")
+	good := tokenOf(t, present, "a/1")
 	v, err := parseVersion(present)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,6 @@ func TestListRequestsThatAreRefused(t *testing.T) {
 		"a token that is no token":               {ListOptions[*configMap]{Continue: "x y"}, apierrors.IsBadRequest},
 		"a token of another format":              {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v2","rv":%d,"start":"%s/a/b"}`, shared, present)}, apierrors.IsBadRequest},
 		"a token without a version of the list":  {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","start":"%s/a/b"}`, present)}, apierrors.IsBadRequest},
-		"a token with a negative version":        {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":-1,"start":"%s/a/b"}`, present)}, apierrors.IsBadRequest},
 		"a token with another version":           {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/a/b", shared+1)}, apierrors.IsBadRequest},
 		"a token with a version of a replica":    {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/a/b", int64(v))}, apierrors.IsBadRequest},
 		"a token without a place":                {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":%d}`, shared)}, apierrors.IsBadRequest},
@@ -73,7 +72,7 @@ func TestListRequestsThatAreRefused(t *testing.T) {
 		"exactly a version of another replica":   {ListOptions[*configMap]{ResourceVersion: at(100, 0, elsewhere), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
 		"exactly one that was never published":   {ListOptions[*configMap]{ResourceVersion: at(100, 1, here), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
 		"pages of a version that is gone":        {ListOptions[*configMap]{ResourceVersion: at(99, 0, here), Limit: 1}, apierrors.IsResourceExpired},
-		"a later page of a version that is gone": {ListOptions[*configMap]{Continue: token(t, at(99, 0, elsewhere), "a/0"), Limit: 1}, apierrors.IsResourceExpired},
+		"a later page of a version that is gone": {ListOptions[*configMap]{Continue: tokenOf(t, at(99, 0, elsewhere), "a/0"), Limit: 1}, apierrors.IsResourceExpired},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,24 +102,25 @@ func TestListRequestsThatAreAnswered(t *testing.T) {
 		version string
 		want    []string
 	}{
-		"from the present state":                       {ListOptions[*configMap]{}, "100", all},
-		"from any state":                               {ListOptions[*configMap]{ResourceVersion: "0"}, "100", all},
-		"from any state, in pages":                     {ListOptions[*configMap]{ResourceVersion: "0", Limit: 9}, "100", all},
-		"not older than a version that has been seen":  {ListOptions[*configMap]{ResourceVersion: at(50, 3, elsewhere), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, "100", all},
-		"not older than one of another replica":        {ListOptions[*configMap]{ResourceVersion: other}, "100.7*", all},
-		"exactly the present version":                  {ListOptions[*configMap]{ResourceVersion: present, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "100", all},
-		"a namespace":                                  {ListOptions[*configMap]{Namespace: "a"}, "100", all[1:3]},
-		"a namespace without objects":                  {ListOptions[*configMap]{Namespace: "aa"}, "100", nil},
-		"one name":                                     {ListOptions[*configMap]{Namespace: "a", Name: "1"}, "100", all[1:2]},
-		"one name that is not there":                   {ListOptions[*configMap]{Namespace: "a", Name: "2"}, "100", nil},
-		"what matches":                                 {ListOptions[*configMap]{Matches: func(o *configMap) bool { return o.Name == "1" }}, "100", []string{"a-b/1", "a/1", "b/1"}},
-		"the next page":                                {ListOptions[*configMap]{Continue: token(t, present, "a/1")}, "100*", all[2:]},
-		"the next page of another replica's list":      {ListOptions[*configMap]{Continue: token(t, other, "a/1")}, "100.7*", all[2:]},
-		"the next page, from any state":                {ListOptions[*configMap]{Continue: token(t, present, "a/1"), ResourceVersion: "0"}, "100*", all[2:]},
-		"the next page after an object that has gone":  {ListOptions[*configMap]{Continue: token(t, present, "a/0")}, "100*", all[1:]},
-		"the page after the last":                      {ListOptions[*configMap]{Continue: token(t, present, "b/1")}, "100*", nil},
-		"a page of another namespace that comes later": {ListOptions[*configMap]{Namespace: "b", Continue: token(t, present, "a/0")}, "100*", all[3:]},
-		"a page of a namespace that came before":       {ListOptions[*configMap]{Namespace: "a", Continue: token(t, present, "b/0")}, "100*", nil},
+		"from the present state":                            {ListOptions[*configMap]{}, "100", all},
+		"from any state":                                    {ListOptions[*configMap]{ResourceVersion: "0"}, "100", all},
+		"from any state, in pages":                          {ListOptions[*configMap]{ResourceVersion: "0", Limit: 9}, "100", all},
+		"not older than a version that has been seen":       {ListOptions[*configMap]{ResourceVersion: at(50, 3, elsewhere), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, "100", all},
+		"not older than one of another replica":             {ListOptions[*configMap]{ResourceVersion: other}, "100.7*", all},
+		"exactly the present version":                       {ListOptions[*configMap]{ResourceVersion: present, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "100", all},
+		"a namespace":                                       {ListOptions[*configMap]{Namespace: "a"}, "100", all[1:3]},
+		"a namespace without objects":                       {ListOptions[*configMap]{Namespace: "aa"}, "100", nil},
+		"one name":                                          {ListOptions[*configMap]{Namespace: "a", Name: "1"}, "100", all[1:2]},
+		"one name that is not there":                        {ListOptions[*configMap]{Namespace: "a", Name: "2"}, "100", nil},
+		"what matches":                                      {ListOptions[*configMap]{Matches: func(o *configMap) bool { return o.Name == "1" }}, "100", []string{"a-b/1", "a/1", "b/1"}},
+		"the next page":                                     {ListOptions[*configMap]{Continue: tokenOf(t, present, "a/1")}, "100*", all[2:]},
+		"the next page of another replica's list":           {ListOptions[*configMap]{Continue: tokenOf(t, other, "a/1")}, "100.7*", all[2:]},
+		"the next page, from any state":                     {ListOptions[*configMap]{Continue: tokenOf(t, present, "a/1"), ResourceVersion: "0"}, "100*", all[2:]},
+		"the next page after an object that has gone":       {ListOptions[*configMap]{Continue: tokenOf(t, present, "a/0")}, "100*", all[1:]},
+		"the rest of a list that has expired, as it is now": {ListOptions[*configMap]{Continue: encoded64(t, "/"+at(50, 0, here)+"/a/1", -1)}, "100*", all[2:]},
+		"the page after the last":                           {ListOptions[*configMap]{Continue: tokenOf(t, present, "b/1")}, "100*", nil},
+		"a page of another namespace that comes later":      {ListOptions[*configMap]{Namespace: "b", Continue: tokenOf(t, present, "a/0")}, "100*", all[3:]},
+		"a page of a namespace that came before":            {ListOptions[*configMap]{Namespace: "a", Continue: tokenOf(t, present, "b/0")}, "100*", nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestRemaining(t *testing.T) {
 		"without a limit there is nothing left":       {ListOptions[*configMap]{}, nil},
 		"of all namespaces":                           {ListOptions[*configMap]{Limit: 2}, new(int64(3))},
 		"of one namespace":                            {ListOptions[*configMap]{Namespace: "b", Limit: 1}, new(int64(2))},
-		"of a later page":                             {ListOptions[*configMap]{Limit: 1, Continue: token(t, at(100, 0, here), "a/1")}, new(int64(3))},
+		"of a later page":                             {ListOptions[*configMap]{Limit: 1, Continue: tokenOf(t, at(100, 0, here), "a/1")}, new(int64(3))},
 		"the limit is the number of all":              {ListOptions[*configMap]{Namespace: "a", Limit: 2}, nil},
 		"a limit beyond it":                           {ListOptions[*configMap]{Namespace: "a", Limit: 5}, nil},
 		"it is not counted how many more would match": {ListOptions[*configMap]{Limit: 1, Matches: func(*configMap) bool { return true }}, nil},
@@ -173,7 +173,7 @@ func TestAVersionFromTheFuture(t *testing.T) {
 			return err
 		},
 		"page": func(ctx context.Context, c *Cache[*configMap]) error {
-			_, err := c.List(ctx, ListOptions[*configMap]{Continue: token(t, future, "a/0")})
+			_, err := c.List(ctx, ListOptions[*configMap]{Continue: tokenOf(t, future, "a/0")})
 			return err
 		},
 		"get": func(ctx context.Context, c *Cache[*configMap]) error {
@@ -260,7 +260,7 @@ func TestBeforeTheSyncNothingIsAnswered(t *testing.T) {
 				t.Errorf("%s: list from version %s: %v, %v", name, show(version), l, err)
 			}
 		}
-		if l, err := c.List(t.Context(), ListOptions[*configMap]{Continue: token(t, at(100, 0, here), "a/0")}); !apierrors.IsServiceUnavailable(err) {
+		if l, err := c.List(t.Context(), ListOptions[*configMap]{Continue: tokenOf(t, at(100, 0, here), "a/0")}); !apierrors.IsServiceUnavailable(err) {
 			t.Errorf("%s: page: %v, %v", name, l, err)
 		}
 	}
@@ -342,7 +342,7 @@ func TestExactlyAVersionThatThisReplicaHasPublished(t *testing.T) {
 			for name, o := range map[string]ListOptions[*configMap]{
 				"exact":                     {ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact},
 				"with a limit":              {ResourceVersion: version, Limit: 100},
-				"what follows a first page": {Continue: token(t, version, "a/0")},
+				"what follows a first page": {Continue: tokenOf(t, version, "a/0")},
 			} {
 				l, err := c.List(t.Context(), o)
 				if err != nil {
@@ -465,7 +465,7 @@ func TestMoreChangesThanTheCounterCounts(t *testing.T) {
 		held := newObject("a/1", before.Items[0].value)
 		for _, from := range []string{before.ResourceVersion, pages.ResourceVersion} {
 			for _, e := range first(read(t, c, WatchOptions[*configMap]{ResourceVersion: from}).next()) {
-				held = plain(e.Object)
+				held = unwrapped(e.Object)
 			}
 			if held.value != after.Items[0].value {
 				t.Errorf("a client that watches from version %s has %s, present is %s", show(from), held.value, after.Items[0].value)
@@ -495,8 +495,8 @@ func FuzzContinueToken(f *testing.F) {
 	all := []string{"a/1=0@100", "b/1=0@100", "b/2=0@100"}
 	raw := func(json string) string { return base64.RawURLEncoding.EncodeToString([]byte(json)) }
 	for _, seed := range []string{
-		"", "x", "e30", "bnVsbA", "====", token(f, at(100, 0, here), "a/1"), token(f, at(100, 3, elsewhere), "a/1\x00"),
-		token(f, at(99, 0, here), "a/1"), token(f, at(101, 0, here), "a/1"), token(f, at(100, 0, here), "b//1"),
+		"", "x", "e30", "bnVsbA", "====", tokenOf(f, at(100, 0, here), "a/1"), tokenOf(f, at(100, 3, elsewhere), "a/1\x00"),
+		tokenOf(f, at(99, 0, here), "a/1"), tokenOf(f, at(101, 0, here), "a/1"), tokenOf(f, at(100, 0, here), "b//1"),
 		raw(`{"v":"meta.k8s.io/v1","rv":100,"start":"838860801/a/1"}`),
 		raw(`{"v":"meta.k8s.io/v1","rv":9223372036854775807,"start":"9223372036854775807/a/1"}`),
 		raw(`{"v":"meta.k8s.io/v1","rv":-1,"start":"838860801/a/1"}`),
@@ -535,7 +535,7 @@ func FuzzParseContinue(f *testing.F) {
 		if err != nil || !r.exact {
 			return
 		}
-		again := ListOptions[*configMap]{Continue: token(t, r.at.String(), r.after)}
+		again := ListOptions[*configMap]{Continue: tokenOf(t, r.at.String(), r.after)}
 		if got, err := again.parseContinue(); err != nil || got != r || r.after == "" {
 			t.Errorf("%q at %d was read as %+v, and that as %+v, %v", key, version, r, got, err)
 		}

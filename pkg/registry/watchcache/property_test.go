@@ -237,6 +237,7 @@ type client struct {
 	replicas  []*replica
 	namespace string
 	matches   func(*configMap) bool
+	own       bool // the first stream alone decides what matches
 	streaming bool // watch-list
 
 	copy    map[string]string
@@ -261,6 +262,9 @@ func (c *client) connect() {
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	options := WatchOptions[*configMap]{Namespace: c.namespace, Matches: c.matches, AllowBookmarks: true}
+	if c.own {
+		options.MatchesOwn = c.matches
+	}
 	if c.version == "" && c.streaming {
 		yes := true
 		options.SendInitialEvents = &yes
@@ -335,7 +339,7 @@ func (c *client) take(e watch.Event) {
 		c.version = ""
 		return
 	}
-	o := plain(e.Object)
+	o := unwrapped(e.Object)
 	c.note("%s %s/%s=%s at %s", e.Type, o.Namespace, o.Name, o.value, o.ResourceVersion)
 	if c.streaming && c.version == "" && e.Type == watch.Added {
 		c.copy[o.Namespace+"/"+o.Name] = o.value // initial events are in no order
@@ -355,8 +359,8 @@ func (c *client) take(e watch.Event) {
 	}
 }
 
-// plain returns the object of an event.
-func plain(o runtime.Object) *configMap {
+// unwrapped returns the object of an event.
+func unwrapped(o runtime.Object) *configMap {
 	if shared, ok := o.(runtime.CacheableObject); ok {
 		o = shared.GetObject()
 	}
@@ -405,8 +409,11 @@ func runHistory(t *testing.T, seed uint64) {
 		if w.rand.IntN(2) == 0 {
 			cs[i].namespace = "a"
 		}
-		if w.rand.IntN(2) == 0 {
+		switch w.rand.IntN(4) {
+		case 0, 1:
 			cs[i].matches = func(o *configMap) bool { return strings.Contains(o.value, "1") }
+		case 2:
+			cs[i].matches, cs[i].own = func(o *configMap) bool { return strings.HasPrefix(o.value, "1") }, true
 		}
 	}
 	for range 30 + w.rand.IntN(60) {

@@ -20,6 +20,9 @@ type WatchOptions[T Object] struct {
 	Namespace, Name string
 	// Matches selects objects; nil: all.
 	Matches func(T) bool
+	// MatchesOwn is the part of Matches that the inputs of one stream alone decide, such as
+	// labels: what it leaves out, no replica has ever shown as a match. nil: there is none.
+	MatchesOwn func(T) bool
 	// ResourceVersion to begin after. With "" or "0" all present objects come first.
 	ResourceVersion string
 	// SendInitialEvents overrides what follows from the version.
@@ -273,11 +276,13 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		if !known && e.cause <= w.beyond {
 			return true // the client has seen it
 		}
-		// What is not known is taken for a member, so that it can be sent as deleted.
-		if known {
+		switch {
+		case known:
 			had = member
-		} else if !had && !has {
-			had = true
+		case !had && !has:
+			// Another replica may have shown it as a match, so that it is sent as deleted.
+			own := w.options.MatchesOwn
+			had = own == nil || e.previous != none && own(e.previous) || e.object != none && own(e.object)
 		}
 		w.members[e.key] = has
 	}

@@ -151,7 +151,7 @@ func TestASlowReaderLosesOnlyItsOwnWatch(t *testing.T) {
 				if open || len(got) == 0 || !slices.Equal(got, all[:len(got)]) {
 					t.Fatalf("who does not read: open %v, %v", open, got)
 				}
-				last := plain(events[len(events)-1].Object).ResourceVersion
+				last := unwrapped(events[len(events)-1].Object).ResourceVersion
 				again := read(t, c, WatchOptions[*configMap]{ResourceVersion: last})
 				if missed := all[len(got):]; len(missed) <= kept {
 					again.expect("everything that was missed", missed...)
@@ -199,11 +199,11 @@ func TestAClientOfAnyPaceConverges(t *testing.T) {
 							version = keep(list(t, c, ListOptions[*configMap]{}))
 							r = read(t, c, WatchOptions[*configMap]{ResourceVersion: version})
 						case e.Type == watch.Deleted:
-							delete(held, plain(e.Object).Name)
-							version = plain(e.Object).ResourceVersion
+							delete(held, unwrapped(e.Object).Name)
+							version = unwrapped(e.Object).ResourceVersion
 						default:
-							held[plain(e.Object).Name] = plain(e.Object).value
-							version = plain(e.Object).ResourceVersion
+							held[unwrapped(e.Object).Name] = unwrapped(e.Object).value
+							version = unwrapped(e.Object).ResourceVersion
 						}
 					default:
 						return
@@ -267,7 +267,7 @@ func TestAWatchOfAQuietNamespaceSurvivesWhatHappensElsewhere(t *testing.T) {
 				if len(events) != 1 || events[0].Type != watch.Bookmark {
 					t.Fatalf("after a minute: %v", showEvents(events))
 				}
-				if v, err := parseVersion(plain(events[0].Object).ResourceVersion); err != nil || v.watermark() != revision {
+				if v, err := parseVersion(unwrapped(events[0].Object).ResourceVersion); err != nil || v.watermark() != revision {
 					t.Errorf("a bookmark %s at revision %d", show(v.String()), revision)
 				}
 				put(c, revision+1, "quiet/1", "y")
@@ -455,7 +455,7 @@ func TestAloneVersionsOfOthersAreExpired(t *testing.T) {
 			if l, err := c.List(t.Context(), ListOptions[*configMap]{ResourceVersion: version}); !apierrors.IsResourceExpired(err) {
 				t.Errorf("list from %s: %v, %v", show(version), l, err)
 			}
-			if l, err := c.List(t.Context(), ListOptions[*configMap]{Continue: token(t, version, "a/0")}); !apierrors.IsResourceExpired(err) {
+			if l, err := c.List(t.Context(), ListOptions[*configMap]{Continue: tokenOf(t, version, "a/0")}); !apierrors.IsResourceExpired(err) {
 				t.Errorf("page of %s: %v, %v", show(version), l, err)
 			}
 		}
@@ -465,7 +465,7 @@ func TestAloneVersionsOfOthersAreExpired(t *testing.T) {
 			}
 			for name, o := range map[string]ListOptions[*configMap]{
 				"exactly": {ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact},
-				"page of": {Continue: token(t, version, "a/0")},
+				"page of": {Continue: tokenOf(t, version, "a/0")},
 			} {
 				if version == "" || version == "0" {
 					continue // these are the present state, whatever it is
@@ -580,7 +580,7 @@ func TestBookmarksEveryMinute(t *testing.T) {
 			last = time.Now()
 			events, _ := foreign.next()
 			others = append(others, events...)
-			again := read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: plain(e.Object).ResourceVersion})
+			again := read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: unwrapped(e.Object).ResourceVersion})
 			again.expect("from a bookmark")
 			again.Stop()
 		}
@@ -592,7 +592,7 @@ func TestBookmarksEveryMinute(t *testing.T) {
 			t.Errorf("who began elsewhere: %d bookmarks", len(others))
 		}
 		for _, e := range others {
-			if v, err := parseVersion(plain(e.Object).ResourceVersion); err != nil || v.tag() != nobody {
+			if v, err := parseVersion(unwrapped(e.Object).ResourceVersion); err != nil || v.tag() != nobody {
 				t.Errorf("who began elsewhere: version %s", show(v.String()))
 			}
 		}
@@ -612,7 +612,7 @@ func TestABookmarkDoesNotOvertakeEvents(t *testing.T) {
 				for synctest.Wait(); ; synctest.Wait() {
 					select {
 					case e := <-r.ResultChan():
-						v, err := parseVersion(plain(e.Object).ResourceVersion)
+						v, err := parseVersion(unwrapped(e.Object).ResourceVersion)
 						if err != nil || v < last || v == last && e.Type != watch.Bookmark {
 							t.Fatalf("seed %d: %v after %s, %v", seed, showEvents([]watch.Event{e}), show(last.String()), err)
 						}

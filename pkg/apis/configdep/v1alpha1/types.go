@@ -6,7 +6,7 @@ import (
 )
 
 // +genclient
-// +genclient:onlyVerbs=get,list
+// +genclient:onlyVerbs=get,list,watch
 // +genclient:method=Reload,verb=create,subresource=reload,input=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 

@@ -8,6 +8,7 @@ import (
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	scheme "github.com/configdep/configdep/pkg/generated/clientset/versioned/scheme"
 	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	watch "k8s.io/apimachinery/pkg/watch"
 	gentype "k8s.io/client-go/gentype"
 )
 
@@ -21,6 +22,7 @@ type ConfigDependenciesGetter interface {
 type ConfigDependencyInterface interface {
 	Get(ctx context.Context, name string, opts v1.GetOptions) (*configdepv1alpha1.ConfigDependency, error)
 	List(ctx context.Context, opts v1.ListOptions) (*configdepv1alpha1.ConfigDependencyList, error)
+	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Reload(ctx context.Context, configDependencyName string, reload *configdepv1alpha1.Reload, opts v1.CreateOptions) (*configdepv1alpha1.Reload, error)
 
 	ConfigDependencyExpansion

@@ -1,0 +1,384 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/informers"
+	"github.com/configdep/configdep/test/hop"
+	"github.com/configdep/configdep/test/install"
+)
+
+// newHopper returns a Hopper to replicas.
+func newHopper(t *testing.T, replicas ...*install.Replica) *hop.Hopper {
+	t.Helper()
+	var addresses []string
+	for _, r := range replicas {
+		addresses = append(addresses, r.Address())
+	}
+	h, err := hop.New(addresses...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
+// through returns a client that goes by a Hopper.
+func through(t *testing.T, h *hop.Hopper, r *install.Replica) configdepv1alpha1.ConfigdepV1alpha1Interface {
+	t.Helper()
+	return clientset(t, h.Config(directly(r))).ConfigdepV1alpha1()
+}
+
+// copyOf returns what an informer holds.
+func copyOf(i cache.SharedIndexInformer) func() map[string]*v1alpha1.ConfigDependency {
+	return func() map[string]*v1alpha1.ConfigDependency {
+		out := map[string]*v1alpha1.ConfigDependency{}
+		for _, o := range i.GetStore().List() {
+			o := o.(*v1alpha1.ConfigDependency)
+			out[o.Namespace+"/"+o.Name] = o
+		}
+		return out
+	}
+}
+
+// acquainted waits until each replica knows what has happened since the versions of the
+// others. One that has just been started does not, for some seconds.
+func acquainted(t *testing.T, replicas ...*install.Replica) {
+	t.Helper()
+	began := time.Now()
+	for _, a := range replicas {
+		for _, b := range replicas {
+			eventually(t, b.Name()+" knows versions of "+a.Name(), func(ctx context.Context) error {
+				list, err := clientset(t, directly(a)).ConfigdepV1alpha1().ConfigDependencies("default").List(ctx, metav1.ListOptions{})
+				if err != nil {
+					return err
+				}
+				w, err := clientset(t, directly(b)).ConfigdepV1alpha1().ConfigDependencies("default").Watch(ctx,
+					metav1.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true, TimeoutSeconds: new(int64(3))})
+				if err != nil {
+					return err
+				}
+				defer w.Stop()
+				e, open := <-w.ResultChan()
+				switch {
+				case !open:
+					return errors.New("the watch has ended")
+				case e.Type == watch.Error:
+					return apierrors.FromObject(e.Object)
+				default:
+					return nil
+				}
+			})
+		}
+	}
+	t.Logf("acquainted after %v", time.Since(began))
+}
+
+// Two replicas serve clients that change between them all the time, while one or the other
+// is killed and all that they are computed from changes. In the end every client holds
+// the truth.
+func TestClientsHopBetweenReplicas(t *testing.T) {
+	t.Parallel()
+	var replicas []*install.Replica
+	for i := range 2 {
+		r, err := server.StartExtra(fmt.Sprintf("hop-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, r)
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acquainted(t, replicas...)
+	h := newHopper(t, replicas...)
+	namespaces := []string{newNamespace(t), newNamespace(t)}
+	const ours = "hop=yes"
+
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	copies := map[string]func() map[string]*v1alpha1.ConfigDependency{}
+	for name, streaming := range map[string]bool{"an informer that begins with a watch": true, "an informer that lists": false} {
+		informer := cache.NewSharedIndexInformer(listWatch(through(t, h, replicas[0]), ours, streaming), &v1alpha1.ConfigDependency{}, 0, nil)
+		running.Go(func() { informer.RunWithContext(ctx) })
+		copies[name] = copyOf(informer)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, h.Config(directly(replicas[0]))), 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
+	copies["an informer of the factory"] = copyOf(factory.Configdep().V1alpha1().ConfigDependencies().Informer())
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	defer stop()
+	var followers []*hop.Follower
+	for i := range 3 {
+		f := &hop.Follower{Client: through(t, h, replicas[0]).ConfigDependencies(""), Options: metav1.ListOptions{LabelSelector: ours, Limit: int64(i * 7)}}
+		followers = append(followers, f)
+		running.Go(func() { f.Run(ctx) })
+		copies[fmt.Sprintf("follower %d", i)] = f.Copy
+	}
+
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for step := range 240 {
+		change(t, r, namespaces[r.IntN(len(namespaces))])
+		switch {
+		case step%80 == 79:
+			replica := replicas[step/80%2]
+			replica.Kill()
+			if err := replica.Start(); err != nil {
+				t.Fatal(err)
+			}
+		case r.IntN(8) == 0:
+			h.Cut()
+		}
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, held := range copies {
+		eventually(t, name+" holds what is there", func(ctx context.Context) error { return compare(ctx, t, held, replicas, ours) })
+	}
+	// What lists and follows gets the objects by the factory's lister as well.
+	listed, err := factory.Configdep().V1alpha1().ConfigDependencies().Lister().ConfigDependencies(namespaces[0]).List(labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range listed {
+		if o.Namespace != namespaces[0] {
+			t.Errorf("the lister of a namespace returns an object of %s", o.Namespace)
+		}
+	}
+	stop()
+	running.Wait()
+	for i, f := range followers {
+		tally, err := f.Tally()
+		if t.Logf("follower %d: %+v", i, tally); err != nil {
+			t.Error(err)
+		}
+		if tally.Watches < 5 {
+			t.Errorf("follower %d was not made to hop", i)
+		}
+	}
+}
+
+// change changes something that the objects of a namespace are computed from.
+func change(t *testing.T, r *rand.Rand, namespace string) {
+	t.Helper()
+	apps, secrets := kube(t).AppsV1().Deployments(namespace), kube(t).CoreV1().Secrets(namespace)
+	app, source := fmt.Sprint("app-", r.IntN(8)), fmt.Sprint("s", r.IntN(3))
+	var err error
+	switch r.IntN(6) {
+	case 0:
+		err = apps.Delete(t.Context(), app, metav1.DeleteOptions{})
+	case 1:
+		err = secrets.Delete(t.Context(), source, metav1.DeleteOptions{})
+	case 2:
+		s := secret(source, map[string]string{"password": fmt.Sprint(r.Uint64())})
+		if _, err = secrets.Create(t.Context(), s, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			_, err = secrets.Update(t.Context(), s, metav1.UpdateOptions{})
+		}
+	default:
+		d := asleep(app, envFromSecret(source))
+		d.Labels["hop"] = []string{"yes", "yes", "no"}[r.IntN(3)]
+		if _, err = apps.Create(t.Context(), d, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			_, err = apps.Update(t.Context(), d, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		t.Fatal(err)
+	}
+}
+
+// compare tells how what a client holds differs from what each replica lists, and that
+// from the workloads that there are.
+func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1.ConfigDependency, replicas []*install.Replica, selector string) error {
+	t.Helper()
+	workloads, err := kube(t).AppsV1().Deployments("").List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	for _, r := range replicas {
+		list, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != len(workloads.Items) {
+			return fmt.Errorf("%s lists %d objects for %d workloads", r.Name(), len(list.Items), len(workloads.Items))
+		}
+		want := map[string]*v1alpha1.ConfigDependency{}
+		for i := range list.Items {
+			want[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+		}
+		if diff := cmp.Diff(contents(want), contents(held())); diff != "" {
+			return fmt.Errorf("it differs from the list of %s (-list +copy):\n%s", r.Name(), diff)
+		}
+	}
+	return nil
+}
+
+// contents returns objects without their versions, which differ between replicas.
+func contents(objects map[string]*v1alpha1.ConfigDependency) map[string]string {
+	out := map[string]string{}
+	for key, o := range objects {
+		o := o.DeepCopy()
+		o.ResourceVersion, o.TypeMeta = "", metav1.TypeMeta{}
+		raw, err := json.Marshal(o)
+		if err != nil {
+			panic(err)
+		}
+		out[key] = string(raw)
+	}
+	return out
+}
+
+// listWatch lists and watches objects, or begins with a watch, as client-go does when its
+// feature WatchListClient is on.
+func listWatch(client configdepv1alpha1.ConfigdepV1alpha1Interface, selector string, streaming bool) cache.ListerWatcher {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selector
+			return client.ConfigDependencies("").List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selector
+			return client.ConfigDependencies("").Watch(ctx, o)
+		},
+	}
+	if streaming {
+		return lw
+	}
+	return listing{lw}
+}
+
+// listing makes a reflector list first.
+type listing struct{ *cache.ListWatch }
+
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
+// RetryWatcher begins each watch at the last version that it has seen, without a list. It
+// misses nothing, whichever replica answers.
+func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
+	t.Parallel()
+	acquainted(t, server.Replicas...)
+	h := newHopper(t, server.Replicas...)
+	client := through(t, h, server.Replicas[0])
+	namespace := newNamespace(t)
+	list, err := client.ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.ConfigDependencies(namespace).Watch(ctx, o)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	seen := &watching{t: t, Interface: w}
+	for i := range 12 {
+		name := fmt.Sprint("app-", i)
+		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
+		seen.until(name+" is added", event(watch.Added, "deployment."+name))
+		h.Cut()
+		if i%2 == 0 {
+			remove(t, kube(t).AppsV1().Deployments(namespace).Delete, name)
+			seen.until(name+" is deleted", event(watch.Deleted, "deployment."+name))
+		}
+	}
+}
+
+// kubectl wait goes on when the replica that it watches is killed.
+func TestKubectlWaitOutlivesReplicas(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	view(t, namespace, "deployment.web")
+	var replicas []*install.Replica
+	for i := range 2 {
+		r, err := server.StartExtra(fmt.Sprintf("wait-%d", i), install.ReplicaOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, r)
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := newHopper(t, replicas...)
+	kubeconfig := kubeconfigOf(t, h.Config(directly(replicas[0])))
+	waited := make(chan error, 1)
+	go func() {
+		out, err := cluster.Kubectl(t.Context(), "--kubeconfig="+kubeconfig, "-n", namespace, "wait", "--for=condition=SourcesResolved", "cfgdep/deployment.web", "--timeout=2m")
+		if err != nil {
+			err = errors.Join(err, errors.New(out))
+		}
+		waited <- err
+	}()
+	for _, r := range replicas {
+		eventually(t, "somebody is watching", func(context.Context) error {
+			if h.Open() == 0 {
+				return errors.New("nobody is")
+			}
+			return nil
+		})
+		r.Kill()
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}
+
+// kubeconfigOf writes a kubeconfig for a client.
+func kubeconfigOf(t *testing.T, c *rest.Config) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["hop"] = &clientcmdapi.Cluster{Server: c.Host, TLSServerName: c.ServerName, CertificateAuthorityData: c.CAData}
+	config.AuthInfos["hop"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
+	config.Contexts["hop"] = &clientcmdapi.Context{Cluster: "hop", AuthInfo: "hop"}
+	config.CurrentContext = "hop"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

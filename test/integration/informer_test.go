@@ -1,0 +1,214 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/pkg/generated/informers"
+)
+
+// crowdSize is more than fits into two pages of a client.
+const crowdSize = 1250
+
+// newCrowd makes a namespace with many workloads, none of which has pods.
+func newCrowd(t *testing.T) string {
+	t.Helper()
+	namespace := newNamespace(t)
+	jobs := kube(t).BatchV1().CronJobs(namespace)
+	names := make(chan int)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range names {
+				if _, err := jobs.Create(t.Context(), suspended(i), metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range crowdSize {
+		names <- i
+	}
+	close(names)
+	wg.Wait()
+	for _, where := range everywhere(t) {
+		eventually(t, where.name+" shows all of them", func(ctx context.Context) error {
+			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{})
+			if err == nil && len(list.Items) != crowdSize {
+				err = fmt.Errorf("it shows %d", len(list.Items))
+			}
+			return err
+		})
+	}
+	return namespace
+}
+
+func suspended(i int) *batchv1.CronJob {
+	o := cronJob(fmt.Sprintf("job-%04d", i), envFromSecret("db"))
+	o.Spec.Suspend = new(true)
+	return o
+}
+
+// The variables by which a test runs this program again, as an informer with other
+// features of client-go, which a process reads once.
+const (
+	informerKubeconfig = "TEST_INFORMER_KUBECONFIG"
+	informerNamespace  = "TEST_INFORMER_NAMESPACE"
+	informerObjects    = "TEST_INFORMER_OBJECTS"
+)
+
+// beInformer runs an informer until it holds some number of objects, ten times.
+func beInformer() error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(informerKubeconfig))
+	if err != nil {
+		return err
+	}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	want, err := strconv.Atoi(os.Getenv(informerObjects))
+	if err != nil {
+		return err
+	}
+	for range 10 {
+		if err := inform(client, os.Getenv(informerNamespace), want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inform(client versioned.Interface, namespace string, want int) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, errors.New("the informer does not hold all objects"))
+	defer cancel()
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
+	informer := factory.Configdep().V1alpha1().ConfigDependencies().Informer()
+	factory.StartWithContext(ctx)
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return informer.HasSynced() && len(informer.GetStore().ListKeys()) == want, nil
+	})
+	cancel()
+	factory.Shutdown()
+	return err
+}
+
+// Informers hold what there is, whether they begin with a list or with a watch. Those here
+// check by themselves, and panic otherwise, that what a watch has brought is exactly what a
+// list of that version has, while everything changes.
+func TestInformersAreConsistent(t *testing.T) {
+	t.Parallel()
+	namespace := newCrowd(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var changing sync.WaitGroup
+	defer changing.Wait()
+	defer stop()
+	changing.Go(func() {
+		jobs := kube(t).BatchV1().CronJobs(namespace)
+		for i := 0; ctx.Err() == nil; i++ {
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"i":"%d"}}}`, i)
+			_, err := jobs.Patch(ctx, fmt.Sprintf("job-%04d", i%crowdSize), "application/merge-patch+json", patch, metav1.PatchOptions{})
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, watchList := range []string{"true", "false"} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), "KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true", "KUBE_LIST_FROM_CACHE_INCONSISTENCY_DETECTOR=true", "KUBE_FEATURE_WatchListClient="+watchList,
+			informerKubeconfig+"="+cluster.Kubeconfig(), informerNamespace+"="+namespace, informerObjects+"="+strconv.Itoa(crowdSize))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("with WatchListClient %s: %v\n%s", watchList, err, out)
+		}
+		if checks := strings.Count(string(out), "data consistency check is enabled"); watchList == "true" && checks < 10 {
+			t.Errorf("the informers have checked only %d times:\n%s", checks, out)
+		}
+	}
+}
+
+// The pager of client-go reads a list page by page. It gets exactly what there was when it
+// began, from one replica; from any, all that was there all the time.
+func TestPagesWhileEverythingChanges(t *testing.T) {
+	t.Parallel()
+	acquainted(t, server.Replicas...)
+	namespace := newCrowd(t)
+	h := newHopper(t, server.Replicas...)
+	jobs := kube(t).BatchV1().CronJobs(namespace)
+	var want []string
+	for i := range crowdSize {
+		want = append(want, fmt.Sprintf("cronjob.job-%04d", i))
+	}
+	for round, where := range append(everywhere(t), place{"any replica", nil, clientset(t, h.Config(directly(server.Replicas[0])))}) {
+		exact := where.Config != nil
+		var got, versions []string
+		pages := 0
+		p := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			versions = append(versions, list.ResourceVersion)
+			// What has been listed goes, what has yet to be listed goes and comes.
+			gone := fmt.Sprintf("job-%04d", round*100+pages)
+			last := fmt.Sprintf("job-%04d", crowdSize-1-round*100-pages)
+			pages++
+			h.Cut()
+			remove(t, jobs.Delete, gone)
+			remove(t, jobs.Delete, last)
+			viewGone(t, namespace, "cronjob."+gone)
+			viewGone(t, namespace, "cronjob."+last)
+			return list, nil
+		})
+		p.PageSize = 400
+		err := p.EachListItem(t.Context(), metav1.ListOptions{}, func(o runtime.Object) error {
+			got = append(got, o.(*v1alpha1.ConfigDependency).Name)
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", where.name, err)
+		}
+		if pages < 3 || len(slices.Compact(versions)) != 1 {
+			t.Errorf("%s: %d pages of versions %v", where.name, pages, versions)
+		}
+		always := slices.DeleteFunc(slices.Clone(want), func(name string) bool {
+			i, err := strconv.Atoi(strings.TrimPrefix(name, "cronjob.job-"))
+			return err != nil || !exact && (i >= round*100 && i < round*100+pages || i > crowdSize-1-round*100-pages && i <= crowdSize-1-round*100)
+		})
+		if missing := minus(always, got); len(missing) > 0 {
+			t.Errorf("%s: these are missing: %v", where.name, missing)
+		}
+		if extra := minus(got, want); len(extra) > 0 || len(got) != len(slices.Compact(slices.Sorted(slices.Values(got)))) {
+			t.Errorf("%s: these are too many: %v", where.name, extra)
+		}
+		for i := range pages {
+			for _, n := range []int{round*100 + i, crowdSize - 1 - round*100 - i} {
+				create(t, jobs.Create, suspended(n))
+				view(t, namespace, fmt.Sprintf("cronjob.job-%04d", n))
+			}
+		}
+	}
+}
+
+// minus returns what is in a and not in b.
+func minus(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}
