@@ -53,26 +53,26 @@ func TestListRequestsThatAreRefused(t *testing.T) {
 		options ListOptions[*configMap]
 		refused func(error) bool
 	}{
-		"a token that is no token":               {ListOptions[*configMap]{Continue: "x y"}, apierrors.IsBadRequest},
-		"a token of another format":              {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v2","rv":%d,"start":"%s/a/b"}`, shared, present)}, apierrors.IsBadRequest},
-		"a token without a version of the list":  {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","start":"%s/a/b"}`, present)}, apierrors.IsBadRequest},
-		"a token with another version":           {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/a/b", shared+1)}, apierrors.IsBadRequest},
-		"a token with a version of a replica":    {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/a/b", int64(v))}, apierrors.IsBadRequest},
-		"a token without a place":                {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":%d}`, shared)}, apierrors.IsBadRequest},
-		"a token with a version and no place":    {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/", shared)}, apierrors.IsBadRequest},
-		"a token with half a place":              {ListOptions[*configMap]{Continue: encoded64(t, "/"+present, shared)}, apierrors.IsBadRequest},
-		"a token with a place and no version":    {ListOptions[*configMap]{Continue: encoded64(t, "/a/b", shared)}, apierrors.IsBadRequest},
-		"a token of another resource":            {ListOptions[*configMap]{Continue: encoded64(t, "/registry/a/b", shared)}, apierrors.IsBadRequest},
-		"a token that climbs":                    {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":%d,"start":"../%s/a/b"}`, shared, present)}, apierrors.IsBadRequest},
-		"a version with a token":                 {ListOptions[*configMap]{Continue: good, ResourceVersion: present}, apierrors.IsBadRequest},
-		"a version that is no number":            {ListOptions[*configMap]{ResourceVersion: "abc"}, apierrors.IsBadRequest},
-		"a negative version":                     {ListOptions[*configMap]{ResourceVersion: "-1"}, apierrors.IsBadRequest},
-		"a version that is no 63-bit number":     {ListOptions[*configMap]{ResourceVersion: "9223372036854775808"}, apierrors.IsBadRequest},
-		"exactly a version that is gone":         {ListOptions[*configMap]{ResourceVersion: at(99, 0, here), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
-		"exactly a version of another replica":   {ListOptions[*configMap]{ResourceVersion: at(100, 0, elsewhere), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
-		"exactly one that was never published":   {ListOptions[*configMap]{ResourceVersion: at(100, 1, here), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
-		"pages of a version that is gone":        {ListOptions[*configMap]{ResourceVersion: at(99, 0, here), Limit: 1}, apierrors.IsResourceExpired},
-		"a later page of a version that is gone": {ListOptions[*configMap]{Continue: tokenOf(t, at(99, 0, elsewhere), "a/0"), Limit: 1}, apierrors.IsResourceExpired},
+		"a token that is no token":                         {ListOptions[*configMap]{Continue: "x y"}, apierrors.IsBadRequest},
+		"a token of another format":                        {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v2","rv":%d,"start":"%s/a/b"}`, shared, present)}, apierrors.IsBadRequest},
+		"a token without a version of the list":            {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","start":"%s/a/b"}`, present)}, apierrors.IsBadRequest},
+		"a token with another version":                     {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/a/b", shared+1)}, apierrors.IsBadRequest},
+		"a later page of a list of one replica, elsewhere": {ListOptions[*configMap]{Continue: encoded64(t, "/"+at(100, 0, elsewhere)+"/a/0", int64(newVersion(100, 0, elsewhere)))}, apierrors.IsResourceExpired},
+		"a token without a place":                          {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":%d}`, shared)}, apierrors.IsBadRequest},
+		"a token with a version and no place":              {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/", shared)}, apierrors.IsBadRequest},
+		"a token with half a place":                        {ListOptions[*configMap]{Continue: encoded64(t, "/"+present, shared)}, apierrors.IsBadRequest},
+		"a token with a place and no version":              {ListOptions[*configMap]{Continue: encoded64(t, "/a/b", shared)}, apierrors.IsBadRequest},
+		"a token of another resource":                      {ListOptions[*configMap]{Continue: encoded64(t, "/registry/a/b", shared)}, apierrors.IsBadRequest},
+		"a token that climbs":                              {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":%d,"start":"../%s/a/b"}`, shared, present)}, apierrors.IsBadRequest},
+		"a version with a token":                           {ListOptions[*configMap]{Continue: good, ResourceVersion: present}, apierrors.IsBadRequest},
+		"a version that is no number":                      {ListOptions[*configMap]{ResourceVersion: "abc"}, apierrors.IsBadRequest},
+		"a negative version":                               {ListOptions[*configMap]{ResourceVersion: "-1"}, apierrors.IsBadRequest},
+		"a version that is no 63-bit number":               {ListOptions[*configMap]{ResourceVersion: "9223372036854775808"}, apierrors.IsBadRequest},
+		"exactly a version that is gone":                   {ListOptions[*configMap]{ResourceVersion: at(99, 0, here), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
+		"exactly a version of another replica":             {ListOptions[*configMap]{ResourceVersion: at(100, 0, elsewhere), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
+		"exactly one that was never published":             {ListOptions[*configMap]{ResourceVersion: at(100, 1, here), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
+		"pages of a version that is gone":                  {ListOptions[*configMap]{ResourceVersion: at(99, 0, here), Limit: 1}, apierrors.IsResourceExpired},
+		"a later page of a version that is gone":           {ListOptions[*configMap]{Continue: tokenOf(t, at(99, 0, elsewhere), "a/0"), Limit: 1}, apierrors.IsResourceExpired},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -422,6 +422,58 @@ func TestPagesOfAnotherReplicasList(t *testing.T) {
 	if diff := gocmp.Diff([]string{"110.2*", "110.2*", "110.2*"}, versions); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
+}
+
+// While versions of other replicas mean nothing, no watch can begin from one that belongs
+// to nobody, and a client that lists in pages would list for ever. So all pages come from
+// here, even if a neighbour could give them, and the version is that of here.
+func TestPagesOfAReplicaThatIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, neighbour := syncedCache(here, "a/1", "a/2", "a/3"), syncedCache(elsewhere, "a/1", "a/2", "a/3")
+		c.SetAlone(true)
+		late(c, 100, 120, "a/1", "x") // the neighbour has yet to see it
+		begun := list(t, c, ListOptions[*configMap]{Limit: 1})
+		if l, err := neighbour.List(t.Context(), ListOptions[*configMap]{Continue: begun.Continue}); !apierrors.IsResourceExpired(err) {
+			t.Errorf("the second page from elsewhere: %v, %v", l, err)
+		}
+		got, versions := follow(t, ListOptions[*configMap]{Limit: 1}, func(page int) *Cache[*configMap] {
+			if page == 1 {
+				late(c, 100, 130, "a/3", "y")
+				c.SetAlone(false) // now it is known that they do mean something
+				c.Progress(140)
+			}
+			return c
+		})
+		if diff := gocmp.Diff([]string{"a/1=x@100.1", "a/2=0@100", "a/3=0@100"}, got); diff != "" {
+			t.Errorf("pages (-want +got):\n%s", diff)
+		}
+		if diff := gocmp.Diff([]string{"100.1", "100.1", "100.1"}, versions); diff != "" {
+			t.Errorf("versions (-want +got):\n%s", diff)
+		}
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: begun.ResourceVersion}).expect("from the version of the list", "MODIFIED a/3=y@100.2")
+		if _, versions := follow(t, ListOptions[*configMap]{Limit: 2}, func(int) *Cache[*configMap] { return c }); !slices.Equal(versions, []string{"140*", "140*"}) {
+			t.Errorf("a list that begins now has the versions %v", versions)
+		}
+	})
+}
+
+// Soon after the start, nothing is known of what came after a version of other replicas,
+// nor after one that belongs to nobody. Lists have no pages then: nobody could watch from
+// their version.
+func TestNoPagesSoonAfterTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here)
+		c.Replace([]*configMap{newObject("a/1", "0"), newObject("a/2", "0"), newObject("a/3", "0")}, 110, 120)
+		l := list(t, c, ListOptions[*configMap]{Limit: 1})
+		if len(l.Items) != 3 || l.Continue != "" || show(l.ResourceVersion) != "110" {
+			t.Errorf("%v at %s, token %q", showAll(l.Items), show(l.ResourceVersion), l.Continue)
+		}
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: l.ResourceVersion}).expect("from the version of the list")
+		c.Progress(120)
+		if l := list(t, c, ListOptions[*configMap]{Limit: 1}); len(l.Items) != 1 || l.Continue == "" || show(l.ResourceVersion) != "120*" {
+			t.Errorf("later: %v at %s, token %q", showAll(l.Items), show(l.ResourceVersion), l.Continue)
+		}
+	})
 }
 
 // What has been forgotten is not made up.
