@@ -143,7 +143,7 @@ func (c *Cache[T]) own(v version) bool {
 // knowsAfter tells whether everything is known that came after a version of another
 // replica.
 func (c *Cache[T]) knowsAfter(v version) bool {
-	return !c.alone && v.watermark() >= c.floor && v.watermark() >= c.dropped
+	return !c.alone && !v.behind() && v.watermark() >= c.floor && v.watermark() >= c.dropped
 }
 
 // collect returns the objects of a scope that match. The lock is held.
@@ -286,7 +286,6 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		}
 		w.members[e.key] = has
 	}
-	v := w.label(e.version)
 	typ, o := watch.Deleted, e.previous
 	switch {
 	case has && had:
@@ -298,6 +297,12 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	case e.previous == none:
 		o = e.object
 	}
+	if w.foreign && e.version.watermark() < w.beyond {
+		// The object may lack what the client has seen of it elsewhere. It is sent that as
+		// well in the end, but must not go on elsewhere before.
+		w.floor = behindOf(w.beyond)
+	}
+	v := w.label(e.version)
 	if v == e.version && e.sent != nil && (o == e.object || e.object == none) {
 		return w.emit(watch.Event{Type: typ, Object: e.sent})
 	}
