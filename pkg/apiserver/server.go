@@ -166,3 +166,12 @@ func (s *Server) IndexSize() (workloads, sources int) { return s.index.Size() }
 
 // LastProgress is part of metrics.State.
 func (s *Server) LastProgress() map[string]time.Time { return s.index.LastProgress() }
+
+// Revisions is part of metrics.State.
+func (s *Server) Revisions() (lag uint64, oneCounter bool) {
+	p := s.index.Progress()
+	return p.Latest - p.Watermark, p.OneCounter
+}
+
+// Watches is part of metrics.State.
+func (s *Server) Watches() (open, events int) { return s.views.Watches() }

@@ -126,6 +126,13 @@ func (x *Index) LastProgress() map[string]time.Time {
 	return out
 }
 
+// Progress tells how much of the cluster has been seen.
+func (x *Index) Progress() Progress {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.now()
+}
+
 // set applies one object that was added or changed.
 func (x *Index) set(stream *stream, o *object) {
 	x.mu.Lock()

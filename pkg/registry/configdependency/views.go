@@ -118,6 +118,13 @@ func (v *Views) States() map[v1alpha1.State]int {
 	return maps.Clone(v.states)
 }
 
+// Watches returns the number of open watches, and of events that are kept for those who
+// come back.
+func (v *Views) Watches() (open, events int) {
+	_, events, open = v.cache.Stats()
+	return open, events
+}
+
 // Synced is part of ingest.Sink.
 func (v *Views) Synced(g *dependency.Graph, at ingest.Progress) {
 	v.mu.Lock()

@@ -3,6 +3,7 @@ package watchcache
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/btree"
@@ -76,7 +77,8 @@ type Cache[T Object] struct {
 	// alone is set while versions of other replicas mean nothing.
 	alone bool
 
-	wake map[string]chan struct{} // by scope: closed when there is more
+	wake    map[string]chan struct{} // by scope: closed when there is more
+	watches atomic.Int64
 }
 
 type item[T Object] struct {
@@ -249,9 +251,9 @@ func (c *Cache[T]) Peek(key string) (T, bool) {
 	return it.object, found
 }
 
-// Stats tells the number of objects and of events that are kept.
-func (c *Cache[T]) Stats() (objects, events int) {
+// Stats tells the number of objects, of events that are kept, and of open watches.
+func (c *Cache[T]) Stats() (objects, events, watches int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.objects.Len(), c.events.len()
+	return c.objects.Len(), c.events.len(), int(c.watches.Load())
 }

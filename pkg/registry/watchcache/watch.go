@@ -158,6 +158,8 @@ func (c *Cache[T]) collect(s scope, matches func(T) bool) []T {
 }
 
 func (w *watcher[T]) run() {
+	w.cache.watches.Add(1)
+	defer w.cache.watches.Add(-1)
 	defer close(w.result)
 	defer w.cancel()
 	for _, o := range w.snapshot {
