@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -76,6 +78,7 @@ type cluster struct {
 	views    *Views
 	rest     *REST
 	revision uint64
+	floor    uint64 // the revision of the first lists
 }
 
 // now is the time in a cluster, until its clock is set, and defaults are what is in force
@@ -92,9 +95,25 @@ func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster { //no
 	for _, w := range workloads {
 		c.setWorkload(w)
 	}
-	c.revision = 100
-	c.views.Synced(c.graph, c.revision)
+	c.sync(100)
 	return c
+}
+
+// sync is the end of the first lists, all of which were read at a revision.
+func (c *cluster) sync(revision uint64) {
+	c.revision, c.floor = revision, revision
+	c.views.Synced(c.graph, c.at())
+}
+
+// at is the progress of an index that has seen everything up to the present revision.
+func (c *cluster) at() ingest.Progress {
+	return ingest.Progress{Watermark: c.revision, Latest: c.revision, Floor: c.floor, OneCounter: true}
+}
+
+// progress is a bookmark of all resources.
+func (c *cluster) progress(revision uint64) {
+	c.revision = revision
+	c.views.Progressed(c.at())
 }
 
 func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
@@ -109,10 +128,12 @@ func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
 	return &cluster{graph: dependency.NewGraph(), digester: digester, clock: clock, views: views, rest: NewREST(views)}
 }
 
-// render returns the view of a workload at the present time.
+// render returns the view of a workload at the present time, with a version.
 func (c *cluster) render(w *dependency.Workload, revision uint64) *v1alpha1.ConfigDependency {
 	e := policy.Evaluate(c.graph, c.digester, w, defaults)
-	return Render(e, e.Decide(policy.Observed{Now: c.clock.Now()}), revision)
+	o := Render(e, e.Decide(policy.Observed{Now: c.clock.Now()}))
+	o.ResourceVersion = strconv.FormatUint(revision, 10)
+	return o
 }
 
 // Read is part of Graph.
@@ -129,13 +150,13 @@ func (c *cluster) setWorkload(w *dependency.Workload) {
 func (c *cluster) set(w *dependency.Workload) {
 	c.revision++
 	c.setWorkload(w)
-	c.views.Changed(c.graph, c.revision, []dependency.WorkloadKey{w.WorkloadKey})
+	c.views.Changed(c.graph, c.at(), []dependency.WorkloadKey{w.WorkloadKey})
 }
 
 func (c *cluster) remove(key dependency.WorkloadKey) {
 	c.revision++
 	c.graph.DeleteWorkload(key)
-	c.views.Changed(c.graph, c.revision, []dependency.WorkloadKey{key})
+	c.views.Changed(c.graph, c.at(), []dependency.WorkloadKey{key})
 }
 
 // workload returns a workload that reads the given sources, such as Secret/db.
@@ -154,6 +175,21 @@ func workload(kind dependency.WorkloadKind, namespace, name string, labels map[s
 		})
 	}
 	return w
+}
+
+// revisionOf returns the revision in a version: that up to which everything has been seen.
+func revisionOf(t testing.TB, version string) uint64 {
+	t.Helper()
+	return number(t, version) >> 23
+}
+
+func number(t testing.TB, version string) uint64 {
+	t.Helper()
+	v, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func in(namespace string) context.Context {

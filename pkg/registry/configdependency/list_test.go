@@ -2,175 +2,127 @@ package configdependency
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Clients tell an empty list from none: "items" is [], not null.
-func TestAnEmptyListHasItems(t *testing.T) {
-	o, err := newCluster(t).rest.List(in(""), nil)
+// list lists in a namespace, or in all.
+func (c *cluster) list(t testing.TB, namespace string, options *metainternalversion.ListOptions) *v1alpha1.ConfigDependencyList {
+	t.Helper()
+	o, err := c.rest.List(in(namespace), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list := o.(*v1alpha1.ConfigDependencyList); list.Items == nil || len(list.Items) != 0 || list.ResourceVersion != "100" {
+	return o.(*v1alpha1.ConfigDependencyList)
+}
+
+// Clients tell an empty list from none: "items" is [], not null.
+func TestAnEmptyListHasItems(t *testing.T) {
+	list := newCluster(t).list(t, "", nil)
+	if list.Items == nil || len(list.Items) != 0 || revisionOf(t, list.ResourceVersion) != 100 {
 		t.Errorf("list %+v", list)
 	}
 }
 
-func token(t *testing.T, key string, revision int64) string {
-	t.Helper()
-	out, err := storage.EncodeContinue(key, "/", revision)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func TestListRequestsThatAreRefused(t *testing.T) {
-	c := newCluster(t, workload(dependency.Pod, "a", "1", nil))
-	good := token(t, "/a/pod.1", 100)
-	raw := func(json string) string { return base64.RawURLEncoding.EncodeToString([]byte(json)) }
+// The same options are refused whether they are those of a list or of a watch.
+func TestRequestsThatAreRefused(t *testing.T) {
 	unsupported := fields.OneTermEqualSelector("spec.replicas", "1")
-	tests := map[string]struct {
-		options metainternalversion.ListOptions
-		refused func(error) bool
-	}{
-		"a token that is no token":               {metainternalversion.ListOptions{Continue: "x y"}, apierrors.IsBadRequest},
-		"a token of another version":             {metainternalversion.ListOptions{Continue: raw(`{"v":"meta.k8s.io/v2","rv":1,"start":"a/b"}`)}, apierrors.IsBadRequest},
-		"a token without a version of the list":  {metainternalversion.ListOptions{Continue: raw(`{"v":"meta.k8s.io/v1","start":"a/b"}`)}, apierrors.IsBadRequest},
-		"a token with a negative version":        {metainternalversion.ListOptions{Continue: raw(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a/b"}`)}, apierrors.IsBadRequest},
-		"a token without a place":                {metainternalversion.ListOptions{Continue: raw(`{"v":"meta.k8s.io/v1","rv":100}`)}, apierrors.IsBadRequest},
-		"a token with half a place":              {metainternalversion.ListOptions{Continue: token(t, "/a", 100)}, apierrors.IsBadRequest},
-		"a token of another resource":            {metainternalversion.ListOptions{Continue: token(t, "/registry/a/b", 100)}, apierrors.IsBadRequest},
-		"a token that climbs":                    {metainternalversion.ListOptions{Continue: raw(`{"v":"meta.k8s.io/v1","rv":100,"start":"../a/b"}`)}, apierrors.IsBadRequest},
-		"a version with a token":                 {metainternalversion.ListOptions{Continue: good, ResourceVersion: "100"}, apierrors.IsBadRequest},
-		"a version that is no number":            {metainternalversion.ListOptions{ResourceVersion: "abc"}, apierrors.IsBadRequest},
-		"a negative version":                     {metainternalversion.ListOptions{ResourceVersion: "-1"}, apierrors.IsBadRequest},
-		"a version that is no 63-bit number":     {metainternalversion.ListOptions{ResourceVersion: "9223372036854775808"}, apierrors.IsBadRequest},
-		"exactly a version that is gone":         {metainternalversion.ListOptions{ResourceVersion: "99", ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
-		"a field that cannot be selected":        {metainternalversion.ListOptions{FieldSelector: unsupported}, apierrors.IsBadRequest},
-		"a field that cannot be selected, twice": {metainternalversion.ListOptions{FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("metadata.name", "x"), unsupported)}, apierrors.IsBadRequest},
+	tests := map[string]metainternalversion.ListOptions{
+		"a version that is no number":            {ResourceVersion: "abc"},
+		"a field that cannot be selected":        {FieldSelector: unsupported},
+		"a field that cannot be selected, twice": {FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("metadata.name", "x"), unsupported)},
 	}
-	for name, tt := range tests {
+	c := newCluster(t, workload(dependency.Pod, "a", "1", nil))
+	for name, options := range tests {
 		t.Run(name, func(t *testing.T) {
-			o, err := c.rest.List(in(""), &tt.options)
-			if !tt.refused(err) {
-				t.Errorf("got %v, %v", o, err)
+			if o, err := c.rest.List(in(""), &options); !apierrors.IsBadRequest(err) {
+				t.Errorf("list: %v, %v", o, err)
+			}
+			if w, err := c.rest.Watch(in(""), &options); !apierrors.IsBadRequest(err) {
+				t.Errorf("watch: %v, %v", w, err)
 			}
 		})
 	}
+	t.Run("a token that is no token", func(t *testing.T) {
+		if o, err := c.rest.List(in(""), &metainternalversion.ListOptions{Continue: "x y"}); !apierrors.IsBadRequest(err) {
+			t.Errorf("list: %v, %v", o, err)
+		}
+	})
 }
 
 func TestListRequestsThatAreAnswered(t *testing.T) {
 	c := newCluster(t, workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil))
-	after := token(t, "/a/pod.1", 100)
+	present := c.list(t, "", nil).ResourceVersion
 	tests := map[string]struct {
 		namespace string
 		options   metainternalversion.ListOptions
 		want      []string
 	}{
-		"from the present state":                       {"", metainternalversion.ListOptions{}, []string{"a/pod.1", "b/pod.1"}},
-		"from any state":                               {"", metainternalversion.ListOptions{ResourceVersion: "0"}, []string{"a/pod.1", "b/pod.1"}},
-		"not older than a version that has been seen":  {"", metainternalversion.ListOptions{ResourceVersion: "50", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, []string{"a/pod.1", "b/pod.1"}},
-		"exactly the present version":                  {"", metainternalversion.ListOptions{ResourceVersion: "100", ResourceVersionMatch: metav1.ResourceVersionMatchExact}, []string{"a/pod.1", "b/pod.1"}},
-		"the next page":                                {"", metainternalversion.ListOptions{Continue: after}, []string{"b/pod.1"}},
-		"the next page, from any state":                {"", metainternalversion.ListOptions{Continue: after, ResourceVersion: "0"}, []string{"b/pod.1"}},
-		"the next page after an object that has gone":  {"", metainternalversion.ListOptions{Continue: token(t, "/a/pod.0", 100)}, []string{"a/pod.1", "b/pod.1"}},
-		"a page of another namespace that comes later": {"b", metainternalversion.ListOptions{Continue: token(t, "/a/pod.0", 100)}, []string{"b/pod.1"}},
-		"a page of a namespace that came before":       {"a", metainternalversion.ListOptions{Continue: token(t, "/b/pod.0", 100)}, nil},
-		"a namespace without workloads":                {"aa", metainternalversion.ListOptions{}, nil},
+		"from the present state":                      {"", metainternalversion.ListOptions{}, []string{"a/pod.1", "b/pod.1"}},
+		"from any state":                              {"", metainternalversion.ListOptions{ResourceVersion: "0"}, []string{"a/pod.1", "b/pod.1"}},
+		"not older than a version that has been seen": {"", metainternalversion.ListOptions{ResourceVersion: "50", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, []string{"a/pod.1", "b/pod.1"}},
+		"exactly the present version":                 {"", metainternalversion.ListOptions{ResourceVersion: present, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, []string{"a/pod.1", "b/pod.1"}},
+		"a namespace":                                 {"b", metainternalversion.ListOptions{}, []string{"b/pod.1"}},
+		"a namespace without workloads":               {"aa", metainternalversion.ListOptions{}, nil},
+		"a name in a namespace":                       {"a", metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "pod.1")}, []string{"a/pod.1"}},
+		"a name in all namespaces":                    {"", metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "pod.1")}, []string{"a/pod.1", "b/pod.1"}},
+		"a name, and anything but it":                 {"a", metainternalversion.ListOptions{FieldSelector: fields.ParseSelectorOrDie("metadata.name=pod.1,metadata.name!=pod.1")}, nil},
+		"a namespace within another":                  {"a", metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.namespace", "b")}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o, err := c.rest.List(in(tt.namespace), &tt.options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, listNames(t, o)); diff != "" {
+			list := c.list(t, tt.namespace, &tt.options)
+			if diff := cmp.Diff(tt.want, listNames(t, list)); diff != "" {
 				t.Errorf("items (-want +got):\n%s", diff)
 			}
-			if got := o.(*v1alpha1.ConfigDependencyList).ResourceVersion; got != "100" {
-				t.Errorf("version %s", got)
+			if list.ResourceVersion != present {
+				t.Errorf("version %s, the present one is %s", list.ResourceVersion, present)
 			}
 		})
 	}
 }
 
-// A version that this replica has not seen yet may come from another one: the request
-// waits for it, and no longer than clients of kube-apiserver are used to. The error says
-// that it is this, because clients such as reflectors then list anew.
-func TestAVersionFromTheFuture(t *testing.T) {
-	ask := map[string]func(context.Context, *cluster) error{
-		"list": func(ctx context.Context, c *cluster) error {
-			_, err := c.rest.List(ctx, &metainternalversion.ListOptions{ResourceVersion: "101"})
-			return err
+// A version that this replica has not seen yet may come from another one. The storage
+// passes it on for every kind of request; how long they wait is a matter of the cache.
+func TestNothingIsOlderThanTheVersionThatIsAskedFor(t *testing.T) {
+	ahead := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
+	ahead.progress(101)
+	first := ahead.list(t, "ns", &metainternalversion.ListOptions{Limit: 1})
+	requests := map[string]func(context.Context, *cluster) (runtime.Object, error){
+		"list": func(ctx context.Context, c *cluster) (runtime.Object, error) {
+			return c.rest.List(ctx, &metainternalversion.ListOptions{ResourceVersion: first.ResourceVersion})
 		},
-		"page": func(ctx context.Context, c *cluster) error {
-			_, err := c.rest.List(ctx, &metainternalversion.ListOptions{Continue: token(t, "/a/b", 101)})
-			return err
+		"page": func(ctx context.Context, c *cluster) (runtime.Object, error) {
+			return c.rest.List(ctx, &metainternalversion.ListOptions{Continue: first.Continue})
 		},
-		"get": func(ctx context.Context, c *cluster) error {
-			_, err := c.rest.Get(ctx, "pod.1", &metav1.GetOptions{ResourceVersion: "101"})
-			return err
+		"get": func(ctx context.Context, c *cluster) (runtime.Object, error) {
+			return c.rest.Get(ctx, "pod.1", &metav1.GetOptions{ResourceVersion: first.ResourceVersion})
 		},
 	}
-	for name, request := range ask {
-		t.Run(name+" of a version that comes", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
-				answer := make(chan error, 1)
-				go func() { answer <- request(in("ns"), c) }()
-				synctest.Wait()
-				select {
-				case err := <-answer:
-					t.Fatalf("answered before the version was seen: %v", err)
-				default:
-				}
-				c.views.Progressed(101)
-				if err := <-answer; err != nil {
-					t.Error(err)
-				}
-			})
-		})
-		t.Run(name+" of a version that does not come", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				err := request(in("ns"), newCluster(t, workload(dependency.Pod, "ns", "1", nil)))
-				if took := time.Since(start); took != 3*time.Second {
-					t.Errorf("waited %s", took)
-				}
-				if !storage.IsTooLargeResourceVersion(err) {
-					t.Fatalf("error %v", err)
-				}
-				if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 1 {
-					t.Errorf("retry after %d seconds, %v", seconds, ok)
-				}
-				if code := err.(apierrors.APIStatus).Status().Code; code != 504 {
-					t.Errorf("code %d", code)
-				}
-			})
-		})
-		t.Run(name+" of a client that does not wait", func(t *testing.T) {
-			ctx, cancel := context.WithCancel(in("ns"))
+	for name, request := range requests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+			impatient, cancel := context.WithCancel(in("ns"))
 			cancel()
-			if err := request(ctx, newCluster(t)); !storage.IsTooLargeResourceVersion(err) {
-				t.Errorf("error %v", err)
+			if o, err := request(impatient, c); !storage.IsTooLargeResourceVersion(err) {
+				t.Errorf("before the version has been seen: %v, %v", o, err)
+			}
+			c.progress(101)
+			if _, err := request(impatient, c); err != nil {
+				t.Errorf("when it has been seen: %v", err)
 			}
 		})
 	}
@@ -178,6 +130,8 @@ func TestAVersionFromTheFuture(t *testing.T) {
 
 // Until the index has synced nothing is known, which is not the same as nothing there.
 func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
+	other := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
+	token := other.list(t, "ns", &metainternalversion.ListOptions{Limit: 1}).Continue
 	c := unsynced(t)
 	c.setWorkload(workload(dependency.Pod, "ns", "1", nil))
 	requests := map[string]func() error{
@@ -187,7 +141,7 @@ func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 			return err
 		},
 		"page": func() error {
-			_, err := c.rest.List(in("ns"), &metainternalversion.ListOptions{Continue: token(t, "/a/b", 1)})
+			_, err := c.rest.List(in("ns"), &metainternalversion.ListOptions{Continue: token})
 			return err
 		},
 		"get":    func() error { _, err := c.rest.Get(in("ns"), "pod.1", &metav1.GetOptions{}); return err },
@@ -202,7 +156,7 @@ func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 			t.Errorf("%s: retry after %d seconds, %v", name, seconds, ok)
 		}
 	}
-	c.views.Synced(c.graph, 1)
+	c.sync(100)
 	for name, request := range requests {
 		if err := request(); err != nil {
 			t.Errorf("%s after the sync: %v", name, err)
@@ -212,7 +166,7 @@ func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 
 func TestGet(t *testing.T) {
 	c := newCluster(t, workload(dependency.Deployment, "ns", "web", nil))
-	o, err := c.rest.Get(in("ns"), "deployment.web", &metav1.GetOptions{ResourceVersion: "100"})
+	o, err := c.rest.Get(in("ns"), "deployment.web", &metav1.GetOptions{ResourceVersion: c.list(t, "ns", nil).ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,67 +192,20 @@ func TestGet(t *testing.T) {
 // A change is shown with its own version, and what it does not concern keeps its own.
 func TestVersionsOfObjects(t *testing.T) {
 	c := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
+	first := c.list(t, "ns", nil)
 	c.set(workload(dependency.Pod, "ns", "2", map[string]string{"l": "v"}))
-	c.views.Progressed(110)
-	o, err := c.rest.List(in("ns"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := o.(*v1alpha1.ConfigDependencyList)
-	got := []string{list.ResourceVersion}
+	c.progress(110)
+	list := c.list(t, "ns", nil)
+	got := []string{fmt.Sprint(revisionOf(t, list.ResourceVersion))}
 	for _, item := range list.Items {
-		got = append(got, item.Name+"@"+item.ResourceVersion)
+		got = append(got, fmt.Sprintf("%s@%d", item.Name, revisionOf(t, item.ResourceVersion)))
 	}
 	if diff := cmp.Diff([]string{"110", "pod.1@100", "pod.2@101"}, got); diff != "" {
-		t.Errorf("versions (-want +got):\n%s", diff)
+		t.Errorf("revisions in the versions (-want +got):\n%s", diff)
 	}
-}
-
-// FuzzContinueToken: whatever a client sends in the place of a token is refused as a bad
-// request, or is answered with what comes after a place.
-func FuzzContinueToken(f *testing.F) {
-	for _, seed := range []string{
-		"", "x", "e30", "bnVsbA", "====",
-		base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":100,"start":"a/pod.1"}`)),
-		base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":100,"start":"/a/pod.1\u0000"}`)),
-		base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":9223372036854775807,"start":"a/pod.1"}`)),
-		base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":-1,"start":"a/pod.1"}`)),
-		base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":100,"start":"a//pod.1"}`)),
-	} {
-		f.Add(seed)
+	if before, after := first.Items[0].ResourceVersion, list.Items[0].ResourceVersion; before != after {
+		t.Errorf("what was not changed had the version %s and has %s", before, after)
 	}
-	c := newCluster(f, workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil), workload(dependency.Pod, "b", "2", nil))
-	all := []string{"a/pod.1", "b/pod.1", "b/pod.2"}
-	impatient, cancel := context.WithCancel(in(""))
-	cancel()
-	f.Fuzz(func(t *testing.T, token string) {
-		o, err := c.rest.List(impatient, &metainternalversion.ListOptions{Continue: token})
-		switch {
-		case apierrors.IsBadRequest(err) || storage.IsTooLargeResourceVersion(err):
-		case err != nil:
-			t.Errorf("error %v", err)
-		default:
-			if got := listNames(t, o); len(got) > 3 || !slices.Equal(got, all[3-len(got):]) {
-				t.Errorf("items %v are no end of %v", got, all)
-			}
-		}
-	})
-}
-
-// FuzzPlaceOf: a place that is accepted is written as it was read.
-func FuzzPlaceOf(f *testing.F) {
-	for _, seed := range []string{"", "/", "//", "///", "/a", "/a/b", "/a/b/", "a/b", "/a/b/c", "/a/deployment.web\x00"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, k string) {
-		place, err := placeOf(k)
-		if err != nil {
-			return
-		}
-		if place.Namespace == "" || place.Name == "" || key(place) != k {
-			t.Errorf("%q was read as %q", k, key(place))
-		}
-	})
 }
 
 func ExampleREST_List() {
@@ -307,6 +214,7 @@ func ExampleREST_List() {
 		workload(dependency.CronJob, "shop", "report", nil, "Secret/db"),
 		workload(dependency.Deployment, "shop", "search", nil, "ConfigMap/synonyms"),
 	)
+	defer c.views.due.ShutDown()
 	list, err := c.rest.List(in("shop"), &metainternalversion.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(v1alpha1.FieldSource, "Secret/db"),
 	})

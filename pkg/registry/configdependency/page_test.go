@@ -1,9 +1,9 @@
 package configdependency
 
 import (
+	"maps"
 	"math/rand"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,17 +13,14 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
 )
 
-// pages follows continue tokens to the end. between is called after each page but the last.
-func pages(t *testing.T, c *cluster, namespace string, options metainternalversion.ListOptions, between func()) (names []string, versions []string) {
+// pages follows continue tokens to the end, each to a cluster that next returns.
+func pages(t *testing.T, next func(page int) *cluster, namespace string, options metainternalversion.ListOptions) (names []string, versions []string) {
 	t.Helper()
-	for range 1000 {
-		o, err := c.rest.List(in(namespace), &options)
-		if err != nil {
-			t.Fatalf("page with token %q: %v", options.Continue, err)
-		}
-		list := o.(*v1alpha1.ConfigDependencyList)
+	for page := range 1000 {
+		list := next(page).list(t, namespace, &options)
 		if options.Limit > 0 && int64(len(list.Items)) > options.Limit {
 			t.Fatalf("a page of %d items with limit %d", len(list.Items), options.Limit)
 		}
@@ -36,10 +33,18 @@ func pages(t *testing.T, c *cluster, namespace string, options metainternalversi
 			t.Fatal("an empty page with a continue token")
 		}
 		options.Continue = list.Continue
-		between()
 	}
 	t.Fatal("the list does not end")
 	return nil, nil
+}
+
+// checkVersions fails unless all pages have the version of the first, of which everything
+// up to a revision has been seen: from there a client that watches misses nothing.
+func checkVersions(t *testing.T, versions []string, revision uint64) {
+	t.Helper()
+	if slices.ContainsFunc(versions, func(v string) bool { return v != versions[0] || revisionOf(t, v) != revision }) {
+		t.Fatalf("the pages have the versions %v, the first was read at revision %d", versions, revision)
+	}
 }
 
 func randomWorkload(r *rand.Rand) *dependency.Workload {
@@ -77,86 +82,249 @@ func randomQuery(r *rand.Rand) (namespace string, options metainternalversion.Li
 	return namespace, options, selects
 }
 
+// population is the workloads of a cluster.
+type population map[dependency.WorkloadKey]*dependency.Workload
+
+func randomPopulation(r *rand.Rand, most int) population {
+	p := population{}
+	for range r.Intn(most) {
+		w := randomWorkload(r)
+		p[w.WorkloadKey] = w
+	}
+	return p
+}
+
+func (p population) workloads() []*dependency.Workload { return slices.Collect(maps.Values(p)) }
+
+// names returns the keys of what is selected in the order of a list: that of the strings,
+// as the keys of etcd have, so that what is in a-b comes before what is in a.
+func (p population) names(selects func(*dependency.Workload) bool) (out []string) {
+	for _, w := range p {
+		if selects(w) {
+			out = append(out, w.Namespace+"/"+w.ViewName())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Paging gives what one request would have given, for any limit, namespace and selector.
 func TestPagesAreTheWholeList(t *testing.T) {
 	r := random(t)
 	paged := 0
 	for range 500 {
-		var workloads []*dependency.Workload
-		for range r.Intn(60) {
-			w := randomWorkload(r)
-			if !slices.ContainsFunc(workloads, func(o *dependency.Workload) bool { return o.WorkloadKey == w.WorkloadKey }) {
-				workloads = append(workloads, w)
-			}
-		}
-		c := newCluster(t, workloads...)
+		p := randomPopulation(r, 60)
+		c := newCluster(t, p.workloads()...)
 		namespace, options, selects := randomQuery(r)
-		var want []string
-		for _, w := range workloads {
-			if selects(w) {
-				want = append(want, w.Namespace+"/"+w.ViewName())
-			}
-		}
-		slices.SortFunc(want, func(a, b string) int { // by namespace, then by name
-			an, aname, _ := strings.Cut(a, "/")
-			bn, bname, _ := strings.Cut(b, "/")
-			if an != bn {
-				return strings.Compare(an, bn)
-			}
-			return strings.Compare(aname, bname)
-		})
-
-		all, _ := pages(t, c, namespace, options, nil)
+		want := p.names(selects)
+		all, versions := pages(t, func(int) *cluster { return c }, namespace, options)
 		if diff := cmp.Diff(want, all); diff != "" {
 			t.Fatalf("the list (-want +got):\n%s", diff)
 		}
+		checkVersions(t, versions, 100)
 		options.Limit = int64(1 + r.Intn(10))
-		got, versions := pages(t, c, namespace, options, func() { paged++ })
+		got, versions := pages(t, func(page int) *cluster {
+			if page > 0 {
+				paged++
+			}
+			return c
+		}, namespace, options)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("pages of %d in namespace %q (-want +got):\n%s", options.Limit, namespace, diff)
 		}
-		if slices.ContainsFunc(versions, func(v string) bool { return v != "100" }) {
-			t.Fatalf("the pages have the versions %v", versions)
-		}
+		checkVersions(t, versions, 100)
 	}
 	if paged < 500 {
 		t.Errorf("only %d pages were followed by another", paged)
 	}
 }
 
-// While objects come, change and go between the pages, what was there all the time is
-// listed once, and nothing twice.
-func TestPagesMissNothingThatWasThereAllTheTime(t *testing.T) {
+// Whatever comes, changes or goes between the pages, they are the list as it was when the
+// first was read: nothing is missing, nothing is listed twice, and nothing is newer.
+func TestPagesAreTheListOfTheFirst(t *testing.T) {
 	r := random(t)
+	changed := 0
 	for range 300 {
-		present := map[dependency.WorkloadKey]*dependency.Workload{}
-		var workloads []*dependency.Workload
-		for range 40 {
+		p := randomPopulation(r, 40)
+		c := newCluster(t, p.workloads()...)
+		for range r.Intn(5) { // so that the list does not begin at the sync
 			w := randomWorkload(r)
-			present[w.WorkloadKey] = w
+			p[w.WorkloadKey] = w
+			c.set(w)
 		}
-		for _, w := range present {
-			workloads = append(workloads, w)
-		}
-		c := newCluster(t, workloads...)
+		revision := c.revision
 		namespace, options, selects := randomQuery(r)
 		options.Limit = int64(1 + r.Intn(5))
-		always := map[dependency.WorkloadKey]bool{} // selected since the first page
-		for key, w := range present {
+		got, versions := pages(t, func(page int) *cluster {
+			if page > 0 {
+				changed += c.changeSome(r)
+			}
+			return c
+		}, namespace, options)
+		if diff := cmp.Diff(p.names(selects), got); diff != "" {
+			t.Fatalf("pages of %d in namespace %q (-as of the first +got):\n%s", options.Limit, namespace, diff)
+		}
+		checkVersions(t, versions, revision)
+	}
+	if changed < 500 {
+		t.Errorf("only %d changes were made between pages", changed)
+	}
+}
+
+// changeSome makes up to three changes and returns how many.
+func (c *cluster) changeSome(r *rand.Rand) int {
+	n := r.Intn(4)
+	for range n {
+		if w := randomWorkload(r); r.Intn(2) == 0 {
+			c.remove(w.WorkloadKey)
+		} else {
+			c.set(w)
+		}
+	}
+	return n
+}
+
+// An object on a page is what it was when the first was read, and not only its name.
+func TestAPageShowsNothingThatIsNewer(t *testing.T) {
+	c := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", map[string]string{"app": "old"}))
+	first := c.list(t, "ns", &metainternalversion.ListOptions{Limit: 1})
+	before := c.list(t, "ns", nil).Items[1]
+	c.set(workload(dependency.Pod, "ns", "2", map[string]string{"app": "new"}))
+	second := c.list(t, "ns", &metainternalversion.ListOptions{Limit: 1, Continue: first.Continue})
+	if diff := cmp.Diff([]v1alpha1.ConfigDependency{before}, second.Items); diff != "" {
+		t.Errorf("the second page (-as of the first +got):\n%s", diff)
+	}
+	// Nor is a selector applied to what it has become.
+	old := metainternalversion.ListOptions{Continue: first.Continue, LabelSelector: labels.SelectorFromSet(labels.Set{"app": "old"})}
+	if got := listNames(t, c.list(t, "ns", &old)); !slices.Equal(got, []string{"ns/pod.2"}) {
+		t.Errorf("selected by the label that it had: %v", got)
+	}
+}
+
+// write is a change of the cluster that two replicas apply.
+type write struct {
+	revision uint64
+	key      dependency.WorkloadKey
+	workload *dependency.Workload // nil: it has gone
+}
+
+// neighbours are two replicas that apply the same writes: those of one kind in their
+// order, but those of different kinds in any, each at its own pace.
+type neighbours struct {
+	revision uint64
+	clusters [2]*cluster
+	waiting  [2]map[dependency.WorkloadKind][]write
+	seen     [2]map[dependency.WorkloadKind]uint64 // the revision of the last write or bookmark
+}
+
+func newNeighbours(t *testing.T, workloads []*dependency.Workload) *neighbours {
+	t.Helper()
+	n := &neighbours{revision: 100}
+	for i := range n.clusters {
+		n.clusters[i] = newCluster(t, workloads...)
+		n.waiting[i] = map[dependency.WorkloadKind][]write{}
+		n.seen[i] = map[dependency.WorkloadKind]uint64{dependency.Deployment: 100, dependency.CronJob: 100, dependency.Pod: 100}
+	}
+	return n
+}
+
+func (n *neighbours) write(key dependency.WorkloadKey, w *dependency.Workload) {
+	n.revision++
+	for i := range n.waiting {
+		n.waiting[i][key.Kind] = append(n.waiting[i][key.Kind], write{n.revision, key, w})
+	}
+}
+
+// apply applies the next write of a kind to a replica or, if there is none, a bookmark.
+func (n *neighbours) apply(i int, kind dependency.WorkloadKind) {
+	c := n.clusters[i]
+	at := func(revision uint64) ingest.Progress {
+		n.seen[i][kind] = revision
+		c.revision = max(c.revision, revision)
+		watermark := slices.Min(slices.Collect(maps.Values(n.seen[i])))
+		return ingest.Progress{Watermark: watermark, Latest: c.revision, Floor: c.floor, OneCounter: true}
+	}
+	queue := n.waiting[i][kind]
+	if len(queue) == 0 {
+		c.views.Progressed(at(n.revision))
+		return
+	}
+	next := queue[0]
+	n.waiting[i][kind] = queue[1:]
+	if next.workload == nil {
+		c.graph.DeleteWorkload(next.key)
+	} else {
+		c.setWorkload(next.workload)
+	}
+	c.views.Changed(c.graph, at(next.revision), []dependency.WorkloadKey{next.key})
+}
+
+// applySome applies some writes in any order.
+func (n *neighbours) applySome(r *rand.Rand) {
+	for range r.Intn(10) {
+		n.apply(r.Intn(2), pick(r, dependency.Deployment, dependency.CronJob, dependency.Pod))
+	}
+}
+
+// reach lets a replica apply everything up to a revision.
+func (n *neighbours) reach(i int, revision uint64) {
+	for kind, seen := range n.seen[i] {
+		for ; seen < revision; seen = n.seen[i][kind] {
+			n.apply(i, kind)
+		}
+	}
+}
+
+// The pages of a list may come from replicas that have applied the same changes in another
+// order. What was there all the time is listed once, and nothing twice.
+func TestPagesFromTwoReplicasMissNothingThatWasThereAllTheTime(t *testing.T) {
+	r := random(t)
+	switched := 0
+	for range 300 {
+		p := randomPopulation(r, 40)
+		n := newNeighbours(t, p.workloads())
+		change := func() (of *dependency.Workload) {
+			w := randomWorkload(r)
+			if r.Intn(2) == 0 {
+				delete(p, w.WorkloadKey)
+				n.write(w.WorkloadKey, nil)
+			} else {
+				p[w.WorkloadKey] = w
+				n.write(w.WorkloadKey, w)
+			}
+			return w
+		}
+		namespace, options, selects := randomQuery(r)
+		options.Limit = int64(1 + r.Intn(5))
+		always := map[dependency.WorkloadKey]bool{} // selected in every state that a replica may show
+		for key, w := range p {
 			always[key] = selects(w)
 		}
-		got, versions := pages(t, c, namespace, options, func() {
-			for range r.Intn(4) {
-				w := randomWorkload(r)
-				if r.Intn(2) == 0 {
-					c.remove(w.WorkloadKey)
-					always[w.WorkloadKey] = false
-					continue
-				}
-				c.set(w)
-				always[w.WorkloadKey] = always[w.WorkloadKey] && selects(w)
+		touch := func(times int) {
+			for range times {
+				w := change()
+				always[w.WorkloadKey] = always[w.WorkloadKey] && p[w.WorkloadKey] != nil && selects(w)
 			}
-		})
+		}
+		touch(r.Intn(5))
+		n.applySome(r)
+		var revision uint64
+		last := -1
+		got, versions := pages(t, func(page int) *cluster {
+			i := r.Intn(2)
+			if page == 0 {
+				revision = slices.Min(slices.Collect(maps.Values(n.seen[i])))
+			} else {
+				touch(r.Intn(4))
+				n.applySome(r)
+				n.reach(i, revision) // else the request waits for it
+			}
+			if last >= 0 && last != i {
+				switched++
+			}
+			last = i
+			return n.clusters[i]
+		}, namespace, options)
 		count := map[string]int{}
 		for _, name := range got {
 			if count[name]++; count[name] > 1 {
@@ -168,11 +336,10 @@ func TestPagesMissNothingThatWasThereAllTheTime(t *testing.T) {
 				t.Fatalf("%s was there all the time and is not listed: %v", name, got)
 			}
 		}
-		// A client that watches from the version of the list must see every change that
-		// was made after the first page.
-		if slices.ContainsFunc(versions, func(v string) bool { return v != "100" }) {
-			t.Fatalf("the pages have the versions %v, the first was read at 100", versions)
-		}
+		checkVersions(t, versions, revision)
+	}
+	if switched < 100 {
+		t.Errorf("only %d pages came from another replica than the one before", switched)
 	}
 }
 
@@ -195,11 +362,7 @@ func TestRemainingItemCount(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			o, err := c.rest.List(in(tt.namespace), &tt.options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			list := o.(*v1alpha1.ConfigDependencyList)
+			list := c.list(t, tt.namespace, &tt.options)
 			if diff := cmp.Diff(tt.want, list.RemainingItemCount); diff != "" {
 				t.Errorf("remaining items (-want +got):\n%s", diff)
 			}

@@ -22,9 +22,9 @@ import (
 
 func is[T any](storage any) bool { _, ok := storage.(T); return ok }
 
-// Every method set that the installer of the generic API server knows becomes a verb. A
-// "delete" in discovery would keep namespaces from being deleted: their controller waits
-// for objects that nobody can delete.
+// Every method set that the installer of the generic API server knows becomes a verb: get,
+// list and watch, and no other. A "delete" in discovery would keep namespaces from being
+// deleted: their controller waits for objects that nobody can delete.
 func TestStorageIsReadOnly(t *testing.T) {
 	storage := any(&REST{})
 	for verb, implemented := range map[string]bool{
@@ -34,15 +34,19 @@ func TestStorageIsReadOnly(t *testing.T) {
 		"delete":           is[rest.GracefulDeleter](storage),
 		"deletecollection": is[rest.CollectionDeleter](storage),
 		"connect":          is[rest.Connecter](storage),
-		"watch, which is not there yet and must not be promised": is[rest.Watcher](storage),
 	} {
 		if implemented {
 			t.Errorf("the storage implements %s", verb)
 		}
 	}
-	// So that this test cannot pass for want of looking:
-	if !is[rest.Getter](storage) || !is[rest.Lister](storage) {
-		t.Error("the storage does not even read")
+	for verb, implemented := range map[string]bool{
+		"get":   is[rest.Getter](storage),
+		"list":  is[rest.Lister](storage),
+		"watch": is[rest.Watcher](storage),
+	} {
+		if !implemented {
+			t.Errorf("the storage does not implement %s", verb)
+		}
 	}
 }
 
@@ -98,6 +102,16 @@ var encoder = func() runtime.Encoder {
 	return codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)
 }()
 
+// spoil changes all fields of an object, as encoding changes its type. What they point to
+// is shared, and nobody changes it.
+func spoil(o *v1alpha1.ConfigDependency) {
+	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ConfigDependency"))
+	o.Name, o.Namespace, o.ResourceVersion, o.UID = "x", "x", "x", "x"
+	o.Labels, o.Annotations, o.OwnerReferences = nil, map[string]string{"x": "x"}, nil
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	o.Spec, o.Status = v1alpha1.ConfigDependencySpec{}, v1alpha1.ConfigDependencyStatus{}
+}
+
 // What a request does with its answer is not seen by the next one.
 func TestAnswersAreCopies(t *testing.T) {
 	c := newCluster(t, workload(dependency.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
@@ -109,14 +123,6 @@ func TestAnswersAreCopies(t *testing.T) {
 		return o
 	}
 	before := read().DeepCopy()
-	spoil := func(o *v1alpha1.ConfigDependency) {
-		o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ConfigDependency"))
-		o.Name, o.Namespace, o.ResourceVersion, o.UID = "x", "x", "x", "x"
-		o.Labels, o.Annotations, o.OwnerReferences = nil, map[string]string{"x": "x"}, nil
-		o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
-		o.Spec, o.Status = v1alpha1.ConfigDependencySpec{}, v1alpha1.ConfigDependencyStatus{}
-	}
-
 	one, err := c.rest.Get(in("ns"), "deployment.web", &metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +191,7 @@ func TestReadingWhileTheClusterChanges(t *testing.T) {
 			c.graph.DeleteWorkload(a.WorkloadKey)
 			c.graph.DeleteWorkload(b.WorkloadKey)
 		}
-		c.views.Changed(c.graph, c.revision, []dependency.WorkloadKey{a.WorkloadKey, b.WorkloadKey})
+		c.views.Changed(c.graph, c.at(), []dependency.WorkloadKey{a.WorkloadKey, b.WorkloadKey})
 		c.set(workload(dependency.Pod, "ns", strconv.Itoa(i%7), map[string]string{"i": strconv.Itoa(i)}, "ConfigMap/c"))
 	}
 	close(done)

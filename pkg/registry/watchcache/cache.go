@@ -111,7 +111,8 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.objects, c.events = newTree[T](), ring[T]{}
-	c.watermark, c.counter = max(c.watermark, watermark), 0
+	c.counter++ // a version from before must not name what is now
+	c.progress(watermark)
 	c.floor, c.gap, c.dropped = floor, 0, 0
 	c.since = c.version()
 	c.synced = true
@@ -201,8 +202,8 @@ func (c *Cache[T]) Gap(revision uint64) {
 }
 
 func (c *Cache[T]) progress(watermark uint64) {
-	if watermark > c.watermark {
-		c.watermark, c.counter = min(watermark, maxWatermark), 0
+	if watermark = min(watermark, maxWatermark); watermark > c.watermark {
+		c.watermark, c.counter = watermark, 0
 	}
 }
 

@@ -50,6 +50,9 @@ func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, foun
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if !c.synced { // it was when the wait ended
+		return o, false, c.NotReady()
+	}
 	it, found := c.objects.Get(item[T]{key: key})
 	return it.object, found, nil
 }
@@ -94,8 +97,12 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 		return nil, err
 	}
 	out := &List[T]{ResourceVersion: v.String()}
+	paged := v
+	if !c.exclusive(r) {
+		paged = v.shared() // other pages may come from elsewhere
+	}
 	if r.after != "" {
-		out.ResourceVersion = c.neutral(v).String()
+		out.ResourceVersion = paged.String()
 	}
 	within := scope{o.Namespace, o.Name}
 	if within == (scope{}) && o.Matches == nil && o.Limit == 0 {
@@ -116,8 +123,8 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 		return true
 	})
 	if more > 0 {
-		out.ResourceVersion = c.neutral(v).String() // later pages may come from elsewhere
-		if out.Continue, err = encodeContinue(v, last, int64(v.shared())); err != nil {
+		out.ResourceVersion = paged.String()
+		if out.Continue, err = encodeContinue(v, last, int64(paged)); err != nil {
 			return nil, err
 		}
 		if o.Matches == nil {
@@ -136,14 +143,13 @@ func (c *Cache[T]) young() bool {
 	return !c.alone && c.watermark < c.floor
 }
 
-// neutral returns a version for what other replicas may have contributed to.
-func (c *Cache[T]) neutral(v version) version {
+// exclusive tells whether no other replica has contributed to a list, or may. It is so for
+// one that begins while versions of others mean nothing: no watch could begin from a
+// version that belongs to nobody. The token says so, because a neighbour may know better.
+func (c *Cache[T]) exclusive(r request) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.alone {
-		return v // they have not
-	}
-	return v.shared()
+	return r.own || r.after == "" && c.alone
 }
 
 // request is what a list asks for.
@@ -151,6 +157,7 @@ type request struct {
 	at    version
 	exact bool   // exactly that version
 	after string // the key after which a later page goes on
+	own   bool   // all pages come from the replica that began the list
 }
 
 var errContinue = errors.New("invalid continue token: it is not one that this server gave out")
@@ -192,10 +199,10 @@ func (o *ListOptions[T]) parseContinue() (r request, err error) {
 	if rv < 0 { // the token of an answer that another had expired
 		return r, nil
 	}
-	if r.at, err = parseVersion(began); err != nil || r.at.shared() != version(rv) {
+	if r.at, err = parseVersion(began); err != nil || version(rv) != r.at && version(rv) != r.at.shared() {
 		return r, errContinue
 	}
-	r.exact = true
+	r.exact, r.own = true, version(rv) != r.at.shared()
 	return r, nil
 }
 
@@ -234,18 +241,19 @@ func (r request) expired(now version) error {
 func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	c.mu.Lock() // cloning changes the original
 	defer c.mu.Unlock()
+	if !c.synced { // it was when the wait ended
+		return nil, 0, c.NotReady()
+	}
 	objects, now := c.objects.Clone(), c.version()
 	switch {
 	case !r.exact && r.at > now:
 		return objects, r.at.shared(), nil
 	case !r.exact:
 		return objects, now, nil
-	case r.at == now:
-		return objects, now, nil
 	case c.own(r.at):
 		c.undo(objects, r.at)
 		return objects, r.at, nil
-	case r.after != "" && c.knowsAfter(r.at):
+	case r.after != "" && !r.own && c.knowsAfter(r.at):
 		c.undo(objects, newVersion(r.at.watermark(), maxCounter, nobody))
 		return objects, r.at, nil
 	default:

@@ -13,7 +13,7 @@ const (
 	tagBits     = 12
 	counterBits = 11
 	// maxCounter is where the counter stops until the watermark moves. Versions are then
-	// equal for a while, which is no harm: they say the same.
+	// equal for a while, and are taken as those of another replica are: by the watermark.
 	maxCounter = 1<<counterBits - 1
 	// maxWatermark is 2^40 - 1. An etcd with 10,000 writes a second gets there in three years.
 	maxWatermark = 1<<(63-counterBits-tagBits) - 1

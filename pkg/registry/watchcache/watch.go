@@ -131,9 +131,10 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 }
 
 // own tells whether this replica has published a version and remembers what came after.
-// Another may have the same tag, so a version has to be one that was published here.
+// Another may have the same tag, so a version has to be one that was published here. One
+// whose counter had stopped may be that of many states, and tells its watermark only.
 func (c *Cache[T]) own(v version) bool {
-	if v.tag() != c.Tag || v < c.since || v > c.version() {
+	if v.tag() != c.Tag || v.counter() == maxCounter || v < c.since || v > c.version() {
 		return false
 	}
 	return v.counter() == 0 || v == c.since || c.events.published(v)

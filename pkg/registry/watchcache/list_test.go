@@ -1,0 +1,595 @@
+package watchcache
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// tokenOf returns a token for what comes after a key in a list of a version of a replica.
+func tokenOf(t testing.TB, version, key string) string {
+	t.Helper()
+	v, err := parseVersion(version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded64(t, "/"+version+"/"+key, int64(v.shared()))
+}
+
+func encoded64(t testing.TB, key string, version int64) string {
+	t.Helper()
+	out, err := storage.EncodeContinue(key, "/", version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestListRequestsThatAreRefused(t *testing.T) {
+	c := syncedCache(here, "a/1")
+	present := at(100, 0, here)
+	good := tokenOf(t, present, "a/1")
+	v, err := parseVersion(present)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := int64(v.shared())
+	raw := func(format string, args ...any) string {
+		return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, format, args...))
+	}
+	tests := map[string]struct {
+		options ListOptions[*configMap]
+		refused func(error) bool
+	}{
+		"a token that is no token":                         {ListOptions[*configMap]{Continue: "x y"}, apierrors.IsBadRequest},
+		"a token of another format":                        {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v2","rv":%d,"start":"%s/a/b"}`, shared, present)}, apierrors.IsBadRequest},
+		"a token without a version of the list":            {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","start":"%s/a/b"}`, present)}, apierrors.IsBadRequest},
+		"a token with another version":                     {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/a/b", shared+1)}, apierrors.IsBadRequest},
+		"a later page of a list of one replica, elsewhere": {ListOptions[*configMap]{Continue: encoded64(t, "/"+at(100, 0, elsewhere)+"/a/0", int64(newVersion(100, 0, elsewhere)))}, apierrors.IsResourceExpired},
+		"a token without a place":                          {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":%d}`, shared)}, apierrors.IsBadRequest},
+		"a token with a version and no place":              {ListOptions[*configMap]{Continue: encoded64(t, "/"+present+"/", shared)}, apierrors.IsBadRequest},
+		"a token with half a place":                        {ListOptions[*configMap]{Continue: encoded64(t, "/"+present, shared)}, apierrors.IsBadRequest},
+		"a token with a place and no version":              {ListOptions[*configMap]{Continue: encoded64(t, "/a/b", shared)}, apierrors.IsBadRequest},
+		"a token of another resource":                      {ListOptions[*configMap]{Continue: encoded64(t, "/registry/a/b", shared)}, apierrors.IsBadRequest},
+		"a token that climbs":                              {ListOptions[*configMap]{Continue: raw(`{"v":"meta.k8s.io/v1","rv":%d,"start":"../%s/a/b"}`, shared, present)}, apierrors.IsBadRequest},
+		"a version with a token":                           {ListOptions[*configMap]{Continue: good, ResourceVersion: present}, apierrors.IsBadRequest},
+		"a version that is no number":                      {ListOptions[*configMap]{ResourceVersion: "abc"}, apierrors.IsBadRequest},
+		"a negative version":                               {ListOptions[*configMap]{ResourceVersion: "-1"}, apierrors.IsBadRequest},
+		"a version that is no 63-bit number":               {ListOptions[*configMap]{ResourceVersion: "9223372036854775808"}, apierrors.IsBadRequest},
+		"exactly a version that is gone":                   {ListOptions[*configMap]{ResourceVersion: at(99, 0, here), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
+		"exactly a version of another replica":             {ListOptions[*configMap]{ResourceVersion: at(100, 0, elsewhere), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
+		"exactly one that was never published":             {ListOptions[*configMap]{ResourceVersion: at(100, 1, here), ResourceVersionMatch: metav1.ResourceVersionMatchExact}, apierrors.IsResourceExpired},
+		"pages of a version that is gone":                  {ListOptions[*configMap]{ResourceVersion: at(99, 0, here), Limit: 1}, apierrors.IsResourceExpired},
+		"a later page of a version that is gone":           {ListOptions[*configMap]{Continue: tokenOf(t, at(99, 0, elsewhere), "a/0"), Limit: 1}, apierrors.IsResourceExpired},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			l, err := c.List(t.Context(), tt.options)
+			if !tt.refused(err) {
+				t.Errorf("got %v, %v", l, err)
+			}
+		})
+	}
+	for _, version := range []string{"abc", "-1", "9223372036854775808"} {
+		if o, _, err := c.Get(t.Context(), "a/1", version); !apierrors.IsBadRequest(err) {
+			t.Errorf("get from version %s: %v, %v", version, o, err)
+		}
+		if w, err := c.Watch(t.Context(), WatchOptions[*configMap]{ResourceVersion: version}); !apierrors.IsBadRequest(err) {
+			t.Errorf("watch from version %s: %v, %v", version, w, err)
+		}
+	}
+}
+
+func TestListRequestsThatAreAnswered(t *testing.T) {
+	// The order is that of the keys as strings, as etcd has it.
+	c := syncedCache(here, "b/1", "a/1", "a-b/1", "a/10")
+	present, other := at(100, 0, here), at(100, 7, elsewhere)
+	all := []string{"a-b/1", "a/1", "a/10", "b/1"}
+	tests := map[string]struct {
+		options ListOptions[*configMap]
+		version string
+		want    []string
+	}{
+		"from the present state":                            {ListOptions[*configMap]{}, "100", all},
+		"from any state":                                    {ListOptions[*configMap]{ResourceVersion: "0"}, "100", all},
+		"from any state, in pages":                          {ListOptions[*configMap]{ResourceVersion: "0", Limit: 9}, "100", all},
+		"not older than a version that has been seen":       {ListOptions[*configMap]{ResourceVersion: at(50, 3, elsewhere), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, "100", all},
+		"not older than one of another replica":             {ListOptions[*configMap]{ResourceVersion: other}, "100.7*", all},
+		"exactly the present version":                       {ListOptions[*configMap]{ResourceVersion: present, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "100", all},
+		"a namespace":                                       {ListOptions[*configMap]{Namespace: "a"}, "100", all[1:3]},
+		"a namespace without objects":                       {ListOptions[*configMap]{Namespace: "aa"}, "100", nil},
+		"one name":                                          {ListOptions[*configMap]{Namespace: "a", Name: "1"}, "100", all[1:2]},
+		"one name that is not there":                        {ListOptions[*configMap]{Namespace: "a", Name: "2"}, "100", nil},
+		"what matches":                                      {ListOptions[*configMap]{Matches: func(o *configMap) bool { return o.Name == "1" }}, "100", []string{"a-b/1", "a/1", "b/1"}},
+		"the next page":                                     {ListOptions[*configMap]{Continue: tokenOf(t, present, "a/1")}, "100*", all[2:]},
+		"the next page of another replica's list":           {ListOptions[*configMap]{Continue: tokenOf(t, other, "a/1")}, "100.7*", all[2:]},
+		"the next page, from any state":                     {ListOptions[*configMap]{Continue: tokenOf(t, present, "a/1"), ResourceVersion: "0"}, "100*", all[2:]},
+		"the next page after an object that has gone":       {ListOptions[*configMap]{Continue: tokenOf(t, present, "a/0")}, "100*", all[1:]},
+		"the rest of a list that has expired, as it is now": {ListOptions[*configMap]{Continue: encoded64(t, "/"+at(50, 0, here)+"/a/1", -1)}, "100*", all[2:]},
+		"the page after the last":                           {ListOptions[*configMap]{Continue: tokenOf(t, present, "b/1")}, "100*", nil},
+		"a page of another namespace that comes later":      {ListOptions[*configMap]{Namespace: "b", Continue: tokenOf(t, present, "a/0")}, "100*", all[3:]},
+		"a page of a namespace that came before":            {ListOptions[*configMap]{Namespace: "a", Continue: tokenOf(t, present, "b/0")}, "100*", nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := list(t, c, tt.options)
+			var got []string
+			for _, o := range l.Items {
+				got = append(got, o.Namespace+"/"+o.Name)
+			}
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("items (-want +got):\n%s", diff)
+			}
+			if show(l.ResourceVersion) != tt.version || l.Continue != "" || l.Remaining != nil {
+				t.Errorf("version %s, want %s; token %q, remaining %v", show(l.ResourceVersion), tt.version, l.Continue, l.Remaining)
+			}
+		})
+	}
+}
+
+func TestRemaining(t *testing.T) {
+	c := syncedCache(here, "a/1", "a/2", "b/1", "b/2", "b/3")
+	tests := map[string]struct {
+		options ListOptions[*configMap]
+		want    *int64
+	}{
+		"without a limit there is nothing left":       {ListOptions[*configMap]{}, nil},
+		"of all namespaces":                           {ListOptions[*configMap]{Limit: 2}, new(int64(3))},
+		"of one namespace":                            {ListOptions[*configMap]{Namespace: "b", Limit: 1}, new(int64(2))},
+		"of a later page":                             {ListOptions[*configMap]{Limit: 1, Continue: tokenOf(t, at(100, 0, here), "a/1")}, new(int64(3))},
+		"the limit is the number of all":              {ListOptions[*configMap]{Namespace: "a", Limit: 2}, nil},
+		"a limit beyond it":                           {ListOptions[*configMap]{Namespace: "a", Limit: 5}, nil},
+		"it is not counted how many more would match": {ListOptions[*configMap]{Limit: 1, Matches: func(*configMap) bool { return true }}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := gocmp.Diff(tt.want, list(t, c, tt.options).Remaining); diff != "" {
+				t.Errorf("remaining items (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A version that this replica has not seen yet may come from another one: the request
+// waits for it, and no longer than clients of kube-apiserver are used to. The error says
+// that it is this, because clients such as reflectors then list anew.
+func TestAVersionFromTheFuture(t *testing.T) {
+	future := at(101, 3, elsewhere)
+	ask := map[string]func(context.Context, *Cache[*configMap]) error{
+		"list": func(ctx context.Context, c *Cache[*configMap]) error {
+			_, err := c.List(ctx, ListOptions[*configMap]{ResourceVersion: future})
+			return err
+		},
+		"page": func(ctx context.Context, c *Cache[*configMap]) error {
+			_, err := c.List(ctx, ListOptions[*configMap]{Continue: tokenOf(t, future, "a/0")})
+			return err
+		},
+		"get": func(ctx context.Context, c *Cache[*configMap]) error {
+			_, _, err := c.Get(ctx, "a/1", future)
+			return err
+		},
+		"watch with initial events": func(ctx context.Context, c *Cache[*configMap]) error {
+			w, err := c.Watch(ctx, WatchOptions[*configMap]{ResourceVersion: future, SendInitialEvents: new(true), AllowBookmarks: true})
+			if err != nil {
+				return err
+			}
+			defer w.Stop()
+			<-w.ResultChan() // the object
+			e, open := <-w.ResultChan()
+			if !open {
+				return ctx.Err()
+			}
+			if e.Type == "ERROR" {
+				return apierrors.FromObject(e.Object)
+			}
+			return nil
+		},
+	}
+	for name, request := range ask {
+		t.Run(name+" of a version that comes", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := syncedCache(here, "a/1")
+				answer := make(chan error, 1)
+				go func() { answer <- request(t.Context(), c) }()
+				synctest.Wait()
+				select {
+				case err := <-answer:
+					t.Fatalf("answered before the version was seen: %v", err)
+				default:
+				}
+				c.Progress(101)
+				if err := <-answer; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		t.Run(name+" of a version that does not come", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				err := request(t.Context(), syncedCache(here, "a/1"))
+				if took := time.Since(start); took != 3*time.Second {
+					t.Errorf("waited %s", took)
+				}
+				if !storage.IsTooLargeResourceVersion(err) {
+					t.Fatalf("error %v", err)
+				}
+				if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 1 {
+					t.Errorf("retry after %d seconds, %v", seconds, ok)
+				}
+				if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Code != 504 {
+					t.Errorf("error %#v", err)
+				}
+			})
+		})
+		if strings.HasPrefix(name, "watch") {
+			continue // one whose client has gone sends nothing
+		}
+		t.Run(name+" of a client that does not wait", func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := request(ctx, syncedCache(here, "a/1")); !storage.IsTooLargeResourceVersion(err) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+// A cache that has not synced, or is being filled anew, knows nothing. That is not the same
+// as nothing there.
+func TestBeforeTheSyncNothingIsAnswered(t *testing.T) {
+	reset := syncedCache(here, "a/1")
+	reset.Reset()
+	for name, c := range map[string]*Cache[*configMap]{"never synced": newTestCache(here), "reset": reset} {
+		for _, version := range []string{"", "0", at(100, 0, here), at(100, 0, elsewhere), at(200, 0, elsewhere)} {
+			if o, found, err := c.Get(t.Context(), "a/1", version); !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("%s: get from version %s: %v, %v, %v", name, show(version), o, found, err)
+			}
+			if l, err := c.List(t.Context(), ListOptions[*configMap]{ResourceVersion: version}); !apierrors.IsServiceUnavailable(err) {
+				t.Errorf("%s: list from version %s: %v, %v", name, show(version), l, err)
+			}
+		}
+		if l, err := c.List(t.Context(), ListOptions[*configMap]{Continue: tokenOf(t, at(100, 0, here), "a/0")}); !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("%s: page: %v, %v", name, l, err)
+		}
+	}
+}
+
+// The same while it is reset and filled again and again: whoever reads meanwhile finds all
+// objects, or is told that nothing is known.
+func TestReadingWhileTheCacheIsFilledAnew(t *testing.T) {
+	c := syncedCache(here, "a/1", "a/2")
+	objects := []*configMap{newObject("a/1", "0"), newObject("a/2", "0")}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, found, err := c.Get(t.Context(), "a/1", ""); err == nil && !found || err != nil && !apierrors.IsServiceUnavailable(err) {
+					t.Errorf("get: found %v, %v", found, err)
+					return
+				}
+				l, err := c.List(t.Context(), ListOptions[*configMap]{})
+				if err == nil && len(l.Items) != 2 || err != nil && !apierrors.IsServiceUnavailable(err) {
+					t.Errorf("list: %v, %v", l, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range uint64(20_000) {
+		c.Reset()
+		c.Replace(objects, 100+i, 100+i)
+	}
+	close(done)
+	wg.Wait()
+}
+
+// states plays random inputs and notes what the cache held at each version.
+func states(c *Cache[*configMap], r *rand.Rand, steps int, note func(version string, objects []string)) {
+	watermark, revision := uint64(100), uint64(100)
+	for range steps {
+		revision++
+		if r.IntN(3) == 0 {
+			watermark = revision
+		}
+		key := keys[r.IntN(len(keys))]
+		change := Change[*configMap]{Key: key, Object: newObject(key, fmt.Sprint(revision)), Cause: revision}
+		if r.IntN(3) == 0 {
+			change.Object = nil
+		}
+		if r.IntN(5) == 0 {
+			c.Progress(watermark)
+		} else {
+			c.Apply(watermark, []Change[*configMap]{change})
+		}
+		c.mu.Lock()
+		version, objects := c.version().String(), c.collect(scope{}, nil)
+		c.mu.Unlock()
+		note(version, showAll(objects))
+	}
+}
+
+// Whatever a replica has published it can show again, as long as it remembers, even what
+// was between two inputs that did not move the watermark.
+func TestExactlyAVersionThatThisReplicaHasPublished(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 100 {
+		c := syncedCache(here, "a/1", "b/1")
+		published := map[string][]string{}
+		states(c, r, 60, func(version string, objects []string) { published[version] = objects })
+		if len(published) < 30 {
+			t.Fatalf("only %d versions", len(published))
+		}
+		for version, want := range published {
+			for name, o := range map[string]ListOptions[*configMap]{
+				"exact":                     {ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact},
+				"with a limit":              {ResourceVersion: version, Limit: 100},
+				"what follows a first page": {Continue: tokenOf(t, version, "a/0")},
+			} {
+				l, err := c.List(t.Context(), o)
+				if err != nil {
+					t.Fatalf("seed %d, %s: version %s: %v", seed, name, show(version), err)
+				}
+				if diff := gocmp.Diff(want, showAll(l.Items)); diff != "" {
+					t.Fatalf("seed %d, %s: version %s (-as it was +got):\n%s", seed, name, show(version), diff)
+				}
+			}
+		}
+	}
+}
+
+// follow follows continue tokens to the end, each to a cache that next returns.
+func follow(t *testing.T, o ListOptions[*configMap], next func(page int) *Cache[*configMap]) (objects, versions []string) {
+	t.Helper()
+	for page := range 100 {
+		l := list(t, next(page), o)
+		objects, versions = append(objects, showAll(l.Items)...), append(versions, show(l.ResourceVersion))
+		if l.Continue == "" {
+			return objects, versions
+		}
+		o.Continue = l.Continue
+	}
+	t.Fatal("the list does not end")
+	return nil, nil
+}
+
+// The pages of a list are what there was when the first was read, whether or not the
+// watermark has moved in between. Their version belongs to nobody: a client that has got
+// some of them elsewhere must not be told that it knows exactly what this replica had.
+func TestPagesAreTheListOfTheFirst(t *testing.T) {
+	for name, watermark := range map[string]uint64{"the watermark moves": 1, "the watermark stays": 0} {
+		t.Run(name, func(t *testing.T) {
+			c := syncedCache(here, "a/1", "a/2", "a/3", "a/4", "a/5")
+			late(c, 100, 110, "a/3", "x")
+			got, versions := follow(t, ListOptions[*configMap]{Limit: 1}, func(page int) *Cache[*configMap] {
+				at := 100 + uint64(page)*watermark
+				switch page {
+				case 1:
+					late(c, at, 120, "a/2", "new")
+				case 2:
+					c.Apply(at, []Change[*configMap]{{Key: "a/3", Cause: 121}, {Key: "a/1", Cause: 121}})
+				case 3:
+					late(c, at, 122, "a/35", "new")
+				}
+				return c
+			})
+			if diff := gocmp.Diff([]string{"a/1=0@100", "a/2=0@100", "a/3=x@100.1", "a/4=0@100", "a/5=0@100"}, got); diff != "" {
+				t.Errorf("pages (-want +got):\n%s", diff)
+			}
+			if diff := gocmp.Diff([]string{"100.1*", "100.1*", "100.1*", "100.1*", "100.1*"}, versions); diff != "" {
+				t.Errorf("versions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// On another replica the pages show what that had at the same watermark.
+func TestPagesOfAnotherReplicasList(t *testing.T) {
+	one, other := syncedCache(here, "a/1", "a/2", "a/3"), syncedCache(elsewhere, "a/1", "a/2", "a/3")
+	for _, c := range []*Cache[*configMap]{one, other} {
+		put(c, 110, "a/2", "x")
+	}
+	late(one, 110, 120, "a/1", "ahead")
+	late(other, 110, 125, "a/3", "ahead") // before the first page, and yet beyond its watermark
+	got, versions := follow(t, ListOptions[*configMap]{Limit: 1}, func(page int) *Cache[*configMap] {
+		if page == 0 {
+			return one
+		}
+		put(other, 130+uint64(page), "a/3", "later")
+		return other
+	})
+	if diff := gocmp.Diff([]string{"a/1=ahead@110.2", "a/2=x@110.1", "a/3=ahead@110.2"}, got); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	if diff := gocmp.Diff([]string{"110.2*", "110.2*", "110.2*"}, versions); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+}
+
+// While versions of other replicas mean nothing, no watch can begin from one that belongs
+// to nobody, and a client that lists in pages would list for ever. So all pages come from
+// here, even if a neighbour could give them, and the version is that of here.
+func TestPagesOfAReplicaThatIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, neighbour := syncedCache(here, "a/1", "a/2", "a/3"), syncedCache(elsewhere, "a/1", "a/2", "a/3")
+		c.SetAlone(true)
+		late(c, 100, 120, "a/1", "x") // the neighbour has yet to see it
+		begun := list(t, c, ListOptions[*configMap]{Limit: 1})
+		if l, err := neighbour.List(t.Context(), ListOptions[*configMap]{Continue: begun.Continue}); !apierrors.IsResourceExpired(err) {
+			t.Errorf("the second page from elsewhere: %v, %v", l, err)
+		}
+		got, versions := follow(t, ListOptions[*configMap]{Limit: 1}, func(page int) *Cache[*configMap] {
+			if page == 1 {
+				late(c, 100, 130, "a/3", "y")
+				c.SetAlone(false) // now it is known that they do mean something
+				c.Progress(140)
+			}
+			return c
+		})
+		if diff := gocmp.Diff([]string{"a/1=x@100.1", "a/2=0@100", "a/3=0@100"}, got); diff != "" {
+			t.Errorf("pages (-want +got):\n%s", diff)
+		}
+		if diff := gocmp.Diff([]string{"100.1", "100.1", "100.1"}, versions); diff != "" {
+			t.Errorf("versions (-want +got):\n%s", diff)
+		}
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: begun.ResourceVersion}).expect("from the version of the list", "MODIFIED a/3=y@100.2")
+		if _, versions := follow(t, ListOptions[*configMap]{Limit: 2}, func(int) *Cache[*configMap] { return c }); !slices.Equal(versions, []string{"140*", "140*"}) {
+			t.Errorf("a list that begins now has the versions %v", versions)
+		}
+	})
+}
+
+// Soon after the start, nothing is known of what came after a version of other replicas,
+// nor after one that belongs to nobody. Lists have no pages then: nobody could watch from
+// their version.
+func TestNoPagesSoonAfterTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here)
+		c.Replace([]*configMap{newObject("a/1", "0"), newObject("a/2", "0"), newObject("a/3", "0")}, 110, 120)
+		l := list(t, c, ListOptions[*configMap]{Limit: 1})
+		if len(l.Items) != 3 || l.Continue != "" || show(l.ResourceVersion) != "110" {
+			t.Errorf("%v at %s, token %q", showAll(l.Items), show(l.ResourceVersion), l.Continue)
+		}
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: l.ResourceVersion}).expect("from the version of the list")
+		c.Progress(120)
+		if l := list(t, c, ListOptions[*configMap]{Limit: 1}); len(l.Items) != 1 || l.Continue == "" || show(l.ResourceVersion) != "120*" {
+			t.Errorf("later: %v at %s, token %q", showAll(l.Items), show(l.ResourceVersion), l.Continue)
+		}
+	})
+}
+
+// What has been forgotten is not made up.
+func TestPagesOfWhatHasBeenForgotten(t *testing.T) {
+	c := syncedCache(here, "a/1", "a/2", "a/3")
+	c.MinEvents, c.MaxEvents = 2, 6
+	first := list(t, c, ListOptions[*configMap]{Limit: 1})
+	for i := range uint64(6) {
+		put(c, 110+i, "a/2", fmt.Sprint(i))
+	}
+	if got := showAll(list(t, c, ListOptions[*configMap]{Limit: 1, Continue: first.Continue}).Items); !slices.Equal(got, []string{"a/2=0@100"}) {
+		t.Errorf("as long as it is remembered: %v", got)
+	}
+	put(c, 120, "a/2", "x")
+	if l, err := c.List(t.Context(), ListOptions[*configMap]{Limit: 1, Continue: first.Continue}); !apierrors.IsResourceExpired(err) {
+		t.Errorf("got %v, %v", l, err)
+	}
+}
+
+// A batch of changes beyond what the counter of a version can count, such as those of all
+// workloads that use a Secret, while the watermark is held back: versions are then equal
+// for different states, and none of these is taken for the other.
+func TestMoreChangesThanTheCounterCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1", "a/2")
+		revision := uint64(200)
+		flood := func(n int) {
+			for range n {
+				revision++
+				late(c, 100, revision, "a/1", fmt.Sprint(revision))
+			}
+		}
+		flood(maxCounter + 10)
+		before := list(t, c, ListOptions[*configMap]{})
+		pages := list(t, c, ListOptions[*configMap]{Limit: 1})
+		flood(10)
+		after := list(t, c, ListOptions[*configMap]{})
+		if before.ResourceVersion != after.ResourceVersion {
+			t.Fatalf("versions %s and %s: this test is of equal ones", show(before.ResourceVersion), show(after.ResourceVersion))
+		}
+		held := newObject("a/1", before.Items[0].value)
+		for _, from := range []string{before.ResourceVersion, pages.ResourceVersion} {
+			for _, e := range first(read(t, c, WatchOptions[*configMap]{ResourceVersion: from}).next()) {
+				held = unwrapped(e.Object)
+			}
+			if held.value != after.Items[0].value {
+				t.Errorf("a client that watches from version %s has %s, present is %s", show(from), held.value, after.Items[0].value)
+			}
+		}
+		if l, err := c.List(t.Context(), ListOptions[*configMap]{ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}); err == nil {
+			t.Errorf("exactly a version that many states have: %v", showAll(l.Items))
+		}
+		if got := showAll(list(t, c, ListOptions[*configMap]{Limit: 1, Continue: pages.Continue}).Items); !slices.Equal(got, []string{"a/2=0@100"}) {
+			t.Errorf("the second page: %v", got)
+		}
+		c.Progress(revision)
+		flood(1)
+		exact := list(t, c, ListOptions[*configMap]{})
+		flood(1)
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: exact.ResourceVersion}).expect("when the watermark has moved",
+			fmt.Sprintf("MODIFIED a/1=%d@%d.2", revision, revision-2))
+	})
+}
+
+func first[T any](v T, _ bool) T { return v }
+
+// FuzzContinueToken: whatever a client sends in the place of a token is refused as a bad
+// request, or is answered with what comes after a place.
+func FuzzContinueToken(f *testing.F) {
+	c := syncedCache(here, "a/1", "b/1", "b/2")
+	all := []string{"a/1=0@100", "b/1=0@100", "b/2=0@100"}
+	raw := func(json string) string { return base64.RawURLEncoding.EncodeToString([]byte(json)) }
+	for _, seed := range []string{
+		"", "x", "e30", "bnVsbA", "====", tokenOf(f, at(100, 0, here), "a/1"), tokenOf(f, at(100, 3, elsewhere), "a/1\x00"),
+		tokenOf(f, at(99, 0, here), "a/1"), tokenOf(f, at(101, 0, here), "a/1"), tokenOf(f, at(100, 0, here), "b//1"),
+		raw(`{"v":"meta.k8s.io/v1","rv":100,"start":"838860801/a/1"}`),
+		raw(`{"v":"meta.k8s.io/v1","rv":9223372036854775807,"start":"9223372036854775807/a/1"}`),
+		raw(`{"v":"meta.k8s.io/v1","rv":-1,"start":"838860801/a/1"}`),
+	} {
+		f.Add(seed)
+	}
+	impatient, cancel := context.WithCancel(f.Context())
+	cancel()
+	f.Fuzz(func(t *testing.T, token string) {
+		l, err := c.List(impatient, ListOptions[*configMap]{Continue: token})
+		switch {
+		case apierrors.IsBadRequest(err) || apierrors.IsResourceExpired(err) || storage.IsTooLargeResourceVersion(err):
+		case err != nil:
+			t.Errorf("error %v", err)
+		default:
+			if got := showAll(l.Items); len(got) > 3 || !slices.Equal(got, all[3-len(got):]) {
+				t.Errorf("items %v are no end of %v", got, all)
+			}
+		}
+	})
+}
+
+// FuzzParseContinue: a token that is accepted is written as it was read.
+func FuzzParseContinue(f *testing.F) {
+	for _, key := range []string{"", "/", "1/", "1//", "1/a", "1/a/b", "1/a/b/", "/a/b", "1/a/b/c", "838860801/a/b\x00", "01/a/b", "+1/a/b"} {
+		f.Add(key, int64(4095))
+		f.Add(key, int64(100<<23|4095))
+		f.Add(key, int64(-1))
+	}
+	f.Fuzz(func(t *testing.T, key string, version int64) {
+		start, err := storage.EncodeContinue("/"+key, "/", version)
+		if err != nil {
+			return
+		}
+		r, err := (&ListOptions[*configMap]{Continue: start}).parseContinue()
+		if err != nil || !r.exact {
+			return
+		}
+		again := ListOptions[*configMap]{Continue: tokenOf(t, r.at.String(), r.after)}
+		if got, err := again.parseContinue(); err != nil || got != r || r.after == "" {
+			t.Errorf("%q at %d was read as %+v, and that as %+v, %v", key, version, r, got, err)
+		}
+	})
+}
