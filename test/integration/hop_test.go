@@ -290,7 +290,7 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 	t.Parallel()
 	var replicas []*install.Replica
 	for i := range 2 {
-		r, err := server.StartExtra(fmt.Sprintf("roll-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s", "--shutdown-delay-duration=0s"}})
+		r, err := server.StartExtra(fmt.Sprintf("roll-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -117,6 +118,10 @@ func (v *Views) States() map[v1alpha1.State]int {
 	defer v.mu.Unlock()
 	return maps.Clone(v.states)
 }
+
+// Farewell ends the watches that are open, within some time, so that their clients go to
+// another replica.
+func (v *Views) Farewell(within time.Duration) { v.cache.Farewell(within) }
 
 // Watches returns the number of open watches, and of events that are kept for those who
 // come back.

@@ -59,12 +59,14 @@ type Change[T Object] struct {
 type Cache[T Object] struct {
 	Config[T]
 
-	mu      sync.RWMutex
-	objects *btree.BTreeG[item[T]]
-	events  ring[T]
-	synced  bool
-	epoch   int    // counts Replace, after which no watch goes on
-	gap     uint64 // the last Gap
+	mu       sync.RWMutex
+	objects  *btree.BTreeG[item[T]]
+	events   ring[T]
+	synced   bool
+	epoch    int // counts Replace, after which no watch goes on
+	farewell int // counts Farewell
+	spread   time.Duration
+	gap      uint64 // the last Gap
 
 	watermark uint64
 	counter   uint64
@@ -173,6 +175,16 @@ func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
 // catchUp is after how many events a watch that none of them concerns takes note of them,
 // so that it is not taken for a slow one.
 const catchUp = 512
+
+// Farewell ends the watches that are open, each at any moment of some time, with a bookmark
+// for those who want one: their clients go on from there at another replica.
+func (c *Cache[T]) Farewell(spread time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.farewell++
+	c.spread = spread
+	c.notifyAll()
+}
 
 // SetAlone notes that versions of other replicas mean nothing, or that they do again.
 func (c *Cache[T]) SetAlone(alone bool) {
