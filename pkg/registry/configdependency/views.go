@@ -12,7 +12,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
@@ -28,7 +27,7 @@ type Views struct {
 	mu       sync.Mutex // keeps changes in order
 	digester *dependency.Digester
 	states   map[v1alpha1.State]int
-	progress ingest.Progress
+	progress dependency.Progress
 	synced   bool
 }
 
@@ -131,7 +130,7 @@ func (v *Views) Watches() (open, events int) {
 }
 
 // Synced is part of ingest.Sink.
-func (v *Views) Synced(g *dependency.Graph, at ingest.Progress) {
+func (v *Views) Synced(g *dependency.Graph, at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.progress, v.synced = at, true
@@ -146,7 +145,7 @@ func (v *Views) Synced(g *dependency.Graph, at ingest.Progress) {
 }
 
 // Changed is part of ingest.Sink.
-func (v *Views) Changed(g *dependency.Graph, at ingest.Progress, workloads []dependency.WorkloadKey) {
+func (v *Views) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.advance(at)
@@ -159,7 +158,7 @@ func (v *Views) Changed(g *dependency.Graph, at ingest.Progress, workloads []dep
 }
 
 // Progressed is part of ingest.Sink.
-func (v *Views) Progressed(at ingest.Progress) {
+func (v *Views) Progressed(at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.advance(at)
@@ -167,7 +166,7 @@ func (v *Views) Progressed(at ingest.Progress) {
 }
 
 // advance notes what the progress says about other replicas. The lock is held.
-func (v *Views) advance(at ingest.Progress) {
+func (v *Views) advance(at dependency.Progress) {
 	if at.Floor > v.progress.Floor {
 		v.cache.Gap(at.Floor)
 	}
