@@ -76,6 +76,7 @@ type watcher[T Object] struct {
 	stopped sync.Once
 
 	epoch    int
+	farewell int
 	position uint64 // of the next event in the ring
 	snapshot []T    // initial objects that have yet to be sent
 	// floor is the version that the client has; those of events are never lower.
@@ -99,7 +100,7 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 	if !c.synced {
 		return statusOf(c.NotReady())
 	}
-	w.epoch, w.floor = c.epoch, from
+	w.epoch, w.farewell, w.floor = c.epoch, c.farewell, from
 	expired := statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version())))
 	if w.initial {
 		if from != 0 && c.alone && !c.own(from) {
@@ -120,6 +121,8 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 		w.floor = c.version()
 	case c.own(from):
 		w.position = c.events.after(from)
+	case c.published(from) && from > c.since: // its counter had stopped
+		w.position = c.events.after(from - 1<<tagBits)
 	case c.knowsAfter(from):
 		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
 		w.floor = from.shared()
@@ -130,11 +133,14 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 	return nil
 }
 
-// own tells whether this replica has published a version and remembers what came after.
-// Another may have the same tag, so a version has to be one that was published here. One
-// whose counter had stopped may be that of many states, and tells its watermark only.
-func (c *Cache[T]) own(v version) bool {
-	if v.tag() != c.Tag || v.counter() == maxCounter || v < c.since || v > c.version() {
+// own tells whether this replica has published a version, of one state, and remembers what
+// came after.
+func (c *Cache[T]) own(v version) bool { return v.counter() != maxCounter && c.published(v) }
+
+// published tells whether this replica has published a version that it remembers. Another
+// may have the same tag, so that it has to be one that was published here.
+func (c *Cache[T]) published(v version) bool {
+	if v.tag() != c.Tag || v < c.since || v > c.version() {
 		return false
 	}
 	return v.counter() == 0 || v == c.since || c.events.published(v)
@@ -159,6 +165,8 @@ func (c *Cache[T]) collect(s scope, matches func(T) bool) []T {
 }
 
 func (w *watcher[T]) run() {
+	w.cache.watches.Add(1)
+	defer w.cache.watches.Add(-1)
 	defer close(w.result)
 	defer w.cancel()
 	for _, o := range w.snapshot {
@@ -178,6 +186,7 @@ func (w *watcher[T]) run() {
 
 	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
 	defer bookmark.Stop()
+	var leave <-chan time.Time
 	for {
 		events, at, more, ok := w.next()
 		if !ok {
@@ -197,8 +206,16 @@ func (w *watcher[T]) run() {
 		if more == nil {
 			continue
 		}
+		if leave == nil {
+			leave = w.leave()
+		}
 		select {
 		case <-more:
+		case <-leave:
+			if w.options.AllowBookmarks && !w.pending {
+				w.sendBookmark(w.caughtUp(at), false)
+			}
+			return
 		case <-bookmark.C():
 			if w.options.AllowBookmarks && !w.pending && !w.sendBookmark(w.caughtUp(at), false) {
 				return
@@ -235,6 +252,18 @@ func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}
 		c.wake[w.scope.String()] = ch
 	}
 	return nil, at, ch, true
+}
+
+// leave returns when the watch has to end, as clients are to go to another replica; nil:
+// they are not.
+func (w *watcher[T]) leave() <-chan time.Time {
+	c := w.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if w.farewell == c.farewell {
+		return nil
+	}
+	return c.Clock.After(time.Duration(rand.Int64N(int64(c.spread) + 1)))
 }
 
 // lost tells whether it is not known any more what the client has to be sent: the cache

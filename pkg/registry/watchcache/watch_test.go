@@ -258,7 +258,7 @@ func TestAWatchOfAQuietNamespaceSurvivesWhatHappensElsewhere(t *testing.T) {
 					}
 					synctest.Wait() // in the time of so many events it has its turn
 				}
-				if _, events := c.Stats(); events != c.MaxEvents {
+				if _, events, _ := c.Stats(); events != c.MaxEvents {
 					t.Fatalf("%d events are kept: this test is of more than that", events)
 				}
 				r.expect("nothing has happened")
