@@ -327,8 +327,13 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	case e.previous == none:
 		o = e.object
 	}
-	if v == e.version && e.sent != nil && (o == e.object || e.object == none) {
-		return w.emit(watch.Event{Type: typ, Object: e.sent})
+	if e.sent != nil && (o == e.object || e.object == none) {
+		switch v {
+		case e.version:
+			return w.emit(watch.Event{Type: typ, Object: e.sent})
+		case e.version.shared():
+			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(e)})
+		}
 	}
 	return w.send(typ, o, v)
 }
