@@ -103,6 +103,13 @@ func (e *environment) compareWatchLists(ctx context.Context, direct *requester, 
 		}
 	}
 	const ofDeployments, ofList = "watch-list of Deployments", "list of the same"
+	if !compressed {
+		return []row{
+			between("", "ms", ours.ms, theirs.ms, ofDeployments, limit{ratio: 1}),
+			between(": against the list", "ms", ours.ms, ourList.ms, ofList, limit{}),
+			between(": bytes", "MB", ours.mb, ourList.mb, ofList, limit{}),
+		}, nil
+	}
 	return []row{
 		between("", "ms", ours.ms, theirs.ms, ofDeployments, limit{ratio: 1}),
 		between(": against the list", "ms", ours.ms, ourList.ms, ofList, limit{}),
