@@ -332,8 +332,13 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		w.floor = behindOf(w.beyond)
 	}
 	v := w.label(e.version)
-	if v == e.version && e.sent != nil && (o == e.object || e.object == none) {
-		return w.emit(watch.Event{Type: typ, Object: e.sent})
+	if e.sent != nil && (o == e.object || e.object == none) {
+		switch v {
+		case e.version:
+			return w.emit(watch.Event{Type: typ, Object: e.sent})
+		case e.version.shared():
+			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(e)})
+		}
 	}
 	return w.send(typ, o, v)
 }
