@@ -40,6 +40,9 @@ type Progress struct {
 	// OneCounter tells that all resources have revisions of one counter, as those of one
 	// etcd do, so that a watermark means the same on every replica.
 	OneCounter bool
+	// SeveralCounters tells that they have not, which is so for good. Until it is known, both
+	// are false.
+	SeveralCounters bool
 }
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
@@ -54,8 +57,6 @@ type Index struct {
 	seen     map[string]seen // by stream
 	progress Progress        // but for the watermark
 	unprobed map[string]bool // the streams whose present revision has not been asked for
-	// severalCounters is set when revisions of different streams cannot be compared.
-	severalCounters bool
 }
 
 // seen tells up to which revision a stream has been applied, and when it last moved.

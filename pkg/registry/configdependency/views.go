@@ -129,7 +129,7 @@ func (v *Views) Synced(g *dependency.Graph, at ingest.Progress) {
 		v.states[o.Status.State]++
 		objects = append(objects, o)
 	})
-	v.cache.SetAlone(!at.OneCounter)
+	v.neighbours(at)
 	v.cache.Replace(objects, at.Watermark, at.Floor)
 }
 
@@ -159,8 +159,16 @@ func (v *Views) advance(at ingest.Progress) {
 	if at.Floor > v.progress.Floor {
 		v.cache.Gap(at.Floor)
 	}
-	if at.OneCounter != v.progress.OneCounter {
-		v.cache.SetAlone(!at.OneCounter)
+	if at.OneCounter != v.progress.OneCounter || at.SeveralCounters != v.progress.SeveralCounters {
+		v.neighbours(at)
 	}
 	v.progress = at
+}
+
+// neighbours tells the cache what versions of other replicas mean.
+func (v *Views) neighbours(at ingest.Progress) {
+	v.cache.SetAlone(!at.OneCounter)
+	if at.SeveralCounters {
+		v.cache.SetLocal()
+	}
 }
