@@ -149,7 +149,7 @@ func (c *Cache[T]) published(v version) bool {
 // knowsAfter tells whether everything is known that came after a version of another
 // replica.
 func (c *Cache[T]) knowsAfter(v version) bool {
-	return !c.alone && !v.behind() && v.watermark() >= c.floor && v.watermark() >= c.dropped
+	return !c.alone && !v.behind() && !v.local() && v.watermark() >= c.floor && v.watermark() >= c.dropped
 }
 
 // collect returns the objects of a scope that match. The lock is held.
