@@ -31,8 +31,8 @@ type Config[T Object] struct {
 	// NotReady returns the answer until the cache has synced.
 	NotReady func() *apierrors.StatusError
 	Clock    clock.WithTicker
-	// Tag tells the versions of this replica from those of others, as far as its lowest 12
-	// bits can. The highest of them, 4095, belongs to nobody.
+	// Tag tells the versions of this replica from those of others, as far as its lowest 10
+	// bits can. The highest of them, 1023, belongs to nobody.
 	Tag uint16
 	// History is how long events are kept; five minutes by default.
 	History time.Duration

@@ -10,8 +10,8 @@ import (
 type version uint64
 
 const (
-	tagBits     = 12
-	counterBits = 11
+	tagBits     = 10
+	counterBits = 13
 	// maxCounter is where the counter stops until the watermark moves. Versions are then
 	// equal for a while, and are taken as those of another replica are: by the watermark.
 	maxCounter = 1<<counterBits - 2
