@@ -14,4 +14,7 @@ type Progress struct {
 	// OneCounter tells that all resources have revisions of one counter, as those of one
 	// etcd do, so that a watermark means the same on every replica.
 	OneCounter bool
+	// SeveralCounters tells that they have not, which is so for good. Until it is known, both
+	// are false.
+	SeveralCounters bool
 }

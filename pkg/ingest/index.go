@@ -38,8 +38,6 @@ type Index struct {
 	seen     map[string]seen     // by stream
 	progress dependency.Progress // but for the watermark
 	unprobed map[string]bool     // the streams whose present revision has not been asked for
-	// severalCounters is set when revisions of different streams cannot be compared.
-	severalCounters bool
 }
 
 // seen tells up to which revision a stream has been applied, and when it last moved.

@@ -84,14 +84,15 @@ func (x *Index) silent(s *stream, since time.Time) bool {
 func (x *Index) probed(ctx context.Context, s *stream, now, before uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if now < before && !x.severalCounters {
+	known := x.progress
+	if now < before && !x.progress.SeveralCounters {
 		klog.FromContext(ctx).Error(nil, "The resources of this cluster are not in one etcd, so that versions of other replicas say nothing: clients that change the replica list again",
 			"resource", s.name, "revision", now, "seenBefore", before)
-		x.severalCounters = true
+		x.progress.SeveralCounters = true
 	}
 	delete(x.unprobed, s.name)
-	if one := len(x.unprobed) == 0 && !x.severalCounters; one != x.progress.OneCounter {
-		x.progress.OneCounter = one
+	x.progress.OneCounter = len(x.unprobed) == 0 && !x.progress.SeveralCounters
+	if x.progress != known {
 		x.tell(nil)
 	}
 }

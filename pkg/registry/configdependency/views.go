@@ -140,7 +140,7 @@ func (v *Views) Synced(g *dependency.Graph, at dependency.Progress) {
 		v.states[o.Status.State]++
 		objects = append(objects, o)
 	})
-	v.cache.SetAlone(!at.OneCounter)
+	v.neighbours(at)
 	v.cache.Replace(objects, at.Watermark, at.Floor)
 }
 
@@ -170,8 +170,16 @@ func (v *Views) advance(at dependency.Progress) {
 	if at.Floor > v.progress.Floor {
 		v.cache.Gap(at.Floor)
 	}
-	if at.OneCounter != v.progress.OneCounter {
-		v.cache.SetAlone(!at.OneCounter)
+	if at.OneCounter != v.progress.OneCounter || at.SeveralCounters != v.progress.SeveralCounters {
+		v.neighbours(at)
 	}
 	v.progress = at
+}
+
+// neighbours tells the cache what versions of other replicas mean.
+func (v *Views) neighbours(at dependency.Progress) {
+	v.cache.SetAlone(!at.OneCounter)
+	if at.SeveralCounters {
+		v.cache.SetLocal()
+	}
 }

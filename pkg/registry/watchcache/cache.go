@@ -76,8 +76,9 @@ type Cache[T Object] struct {
 	since version
 	// dropped is the highest cause of the events that have been dropped.
 	dropped uint64
-	// alone is set while versions of other replicas mean nothing.
-	alone bool
+	// alone is set while versions of other replicas mean nothing, and local once it is known
+	// that they never will: what is called the watermark then counts events.
+	alone, local bool
 
 	wake    map[string]chan struct{} // by scope: closed when there is more
 	watches atomic.Int64
@@ -113,7 +114,7 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.objects, c.events = newTree[T](), ring[T]{}
-	c.counter++ // a version from before must not name what is now
+	c.step() // a version from before must not name what is now
 	c.progress(watermark)
 	c.floor, c.gap, c.dropped = floor, 0, 0
 	c.since = c.version()
@@ -151,7 +152,7 @@ func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
 		if change.Object == none && !had {
 			continue
 		}
-		c.counter++
+		c.step()
 		e := event[T]{key: change.Key, previous: previous.object, cause: change.Cause, version: c.version(), at: now}
 		if change.Object == none {
 			c.objects.Delete(previous)
@@ -190,8 +191,22 @@ func (c *Cache[T]) Farewell(spread time.Duration) {
 func (c *Cache[T]) SetAlone(alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alone != alone {
+	if alone = alone || c.local; c.alone != alone {
 		c.alone = alone
+		c.notifyAll()
+	}
+}
+
+// SetLocal notes that versions of other replicas will never mean anything, nor those of this
+// one to them. The watermark may then stand still for ever, so that the counter would stop
+// and no version name a single state any more. Versions count events from now on, and say
+// so, as a neighbour that does not know yet would take them for more than they are.
+func (c *Cache[T]) SetLocal() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.local {
+		c.watermark, c.counter = c.watermark+maxWatermark+1, 0
+		c.alone, c.local = true, true
 		c.notifyAll()
 	}
 }
@@ -214,8 +229,15 @@ func (c *Cache[T]) Gap(revision uint64) {
 }
 
 func (c *Cache[T]) progress(watermark uint64) {
-	if watermark = min(watermark, maxWatermark); watermark > c.watermark {
+	if watermark = min(watermark, maxWatermark); watermark > c.watermark && !c.local {
 		c.watermark, c.counter = watermark, 0
+	}
+}
+
+// step begins another version. The lock is held.
+func (c *Cache[T]) step() {
+	if c.counter++; c.local && c.counter == maxCounter {
+		c.watermark, c.counter = c.watermark+1, 0
 	}
 }
 

@@ -31,25 +31,39 @@ var (
 // any interleaving of the inputs' delays, lost streams and restarts, and then compares
 // what they hold with the truth.
 func TestClientConverges(t *testing.T) {
-	first, n := rand.Uint64(), *histories
+	runHistories(t, *histories, false)
+}
+
+// TestClientConvergesWithSeveralCounters does so where each stream has revisions of its own
+// counter, and replicas notice that at any time, or never: a watermark then tells of each
+// stream how far it has arrived by its counter, so that nothing is wrong before they do.
+func TestClientConvergesWithSeveralCounters(t *testing.T) {
+	runHistories(t, *histories/3, true)
+}
+
+func runHistories(t *testing.T, n int, several bool) {
+	t.Helper()
+	first := rand.Uint64()
 	if *seedFlag != 0 {
 		first, n = *seedFlag, 1
 	}
 	for i := range n {
 		seed := first + uint64(i)
 		ok := t.Run("", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { runHistory(t, seed) })
+			synctest.Test(t, func(t *testing.T) { runHistory(t, seed, several) })
 		})
 		if !ok {
-			t.Fatalf("failed after %d histories; again with: go test -run TestClientConverges -seed=%d", i+1, seed)
+			t.Fatalf("failed after %d histories; again with: go test -run '^%s$' -seed=%d", i+1, t.Name(), seed)
 		}
 	}
 }
 
-// world is the truth: inputs of several streams with revisions of one counter.
+// world is the truth: inputs of several streams with revisions of one counter, or of one
+// for each.
 type world struct {
 	rand     *rand.Rand
-	revision uint64
+	several  bool
+	revision [streams]uint64
 	streams  [][]input
 	state    []map[string]string // by stream: the present value of each key
 	tags     uint16
@@ -71,8 +85,12 @@ const (
 var keys = []string{"a/1", "a/2", "a/3", "b/1", "b/2"}
 
 func (w *world) write() {
-	w.revision += 1 + w.rand.Uint64N(3)
-	s, key := w.rand.IntN(streams), keys[w.rand.IntN(len(keys))]
+	s, key, more := w.rand.IntN(streams), keys[w.rand.IntN(len(keys))], 1+w.rand.Uint64N(3)
+	for i := range w.revision {
+		if i == s || !w.several {
+			w.revision[i] += more
+		}
+	}
 	value := fmt.Sprint(w.rand.IntN(4))
 	if w.rand.IntN(4) == 0 {
 		if w.state[s][key] == "" {
@@ -80,7 +98,7 @@ func (w *world) write() {
 		}
 		value = ""
 	}
-	w.streams[s] = append(w.streams[s], input{w.revision, key, value})
+	w.streams[s] = append(w.streams[s], input{w.revision[s], key, value})
 	set(w.state[s], key, value)
 }
 
@@ -157,7 +175,7 @@ func (r *replica) upTo(s int) uint64 {
 	if r.at[s] < len(inputs) {
 		return max(r.last(s), inputs[r.at[s]].revision-1)
 	}
-	return r.world.revision
+	return r.world.revision[s]
 }
 
 func (r *replica) last(s int) uint64 {
@@ -410,10 +428,15 @@ func (c *client) check() {
 	}
 }
 
-func runHistory(t *testing.T, seed uint64) {
-	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), revision: 100, streams: make([][]input, streams), state: make([]map[string]string, streams)}
+func runHistory(t *testing.T, seed uint64, several bool) {
+	t.Helper()
+	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), several: several, streams: make([][]input, streams), state: make([]map[string]string, streams)}
 	for s := range w.state {
 		w.state[s] = map[string]string{}
+		w.revision[s] = 100
+		if several {
+			w.revision[s] += w.rand.Uint64N(60)
+		}
 	}
 	for range 5 {
 		w.write()
@@ -437,6 +460,10 @@ func runHistory(t *testing.T, seed uint64) {
 	}
 	for range 30 + w.rand.IntN(60) {
 		r, c := rs[w.rand.IntN(replicas)], cs[w.rand.IntN(clients)]
+		if several && w.rand.IntN(25) == 0 {
+			w.note("tag %d notices", r.cache.Tag)
+			r.cache.SetLocal()
+		}
 		switch w.rand.IntN(22) {
 		case 0:
 			r.start()
@@ -476,7 +503,7 @@ func runHistory(t *testing.T, seed uint64) {
 		}
 	}
 	for _, c := range cs {
-		for range 20 {
+		for range 60 { // until the list and the watch come from a replica that can go on from there
 			if c.watch == nil {
 				c.connect()
 			}

@@ -17,8 +17,9 @@ const (
 	maxCounter = 1<<counterBits - 2
 	// behind takes the place of the counter in a version that names no state at all.
 	behind = 1<<counterBits - 1
-	// maxWatermark is 2^40 - 1. An etcd with 10,000 writes a second gets there in three years.
-	maxWatermark = 1<<(63-counterBits-tagBits) - 1
+	// maxWatermark is 2^39 - 1. An etcd with 10,000 writes a second gets there in a year and
+	// a half.
+	maxWatermark = 1<<(62-counterBits-tagBits) - 1
 )
 
 func newVersion(watermark, counter uint64, tag uint16) version {
@@ -33,7 +34,11 @@ func (v version) watermark() uint64 { return uint64(v) >> (counterBits + tagBits
 func (v version) counter() uint64   { return uint64(v) >> tagBits & (1<<counterBits - 1) }
 func (v version) behind() bool      { return v.counter() == behind }
 func (v version) tag() uint16       { return uint16(v & (1<<tagBits - 1)) }
-func (v version) String() string    { return strconv.FormatUint(uint64(v), 10) }
+
+// local tells whether the version says nothing to other replicas (see Cache.SetLocal). It
+// is higher than all that do.
+func (v version) local() bool    { return v.watermark() > maxWatermark }
+func (v version) String() string { return strconv.FormatUint(uint64(v), 10) }
 
 // nobody is the tag of versions that belong to no replica.
 const nobody = 1<<tagBits - 1

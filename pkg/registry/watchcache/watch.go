@@ -149,7 +149,7 @@ func (c *Cache[T]) published(v version) bool {
 // knowsAfter tells whether everything is known that came after a version of another
 // replica.
 func (c *Cache[T]) knowsAfter(v version) bool {
-	return !c.alone && !v.behind() && v.watermark() >= c.floor && v.watermark() >= c.dropped
+	return !c.alone && !v.behind() && !v.local() && v.watermark() >= c.floor && v.watermark() >= c.dropped
 }
 
 // collect returns the objects of a scope that match. The lock is held.
@@ -332,8 +332,13 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		w.floor = behindOf(w.beyond)
 	}
 	v := w.label(e.version)
-	if v == e.version && e.sent != nil && (o == e.object || e.object == none) {
-		return w.emit(watch.Event{Type: typ, Object: e.sent})
+	if e.sent != nil && (o == e.object || e.object == none) {
+		switch v {
+		case e.version:
+			return w.emit(watch.Event{Type: typ, Object: e.sent})
+		case e.version.shared():
+			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(e)})
+		}
 	}
 	return w.send(typ, o, v)
 }

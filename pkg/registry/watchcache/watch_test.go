@@ -315,12 +315,19 @@ func TestAWatchOfOneName(t *testing.T) {
 	})
 }
 
-// Many watches send the same event, and it is encoded once for each format.
+// Many watches send the same event, and it is encoded once for each format, also when all
+// of them began at another replica.
 func TestAnEventIsEncodedOnce(t *testing.T) {
+	t.Run("from a version of this replica", func(t *testing.T) { testEncodedOnce(t, at(100, 0, here), "") })
+	t.Run("from a version of another", func(t *testing.T) { testEncodedOnce(t, at(100, 0, elsewhere), "*") })
+}
+
+// testEncodedOnce watches from a version. What is sent has versions with a mark.
+func testEncodedOnce(t *testing.T, version, mark string) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
-		from := WatchOptions[*configMap]{ResourceVersion: at(100, 0, here)}
-		readers := []*reader{read(t, c, from), read(t, c, from), read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: at(100, 0, here)})}
+		from := WatchOptions[*configMap]{ResourceVersion: version}
+		readers := []*reader{read(t, c, from), read(t, c, from), read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: version})}
 		put(c, 110, "a/1", "x")
 		put(c, 120, "a/3", "y")
 		drop(c, 130, "a/2")
@@ -361,9 +368,9 @@ func TestAnEventIsEncodedOnce(t *testing.T) {
 			}
 		}
 		if diff := gocmp.Diff(map[string]int{
-			"json MODIFIED a/1=x@110.1": 1, "yaml MODIFIED a/1=x@110.1": 1,
-			"json ADDED a/3=y@120.1": 1, "yaml ADDED a/3=y@120.1": 1,
-			"json DELETED a/2=0@130.1": 1, "yaml DELETED a/2=0@130.1": 1,
+			"json MODIFIED a/1=x@110.1" + mark: 1, "yaml MODIFIED a/1=x@110.1" + mark: 1,
+			"json ADDED a/3=y@120.1" + mark: 1, "yaml ADDED a/3=y@120.1" + mark: 1,
+			"json DELETED a/2=0@130.1" + mark: 1, "yaml DELETED a/2=0@130.1" + mark: 1,
 		}, encoded); diff != "" {
 			t.Errorf("how often what was encoded (-want +got):\n%s", diff)
 		}
