@@ -29,6 +29,9 @@ func (p *progressOf) note(what string, at dependency.Progress) {
 	if at.OneCounter {
 		what += ", one counter"
 	}
+	if at.SeveralCounters {
+		what += ", several counters"
+	}
 	p.calls = append(p.calls, fmt.Sprintf("%d-%d since %d: %s", at.Watermark, at.Latest, at.Floor, what))
 }
 
@@ -256,20 +259,20 @@ func TestARevisionThatIsTooLowIsOfAnotherCounter(t *testing.T) {
 		p.answer = func(string, int) (uint64, error) { return 119, nil }
 		p.watches["secrets"] <- 10 * time.Second
 		p.pass(10 * time.Second)
-		p.expectTold("when it is known", "100-120 since 100: progressed")
+		p.expectTold("when it is known", "100-120 since 100: progressed, several counters")
 		p.answer = func(string, int) (uint64, error) { return 200, nil }
 		p.watches["secrets"] <- 10 * time.Second
 		p.pass(10 * time.Second)
 		p.expectTold("another answer is no news")
 		must(t, newStore(p.Index, secrets).Bookmark("130"))
-		p.expectTold("from then on", "100-130 since 100: progressed")
+		p.expectTold("from then on", "100-130 since 100: progressed, several counters")
 
 		p.cancel()
 		p.Reset()
 		p.synced = make(chan struct{})
 		p.begin()
 		p.sync()
-		p.expectTold("with another key", "100-130 since 100: synced")
+		p.expectTold("with another key", "100-130 since 100: synced, several counters")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -280,7 +283,7 @@ func TestARevisionThatIsTooLowIsOfAnotherCounter(t *testing.T) {
 			return 100, nil
 		}
 		p.sync()
-		p.expectTold("when it is so from the start", "100-100 since 100: synced")
+		p.expectTold("when it is so from the start", "100-100 since 100: synced", "100-100 since 100: progressed, several counters")
 	})
 }
 
