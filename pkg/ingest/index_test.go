@@ -289,17 +289,69 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 		},
 		"a list without some": {
 			func(x *Index) error { return newStore(x, deployments).Replace([]any{deployment("idle", 3)}, "101") },
-			"changed at 101: -deployment.api -deployment.web deployment.idle",
+			"changed at 101: -deployment.api -deployment.web",
 		},
 		"a list with one that has gained a controller": {
 			func(x *Index) error {
 				return newStore(x, deployments).Replace([]any{deployment("api", 2, "db"), deployment("idle", 3), controlled(dependency.Deployment, "web", 101)}, "102")
 			},
-			"changed at 102: -deployment.web deployment.api deployment.idle",
+			"changed at 102: -deployment.web",
 		},
 		"a list of sources without some": {
 			func(x *Index) error { return newStore(x, secrets).Replace([]any{secret("unused", 5)}, "101") },
 			"changed at 101: deployment.api deployment.web",
+		},
+		"a list in which nothing has changed": {
+			func(x *Index) error {
+				return newStore(x, deployments).Replace([]any{deployment("web", 1, "db"), deployment("api", 2, "db"), naming(deployment("idle", 3), "secret/tls")}, "101")
+			},
+			"progressed to 101",
+		},
+		"a list of sources in which nothing has changed": {
+			func(x *Index) error {
+				return newStore(x, secrets).Replace([]any{secret("unused", 5), secret("db", 4)}, "101")
+			},
+			"progressed to 101",
+		},
+		"a list of namespaces in which nothing has changed": {
+			func(x *Index) error {
+				off := map[string]string{policy.ReloadAnnotation: "off"}
+				must(t, newStore(x, namespaces).Replace([]any{namespaceObject("ns", 101, off)}, "101"))
+				return newStore(x, namespaces).Replace([]any{namespaceObject("ns", 101, maps.Clone(off))}, "102")
+			},
+			"changed at 101: deployment.api deployment.idle deployment.web\nprogressed to 102",
+		},
+		"a list with a changed, a new and a gone one": {
+			func(x *Index) error {
+				return newStore(x, deployments).Replace([]any{deployment("web", 101, "db"), deployment("new", 102), deployment("idle", 3)}, "103")
+			},
+			"changed at 103: -deployment.api deployment.new deployment.web",
+		},
+		"a list with one that was deleted and created again": {
+			func(x *Index) error {
+				again := deployment("web", 1, "db")
+				again.workload.UID = "another"
+				return newStore(x, deployments).Replace([]any{again, deployment("api", 2, "db"), deployment("idle", 3)}, "101")
+			},
+			"changed at 101: deployment.web",
+		},
+		"a list of sources with a changed one": {
+			func(x *Index) error {
+				return newStore(x, secrets).Replace([]any{secret("db", 101), secret("unused", 5)}, "102")
+			},
+			"changed at 102: deployment.api deployment.web",
+		},
+		"a list of sources with a new one": {
+			func(x *Index) error {
+				return newStore(x, secrets).Replace([]any{secret("db", 4), secret("unused", 5), secret("feature-a", 101)}, "102")
+			},
+			"changed at 102: deployment.idle",
+		},
+		"a list of sources with a changed, a new and a gone one": {
+			func(x *Index) error {
+				return newStore(x, secrets).Replace([]any{secret("unused", 101), secret("tls", 102)}, "103")
+			},
+			"changed at 103: deployment.api deployment.idle deployment.web",
 		},
 		"an empty list of another resource": {
 			func(x *Index) error { return newStore(x, jobs).Replace(nil, "101") }, "progressed to 101",

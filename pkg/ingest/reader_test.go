@@ -76,6 +76,7 @@ const protobufType = "application/vnd.kubernetes.protobuf"
 // wire is the stream of a resource as it is read from a server that gives one answer.
 type wire struct {
 	client kubernetes.Interface
+	reader *Reader
 	lister cache.ListerWatcher
 	asked  chan *http.Request
 }
@@ -107,7 +108,7 @@ func newWire(t testing.TB, resource string, code int, contentType string, answer
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.client, w.lister = client, reader.lister(streamOf(t, resource), make(chan time.Duration, 1))
+	w.client, w.reader, w.lister = client, reader, reader.lister(streamOf(t, resource), make(chan time.Duration, 1))
 	return w
 }
 
@@ -354,6 +355,62 @@ func TestEventsOnTheWire(t *testing.T) {
 	event = <-w.ResultChan()
 	if status, ok := event.Object.(*metav1.Status); !ok || event.Type != watch.Error || status.Reason != metav1.StatusReasonExpired {
 		t.Errorf("error: event %s with %+v", event.Type, event.Object)
+	}
+}
+
+// The present revision is that of a list which nothing is in, and which the API server must
+// not answer from what it has cached.
+func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
+	list := inProtobuf(t, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}})
+	w := newWire(t, "pods", http.StatusOK, protobufType, list)
+	v, err := w.reader.revision(quiet(t), streamOf(t, "pods"))
+	if err != nil || v != 77 {
+		t.Errorf("revision %d, %v", v, err)
+	}
+	asked := (<-w.asked).URL.Query()
+	if got := asked.Get("fieldSelector"); got != "status.phase!=Succeeded,status.phase!=Failed,metadata.name=-" {
+		t.Errorf("fields %s", got)
+	}
+	for _, parameter := range []string{"resourceVersion", "resourceVersionMatch", "limit", "watch"} {
+		if asked.Has(parameter) {
+			t.Errorf("%s=%s", parameter, asked.Get(parameter))
+		}
+	}
+
+	for name, wire := range map[string]*wire{
+		"an error":             newWire(t, "pods", http.StatusInternalServerError, protobufType, nil),
+		"another list":         newWire(t, "pods", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}})),
+		"a list of no version": newWire(t, "pods", http.StatusOK, protobufType, inProtobuf(t, &corev1.PodList{})),
+		"a word for a version": newWire(t, "pods", http.StatusOK, protobufType, inProtobuf(t, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "x"}})),
+	} {
+		if v, err := wire.reader.revision(quiet(t), streamOf(t, "pods")); err == nil {
+			t.Errorf("%s: revision %d", name, v)
+		}
+	}
+}
+
+// The first watch is short, so that the watermark soon leaves the first lists behind; the
+// others last as the configuration says. Who probes learns of the last that has begun.
+func TestHowLongWatchesLast(t *testing.T) {
+	w := newWire(t, "secrets", http.StatusOK, protobufType, nil)
+	watches := make(chan time.Duration, 1)
+	lister := w.reader.lister(streamOf(t, "secrets"), watches).(cache.ListerWatcherWithContext)
+	for i, want := range []string{"5", "60", "60"} {
+		// What a reflector would ask for is random.
+		events, err := lister.WatchWithContext(quiet(t), metav1.ListOptions{ResourceVersion: "5", TimeoutSeconds: new(int64(123))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events.Stop()
+		if got := (<-w.asked).URL.Query().Get("timeoutSeconds"); got != want {
+			t.Errorf("watch %d lasts %s s, want %s", i, got, want)
+		}
+		if i == 0 {
+			continue // nobody has been waiting for the first
+		}
+		if got := <-watches; got != time.Minute || len(watches) != 0 {
+			t.Errorf("watch %d is said to last %s", i, got)
+		}
 	}
 }
 

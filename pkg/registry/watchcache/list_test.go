@@ -538,6 +538,27 @@ func TestMoreChangesThanTheCounterCounts(t *testing.T) {
 	})
 }
 
+// The same while versions mean something here only: there is no watermark to go by, so that
+// what the client has is sent once more, from the first event of the version on.
+func TestWhoComesBackAloneWhenTheCounterHasStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1", "a/2")
+		c.SetAlone(true)
+		for i := range uint64(maxCounter) {
+			late(c, 100, 200+i, "a/1", fmt.Sprint(i))
+		}
+		version := list(t, c, ListOptions[*configMap]{}).ResourceVersion
+		late(c, 100, 5000, "a/2", "x")
+		c.Apply(100, []Change[*configMap]{{Key: "a/1", Cause: 5001}})
+		stopped := fmt.Sprintf("@100.%d", maxCounter)
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: version}).expect("from there",
+			fmt.Sprintf("MODIFIED a/1=%d", maxCounter-1)+stopped, "MODIFIED a/2=x"+stopped, fmt.Sprintf("DELETED a/1=%d", maxCounter-1)+stopped)
+		c.Progress(300)
+		late(c, 300, 5002, "a/2", "y")
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(300, 0, here)}).expect("when the watermark has moved", "MODIFIED a/2=y@300.1")
+	})
+}
+
 func first[T any](v T, _ bool) T { return v }
 
 // FuzzContinueToken: whatever a client sends in the place of a token is refused as a bad

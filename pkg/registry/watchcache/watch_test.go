@@ -770,6 +770,54 @@ func TestTheEndOfInitialEvents(t *testing.T) {
 	})
 }
 
+// Before a replica goes, its watches end one after the other, and clients go on elsewhere
+// from the last bookmark. Who comes in spite of it is served.
+func TestFarewell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1")
+		put(c, 110, "a/1", "x")
+		var with, without []*reader
+		for range 20 {
+			with = append(with, read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 1, here), AllowBookmarks: true}))
+			without = append(without, read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 1, here)}))
+		}
+		waiting := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(115, 0, elsewhere), SendInitialEvents: new(true), AllowBookmarks: true})
+		waiting.expect("one that awaits a version", "ADDED a/1=x@110.1")
+		c.Progress(112)
+		c.Farewell(10 * time.Second)
+		late := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 1, here)})
+		synctest.Wait()
+		if _, _, open := c.Stats(); open < 30 {
+			t.Errorf("at once, only %d watches are open", open)
+		}
+		pass(5 * time.Second)
+		if _, _, open := c.Stats(); open < 5 || open > 39 {
+			t.Errorf("after half of the time, %d watches are open", open)
+		}
+		pass(5 * time.Second)
+		neighbour := syncedCache(elsewhere, "a/1")
+		put(neighbour, 110, "a/1", "x")
+		for _, r := range with {
+			events, open := r.next()
+			if diff := gocmp.Diff([]string{"BOOKMARK 112"}, showEvents(events)); diff != "" || open {
+				t.Fatalf("open %v, events (-want +got):\n%s", open, diff)
+			}
+			again := read(t, neighbour, WatchOptions[*configMap]{ResourceVersion: unwrapped(events[0].Object).ResourceVersion})
+			again.expect("from there elsewhere")
+			again.Stop()
+		}
+		for _, r := range without {
+			r.expectEnd("who wants no bookmarks")
+		}
+		waiting.expectEnd("who awaits a version has nothing to go on from", "ERROR 504")
+		put(c, 120, "a/1", "y")
+		late.expect("who came later", "MODIFIED a/1=y@120.1")
+		if _, _, open := c.Stats(); open != 1 {
+			t.Errorf("%d watches are open", open)
+		}
+	})
+}
+
 // Nothing of a watch goes on after its context is done or Stop was called, whether or not
 // anybody reads; at the end of a bubble no goroutine may be left.
 func TestTheEndOfAWatch(t *testing.T) {
