@@ -1,0 +1,5 @@
+//go:build !race
+
+package etcds
+
+const race = false
