@@ -104,7 +104,7 @@ type scene struct {
 }
 
 // crowd is the number of workloads in each namespace.
-const crowd = 150
+const crowd = 60
 
 func newScene(t *testing.T, apiServerArgs ...string) *scene {
 	t.Helper()
@@ -115,7 +115,7 @@ func newScene(t *testing.T, apiServerArgs ...string) *scene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stop(t, s.cluster) })
-	s.server, err = install.Install(t.Context(), s.cluster, install.Options{Replicas: 2, Race: race, Args: []string{"--shutdown-delay-duration=0s"}})
+	s.server, err = install.Install(t.Context(), s.cluster, install.Options{Replicas: 2, Args: []string{"--shutdown-delay-duration=0s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +358,7 @@ func hopping(s *scene) {
 		for i := range 4 {
 			through := s.client(h.Config(s.directly(replicas[0])))
 			if i < 2 {
-				clients = append(clients, hop.NewFollower(through, selection, int64(i*50)))
+				clients = append(clients, hop.NewFollower(through, selection, int64(i*20)))
 			} else {
 				clients = append(clients, hop.NewInformer(through, selection, i == 3))
 			}

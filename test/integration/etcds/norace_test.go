@@ -1,5 +1,0 @@
-//go:build !race
-
-package etcds
-
-const race = false

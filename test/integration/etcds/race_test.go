@@ -1,6 +1,0 @@
-//go:build race
-
-package etcds
-
-// The replicas are built like the tests.
-const race = true
