@@ -35,9 +35,11 @@ var mayImport = map[string][]string{
 	"pkg/ingest":    {"pkg/dependency", "pkg/policy"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy"},
 	// These do not know each other. What they share is below them.
-	"pkg/registry":   {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/workload", "pkg/metrics", "pkg/registry/configdependency"},
-	"pkg/controller": {"pkg/dependency", "pkg/policy", "pkg/workload", "pkg/metrics"},
-	"pkg/admission":  {"pkg/apis", "pkg/dependency", "pkg/policy"},
+	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/workload", "pkg/metrics", "pkg/registry/configdependency", "pkg/registry/watchcache"},
+	// It serves objects of any type.
+	"pkg/registry/watchcache": {},
+	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/workload", "pkg/metrics"},
+	"pkg/admission":           {"pkg/apis", "pkg/dependency", "pkg/policy"},
 	// The agent runs beside an application, without the server.
 	"pkg/agent": {},
 	// On top.
@@ -158,7 +160,7 @@ func TestViolationsAreFound(t *testing.T) {
 		}
 		return p
 	}
-	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/workload" "pkg/metrics" "pkg/registry/configdependency"]`
+	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/workload" "pkg/metrics" "pkg/registry/configdependency" "pkg/registry/watchcache"]`
 	tests := map[string]struct {
 		pkg  goPackage
 		want []string

@@ -13,7 +13,8 @@ import (
 // for all of its requests and opens no other while that one works, so it would stay until
 // the end of the shutdown delay and then pass on to users that the server is shutting
 // down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect anew, to a
-// server that is ready; what is under way is still answered.
+// server that is ready; what is under way is still answered. Watches would be under way for
+// an hour: they end then too, spread over some time.
 type farewell struct{ begun atomic.Bool }
 
 // buildHandlerChain wraps the chain of the generic API server.
@@ -27,10 +28,13 @@ func (f *farewell) buildHandlerChain(api http.Handler, c *genericapiserver.Confi
 	})
 }
 
-// beginAfter begins some time after the context is done: until then the endpoints of the
-// Service may still lead clients back here.
-func (f *farewell) beginAfter(ctx context.Context, d time.Duration) {
+// beginWithin begins in the middle of the shutdown delay after the context is done: until
+// then the endpoints of the Service may still lead clients back here.
+func (f *farewell) beginWithin(ctx context.Context, delay time.Duration, endWatches func(within time.Duration)) {
 	context.AfterFunc(ctx, func() {
-		time.AfterFunc(d, func() { f.begun.Store(true) })
+		time.AfterFunc(delay/2, func() {
+			f.begun.Store(true)
+			endWatches(delay / 4)
+		})
 	})
 }

@@ -103,7 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
 	feeding.Go(func() { s.views.Run(feed, s.index) })
 	leading.Go(func() { s.lead(ctx) })
-	s.farewell.beginAfter(ctx, s.generic.ShutdownDelayDuration/2)
+	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
 	err := s.generic.PrepareRun().RunWithContext(ctx)
 	leading.Wait()
 	stop()
@@ -166,3 +166,12 @@ func (s *Server) IndexSize() (workloads, sources int) { return s.index.Size() }
 
 // LastProgress is part of metrics.State.
 func (s *Server) LastProgress() map[string]time.Time { return s.index.LastProgress() }
+
+// Revisions is part of metrics.State.
+func (s *Server) Revisions() (lag uint64, oneCounter bool) {
+	p := s.index.Progress()
+	return p.Latest - p.Watermark, p.OneCounter
+}
+
+// Watches is part of metrics.State.
+func (s *Server) Watches() (open, events int) { return s.views.Watches() }

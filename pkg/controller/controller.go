@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -61,10 +60,10 @@ type note struct {
 func New(c Config) *Controller { return &Controller{Config: c} }
 
 // Synced is part of ingest.Sink.
-func (c *Controller) Synced(g *dependency.Graph, _ ingest.Progress) { c.enqueueAll(g) }
+func (c *Controller) Synced(g *dependency.Graph, _ dependency.Progress) { c.enqueueAll(g) }
 
 // Changed is part of ingest.Sink.
-func (c *Controller) Changed(_ *dependency.Graph, _ ingest.Progress, workloads []dependency.WorkloadKey) {
+func (c *Controller) Changed(_ *dependency.Graph, _ dependency.Progress, workloads []dependency.WorkloadKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue == nil {
@@ -76,7 +75,7 @@ func (c *Controller) Changed(_ *dependency.Graph, _ ingest.Progress, workloads [
 }
 
 // Progressed is part of ingest.Sink.
-func (c *Controller) Progressed(ingest.Progress) {}
+func (c *Controller) Progressed(dependency.Progress) {}
 
 func (c *Controller) enqueueAll(g *dependency.Graph) {
 	c.mu.Lock()

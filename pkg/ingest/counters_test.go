@@ -9,16 +9,16 @@ import (
 )
 
 // heard is a sink that notes what it is told of progress.
-type heard struct{ at []Progress }
+type heard struct{ at []dependency.Progress }
 
-func (h *heard) Synced(_ *dependency.Graph, at Progress) { h.at = append(h.at, at) }
-func (h *heard) Changed(_ *dependency.Graph, at Progress, _ []dependency.WorkloadKey) {
+func (h *heard) Synced(_ *dependency.Graph, at dependency.Progress) { h.at = append(h.at, at) }
+func (h *heard) Changed(_ *dependency.Graph, at dependency.Progress, _ []dependency.WorkloadKey) {
 	h.at = append(h.at, at)
 }
-func (h *heard) Progressed(at Progress) { h.at = append(h.at, at) }
+func (h *heard) Progressed(at dependency.Progress) { h.at = append(h.at, at) }
 
 // told returns what was told since the last time.
-func (h *heard) told() []Progress {
+func (h *heard) told() []dependency.Progress {
 	out := h.at
 	h.at = nil
 	return out
@@ -42,24 +42,24 @@ func TestOneCounter(t *testing.T) {
 		stream      *stream
 		now, before uint64
 	}
-	unknown := Progress{Watermark: 100, Latest: 105, Floor: 105}
+	unknown := dependency.Progress{Watermark: 100, Latest: 105, Floor: 105}
 	one, several := unknown, unknown
 	one.OneCounter, several.SeveralCounters = true, true
 	for name, tt := range map[string]struct {
 		probes []probe
-		want   []Progress
+		want   []dependency.Progress
 	}{
 		"nobody was asked":                     {nil, nil},
 		"one has yet to answer":                {[]probe{{deployments, 105, 105}, {deployments, 106, 105}}, nil},
-		"none is behind":                       {[]probe{{deployments, 105, 105}, {secrets, 110, 105}}, []Progress{one}},
-		"the first is behind":                  {[]probe{{deployments, 101, 105}, {secrets, 110, 105}}, []Progress{several}},
-		"the second is behind":                 {[]probe{{deployments, 105, 105}, {secrets, 104, 105}}, []Progress{several}},
-		"one falls behind later":               {[]probe{{deployments, 105, 105}, {secrets, 106, 105}, {secrets, 107, 108}}, []Progress{one, several}},
-		"one was behind and is not any longer": {[]probe{{deployments, 101, 105}, {secrets, 110, 105}, {deployments, 200, 105}}, []Progress{several}},
+		"none is behind":                       {[]probe{{deployments, 105, 105}, {secrets, 110, 105}}, []dependency.Progress{one}},
+		"the first is behind":                  {[]probe{{deployments, 101, 105}, {secrets, 110, 105}}, []dependency.Progress{several}},
+		"the second is behind":                 {[]probe{{deployments, 105, 105}, {secrets, 104, 105}}, []dependency.Progress{several}},
+		"one falls behind later":               {[]probe{{deployments, 105, 105}, {secrets, 106, 105}, {secrets, 107, 108}}, []dependency.Progress{one, several}},
+		"one was behind and is not any longer": {[]probe{{deployments, 101, 105}, {secrets, 110, 105}, {deployments, 200, 105}}, []dependency.Progress{several}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, h := readUpTo(t, "105", "100")
-			if diff := cmp.Diff([]Progress{unknown}, h.told()); diff != "" {
+			if diff := cmp.Diff([]dependency.Progress{unknown}, h.told()); diff != "" {
 				t.Errorf("at the sync (-want +got):\n%s", diff)
 			}
 			for _, p := range tt.probes {
@@ -74,7 +74,7 @@ func TestOneCounter(t *testing.T) {
 			x.replace(secrets, nil, "100")
 			again := unknown
 			again.SeveralCounters = len(told) > 0 && told[len(told)-1].SeveralCounters
-			if diff := cmp.Diff([]Progress{again}, h.told()); diff != "" {
+			if diff := cmp.Diff([]dependency.Progress{again}, h.told()); diff != "" {
 				t.Errorf("when everything is read anew (-want +got):\n%s", diff)
 			}
 		})

@@ -17,32 +17,13 @@ import (
 // index is locked: they may read the graph, must not keep it, and must not block.
 type Sink interface {
 	// Synced is called once, when the graph equals the cluster for the first time.
-	Synced(graph *dependency.Graph, at Progress)
+	Synced(graph *dependency.Graph, at dependency.Progress)
 	// Changed is called after each change that concerns workloads: those that are in the
 	// graph, and those that have just gone from it. A workload is named whenever something
 	// that it depends on was written, even if nothing in it has changed by that.
-	Changed(graph *dependency.Graph, at Progress, workloads []dependency.WorkloadKey)
+	Changed(graph *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey)
 	// Progressed is called when there is progress without such a change.
-	Progressed(at Progress)
-}
-
-// Progress tells how much of the cluster the graph has seen, in revisions: the
-// resourceVersions of the resources that are read.
-type Progress struct {
-	// Watermark is the revision up to which everything has been applied. A resource on
-	// which nothing is written holds it back until its next bookmark.
-	Watermark uint64
-	// Latest is the highest revision that has been applied.
-	Latest uint64
-	// Floor is the revision before which something may have come and gone unseen: the
-	// highest at which a resource was listed.
-	Floor uint64
-	// OneCounter tells that all resources have revisions of one counter, as those of one
-	// etcd do, so that a watermark means the same on every replica.
-	OneCounter bool
-	// SeveralCounters tells that they have not, which is so for good. Until it is known, both
-	// are false.
-	SeveralCounters bool
+	Progressed(at dependency.Progress)
 }
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
@@ -53,10 +34,10 @@ type Index struct {
 
 	mu       sync.RWMutex
 	graph    *dependency.Graph
-	waiting  map[string]bool // the streams whose first list has not been applied
-	seen     map[string]seen // by stream
-	progress Progress        // but for the watermark
-	unprobed map[string]bool // the streams whose present revision has not been asked for
+	waiting  map[string]bool     // the streams whose first list has not been applied
+	seen     map[string]seen     // by stream
+	progress dependency.Progress // but for the watermark
+	unprobed map[string]bool     // the streams whose present revision has not been asked for
 }
 
 // seen tells up to which revision a stream has been applied, and when it last moved.
@@ -125,6 +106,13 @@ func (x *Index) LastProgress() map[string]time.Time {
 		out[name] = s.at
 	}
 	return out
+}
+
+// Progress tells how much of the cluster has been seen.
+func (x *Index) Progress() dependency.Progress {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.now()
 }
 
 // set applies one object that was added or changed.
@@ -318,7 +306,7 @@ func (x *Index) observe(stream *stream, version string) {
 }
 
 // now returns the progress that has been made.
-func (x *Index) now() Progress {
+func (x *Index) now() dependency.Progress {
 	p := x.progress
 	p.Watermark = p.Latest
 	for _, s := range x.seen {

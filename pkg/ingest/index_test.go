@@ -22,14 +22,14 @@ type recorder struct {
 	mirror map[dependency.WorkloadKey]string
 }
 
-func (r *recorder) Synced(g *dependency.Graph, at Progress) {
+func (r *recorder) Synced(g *dependency.Graph, at dependency.Progress) {
 	workloads, sources := g.Size()
 	r.calls = append(r.calls, fmt.Sprintf("synced at %d with %d workloads and %d sources", at.Latest, workloads, sources))
 	r.mirror = map[dependency.WorkloadKey]string{}
 	g.EachWorkload(func(w *dependency.Workload) { r.mirror[w.WorkloadKey] = view(g, w) })
 }
 
-func (r *recorder) Changed(g *dependency.Graph, at Progress, workloads []dependency.WorkloadKey) {
+func (r *recorder) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
 	var names []string
 	for _, key := range workloads {
 		w := g.Workload(key)
@@ -47,7 +47,7 @@ func (r *recorder) Changed(g *dependency.Graph, at Progress, workloads []depende
 	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", at.Latest, strings.Join(names, " ")))
 }
 
-func (r *recorder) Progressed(at Progress) {
+func (r *recorder) Progressed(at dependency.Progress) {
 	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", at.Latest))
 }
 

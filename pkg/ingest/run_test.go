@@ -56,11 +56,13 @@ func (n *notifier) send(g *dependency.Graph) {
 	n.views <- out
 }
 
-func (n *notifier) Synced(g *dependency.Graph, _ Progress) { n.send(g) }
+func (n *notifier) Synced(g *dependency.Graph, _ dependency.Progress) { n.send(g) }
 
-func (n *notifier) Changed(g *dependency.Graph, _ Progress, _ []dependency.WorkloadKey) { n.send(g) }
+func (n *notifier) Changed(g *dependency.Graph, _ dependency.Progress, _ []dependency.WorkloadKey) {
+	n.send(g)
+}
 
-func (n *notifier) Progressed(Progress) {}
+func (n *notifier) Progressed(dependency.Progress) {}
 
 func runSecret(value string) *corev1.Secret {
 	return &corev1.Secret{

@@ -24,6 +24,8 @@ type server struct {
 func (s *server) WorkloadStates() map[string]int      { return s.states }
 func (s *server) IndexSize() (workloads, sources int) { return s.workloads, s.sources }
 func (s *server) LastProgress() map[string]time.Time  { return s.progress }
+func (s *server) Revisions() (uint64, bool)           { return 7, true }
+func (s *server) Watches() (open, events int)         { return 3, 50 }
 
 // scrape returns our metrics as they are served.
 func scrape(t *testing.T) map[string]*dto.MetricFamily {
@@ -84,8 +86,10 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"configdep_index_objects", "configdep_ingest_last_progress_timestamp_seconds", "configdep_leader",
-		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total", "configdep_workloads",
+		"configdep_index_objects", "configdep_ingest_last_progress_timestamp_seconds",
+		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader",
+		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
+		"configdep_watch_events_kept", "configdep_watches", "configdep_workloads",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -110,6 +114,10 @@ func TestStateIsReadWhenItIsScraped(t *testing.T) {
 		"configdep_workloads":                              {"state=InSync": 1, "state=Pending": 3},
 		"configdep_index_objects":                          {"type=workload": 4, "type=source": 9},
 		"configdep_ingest_last_progress_timestamp_seconds": {"resource=secrets": 1700000000.5, "resource=pods": 0},
+		"configdep_ingest_one_revision_counter":            {"": 1},
+		"configdep_ingest_revision_lag":                    {"": 7},
+		"configdep_watches":                                {"": 3},
+		"configdep_watch_events_kept":                      {"": 50},
 	} {
 		if diff := cmp.Diff(want, series(families[name])); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -16,6 +16,13 @@ type State interface {
 	IndexSize() (workloads, sources int)
 	// LastProgress returns when each resource last sent an event or a bookmark.
 	LastProgress() map[string]time.Time
+	// Revisions returns how many revisions lie between the newest change that was seen and
+	// the one up to which every resource has been read, and whether all have revisions of
+	// one counter.
+	Revisions() (lag uint64, oneCounter bool)
+	// Watches returns the number of watches of ConfigDependencies, and of events that are
+	// kept for those who come back.
+	Watches() (open, events int)
 }
 
 var (
@@ -24,8 +31,16 @@ var (
 	indexDesc = metrics.NewDesc("configdep_index_objects", "Number of objects in the dependency index, by what they are (workload, source).",
 		[]string{"type"}, nil, metrics.ALPHA, "")
 	progressDesc = metrics.NewDesc("configdep_ingest_last_progress_timestamp_seconds",
-		"When a resource last sent an event or a bookmark, in seconds since the epoch. API servers send a bookmark about every minute.",
+		"When a resource last sent an event or a bookmark, in seconds since the epoch. On a resource on which nothing is written, one comes in each --max-version-lag.",
 		[]string{"resource"}, nil, metrics.ALPHA, "")
+	lagDesc = metrics.NewDesc("configdep_ingest_revision_lag",
+		"Number of revisions between the newest change that was seen and the one up to which every resource has been read.",
+		nil, nil, metrics.ALPHA, "")
+	counterDesc = metrics.NewDesc("configdep_ingest_one_revision_counter",
+		"1 if all resources have revisions of one counter, as those of one etcd do, so that clients can go on at another replica; 0 if not, or not yet known.",
+		nil, nil, metrics.ALPHA, "")
+	watchesDesc = metrics.NewDesc("configdep_watches", "Number of open watches of ConfigDependencies.", nil, nil, metrics.ALPHA, "")
+	eventsDesc  = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
 )
 
 // collector reads the state of the server at each scrape. The registry is that of the
@@ -49,13 +64,17 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- workloadsDesc
 	ch <- indexDesc
 	ch <- progressDesc
+	ch <- lagDesc
+	ch <- counterDesc
+	ch <- watchesDesc
+	ch <- eventsDesc
 }
 
 // CollectWithStability is part of metrics.StableCollector.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	s := *c.state.Load()
-	gauge := func(d *metrics.Desc, value float64, label string) {
-		ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value, label)
+	gauge := func(d *metrics.Desc, value float64, labels ...string) {
+		ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value, labels...)
 	}
 	for state, n := range s.WorkloadStates() {
 		gauge(workloadsDesc, float64(n), state)
@@ -66,4 +85,14 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	for resource, at := range s.LastProgress() {
 		gauge(progressDesc, float64(at.UnixNano())/1e9, resource)
 	}
+	lag, one := s.Revisions()
+	gauge(lagDesc, float64(lag))
+	counters := 0.0
+	if one {
+		counters = 1
+	}
+	gauge(counterDesc, counters)
+	watches, events := s.Watches()
+	gauge(watchesDesc, float64(watches))
+	gauge(eventsDesc, float64(events))
 }

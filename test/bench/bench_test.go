@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -193,5 +195,109 @@ func TestTemplatesCountRollouts(t *testing.T) {
 	see(func() { d.Spec.Template.Annotations = map[string]string{"a": "b"} })
 	if n, of, err := seen.rollouts(); n != 2 || of != 1 || err != nil {
 		t.Errorf("%d rollouts of %d Deployments (%v), want 2 of 1", n, of, err)
+	}
+}
+
+// A line that is longer than the buffer is one event, of which the type is known.
+func TestEventsOfAWatch(t *testing.T) {
+	const bookmark = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+	long := `{"type":"ADDED","object":"` + strings.Repeat("x", 1000) + "\"}\n"
+	const other = `{"type":"BOOKMARK","object":{"metadata":{}}}` + "\n"
+	lines := bufio.NewReaderSize(strings.NewReader(long+other+bookmark+long[:500]), 128)
+	for i, want := range []struct {
+		kind string
+		size int
+		ends bool
+	}{{"ADDED", len(long), false}, {"BOOKMARK", len(other), false}, {"BOOKMARK", len(bookmark), true}} {
+		got, err := readEvent(lines)
+		if err != nil || got.kind != want.kind || got.size != int64(want.size) || got.endsInitial() != want.ends {
+			t.Errorf("event %d is %s of %d bytes, the end: %v (%v), want %+v", i, got.kind, got.size, got.endsInitial(), err, want)
+		}
+	}
+	for what, text := range map[string]string{
+		"a line that is cut off": long[:500],
+		"an error":               `{"type":"ERROR","object":{"code":410}}` + "\n",
+		"no event":               "{}\n",
+	} {
+		if got, err := readEvent(bufio.NewReaderSize(strings.NewReader(text), 128)); err == nil {
+			t.Errorf("%s is taken for %s of %d bytes", what, got.kind, got.size)
+		}
+	}
+}
+
+// A watch-list that lacks an object, or brings something else, is none.
+func TestInitialEvents(t *testing.T) {
+	const bookmark = `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+	const added, modified = `{"type":"ADDED","object":{}}` + "\n", `{"type":"MODIFIED","object":{}}` + "\n"
+	for name, c := range map[string]struct {
+		text  string
+		fails bool
+	}{
+		"all":            {added + added + bookmark + modified, false},
+		"too few":        {added + bookmark, true},
+		"no end":         {added + added, true},
+		"something else": {added + added + modified + bookmark, true},
+	} {
+		if err := readInitial(strings.NewReader(c.text), 2); (err != nil) != c.fails {
+			t.Errorf("%s: error %v, want one: %v", name, err, c.fails)
+		}
+	}
+}
+
+// A crowd counts what each of its watches receives, and nobody may receive too much or be
+// left behind.
+func TestCrowdCounts(t *testing.T) {
+	const added, bookmark = `{"type":"ADDED","object":{}}` + "\n", `{"type":"BOOKMARK","object":{}}` + "\n"
+	for name, c := range map[string]struct {
+		watches []string // what each receives; the last ends then, if something fails
+		fails   string
+	}{
+		"all of it":      {[]string{added + added, bookmark + added + added}, ""},
+		"an early end":   {[]string{added + added, added}, "ended after 1 events"},
+		"one too many":   {[]string{added + added, added + added + added}, "3 events of 2 changes"},
+		"an error":       {[]string{added + added, added + `{"type":"ERROR","object":{}}` + "\n"}, "was told"},
+		"nothing at all": {[]string{added + added, ""}, "ended after 0 events"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := &crowd{size: len(c.watches), reached: make(chan struct{}, 1), failed: make(chan error, 1)}
+			all.ctx, all.cancel = context.WithCancel(t.Context())
+			all.expect(2)
+			var ends []*io.PipeWriter
+			for i, text := range c.watches {
+				body, server := io.Pipe()
+				ends = append(ends, server)
+				all.wg.Go(func() { all.count(body) })
+				all.wg.Go(func() {
+					_, _ = io.WriteString(server, text) // fails when the rest is not read
+					if i == len(c.watches)-1 && c.fails != "" {
+						_ = server.Close()
+					}
+				})
+			}
+			var err error
+			if c.fails == "" {
+				err = all.await(t.Context())
+			} else {
+				err = <-all.failed
+			}
+			if err == nil != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("error %v, want %q", err, c.fails)
+			}
+			all.cancel()
+			for _, end := range ends {
+				_ = end.Close()
+			}
+			all.wg.Wait()
+		})
+	}
+}
+
+func TestMemoryInUse(t *testing.T) {
+	const profile = "heap profile: 1: 2 [3: 4] @ heap/1\n\n# runtime.MemStats\n# Alloc = 9\n# HeapAlloc = 1000\n# Stack = 200 / 300\n"
+	if got, err := inUse([]byte(profile)); got != 1200 || err != nil {
+		t.Errorf("%v in use (%v), want 1200", got, err)
+	}
+	if got, err := inUse([]byte("# HeapAlloc = 1")); err == nil {
+		t.Errorf("%v in use of no profile", got)
 	}
 }

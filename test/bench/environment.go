@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -24,7 +25,8 @@ type environment struct {
 	client  kubernetes.Interface // may do everything, as fast as it can
 	subject subject
 	install *install.Installation // nil: the subject is another program
-	user    *requester            // a user who may read
+	reader  *rest.Config          // of a user who may read
+	user    *requester            // that user, on a connection that is kept
 	filled  shape                 // what is in the cluster
 
 	floorKubeconfig string // of the floor of restarts
@@ -72,9 +74,9 @@ func newEnvironment(ctx context.Context, s settings) (_ *environment, err error)
 // installServer installs the server, which becomes the subject.
 func (e *environment) installServer(ctx context.Context) error {
 	say("building and installing the server")
-	options := install.Options{Binary: e.binary}
+	// The memory in use is asked for like a profile.
+	options := install.Options{Binary: e.binary, Args: []string{"--profiling=true"}}
 	if e.profile != "" {
-		options.Args = []string{"--profiling=true"}
 		if err := os.MkdirAll(e.profile, 0o755); err != nil {
 			return fmt.Errorf("creating the folder for profiles: %w", err)
 		}
@@ -84,10 +86,11 @@ func (e *environment) installServer(ctx context.Context) error {
 		return err
 	}
 	e.subject = installed{e.server()}
-	if e.user, err = newUser(ctx, e); err != nil {
+	if e.reader, err = newReader(ctx, e); err != nil {
 		return fmt.Errorf("creating a user: %w", err)
 	}
-	return nil
+	e.user, err = newRequester(rest.CopyConfig(e.reader))
+	return err
 }
 
 func (e *environment) close() error {
@@ -113,14 +116,14 @@ func (e *environment) serverKubeconfig() string {
 // readerName is the name of everything that belongs to the user.
 const readerName = "bench-reader"
 
-// newUser makes somebody who is no administrator: those skip authorization, on either
+// newReader makes somebody who is no administrator: those skip authorization, on either
 // side, which no user does.
-func newUser(ctx context.Context, e *environment) (*requester, error) {
+func newReader(ctx context.Context, e *environment) (*rest.Config, error) {
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: readerName},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"apps", "configdep.io"},
-			Resources: []string{"deployments", "configdependencies"},
+			APIGroups: []string{"", "apps", "configdep.io"},
+			Resources: []string{"configmaps", "deployments", "configdependencies"},
 			Verbs:     []string{"get", "list", "watch"},
 		}},
 	}
@@ -141,5 +144,20 @@ func newUser(ctx context.Context, e *environment) (*requester, error) {
 	}
 	config := rest.AnonymousClientConfig(e.cluster.RESTConfig())
 	config.BearerToken = token
-	return newRequester(config)
+	return config, nil
+}
+
+// readerAtServer is the reader who asks the server itself, past the aggregator.
+func (e *environment) readerAtServer() *rest.Config {
+	config := e.server().RESTConfig()
+	config.BearerToken = e.reader.BearerToken
+	return config
+}
+
+// ownConnection returns a configuration whose clients share connections with nobody.
+// Otherwise all clients of one server share them.
+func ownConnection(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Dial = (&net.Dialer{}).DialContext
+	return config
 }

@@ -103,13 +103,17 @@ func (s settings) settle() time.Duration {
 
 // settledMemory waits until what the start has left behind has been given back.
 func (e *environment) settledMemory(ctx context.Context) (memory, error) {
+	return e.settledMemoryOf(ctx, e.subjectMemory)
+}
+
+func (e *environment) settledMemoryOf(ctx context.Context, read func() (memory, error)) (memory, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleLimit, fmt.Errorf("the memory did not settle within %v", settleLimit))
 	defer cancel()
 	var m memory
 	var failed error
 	reference, since := math.NaN(), time.Now()
 	err := poll(ctx, 500*time.Millisecond, func() bool {
-		if m, failed = e.subjectMemory(); failed != nil {
+		if m, failed = read(); failed != nil {
 			return true
 		}
 		if !(math.Abs(m.rss-reference) <= settleShare*reference) {

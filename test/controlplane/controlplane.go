@@ -139,6 +139,18 @@ func (c *ControlPlane) Dir() string { return c.dir }
 // Logs is the path of a component's log file, for example Logs("kube-apiserver").
 func (c *ControlPlane) Logs(component string) string { return c.file("logs", component+".log") }
 
+// PID is the process id of a component, for example PID("kube-apiserver"); 0 when it does
+// not run.
+func (c *ControlPlane) PID(component string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.processes[component]
+	if !ok {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
 // RESTConfig is the configuration of a client that may do everything, as often as it
 // wants. The caller may change it.
 func (c *ControlPlane) RESTConfig() *rest.Config {

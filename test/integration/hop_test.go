@@ -284,6 +284,69 @@ type listing struct{ *cache.ListWatch }
 
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
+// When replicas are replaced one after the other, as an update does, clients go on where
+// they were at another one and need not list again.
+func TestRollingRestartWithoutLists(t *testing.T) {
+	t.Parallel()
+	var replicas []*install.Replica
+	for i := range 2 {
+		r, err := server.StartExtra(fmt.Sprintf("roll-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, r)
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acquainted(t, replicas...)
+	namespace := newNamespace(t)
+	h := newHopper(t, replicas...)
+	f := &hop.Follower{Client: through(t, h, replicas[0]).ConfigDependencies(namespace)}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	defer running.Wait()
+	defer stop()
+	n := 0
+	follows := func() {
+		t.Helper()
+		n++
+		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(fmt.Sprint("app-", n)))
+		eventually(t, "the follower holds what is there", func(context.Context) error {
+			if got := len(f.Copy()); got != n {
+				return fmt.Errorf("it holds %d objects, not %d", got, n)
+			}
+			return nil
+		})
+	}
+	follows()
+	for range 2 {
+		for _, r := range replicas {
+			if err := r.Terminate(); err != nil {
+				t.Errorf("%s did not end in order: %v", r.Name(), err)
+			}
+			follows()
+			if err := r.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.AwaitReady(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			acquainted(t, replicas...) // which minReadySeconds waits for
+		}
+	}
+	tally, err := f.Tally()
+	if err != nil {
+		t.Error(err)
+	}
+	if tally.Lists != 1 || tally.Watches < 3 {
+		t.Errorf("%+v", tally)
+	}
+}
+
 // RetryWatcher begins each watch at the last version that it has seen, without a list. It
 // misses nothing, whichever replica answers.
 func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {

@@ -26,7 +26,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -106,8 +105,8 @@ func (c *cluster) sync(revision uint64) {
 }
 
 // at is the progress of an index that has seen everything up to the present revision.
-func (c *cluster) at() ingest.Progress {
-	return ingest.Progress{Watermark: c.revision, Latest: c.revision, Floor: c.floor, OneCounter: true}
+func (c *cluster) at() dependency.Progress {
+	return dependency.Progress{Watermark: c.revision, Latest: c.revision, Floor: c.floor, OneCounter: true}
 }
 
 // progress is a bookmark of all resources.

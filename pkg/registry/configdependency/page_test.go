@@ -13,7 +13,6 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/ingest"
 )
 
 // pages follows continue tokens to the end, each to a cluster that next returns.
@@ -238,11 +237,11 @@ func (n *neighbours) write(key dependency.WorkloadKey, w *dependency.Workload) {
 // apply applies the next write of a kind to a replica or, if there is none, a bookmark.
 func (n *neighbours) apply(i int, kind dependency.WorkloadKind) {
 	c := n.clusters[i]
-	at := func(revision uint64) ingest.Progress {
+	at := func(revision uint64) dependency.Progress {
 		n.seen[i][kind] = revision
 		c.revision = max(c.revision, revision)
 		watermark := slices.Min(slices.Collect(maps.Values(n.seen[i])))
-		return ingest.Progress{Watermark: watermark, Latest: c.revision, Floor: c.floor, OneCounter: true}
+		return dependency.Progress{Watermark: watermark, Latest: c.revision, Floor: c.floor, OneCounter: true}
 	}
 	queue := n.waiting[i][kind]
 	if len(queue) == 0 {

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/watchcache"
 )
@@ -27,7 +27,7 @@ type Views struct {
 	mu       sync.Mutex // keeps changes in order
 	digester *dependency.Digester
 	states   map[v1alpha1.State]int
-	progress ingest.Progress
+	progress dependency.Progress
 	synced   bool
 }
 
@@ -118,8 +118,19 @@ func (v *Views) States() map[v1alpha1.State]int {
 	return maps.Clone(v.states)
 }
 
+// Farewell ends the watches that are open, within some time, so that their clients go to
+// another replica.
+func (v *Views) Farewell(within time.Duration) { v.cache.Farewell(within) }
+
+// Watches returns the number of open watches, and of events that are kept for those who
+// come back.
+func (v *Views) Watches() (open, events int) {
+	_, events, open = v.cache.Stats()
+	return open, events
+}
+
 // Synced is part of ingest.Sink.
-func (v *Views) Synced(g *dependency.Graph, at ingest.Progress) {
+func (v *Views) Synced(g *dependency.Graph, at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.progress, v.synced = at, true
@@ -134,7 +145,7 @@ func (v *Views) Synced(g *dependency.Graph, at ingest.Progress) {
 }
 
 // Changed is part of ingest.Sink.
-func (v *Views) Changed(g *dependency.Graph, at ingest.Progress, workloads []dependency.WorkloadKey) {
+func (v *Views) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.advance(at)
@@ -147,7 +158,7 @@ func (v *Views) Changed(g *dependency.Graph, at ingest.Progress, workloads []dep
 }
 
 // Progressed is part of ingest.Sink.
-func (v *Views) Progressed(at ingest.Progress) {
+func (v *Views) Progressed(at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.advance(at)
@@ -155,7 +166,7 @@ func (v *Views) Progressed(at ingest.Progress) {
 }
 
 // advance notes what the progress says about other replicas. The lock is held.
-func (v *Views) advance(at ingest.Progress) {
+func (v *Views) advance(at dependency.Progress) {
 	if at.Floor > v.progress.Floor {
 		v.cache.Gap(at.Floor)
 	}
@@ -166,7 +177,7 @@ func (v *Views) advance(at ingest.Progress) {
 }
 
 // neighbours tells the cache what versions of other replicas mean.
-func (v *Views) neighbours(at ingest.Progress) {
+func (v *Views) neighbours(at dependency.Progress) {
 	v.cache.SetAlone(!at.OneCounter)
 	if at.SeveralCounters {
 		v.cache.SetLocal()

@@ -3,6 +3,7 @@ package watchcache
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/btree"
@@ -58,12 +59,14 @@ type Change[T Object] struct {
 type Cache[T Object] struct {
 	Config[T]
 
-	mu      sync.RWMutex
-	objects *btree.BTreeG[item[T]]
-	events  ring[T]
-	synced  bool
-	epoch   int    // counts Replace, after which no watch goes on
-	gap     uint64 // the last Gap
+	mu       sync.RWMutex
+	objects  *btree.BTreeG[item[T]]
+	events   ring[T]
+	synced   bool
+	epoch    int // counts Replace, after which no watch goes on
+	farewell int // counts Farewell
+	spread   time.Duration
+	gap      uint64 // the last Gap
 
 	watermark uint64
 	counter   uint64
@@ -77,7 +80,8 @@ type Cache[T Object] struct {
 	// that they never will: what is called the watermark then counts events.
 	alone, local bool
 
-	wake map[string]chan struct{} // by scope: closed when there is more
+	wake    map[string]chan struct{} // by scope: closed when there is more
+	watches atomic.Int64
 }
 
 type item[T Object] struct {
@@ -172,6 +176,16 @@ func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
 // catchUp is after how many events a watch that none of them concerns takes note of them,
 // so that it is not taken for a slow one.
 const catchUp = 512
+
+// Farewell ends the watches that are open, each at any moment of some time, with a bookmark
+// for those who want one: their clients go on from there at another replica.
+func (c *Cache[T]) Farewell(spread time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.farewell++
+	c.spread = spread
+	c.notifyAll()
+}
 
 // SetAlone notes that versions of other replicas mean nothing, or that they do again.
 func (c *Cache[T]) SetAlone(alone bool) {
@@ -272,9 +286,9 @@ func (c *Cache[T]) Peek(key string) (T, bool) {
 	return it.object, found
 }
 
-// Stats tells the number of objects and of events that are kept.
-func (c *Cache[T]) Stats() (objects, events int) {
+// Stats tells the number of objects, of events that are kept, and of open watches.
+func (c *Cache[T]) Stats() (objects, events, watches int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.objects.Len(), c.events.len()
+	return c.objects.Len(), c.events.len(), int(c.watches.Load())
 }

@@ -48,12 +48,14 @@ func at(watermark, counter uint64, tag uint16) string {
 }
 
 // show writes a version so that people can read it: WATERMARK.COUNTER, and if it belongs
-// to nobody an asterisk.
+// to nobody an asterisk; WATERMARK~ if no watch can begin from it.
 func show(rv string) string {
 	v, err := parseVersion(rv)
 	switch {
 	case err != nil || v == 0:
 		return strconv.Quote(rv)
+	case v.behind():
+		return fmt.Sprintf("%d~", v.watermark())
 	case v.tag() == nobody && v.counter() == 0:
 		return fmt.Sprintf("%d*", v.watermark())
 	case v.tag() == nobody:

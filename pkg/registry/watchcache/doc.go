@@ -26,6 +26,9 @@
 //     order, may have shown a state that matched. Not so where one stream alone decides
 //     whether it matches, as all replicas have seen the same states of that.
 //   - What time alone has caused has no revision, and is always sent.
+//   - While a replica is behind the client, what it sends may lack what the client has seen
+//     elsewhere. The version then says so, and no watch can begin from it (410): another
+//     replica would not know that it has to be sent again.
 //
 // A replica that has just started, or that has lost a stream and listed it anew, does not
 // know what was there and has gone before. Versions below that point are expired (410)

@@ -19,6 +19,8 @@ type encodedOnce[T Object] struct {
 
 	mu      sync.Mutex
 	results map[runtime.Identifier]*encoded
+	// shared is the same in the version that belongs to no replica; nil: nobody needs it.
+	shared *encodedOnce[T]
 }
 
 type encoded struct {
@@ -35,7 +37,22 @@ func (c *Cache[T]) encodeOnce(e *event[T]) *encodedOnce[T] {
 	if o == none {
 		o = c.stamp(e.previous, e.version)
 	}
+	return c.once(o)
+}
+
+func (c *Cache[T]) once(o T) *encodedOnce[T] {
 	return &encodedOnce[T]{Object: o, object: o, copy: c.Copy, results: map[runtime.Identifier]*encoded{}}
+}
+
+// inShared returns what watches send of an event that began at a version of another
+// replica. They may be most of all, such as after that has gone.
+func (c *Cache[T]) inShared(e *event[T]) *encodedOnce[T] {
+	e.sent.mu.Lock()
+	defer e.sent.mu.Unlock()
+	if e.sent.shared == nil {
+		e.sent.shared = c.once(c.stamp(e.sent.object, e.version.shared()))
+	}
+	return e.sent.shared
 }
 
 // CacheEncode is part of runtime.CacheableObject.

@@ -208,13 +208,22 @@ func (r *replica) apply(s int) {
 }
 
 // change returns what an input has done to an object. Its cause is the highest of all
-// inputs that the object depends on.
+// inputs that the object depends on, or one that is not lower.
 func (r *replica) change(key string) Change[*configMap] {
 	var cause uint64
+	if r.world.rand.IntN(2) == 0 {
+		cause = slices.Max(r.seen)
+	}
 	for s := range streams {
 		cause = max(cause, r.touch[s][key])
 	}
 	return Change[*configMap]{Key: key, Object: object(r.state, key), Cause: cause}
+}
+
+// recheck renders an object again because time has passed.
+func (r *replica) recheck(key string) {
+	r.world.note("recheck tag %d %s", r.cache.Tag, key)
+	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{{Key: key, Object: object(r.state, key), Cause: Always}})
 }
 
 // bookmark tells how far a stream is.
@@ -392,6 +401,16 @@ func (c *client) disconnect() {
 	}
 }
 
+// hop takes what there is and goes on elsewhere, some times.
+func (c *client) hop() {
+	for range 1 + c.world.rand.IntN(3) {
+		c.drain()
+		c.disconnect()
+		c.connect()
+		synctest.Wait()
+	}
+}
+
 func before(a, b string) bool {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) < 0
 }
@@ -445,7 +464,7 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			w.note("tag %d notices", r.cache.Tag)
 			r.cache.SetLocal()
 		}
-		switch w.rand.IntN(20) {
+		switch w.rand.IntN(22) {
 		case 0:
 			r.start()
 		case 1:
@@ -462,6 +481,10 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			if c.watch == nil {
 				c.connect()
 			}
+		case 14:
+			r.recheck(keys[w.rand.IntN(len(keys))])
+		case 15:
+			c.hop()
 		default:
 			r.apply(w.rand.IntN(streams))
 		}

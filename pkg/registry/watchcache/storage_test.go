@@ -335,7 +335,7 @@ func (s *store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 }
 
 func (s *store) Stats(context.Context) (storage.Stats, error) {
-	objects, _ := s.cache.Stats()
+	objects, _, _ := s.cache.Stats()
 	return storage.Stats{ObjectCount: int64(objects)}, nil
 }
 

@@ -14,7 +14,9 @@ const (
 	counterBits = 11
 	// maxCounter is where the counter stops until the watermark moves. Versions are then
 	// equal for a while, and are taken as those of another replica are: by the watermark.
-	maxCounter = 1<<counterBits - 1
+	maxCounter = 1<<counterBits - 2
+	// behind takes the place of the counter in a version that names no state at all.
+	behind = 1<<counterBits - 1
 	// maxWatermark is 2^39 - 1. An etcd with 10,000 writes a second gets there in a year and
 	// a half.
 	maxWatermark = 1<<(62-counterBits-tagBits) - 1
@@ -24,8 +26,13 @@ func newVersion(watermark, counter uint64, tag uint16) version {
 	return version(watermark<<(counterBits+tagBits) | min(counter, maxCounter)<<tagBits | uint64(tag)&(1<<tagBits-1))
 }
 
+// behindOf returns a version for a client that has seen a watermark, and has since been
+// shown something older. Nobody knows what it has to be sent when it goes on from there.
+func behindOf(watermark uint64) version { return newVersion(watermark+1, 0, 0) - 1 }
+
 func (v version) watermark() uint64 { return uint64(v) >> (counterBits + tagBits) }
-func (v version) counter() uint64   { return uint64(v) >> tagBits & maxCounter }
+func (v version) counter() uint64   { return uint64(v) >> tagBits & (1<<counterBits - 1) }
+func (v version) behind() bool      { return v.counter() == behind }
 func (v version) tag() uint16       { return uint16(v & (1<<tagBits - 1)) }
 
 // local tells whether the version says nothing to other replicas (see Cache.SetLocal). It

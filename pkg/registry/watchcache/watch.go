@@ -76,6 +76,7 @@ type watcher[T Object] struct {
 	stopped sync.Once
 
 	epoch    int
+	farewell int
 	position uint64 // of the next event in the ring
 	snapshot []T    // initial objects that have yet to be sent
 	// floor is the version that the client has; those of events are never lower.
@@ -99,7 +100,7 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 	if !c.synced {
 		return statusOf(c.NotReady())
 	}
-	w.epoch, w.floor = c.epoch, from
+	w.epoch, w.farewell, w.floor = c.epoch, c.farewell, from
 	expired := statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version())))
 	if w.initial {
 		if from != 0 && c.alone && !c.own(from) {
@@ -120,6 +121,8 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 		w.floor = c.version()
 	case c.own(from):
 		w.position = c.events.after(from)
+	case c.published(from) && from > c.since: // its counter had stopped
+		w.position = c.events.after(from - 1<<tagBits)
 	case c.knowsAfter(from):
 		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
 		w.floor = from.shared()
@@ -130,11 +133,14 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 	return nil
 }
 
-// own tells whether this replica has published a version and remembers what came after.
-// Another may have the same tag, so a version has to be one that was published here. One
-// whose counter had stopped may be that of many states, and tells its watermark only.
-func (c *Cache[T]) own(v version) bool {
-	if v.tag() != c.Tag || v.counter() == maxCounter || v < c.since || v > c.version() {
+// own tells whether this replica has published a version, of one state, and remembers what
+// came after.
+func (c *Cache[T]) own(v version) bool { return v.counter() != maxCounter && c.published(v) }
+
+// published tells whether this replica has published a version that it remembers. Another
+// may have the same tag, so that it has to be one that was published here.
+func (c *Cache[T]) published(v version) bool {
+	if v.tag() != c.Tag || v < c.since || v > c.version() {
 		return false
 	}
 	return v.counter() == 0 || v == c.since || c.events.published(v)
@@ -143,7 +149,7 @@ func (c *Cache[T]) own(v version) bool {
 // knowsAfter tells whether everything is known that came after a version of another
 // replica.
 func (c *Cache[T]) knowsAfter(v version) bool {
-	return !c.alone && !v.local() && v.watermark() >= c.floor && v.watermark() >= c.dropped
+	return !c.alone && !v.behind() && !v.local() && v.watermark() >= c.floor && v.watermark() >= c.dropped
 }
 
 // collect returns the objects of a scope that match. The lock is held.
@@ -159,6 +165,8 @@ func (c *Cache[T]) collect(s scope, matches func(T) bool) []T {
 }
 
 func (w *watcher[T]) run() {
+	w.cache.watches.Add(1)
+	defer w.cache.watches.Add(-1)
 	defer close(w.result)
 	defer w.cancel()
 	for _, o := range w.snapshot {
@@ -178,6 +186,7 @@ func (w *watcher[T]) run() {
 
 	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
 	defer bookmark.Stop()
+	var leave <-chan time.Time
 	for {
 		events, at, more, ok := w.next()
 		if !ok {
@@ -197,8 +206,16 @@ func (w *watcher[T]) run() {
 		if more == nil {
 			continue
 		}
+		if leave == nil {
+			leave = w.leave()
+		}
 		select {
 		case <-more:
+		case <-leave:
+			if w.options.AllowBookmarks && !w.pending {
+				w.sendBookmark(w.caughtUp(at), false)
+			}
+			return
 		case <-bookmark.C():
 			if w.options.AllowBookmarks && !w.pending && !w.sendBookmark(w.caughtUp(at), false) {
 				return
@@ -235,6 +252,18 @@ func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}
 		c.wake[w.scope.String()] = ch
 	}
 	return nil, at, ch, true
+}
+
+// leave returns when the watch has to end, as clients are to go to another replica; nil:
+// they are not.
+func (w *watcher[T]) leave() <-chan time.Time {
+	c := w.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if w.farewell == c.farewell {
+		return nil
+	}
+	return c.Clock.After(time.Duration(rand.Int64N(int64(c.spread) + 1)))
 }
 
 // lost tells whether it is not known any more what the client has to be sent: the cache
@@ -286,7 +315,6 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		}
 		w.members[e.key] = has
 	}
-	v := w.label(e.version)
 	typ, o := watch.Deleted, e.previous
 	switch {
 	case has && had:
@@ -298,8 +326,19 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	case e.previous == none:
 		o = e.object
 	}
-	if v == e.version && e.sent != nil && (o == e.object || e.object == none) {
-		return w.emit(watch.Event{Type: typ, Object: e.sent})
+	if w.foreign && e.version.watermark() < w.beyond {
+		// The object may lack what the client has seen of it elsewhere. It is sent that as
+		// well in the end, but must not go on elsewhere before.
+		w.floor = behindOf(w.beyond)
+	}
+	v := w.label(e.version)
+	if e.sent != nil && (o == e.object || e.object == none) {
+		switch v {
+		case e.version:
+			return w.emit(watch.Event{Type: typ, Object: e.sent})
+		case e.version.shared():
+			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(e)})
+		}
 	}
 	return w.send(typ, o, v)
 }

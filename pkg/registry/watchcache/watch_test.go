@@ -42,7 +42,7 @@ func TestWhereAWatchBegins(t *testing.T) {
 		"after a watermark of elsewhere":              {WatchOptions[*configMap]{ResourceVersion: at(115, 0, elsewhere)}, []string{"MODIFIED a/1=2@115.1*", "ADDED b/1=3@115.2*"}},
 		"after a watermark of nobody":                 {WatchOptions[*configMap]{ResourceVersion: at(112, 0, nobody)}, []string{"MODIFIED a/1=2@115.1*", "ADDED b/1=3@115.2*"}},
 		"after a part of what comes here":             {WatchOptions[*configMap]{ResourceVersion: at(115, 7, elsewhere)}, []string{"MODIFIED a/1=2@115.7*", "ADDED b/1=3@115.7*"}},
-		"after what has yet to come":                  {WatchOptions[*configMap]{ResourceVersion: at(125, 0, elsewhere)}, []string{"ADDED b/1=3@125*"}},
+		"after what has yet to come":                  {WatchOptions[*configMap]{ResourceVersion: at(125, 0, elsewhere)}, []string{"ADDED b/1=3@125~"}},
 		"after a version before the sync":             {WatchOptions[*configMap]{ResourceVersion: at(99, 0, here)}, []string{"ERROR 410"}},
 		"after a version before the sync, elsewhere":  {WatchOptions[*configMap]{ResourceVersion: at(99, 0, elsewhere)}, []string{"ERROR 410"}},
 		"after a number that is no version":           {WatchOptions[*configMap]{ResourceVersion: "1"}, []string{"ERROR 410"}},
@@ -118,9 +118,9 @@ func TestWhatTimeAloneHasCausedIsAlwaysSent(t *testing.T) {
 		put(c, 110, "a/1", "1")
 		c.Apply(110, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", "late"), Cause: Always}})
 		own.expect("one that began here", "MODIFIED a/1=1@110.1", "MODIFIED a/1=late@110.2")
-		foreign.expect("one that is ahead", "MODIFIED a/1=late@150*")
+		foreign.expect("one that is ahead", "MODIFIED a/1=late@150~")
 		put(c, 120, "a/1", "2")
-		foreign.expect("what was told may have been old in another respect, so all that follows is", "MODIFIED a/1=2@150*")
+		foreign.expect("what was told may have been old in another respect, so all that follows is", "MODIFIED a/1=2@150~")
 	})
 }
 
@@ -258,7 +258,7 @@ func TestAWatchOfAQuietNamespaceSurvivesWhatHappensElsewhere(t *testing.T) {
 					}
 					synctest.Wait() // in the time of so many events it has its turn
 				}
-				if _, events := c.Stats(); events != c.MaxEvents {
+				if _, events, _ := c.Stats(); events != c.MaxEvents {
 					t.Fatalf("%d events are kept: this test is of more than that", events)
 				}
 				r.expect("nothing has happened")
@@ -315,12 +315,19 @@ func TestAWatchOfOneName(t *testing.T) {
 	})
 }
 
-// Many watches send the same event, and it is encoded once for each format.
+// Many watches send the same event, and it is encoded once for each format, also when all
+// of them began at another replica.
 func TestAnEventIsEncodedOnce(t *testing.T) {
+	t.Run("from a version of this replica", func(t *testing.T) { testEncodedOnce(t, at(100, 0, here), "") })
+	t.Run("from a version of another", func(t *testing.T) { testEncodedOnce(t, at(100, 0, elsewhere), "*") })
+}
+
+// testEncodedOnce watches from a version. What is sent has versions with a mark.
+func testEncodedOnce(t *testing.T, version, mark string) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
-		from := WatchOptions[*configMap]{ResourceVersion: at(100, 0, here)}
-		readers := []*reader{read(t, c, from), read(t, c, from), read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: at(100, 0, here)})}
+		from := WatchOptions[*configMap]{ResourceVersion: version}
+		readers := []*reader{read(t, c, from), read(t, c, from), read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: version})}
 		put(c, 110, "a/1", "x")
 		put(c, 120, "a/3", "y")
 		drop(c, 130, "a/2")
@@ -361,9 +368,9 @@ func TestAnEventIsEncodedOnce(t *testing.T) {
 			}
 		}
 		if diff := gocmp.Diff(map[string]int{
-			"json MODIFIED a/1=x@110.1": 1, "yaml MODIFIED a/1=x@110.1": 1,
-			"json ADDED a/3=y@120.1": 1, "yaml ADDED a/3=y@120.1": 1,
-			"json DELETED a/2=0@130.1": 1, "yaml DELETED a/2=0@130.1": 1,
+			"json MODIFIED a/1=x@110.1" + mark: 1, "yaml MODIFIED a/1=x@110.1" + mark: 1,
+			"json ADDED a/3=y@120.1" + mark: 1, "yaml ADDED a/3=y@120.1" + mark: 1,
+			"json DELETED a/2=0@130.1" + mark: 1, "yaml DELETED a/2=0@130.1" + mark: 1,
 		}, encoded); diff != "" {
 			t.Errorf("how often what was encoded (-want +got):\n%s", diff)
 		}
@@ -479,7 +486,7 @@ func TestAloneVersionsOfOthersAreExpired(t *testing.T) {
 
 		c.SetAlone(false)
 		own.expect("they mean something again")
-		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(105, 0, elsewhere)}).expect("a watch from elsewhere", "MODIFIED a/1=x@105*")
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(105, 0, elsewhere)}).expect("a watch from elsewhere", "MODIFIED a/1=x@105~")
 	})
 }
 
@@ -501,6 +508,43 @@ func TestAGapEndsWatchesThatBeganElsewhere(t *testing.T) {
 		put(c, 130, "a/1", "y")
 		own.expect("one that began here", "MODIFIED a/1=y@130.1")
 		ahead.expect("one that has seen it all", "MODIFIED a/1=y@130.1*")
+	})
+}
+
+// A client that has seen the deletion of an object on one replica goes on at another that
+// is behind, and there the object is still shown as changed. Should it go back before the
+// deletion has come there too, nobody would tell it again; so it has to list.
+func TestWhoWasShownAnOlderStateCannotGoOnElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead, behind := syncedCache(here, "a/1", "a/2"), syncedCache(elsewhere, "a/1", "a/2")
+		drop(ahead, 120, "a/1")
+		version := list(t, ahead, ListOptions[*configMap]{}).ResourceVersion
+
+		late(behind, 100, 130, "a/1", "x") // a stream is ahead of that with the deletion
+		r := read(t, behind, WatchOptions[*configMap]{ResourceVersion: version})
+		events, open := r.next()
+		if !open || len(events) != 1 || unwrapped(events[0].Object).value != "x" {
+			t.Fatalf("open %v, %v", open, showEvents(events))
+		}
+		shown := unwrapped(events[0].Object).ResourceVersion
+		if before(shown, version) {
+			t.Errorf("version %s after %s", show(shown), show(version))
+		}
+		for _, c := range []*Cache[*configMap]{ahead, behind} {
+			read(t, c, WatchOptions[*configMap]{ResourceVersion: shown}).expectEnd("from what it was shown", "ERROR 410")
+		}
+
+		c := behind
+		c.Apply(120, []Change[*configMap]{{Key: "a/1", Cause: 130}})
+		put(c, 131, "a/2", "y")
+		events, open = r.next()
+		if !open || len(events) != 2 || events[0].Type != watch.Deleted {
+			t.Fatalf("open %v, %v", open, showEvents(events))
+		}
+		// Now it has seen everything up to a version again.
+		caughtUp := unwrapped(events[1].Object).ResourceVersion
+		put(ahead, 140, "a/2", "z")
+		read(t, ahead, WatchOptions[*configMap]{ResourceVersion: caughtUp}).expect("when it has caught up", "MODIFIED a/2=z@140.1*")
 	})
 }
 

@@ -1,0 +1,20 @@
+package dependency
+
+// Progress tells how much of the cluster a graph has seen, in revisions: the
+// resourceVersions of the resources that are read.
+type Progress struct {
+	// Watermark is the revision up to which everything has been applied. A resource on
+	// which nothing is written holds it back until its next bookmark.
+	Watermark uint64
+	// Latest is the highest revision that has been applied.
+	Latest uint64
+	// Floor is the revision before which something may have come and gone unseen: the
+	// highest at which a resource was listed.
+	Floor uint64
+	// OneCounter tells that all resources have revisions of one counter, as those of one
+	// etcd do, so that a watermark means the same on every replica.
+	OneCounter bool
+	// SeveralCounters tells that they have not, which is so for good. Until it is known, both
+	// are false.
+	SeveralCounters bool
+}
