@@ -69,16 +69,21 @@ func NewInformer(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selectio
 	informer := cache.NewSharedIndexInformer(lw, &v1alpha1.ConfigDependency{}, 0, nil)
 	return &Client{
 		Name: s.name(name), Selection: s,
-		Copy: func() map[string]*v1alpha1.ConfigDependency {
-			out := map[string]*v1alpha1.ConfigDependency{}
-			for _, o := range informer.GetStore().List() {
-				o := o.(*v1alpha1.ConfigDependency)
-				out[o.Namespace+"/"+o.Name] = o
-			}
-			return out
-		},
+		Copy:  CopyOf(informer),
 		Run:   informer.RunWithContext,
 		Tally: func() (string, error) { return "at " + informer.LastSyncResourceVersion(), nil },
+	}
+}
+
+// CopyOf returns what returns what an informer holds.
+func CopyOf(informer cache.SharedIndexInformer) func() map[string]*v1alpha1.ConfigDependency {
+	return func() map[string]*v1alpha1.ConfigDependency {
+		out := map[string]*v1alpha1.ConfigDependency{}
+		for _, o := range informer.GetStore().List() {
+			o := o.(*v1alpha1.ConfigDependency)
+			out[o.Namespace+"/"+o.Name] = o
+		}
+		return out
 	}
 }
 
