@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
@@ -348,7 +349,8 @@ func hopping(s *scene) {
 		s.t.Fatal(err)
 	}
 	defer h.Close()
-	ctx, cancel := context.WithCancel(s.t.Context())
+	// client-go logs each connection that is cut.
+	ctx, cancel := context.WithCancel(klog.NewContext(s.t.Context(), klog.Logger{}))
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

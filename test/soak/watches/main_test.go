@@ -44,12 +44,12 @@ type settings struct {
 }
 
 func readSettings() (s settings, err error) {
-	s = settings{seed: rand.Uint64N(1e6), round: 8 * time.Second, namespaces: 3, workloads: 100, lag: 5 * time.Second, sample: time.Second}
+	s = settings{seed: 1, round: 8 * time.Second, namespaces: 3, workloads: 100, lag: 5 * time.Second, sample: time.Second}
 	if text := os.Getenv(durationVariable); text != "" {
 		if s.duration, err = time.ParseDuration(text); err != nil {
 			return s, err
 		}
-		s.round, s.namespaces, s.workloads, s.lag, s.sample = 45*time.Second, 10, 500, 20*time.Second, 2*time.Second
+		s.seed, s.round, s.namespaces, s.workloads, s.lag, s.sample = rand.Uint64N(1e6), 45*time.Second, 10, 500, 20*time.Second, 2*time.Second
 	}
 	if text := os.Getenv(seedVariable); text != "" {
 		s.seed, err = strconv.ParseUint(text, 10, 64)

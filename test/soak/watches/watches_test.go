@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/hop"
@@ -46,7 +47,8 @@ func TestWatches(t *testing.T) {
 	alone := s.goroutines()
 	leftAlone := goleak.IgnoreCurrent()
 
-	ctx, stop := context.WithCancel(t.Context())
+	// client-go logs each connection that is cut.
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 	var running, looking sync.WaitGroup
 	defer running.Wait()
 	defer looking.Wait()
