@@ -548,6 +548,23 @@ func TestWhoWasShownAnOlderStateCannotGoOnElsewhere(t *testing.T) {
 	})
 }
 
+// As soon as such a client has seen everything again, a bookmark gives it a version with
+// which it can go on, though nothing else happens.
+func TestWhoHasCaughtUpIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1")
+		r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(120, 0, elsewhere), AllowBookmarks: true})
+		late(c, 100, 130, "a/1", "x")
+		r.expect("while it lags behind", "MODIFIED a/1=x@120~")
+		c.Progress(119)
+		r.expect("when it still does")
+		c.Progress(120)
+		r.expect("when it has caught up", "BOOKMARK 120.1*")
+		c.Progress(125)
+		r.expect("and not again")
+	})
+}
+
 // When everything is read anew, nothing is known of what was before.
 func TestReplaceAndResetEndAllWatches(t *testing.T) {
 	for name, again := range map[string]func(*Cache[*configMap]){
