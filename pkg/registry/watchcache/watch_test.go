@@ -324,6 +324,7 @@ func TestAnEventIsEncodedOnce(t *testing.T) {
 
 // testEncodedOnce watches from a version. What is sent has versions with a mark.
 func testEncodedOnce(t *testing.T, version, mark string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
 		from := WatchOptions[*configMap]{ResourceVersion: version}
