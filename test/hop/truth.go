@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,7 +38,7 @@ func Diff(want, got map[string]*v1alpha1.ConfigDependency) error {
 		case b == nil:
 			wrong = append(wrong, key+" is missing")
 		case !equality.Semantic.DeepEqual(content(a), content(b)):
-			wrong = append(wrong, fmt.Sprintf("%s is\n%+v at %s, not\n%+v at %s", key, *content(b), b.ResourceVersion, *content(a), a.ResourceVersion))
+			wrong = append(wrong, fmt.Sprintf("%s at %s instead of %s (-want +got):\n%s\n", key, b.ResourceVersion, a.ResourceVersion, cmp.Diff(content(a), content(b))))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(got)) {

@@ -68,18 +68,25 @@ func (r *replica) look() error {
 	return fmt.Errorf("%s lacks VmRSS", path)
 }
 
-// goroutines returns how many the replica has.
-func (r *replica) goroutines(ctx context.Context) (int, error) {
+// The metrics that are looked at.
+const (
+	goroutines = "go_goroutines"
+	heap       = "go_memstats_heap_alloc_bytes"
+	eventsKept = "configdep_watch_events_kept"
+)
+
+// metric returns a metric without labels of the replica.
+func (r *replica) metric(ctx context.Context, name string) (float64, error) {
 	metrics, err := r.client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(metrics)) {
-		if value, found := strings.CutPrefix(line, "go_goroutines "); found {
-			return strconv.Atoi(strings.TrimSpace(value))
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0, fmt.Errorf("%s does not tell its goroutines", r.Name())
+	return 0, fmt.Errorf("%s does not tell %s", r.Name(), name)
 }
 
 // hangUp closes the connections of the client, which would stay open for a while.

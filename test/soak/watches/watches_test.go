@@ -44,7 +44,7 @@ func TestWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.calm()
-	alone := s.goroutines()
+	alone := s.metrics(goroutines)
 	leftAlone := goleak.IgnoreCurrent()
 
 	// client-go logs each connection that is cut.
@@ -60,17 +60,16 @@ func TestWatches(t *testing.T) {
 	}
 	looking.Go(func() { s.look(ctx) })
 	s.calm()
-	for i, n := range s.goroutines() {
-		if n < alone[i] {
-			t.Errorf("%s has %d goroutines with clients and %d without: they are counted wrongly", s.replicas[i].Name(), n, alone[i])
-		}
+	if now := s.metrics(goroutines); now[0]+now[1] < alone[0]+alone[1]+float64(len(s.clients)) {
+		t.Errorf("%v goroutines with clients and %v without: they are counted wrongly", now, alone)
 	}
 	for round := 0; round == 0 || time.Since(began) < how.duration; round++ {
 		if err := s.round(how.duration == 0 || time.Since(began) < how.duration/3); err != nil {
 			t.Fatal(err)
 		}
-		took := s.calm()
-		s.say("round %d: %d changes and %d kills so far, calm after %.1f s, goroutines %v", round, s.changes, s.kills, took.Seconds(), s.goroutines())
+		took, last := s.calm()
+		s.say("round %d: %d changes and %d kills so far; calm after %.1f s, until when %.100q; goroutines %v, events kept %v, heap %v",
+			round, s.changes, s.kills, took.Seconds(), last, s.metrics(goroutines), s.metrics(eventsKept), s.metrics(heap))
 	}
 
 	stop()
@@ -87,17 +86,17 @@ func TestWatches(t *testing.T) {
 	})
 	// One replica leads, which takes some more, and the API server has connections that
 	// come and go; each watch takes several.
-	most := slices.Max(alone) + len(s.clients)/2
+	most := slices.Max(alone) + float64(len(s.clients)/2)
 	for i, r := range s.replicas {
 		s.eventually(r.Name()+" has as many goroutines as before", func(ctx context.Context) error {
-			n, err := r.goroutines(ctx)
+			n, err := r.metric(ctx, goroutines)
 			if err == nil && n > most {
-				err = fmt.Errorf("it has %d, and had %d", n, alone[i])
+				err = fmt.Errorf("it has %v, and had %v", n, alone[i])
 			}
 			return err
 		})
 	}
-	s.say("goroutines before %v, in the end %v", alone, s.goroutines())
+	s.say("goroutines before %v, in the end %v", alone, s.metrics(goroutines))
 	s.judgeClients()
 	s.judgeMemory()
 }
@@ -182,10 +181,11 @@ func (s *soak) eventually(what string, check func(context.Context) error) {
 	}
 }
 
-func (s *soak) goroutines() (out []int) {
+// metrics returns a metric of each replica.
+func (s *soak) metrics(name string) (out []float64) {
 	s.t.Helper()
 	for _, r := range s.replicas {
-		n, err := r.goroutines(s.t.Context())
+		n, err := r.metric(s.t.Context(), name)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -267,11 +267,16 @@ func (s *soak) round(kill bool) error {
 }
 
 // calm waits until each replica shows what there is, and each client holds that. It returns
-// how long that took.
-func (s *soak) calm() time.Duration {
+// how long that took, and what was missing last.
+func (s *soak) calm() (took time.Duration, last string) {
 	s.t.Helper()
 	began := time.Now()
-	s.eventually("everybody knows the truth", func(ctx context.Context) error {
+	s.eventually("everybody knows the truth", func(ctx context.Context) (err error) {
+		defer func() {
+			if err != nil {
+				last = err.Error()
+			}
+		}()
 		var first map[string]*v1alpha1.ConfigDependency
 		for _, r := range s.replicas {
 			views, err := hop.List(ctx, r.client)
@@ -293,7 +298,7 @@ func (s *soak) calm() time.Duration {
 		}
 		return nil
 	})
-	return time.Since(began)
+	return time.Since(began), last
 }
 
 func (s *soak) judgeClients() {
