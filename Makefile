@@ -20,7 +20,7 @@ TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : 1)))
 TEST_TIMEOUT ?= 20m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
-# How long "make soak" takes, and with which history it begins; by default any.
+# How long each part of "make soak" takes, and with which history it begins; by default any.
 SOAK_DURATION ?= 30m
 SOAK_SEED ?=
 # The race detector needs a C compiler, without which go turns cgo off.
@@ -79,10 +79,15 @@ test-unit: prerequisites ## Run the unit tests: TEST_FLAGS
 	go test $(race) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./pkg/... ./cmd/...
 
 .PHONY: soak
-soak: prerequisites ## Try the server in random histories, one after the other (see test/soak): SOAK_DURATION, SOAK_SEED
+soak: prerequisites ## Try the server in random histories, and then the watches of many clients (see test/soak): SOAK_DURATION of each, SOAK_SEED
 	@hack/controlplane/build.sh >/dev/null
 	@$(tell_race)
-	SOAK_DURATION=$(SOAK_DURATION) SOAK_SEED=$(SOAK_SEED) go test $(race) -count 1 -timeout 0 -v $(TEST_FLAGS) ./test/soak
+	@# The second is run also when the first has failed, and without the race detector: it
+	@# judges the memory, and its clients would have no processor left for the server.
+	export SOAK_DURATION=$(SOAK_DURATION) SOAK_SEED=$(SOAK_SEED); failed=0; \
+	go test $(race) -count 1 -timeout 0 -v $(TEST_FLAGS) ./test/soak || failed=1; \
+	go test -count 1 -timeout 0 -v $(TEST_FLAGS) ./test/soak/watches || failed=1; \
+	exit $$failed
 
 .PHONY: bench
 bench: prerequisites ## Measure the server on a cluster of its own (see test/bench)

@@ -54,7 +54,7 @@ func gather(ctx context.Context, config *rest.Config, path string, size, already
 	}
 	err = inParallel(ctx, 0, size, func(_ context.Context, i int) error {
 		// The watch outlives this function, and the context that it is called with.
-		body, _, err := c.clients[i/crowdPerConnection].open(c.ctx, request{path: path}) //nolint:contextcheck // see above
+		body, _, err := c.clients[i/crowdPerConnection].open(c.ctx, request{path: path})
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,8 @@ func benchmarkIdleWatches(ctx context.Context, e *environment) (rows []row, err 
 	rows[0].note = fmt.Sprintf(`heap and stacks after a collection of garbage, beyond those without watches; RSS when it has not moved for
   a while, in which garbage is left that the watches have made when they began. %d watches share a connection. CPU is all
   that the server uses, or kube-apiserver, while %d ConfigMaps a second change that nobody uses, for %d s; most of that of
-  kube-apiserver is for writing them, so that the limit is on the server's own. Of the server's watches, %d were sent a bookmark, of kube-apiserver's %d.`,
+  kube-apiserver is for writing them, so that the limit is on the server's own. The server sent %d bookmarks, kube-apiserver
+  %d.`,
 		crowdPerConnection, idleChanges, s.count(idleSeconds), server.crowd.bookmarks.Load(), kube.crowd.bookmarks.Load())
 	return rows, nil
 }

@@ -105,7 +105,10 @@ func (c *ControlPlane) startComponents(ctx context.Context) error {
 	if err := c.writeKubeconfigs(); err != nil {
 		return err
 	}
-	stages := [][]component{{c.etcd()}, {c.apiServer()}}
+	stages := [][]component{{c.etcd()}}
+	if !c.options.EtcdOnly {
+		stages = append(stages, []component{c.apiServer()})
+	}
 	last := []component{}
 	if !c.options.APIServerOnly {
 		last = append(last, c.controllerManager())

@@ -20,6 +20,9 @@ type Options struct {
 	// watched, and nothing acts on them. ServiceAccount admission is then off, as
 	// nothing creates the accounts that it asks for.
 	APIServerOnly bool
+	// EtcdOnly leaves out all but etcd, in which another control plane may keep some of its
+	// resources.
+	EtcdOnly bool
 
 	// APIServerArgs are added to the flags of kube-apiserver and win over the defaults,
 	// for example "--enable-aggregator-routing=true".
@@ -34,6 +37,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Nodes == 0 {
 		o.Nodes = 3
+	}
+	if o.EtcdOnly {
+		o.APIServerOnly = true
 	}
 	if o.APIServerOnly {
 		o.NoNodes = true

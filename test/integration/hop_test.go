@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,11 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -49,18 +46,6 @@ func newHopper(t *testing.T, replicas ...*install.Replica) *hop.Hopper {
 func through(t *testing.T, h *hop.Hopper, r *install.Replica) configdepv1alpha1.ConfigdepV1alpha1Interface {
 	t.Helper()
 	return clientset(t, h.Config(directly(r))).ConfigdepV1alpha1()
-}
-
-// copyOf returns what an informer holds.
-func copyOf(i cache.SharedIndexInformer) func() map[string]*v1alpha1.ConfigDependency {
-	return func() map[string]*v1alpha1.ConfigDependency {
-		out := map[string]*v1alpha1.ConfigDependency{}
-		for _, o := range i.GetStore().List() {
-			o := o.(*v1alpha1.ConfigDependency)
-			out[o.Namespace+"/"+o.Name] = o
-		}
-		return out
-	}
 }
 
 // acquainted waits until each replica knows what has happened since the versions of the
@@ -125,13 +110,13 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	defer stop()
 	copies := map[string]func() map[string]*v1alpha1.ConfigDependency{}
 	for name, streaming := range map[string]bool{"an informer that begins with a watch": true, "an informer that lists": false} {
-		informer := cache.NewSharedIndexInformer(listWatch(through(t, h, replicas[0]), ours, streaming), &v1alpha1.ConfigDependency{}, 0, nil)
-		running.Go(func() { informer.RunWithContext(ctx) })
-		copies[name] = copyOf(informer)
+		informer := hop.NewInformer(through(t, h, replicas[0]), hop.Selection{Labels: ours}, streaming)
+		running.Go(func() { informer.Run(ctx) })
+		copies[name] = informer.Copy
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, h.Config(directly(replicas[0]))), 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
-	copies["an informer of the factory"] = copyOf(factory.Configdep().V1alpha1().ConfigDependencies().Informer())
+	copies["an informer of the factory"] = hop.CopyOf(factory.Configdep().V1alpha1().ConfigDependencies().Informer())
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
 	defer stop()
@@ -238,51 +223,12 @@ func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1
 		for i := range list.Items {
 			want[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
 		}
-		if diff := cmp.Diff(contents(want), contents(held())); diff != "" {
-			return fmt.Errorf("it differs from the list of %s (-list +copy):\n%s", r.Name(), diff)
+		if err := hop.Diff(want, held()); err != nil {
+			return fmt.Errorf("compared with the list of %s: %w", r.Name(), err)
 		}
 	}
 	return nil
 }
-
-// contents returns objects without their versions, which differ between replicas.
-func contents(objects map[string]*v1alpha1.ConfigDependency) map[string]string {
-	out := map[string]string{}
-	for key, o := range objects {
-		o := o.DeepCopy()
-		o.ResourceVersion, o.TypeMeta = "", metav1.TypeMeta{}
-		raw, err := json.Marshal(o)
-		if err != nil {
-			panic(err)
-		}
-		out[key] = string(raw)
-	}
-	return out
-}
-
-// listWatch lists and watches objects, or begins with a watch, as client-go does when its
-// feature WatchListClient is on.
-func listWatch(client configdepv1alpha1.ConfigdepV1alpha1Interface, selector string, streaming bool) cache.ListerWatcher {
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			return client.ConfigDependencies("").List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			return client.ConfigDependencies("").Watch(ctx, o)
-		},
-	}
-	if streaming {
-		return lw
-	}
-	return listing{lw}
-}
-
-// listing makes a reflector list first.
-type listing struct{ *cache.ListWatch }
-
-func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
 // When replicas are replaced one after the other, as an update does, clients go on where
 // they were at another one and need not list again.
@@ -351,9 +297,22 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 // misses nothing, whichever replica answers.
 func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	t.Parallel()
-	acquainted(t, server.Replicas...)
-	h := newHopper(t, server.Replicas...)
-	client := through(t, h, server.Replicas[0])
+	var replicas []*install.Replica
+	for i := range 2 {
+		r, err := server.StartExtra(fmt.Sprintf("retry-%d", i), install.ReplicaOptions{Args: []string{"--max-version-lag=5s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, r)
+	}
+	for _, r := range replicas {
+		if err := r.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acquainted(t, replicas...)
+	h := newHopper(t, replicas...)
+	client := through(t, h, replicas[0])
 	namespace := newNamespace(t)
 	list, err := client.ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -369,15 +328,20 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 	}
 	defer w.Stop()
 	seen := &watching{t: t, Interface: w}
-	for i := range 12 {
+	for i := range 6 {
 		name := fmt.Sprint("app-", i)
 		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(name))
 		seen.until(name+" is added", event(watch.Added, "deployment."+name))
-		h.Cut()
-		if i%2 == 0 {
-			remove(t, kube(t).AppsV1().Deployments(namespace).Delete, name)
-			seen.until(name+" is deleted", event(watch.Deleted, "deployment."+name))
+		// A replica may lag behind the one before. It says when it has caught up.
+		for _, r := range replicas {
+			eventually(t, r.Name()+" has seen it all", func(ctx context.Context) error {
+				_, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{ResourceVersion: seen.version})
+				return err
+			})
 		}
+		remove(t, kube(t).AppsV1().Deployments(namespace).Delete, name)
+		seen.until(name+" is deleted", event(watch.Deleted, "deployment."+name))
+		h.Cut()
 	}
 }
 

@@ -123,7 +123,14 @@ func TestInformersAreConsistent(t *testing.T) {
 	defer stop()
 	changing.Go(func() {
 		jobs := kube(t).BatchV1().CronJobs(namespace)
-		for i := 0; ctx.Err() == nil; i++ {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"i":"%d"}}}`, i)
 			_, err := jobs.Patch(ctx, fmt.Sprintf("job-%04d", i%crowdSize), "application/merge-patch+json", patch, metav1.PatchOptions{})
 			if err != nil && ctx.Err() == nil {

@@ -260,7 +260,7 @@ func everyRequest(namespace string, ask func(request)) {
 		{http.MethodPost, web + "/reload", inJSON, `{"spec":{"mode":"Never"}}`},
 		{http.MethodPost, web + "/reload", inJSON, `{}`},
 		{http.MethodPost, web + "/reload", inJSON, `{`},
-		{path: all + "?fieldSelector=x%3Dy"}, {path: all + "?continue=x"}, {path: all + "?watch=true"}, {path: all + "/deployment.none"},
+		{path: all + "?fieldSelector=x%3Dy"}, {path: all + "?continue=x"}, {path: all + "?watch=true&timeoutSeconds=1"}, {path: all + "/deployment.none"},
 		{path: web + "/status"}, {method: http.MethodDelete, path: web}, {path: "/healthz"}, {path: "/readyz?verbose=1"}, {path: "/openapi/v2"},
 	} {
 		ask(r)

@@ -241,7 +241,7 @@ func TestVersionsThatCannotBeServed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			future := strconv.FormatUint(now+now/2, 10)
+			future := strconv.FormatUint(now*1000, 10)
 			for what, query := range map[string]url.Values{
 				"a watch from no version":                {"watch": {"1"}, "resourceVersion": {"abc"}},
 				"a list of no version":                   {"resourceVersion": {"abc"}},

@@ -31,8 +31,8 @@ type Config[T Object] struct {
 	// NotReady returns the answer until the cache has synced.
 	NotReady func() *apierrors.StatusError
 	Clock    clock.WithTicker
-	// Tag tells the versions of this replica from those of others, as far as its lowest 12
-	// bits can. The highest of them, 4095, belongs to nobody.
+	// Tag tells the versions of this replica from those of others, as far as its lowest 10
+	// bits can. The highest two belong to nobody.
 	Tag uint16
 	// History is how long events are kept; five minutes by default.
 	History time.Duration
@@ -82,6 +82,7 @@ type Cache[T Object] struct {
 
 	wake    map[string]chan struct{} // by scope: closed when there is more
 	watches atomic.Int64
+	astray  atomic.Int64 // watches that wait for the watermark
 }
 
 type item[T Object] struct {
@@ -100,7 +101,7 @@ func New[T Object](c Config[T]) *Cache[T] {
 	if c.MaxEvents == 0 {
 		c.MaxEvents = 32 * 1024
 	}
-	c.Tag %= nobody
+	c.Tag %= straying
 	return &Cache[T]{Config: c, objects: newTree[T](), wake: map[string]chan struct{}{}}
 }
 
@@ -231,6 +232,9 @@ func (c *Cache[T]) Gap(revision uint64) {
 func (c *Cache[T]) progress(watermark uint64) {
 	if watermark = min(watermark, maxWatermark); watermark > c.watermark && !c.local {
 		c.watermark, c.counter = watermark, 0
+		if c.astray.Load() > 0 {
+			c.notifyAll()
+		}
 	}
 }
 

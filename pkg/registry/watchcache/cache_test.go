@@ -54,7 +54,7 @@ func show(rv string) string {
 	switch {
 	case err != nil || v == 0:
 		return strconv.Quote(rv)
-	case v.behind():
+	case v.strays():
 		return fmt.Sprintf("%d~", v.watermark())
 	case v.tag() == nobody && v.counter() == 0:
 		return fmt.Sprintf("%d*", v.watermark())

@@ -10,13 +10,12 @@ import (
 type version uint64
 
 const (
-	tagBits     = 12
-	counterBits = 11
+	tagBits     = 10
+	counterBits = 13
 	// maxCounter is where the counter stops until the watermark moves. Versions are then
 	// equal for a while, and are taken as those of another replica are: by the watermark.
 	maxCounter = 1<<counterBits - 2
-	// behind takes the place of the counter in a version that names no state at all.
-	behind = 1<<counterBits - 1
+	topCounter = 1<<counterBits - 1
 	// maxWatermark is 2^39 - 1. An etcd with 10,000 writes a second gets there in a year and
 	// a half.
 	maxWatermark = 1<<(62-counterBits-tagBits) - 1
@@ -26,13 +25,8 @@ func newVersion(watermark, counter uint64, tag uint16) version {
 	return version(watermark<<(counterBits+tagBits) | min(counter, maxCounter)<<tagBits | uint64(tag)&(1<<tagBits-1))
 }
 
-// behindOf returns a version for a client that has seen a watermark, and has since been
-// shown something older. Nobody knows what it has to be sent when it goes on from there.
-func behindOf(watermark uint64) version { return newVersion(watermark+1, 0, 0) - 1 }
-
 func (v version) watermark() uint64 { return uint64(v) >> (counterBits + tagBits) }
-func (v version) counter() uint64   { return uint64(v) >> tagBits & (1<<counterBits - 1) }
-func (v version) behind() bool      { return v.counter() == behind }
+func (v version) counter() uint64   { return uint64(v) >> tagBits & topCounter }
 func (v version) tag() uint16       { return uint16(v & (1<<tagBits - 1)) }
 
 // local tells whether the version says nothing to other replicas (see Cache.SetLocal). It
@@ -40,8 +34,22 @@ func (v version) tag() uint16       { return uint16(v & (1<<tagBits - 1)) }
 func (v version) local() bool    { return v.watermark() > maxWatermark }
 func (v version) String() string { return strconv.FormatUint(uint64(v), 10) }
 
-// nobody is the tag of versions that belong to no replica.
-const nobody = 1<<tagBits - 1
+// The tags that no replica has: of versions that belong to none, and of those with which
+// nobody can go on.
+const (
+	nobody   = 1<<tagBits - 1
+	straying = nobody - 1
+)
+
+// stray returns a higher version, of the same watermark, for a client that has been shown
+// something older than that: nobody knows what it has to be sent if it goes on elsewhere.
+func (v version) stray() version {
+	return newVersion(v.watermark(), 0, 0) | version(min(v.counter()+1, topCounter)<<tagBits) | straying
+}
+
+// strays tells whether nobody can go on with the version. Above all counters there is no
+// other.
+func (v version) strays() bool { return v.tag() == straying || v.counter() == topCounter }
 
 // shared returns a version that is not lower and belongs to no replica. A replica may
 // know exactly what came after a version of its own, but not what a client has seen who

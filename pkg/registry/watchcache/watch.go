@@ -88,6 +88,7 @@ type watcher[T Object] struct {
 	// cause up to beyond are left out, until one of the object has been sent.
 	foreign bool
 	beyond  uint64
+	astray  bool // see stray
 	// members are the objects that were sent (true) or sent as deleted (false), by key.
 	members map[string]bool
 }
@@ -149,7 +150,7 @@ func (c *Cache[T]) published(v version) bool {
 // knowsAfter tells whether everything is known that came after a version of another
 // replica.
 func (c *Cache[T]) knowsAfter(v version) bool {
-	return !c.alone && !v.behind() && !v.local() && v.watermark() >= c.floor && v.watermark() >= c.dropped
+	return !c.alone && !v.strays() && !v.local() && v.watermark() >= c.floor && v.watermark() >= c.dropped
 }
 
 // collect returns the objects of a scope that match. The lock is held.
@@ -167,6 +168,7 @@ func (c *Cache[T]) collect(s scope, matches func(T) bool) []T {
 func (w *watcher[T]) run() {
 	w.cache.watches.Add(1)
 	defer w.cache.watches.Add(-1)
+	defer w.foundAgain()
 	defer close(w.result)
 	defer w.cancel()
 	for _, o := range w.snapshot {
@@ -205,6 +207,9 @@ func (w *watcher[T]) run() {
 		}
 		if more == nil {
 			continue
+		}
+		if w.astray && w.options.AllowBookmarks && at.watermark() >= w.beyond && !w.sendBookmark(at, false) {
+			return
 		}
 		if leave == nil {
 			leave = w.leave()
@@ -329,7 +334,7 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	if w.foreign && e.version.watermark() < w.beyond {
 		// The object may lack what the client has seen of it elsewhere. It is sent that as
 		// well in the end, but must not go on elsewhere before.
-		w.floor = behindOf(w.beyond)
+		w.stray()
 	}
 	v := w.label(e.version)
 	if e.sent != nil && (o == e.object || e.object == none) {
@@ -347,9 +352,29 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 // seen what this replica does not know, so that it gets none of this replica's own.
 func (w *watcher[T]) label(v version) version {
 	if w.foreign {
+		if w.astray && v.watermark() >= w.beyond {
+			w.floor = w.floor.shared()
+			w.foundAgain()
+		}
 		v = v.shared()
 	}
 	return max(v, w.floor)
+}
+
+// stray notes that the client has been shown something older than it has seen before. It
+// gets versions with which it cannot go on, until it has been sent all of that here too.
+func (w *watcher[T]) stray() {
+	if !w.astray {
+		w.astray, w.floor = true, w.floor.stray()
+		w.cache.astray.Add(1)
+	}
+}
+
+func (w *watcher[T]) foundAgain() {
+	if w.astray {
+		w.astray = false
+		w.cache.astray.Add(-1)
+	}
 }
 
 func (w *watcher[T]) floorOf(o T) version {

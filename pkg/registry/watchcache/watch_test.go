@@ -341,6 +341,7 @@ func TestAnEventIsEncodedOnce(t *testing.T) {
 
 // testEncodedOnce watches from a version. What is sent has versions with a mark.
 func testEncodedOnce(t *testing.T, version, mark string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
 		from := WatchOptions[*configMap]{ResourceVersion: version}
@@ -562,6 +563,23 @@ func TestWhoWasShownAnOlderStateCannotGoOnElsewhere(t *testing.T) {
 		caughtUp := unwrapped(events[1].Object).ResourceVersion
 		put(ahead, 140, "a/2", "z")
 		read(t, ahead, WatchOptions[*configMap]{ResourceVersion: caughtUp}).expect("when it has caught up", "MODIFIED a/2=z@140.1*")
+	})
+}
+
+// As soon as such a client has seen everything again, a bookmark gives it a version with
+// which it can go on, though nothing else happens.
+func TestWhoHasCaughtUpIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1")
+		r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(120, 0, elsewhere), AllowBookmarks: true})
+		late(c, 100, 130, "a/1", "x")
+		r.expect("while it lags behind", "MODIFIED a/1=x@120~")
+		c.Progress(119)
+		r.expect("when it still does")
+		c.Progress(120)
+		r.expect("when it has caught up", "BOOKMARK 120.1*")
+		c.Progress(125)
+		r.expect("and not again")
 	})
 }
 

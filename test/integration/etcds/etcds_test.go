@@ -1,0 +1,407 @@
+// Package etcds tries the server where kube-apiserver keeps one resource in another etcd
+// than the rest. Its revisions are those of another counter, so that versions of one replica
+// say nothing to the other.
+package etcds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/hop"
+	"github.com/configdep/configdep/test/install"
+)
+
+// limit is how long anything may take on a machine that does other things meanwhile.
+const limit = 2 * time.Minute
+
+func TestOneResourceInAnotherEtcd(t *testing.T) {
+	other, err := controlplane.Start(t.Context(), controlplane.Options{EtcdOnly: true, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, other)
+	for _, tt := range []struct {
+		resource  string
+		revisions int // that the other etcd is made to have before
+		test      func(*scene)
+	}{
+		{"configmaps", 0, manyChanges},
+		{"secrets", 5000, hopping},
+	} {
+		t.Run(fmt.Sprintf("%s, %d revisions ahead", tt.resource, tt.revisions), func(t *testing.T) {
+			advance(t, other.EtcdURL(), tt.revisions)
+			s := newScene(t, "--etcd-servers-overrides=/"+tt.resource+"#"+other.EtcdURL(), "--etcd-prefix=/with-"+tt.resource)
+			s.awaitNotice()
+			for i, r := range s.server.Replicas {
+				s.ownVersions(s.clients[i], r)
+			}
+			s.versionsOfOthers()
+			tt.test(s)
+			s.noticedOnce()
+		})
+	}
+}
+
+func stop(t *testing.T, c *controlplane.ControlPlane) {
+	t.Helper()
+	if err := c.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// advance lets an etcd have some revisions more.
+func advance(t *testing.T, url string, revisions int) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, Context: t.Context()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	todo := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			for range todo {
+				if _, err := client.Put(t.Context(), "/advance", ""); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range revisions {
+		todo <- struct{}{}
+	}
+	close(todo)
+	wg.Wait()
+}
+
+// scene is a cluster with two replicas, and a client of each.
+type scene struct {
+	t       *testing.T
+	cluster *controlplane.ControlPlane
+	server  *install.Installation
+	clients []configdepv1alpha1.ConfigdepV1alpha1Interface
+	churn   *hop.Churn
+}
+
+// crowd is the number of workloads in each namespace.
+const crowd = 60
+
+func newScene(t *testing.T, apiServerArgs ...string) *scene {
+	t.Helper()
+	s := &scene{t: t}
+	var err error
+	s.cluster, err = controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, APIServerArgs: apiServerArgs, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s.cluster) })
+	s.server, err = install.Install(t.Context(), s.cluster, install.Options{Replicas: 2, Args: []string{"--shutdown-delay-duration=0s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.server.Stop()
+		if err := s.server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, r := range s.server.Replicas {
+		s.clients = append(s.clients, s.client(s.directly(r)))
+	}
+	core, err := dynamic.NewForConfig(s.cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	s.churn = hop.NewChurn(core, seed, crowd, "one", "two")
+	if err := s.churn.Fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// directly is the configuration of a client of one replica that may do everything.
+func (s *scene) directly(r *install.Replica) *rest.Config {
+	config, admin := r.RESTConfig(), s.cluster.RESTConfig()
+	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	return config
+}
+
+func (s *scene) client(config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1Interface {
+	s.t.Helper()
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return client.ConfigdepV1alpha1()
+}
+
+func (s *scene) eventually(what string, check func(context.Context) error) {
+	s.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		s.t.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}
+
+// notices returns how often a replica has said that there are several etcds, as an error.
+func (s *scene) notices(r *install.Replica) (n int) {
+	s.t.Helper()
+	log, err := os.ReadFile(r.Log())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "not in one etcd") && strings.HasPrefix(line, "E") {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *scene) awaitNotice() {
+	s.t.Helper()
+	for _, r := range s.server.Replicas {
+		s.eventually(r.Name()+" has noticed", func(context.Context) error {
+			if s.notices(r) == 0 {
+				return errors.New("it has not said so")
+			}
+			return nil
+		})
+	}
+}
+
+func (s *scene) noticedOnce() {
+	s.t.Helper()
+	for _, r := range s.server.Replicas {
+		if n := s.notices(r); n != 1 {
+			s.t.Errorf("%s says %d times that resources are not in one etcd", r.Name(), n)
+		}
+	}
+}
+
+func (s *scene) step() {
+	s.t.Helper()
+	if _, err := s.churn.Step(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// awaitTruth waits until both replicas show what there is, and returns that.
+func (s *scene) awaitTruth() (views map[string]*v1alpha1.ConfigDependency) {
+	s.t.Helper()
+	for i, c := range s.clients {
+		s.eventually(fmt.Sprintf("replica %d shows what there is", i), func(ctx context.Context) (err error) {
+			if views, err = hop.List(ctx, c); err != nil {
+				return err
+			}
+			return s.churn.Check(ctx, views)
+		})
+	}
+	return views
+}
+
+// ownVersions follows one replica by its own versions: it misses nothing and is never told
+// to list again, wherever the watch is cut, be the list in one answer or in pages.
+func (s *scene) ownVersions(client configdepv1alpha1.ConfigdepV1alpha1Interface, r *install.Replica) {
+	s.t.Helper()
+	h, err := hop.New(r.Address())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer h.Close()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	var followers []*hop.Follower
+	for _, limit := range []int64{0, 7} {
+		f := &hop.Follower{Client: s.client(h.Config(s.directly(r))).ConfigDependencies(""), Options: metav1.ListOptions{Limit: limit}}
+		followers = append(followers, f)
+		running.Go(func() { f.Run(ctx) })
+		s.eventually("a follower has listed", func(context.Context) error {
+			s.step() // between the pages too
+			if tally, _ := f.Tally(); tally.Lists == 0 {
+				return errors.New("it has not")
+			}
+			return nil
+		})
+	}
+	for n := range 5 {
+		for _, f := range followers {
+			s.eventually("a follower watches again", func(context.Context) error {
+				if now, _ := f.Tally(); now.Watches <= n {
+					return errors.New("it does not")
+				}
+				return nil
+			})
+		}
+		s.step()
+		h.Cut()
+		s.step()
+	}
+	s.awaitTruth()
+	for i, f := range followers {
+		s.eventually("a follower holds what there is", func(ctx context.Context) error {
+			views, err := hop.List(ctx, client)
+			if err != nil {
+				return err
+			}
+			return hop.Diff(views, f.Copy())
+		})
+		tally, err := f.Tally()
+		if s.t.Logf("%s: follower %d: %+v", r.Name(), i, tally); err != nil || tally.Lists != 1 || tally.Watches < 5 {
+			s.t.Errorf("%s: follower %d: %+v, %v", r.Name(), i, tally, err)
+		}
+	}
+}
+
+// versionsOfOthers are expired: a watch is told so by an event, as clients expect it.
+func (s *scene) versionsOfOthers() {
+	s.t.Helper()
+	ctx := s.t.Context()
+	for i, c := range s.clients {
+		list, err := s.clients[1-i].ConfigDependencies("one").List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		version, name := list.ResourceVersion, list.Items[0].Name
+		for what, options := range map[string]metav1.ListOptions{
+			"a watch": {ResourceVersion: version},
+			"a watch with initial events": {
+				ResourceVersion: version, SendInitialEvents: new(true), AllowWatchBookmarks: true,
+				ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			},
+		} {
+			w, err := c.ConfigDependencies("one").Watch(ctx, options)
+			if err != nil {
+				s.t.Errorf("%s: %v", what, err)
+				continue
+			}
+			e := <-w.ResultChan()
+			if e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+				s.t.Errorf("%s from a version of the other replica is told %s %+v", what, e.Type, e.Object)
+			}
+			w.Stop()
+		}
+		for what, options := range map[string]metav1.ListOptions{
+			"a list": {ResourceVersion: version}, "a page": {Limit: 1, Continue: list.Continue},
+			"exactly": {ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact},
+		} {
+			if _, err := c.ConfigDependencies("one").List(ctx, options); !apierrors.IsResourceExpired(err) {
+				s.t.Errorf("%s of a version of the other replica: %v", what, err)
+			}
+		}
+		if _, err := c.ConfigDependencies("one").Get(ctx, name, metav1.GetOptions{ResourceVersion: version}); !apierrors.IsResourceExpired(err) {
+			s.t.Errorf("get of a version of the other replica: %v", err)
+		}
+	}
+}
+
+// manyChanges makes more events than versions can count while the watermark stands still:
+// nothing is written on the resource that is behind.
+func manyChanges(s *scene) {
+	s.t.Helper()
+	events := 0
+	for views := s.awaitTruth(); events < 2500; events += len(views) - 1 { // that of the server itself has no sources
+		if err := s.churn.Touch(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.awaitTruth()
+	for i, r := range s.server.Replicas {
+		s.ownVersions(s.clients[i], r)
+	}
+}
+
+// hopping lets clients change between the replicas all the time.
+func hopping(s *scene) {
+	s.t.Helper()
+	replicas := s.server.Replicas
+	h, err := hop.New(replicas[0].Address(), replicas[1].Address())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer h.Close()
+	// client-go logs each connection that is cut.
+	ctx, cancel := context.WithCancel(klog.NewContext(s.t.Context(), klog.Logger{}))
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	ours := hop.Selection{Labels: hop.Label + "=yes", Matches: func(o *v1alpha1.ConfigDependency) bool { return o.Labels[hop.Label] == "yes" }}
+	var clients []*hop.Client
+	for _, selection := range []hop.Selection{{}, ours} {
+		for i := range 4 {
+			through := s.client(h.Config(s.directly(replicas[0])))
+			if i < 2 {
+				clients = append(clients, hop.NewFollower(through, selection, int64(i*20)))
+			} else {
+				clients = append(clients, hop.NewInformer(through, selection, i == 3))
+			}
+		}
+	}
+	for _, c := range clients {
+		running.Go(func() { c.Run(ctx) })
+	}
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for i := range 200 {
+		<-pace.C
+		s.step()
+		switch {
+		case i%25 == 24:
+			h.Cut()
+		case i%2 == 1:
+			h.CutOne()
+		}
+	}
+	s.awaitTruth()
+	for _, c := range clients {
+		s.eventually(c.Name+" holds what there is", func(ctx context.Context) error {
+			for _, one := range s.clients {
+				views, err := hop.List(ctx, one)
+				if err == nil {
+					err = hop.Diff(c.Of(views), c.Copy())
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	cancel()
+	running.Wait()
+	for _, c := range clients {
+		tally, err := c.Tally()
+		if s.t.Logf("%s: %s", c.Name, tally); err != nil {
+			s.t.Errorf("%s: %v", c.Name, err)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package watches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+const (
+	seedVariable     = "SOAK_SEED"
+	durationVariable = "SOAK_DURATION"
+)
+
+// limit is how long anything may take on a machine that does other things meanwhile.
+const limit = 5 * time.Minute
+
+var (
+	cluster *controlplane.ControlPlane
+	server  *install.Installation
+	how     settings
+)
+
+// settings say how long and with how much.
+type settings struct {
+	seed     uint64
+	duration time.Duration // 0: the short form
+	round    time.Duration // of changes, before each calm
+	// There are as many namespaces, with as many workloads in each.
+	namespaces, workloads int
+	lag                   time.Duration // of versions
+	sample                time.Duration // between looks at the memory
+}
+
+func readSettings() (s settings, err error) {
+	s = settings{seed: 1, round: 8 * time.Second, namespaces: 3, workloads: 100, lag: 5 * time.Second, sample: time.Second}
+	if text := os.Getenv(durationVariable); text != "" {
+		if s.duration, err = time.ParseDuration(text); err != nil {
+			return s, err
+		}
+		s.seed, s.round, s.namespaces, s.workloads, s.lag, s.sample = rand.Uint64N(1e6), 45*time.Second, 10, 500, 20*time.Second, 2*time.Second
+	}
+	if text := os.Getenv(seedVariable); text != "" {
+		s.seed, err = strconv.ParseUint(text, 10, 64)
+	}
+	return s, err
+}
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// run runs the tests. CONTROLPLANE_KEEP=1 in the environment keeps the folder with the
+// logs.
+func run(m *testing.M) (code int, err error) {
+	if how, err = readSettings(); err != nil {
+		return 1, err
+	}
+	fmt.Fprintf(os.Stderr, "seed %d; again: %s=%[1]d go test ./test/soak/watches\n", how.seed, seedVariable)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
+	defer cancel()
+	cluster, err = controlplane.Start(ctx, controlplane.Options{APIServerOnly: true, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
+	// Without the race detector, which takes memory of its own.
+	server, err = install.Install(ctx, cluster, install.Options{
+		Replicas: 2,
+		Args: []string{
+			"--shutdown-delay-duration=0s", "--max-version-lag=" + how.lag.String(),
+			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+		},
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		server.Stop()
+		err = errors.Join(err, server.CheckLogs())
+	}()
+	return m.Run(), nil
+}
+
+// directly is the configuration of a client of one replica that may do everything.
+func directly(r *install.Replica) *rest.Config {
+	config, admin := r.RESTConfig(), cluster.RESTConfig()
+	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	return config
+}
+
+func client(t *testing.T, config *rest.Config) configdepv1alpha1.ConfigdepV1alpha1Interface {
+	t.Helper()
+	c, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.ConfigdepV1alpha1()
+}

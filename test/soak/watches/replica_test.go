@@ -1,0 +1,123 @@
+package watches
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/install"
+)
+
+// replica is one that is killed and started again, and looked at meanwhile.
+type replica struct {
+	*install.Replica
+	client configdepv1alpha1.ConfigdepV1alpha1Interface
+
+	mu      sync.Mutex
+	born    time.Time // when this process was started
+	samples []sample
+}
+
+// sample is the memory of a replica at a time.
+type sample struct {
+	at  time.Time
+	rss float64 // in MB of a million bytes
+}
+
+// restart kills the replica, starts it again, and waits until it is ready.
+func (r *replica) restart(ctx context.Context) error {
+	r.mu.Lock()
+	r.Kill()
+	err := r.Start()
+	r.born = time.Now()
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return r.AwaitReady(ctx)
+}
+
+// look notes the memory of the replica. Linux only.
+func (r *replica) look() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := fmt.Sprintf("/proc/%d/status", r.PID())
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(content)) {
+		if value, found := strings.CutPrefix(line, "VmRSS:"); found {
+			kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+			if err != nil {
+				return err
+			}
+			r.samples = append(r.samples, sample{time.Now(), kilobytes * 1024 / 1e6})
+			return nil
+		}
+	}
+	return fmt.Errorf("%s lacks VmRSS", path)
+}
+
+// goroutines returns how many the replica has.
+func (r *replica) goroutines(ctx context.Context) (int, error) {
+	metrics, err := r.client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(metrics)) {
+		if value, found := strings.CutPrefix(line, "go_goroutines "); found {
+			return strconv.Atoi(strings.TrimSpace(value))
+		}
+	}
+	return 0, fmt.Errorf("%s does not tell its goroutines", r.Name())
+}
+
+// hangUp closes the connections of the client, which would stay open for a while.
+func (r *replica) hangUp() {
+	if c, ok := r.client.RESTClient().(*rest.RESTClient); ok {
+		utilnet.CloseIdleConnectionsFor(c.Client.Transport)
+	}
+}
+
+// grown tells whether the memory of a replica grows, by its samples since a time at which
+// as much was kept as ever is: the last quarter of them against the one before.
+func (r *replica) grown(since time.Time) (before, after float64, judged bool) {
+	var rss []float64
+	for _, s := range r.samples {
+		if s.at.After(since) {
+			rss = append(rss, s.rss)
+		}
+	}
+	quarter := len(rss) / 4
+	if quarter < 15 {
+		return 0, 0, false
+	}
+	return median(rss[2*quarter : 3*quarter]), median(rss[3*quarter:]), true
+}
+
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
+
+// print returns the samples, line by line for each minute.
+func (r *replica) print() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "memory of %s in MB, by minutes:", r.Name())
+	minute := -1
+	for _, s := range r.samples {
+		if m := int(s.at.Sub(r.samples[0].at) / time.Minute); m != minute {
+			minute = m
+			fmt.Fprintf(&b, "\n%3d:", m)
+		}
+		fmt.Fprintf(&b, " %.0f", s.rss)
+	}
+	return b.String()
+}
