@@ -135,7 +135,7 @@ func (p *probing) begin() {
 	for _, s := range p.streams {
 		watches := make(chan time.Duration, 1)
 		p.watches[s.name] = watches
-		wg.Go(func() { p.Index.probe(ctx, s, p.synced, watches, p.revision) })
+		wg.Go(func() { p.probe(ctx, s, p.synced, watches, p.revision) })
 	}
 	p.cancel = func() {
 		cancel()

@@ -131,8 +131,10 @@ func (f *Follower) take(e watch.Event) {
 		return
 	}
 	o := e.Object.(*v1alpha1.ConfigDependency)
-	if c, err := resourceversion.CompareResourceVersion(f.version, o.ResourceVersion); err != nil || c > 0 {
-		f.errs = append(f.errs, fmt.Errorf("version %s after %s, %v", o.ResourceVersion, f.version, err))
+	if c, err := resourceversion.CompareResourceVersion(f.version, o.ResourceVersion); err != nil {
+		f.errs = append(f.errs, err)
+	} else if c > 0 {
+		f.errs = append(f.errs, fmt.Errorf("version %s after %s", o.ResourceVersion, f.version))
 	}
 	f.version = o.ResourceVersion
 	switch key := o.Namespace + "/" + o.Name; e.Type {

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/test/install"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/install"
 )
 
 // watching is a watch of a test.

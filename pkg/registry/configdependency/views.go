@@ -3,10 +3,10 @@ package configdependency
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
@@ -45,7 +45,7 @@ func NewViews(defaults policy.Defaults, c clock.WithTicker) *Views {
 			Key:      func(o *v1alpha1.ConfigDependency) string { return key(o.Namespace, o.Name) },
 			NotReady: NotReady,
 			Clock:    c,
-			Tag:      uint16(rand.Uint32()),
+			Tag:      uint16(utilrand.Intn(1 << 16)),
 		}),
 		states: map[v1alpha1.State]int{},
 	}

@@ -58,7 +58,7 @@ func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, foun
 }
 
 // await waits until everything up to a version has been applied.
-func (c *Cache[T]) await(ctx context.Context, v version) *apierrors.StatusError {
+func (c *Cache[T]) await(ctx context.Context, v version) error {
 	var current version
 	var synced, expired bool
 	reached := func(context.Context) (bool, error) {
@@ -70,7 +70,7 @@ func (c *Cache[T]) await(ctx context.Context, v version) *apierrors.StatusError 
 	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, freshness, true, reached)
 	switch {
 	case err != nil:
-		return storage.NewTooLargeResourceVersionError(uint64(v), uint64(current), 1).(*apierrors.StatusError)
+		return storage.NewTooLargeResourceVersionError(uint64(v), uint64(current), 1)
 	case !synced:
 		return c.NotReady()
 	case expired:

@@ -474,7 +474,7 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 		case 4, 5, 6:
 			c.disconnect()
 		case 7:
-			time.Sleep(time.Duration(w.rand.IntN(90)) * time.Second)
+			pass(time.Duration(w.rand.IntN(90)) * time.Second)
 		case 8, 9, 10, 11:
 			w.write()
 		case 12, 13:

@@ -2,13 +2,14 @@ package watchcache
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
@@ -268,7 +269,7 @@ func (w *watcher[T]) leave() <-chan time.Time {
 	if w.farewell == c.farewell {
 		return nil
 	}
-	return c.Clock.After(time.Duration(rand.Int64N(int64(c.spread) + 1)))
+	return c.Clock.After(wait.Jitter(c.spread, 1) - c.spread)
 }
 
 // lost tells whether it is not known any more what the client has to be sent: the cache
@@ -413,7 +414,7 @@ func (w *watcher[T]) emit(e watch.Event) bool {
 // nextBookmark returns after which time to send a bookmark: about every minute, and
 // shortly before the deadline, so that the client knows where to go on.
 func (w *watcher[T]) nextBookmark() time.Duration {
-	next := bookmarkPeriod - time.Duration(rand.Int64N(int64(bookmarkPeriod/10)))
+	next := wait.Jitter(bookmarkPeriod*9/10, 1./9)
 	if deadline, ok := w.ctx.Deadline(); ok {
 		if left := deadline.Sub(w.cache.Clock.Now()) - lastBookmark; left > 0 && left < next {
 			return left
@@ -428,7 +429,12 @@ func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.result }
 // Stop is part of watch.Interface.
 func (w *watcher[T]) Stop() { w.stopped.Do(w.cancel) }
 
-func statusOf(err apierrors.APIStatus) runtime.Object {
-	status := err.Status()
+// statusOf returns an API error as watches send it.
+func statusOf(err error) runtime.Object {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
 	return &status
 }
