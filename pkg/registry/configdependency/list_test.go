@@ -128,6 +128,17 @@ func TestNothingIsOlderThanTheVersionThatIsAskedFor(t *testing.T) {
 	}
 }
 
+// What was there at a version is listed again, as long as it is remembered.
+func TestExactlyAVersionOfBefore(t *testing.T) {
+	c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+	before := c.list(t, "ns", nil)
+	c.set(workload(dependency.Pod, "ns", "2", nil))
+	exact := c.list(t, "ns", &metainternalversion.ListOptions{ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+	if diff := cmp.Diff(before, exact); diff != "" {
+		t.Errorf("the list (-as it was +got):\n%s", diff)
+	}
+}
+
 // Until the index has synced nothing is known, which is not the same as nothing there.
 func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 	other := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))

@@ -124,6 +124,23 @@ func TestWhatTimeAloneHasCausedIsAlwaysSent(t *testing.T) {
 	})
 }
 
+// It has no revision to tell whether a client has seen it. When it has been forgotten, only
+// who has seen a higher watermark elsewhere has seen time go on as well.
+func TestWhatTimeAloneHasCausedIsNotForgottenSilently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1")
+		c.MinEvents, c.MaxEvents = 1, 4
+		c.Progress(150)
+		c.Apply(150, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", "late"), Cause: Always}})
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(150, 0, elsewhere)}).expect("as long as it is remembered", "MODIFIED a/1=late@150.1*")
+		for i := range uint64(4) {
+			put(c, 151+i, "b/1", "x")
+		}
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(150, 0, elsewhere)}).expectEnd("when it is not", "ERROR 410")
+		read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: at(151, 0, elsewhere)}).expect("from a higher watermark")
+	})
+}
+
 // A client that does not read loses its watch when what it has not read is forgotten, and
 // nobody else does. When it comes back with the last version that it has got, it is sent
 // everything that it missed, or told to list again.
@@ -695,6 +712,26 @@ func TestABookmarkDoesNotOvertakeEvents(t *testing.T) {
 				}
 			}
 			take()
+		})
+	}
+}
+
+// Nor when an event comes in the very moment of the bookmark.
+func TestABookmarkInTheMomentOfAnEvent(t *testing.T) {
+	for range 500 {
+		synctest.Test(t, func(t *testing.T) {
+			c := syncedCache(here, "a/1")
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			r := readFor(ctx, t, c, WatchOptions[*configMap]{ResourceVersion: at(100, 0, here), AllowBookmarks: true})
+			synctest.Wait()
+			time.Sleep(28 * time.Second) //nolint:forbidigo // in a bubble of synctest nobody waits
+			put(c, 110, "a/1", "x")
+			events, _ := r.next()
+			got := showEvents(events)
+			if !slices.Equal(got, []string{"MODIFIED a/1=x@110.1", "BOOKMARK 110.1"}) && !slices.Equal(got, []string{"BOOKMARK 100", "MODIFIED a/1=x@110.1"}) {
+				t.Fatalf("what came: %v", got)
+			}
 		})
 	}
 }
