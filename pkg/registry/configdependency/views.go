@@ -46,6 +46,7 @@ func NewViews(defaults policy.Defaults, c clock.WithTicker) *Views {
 			NotReady: NotReady,
 			Clock:    c,
 			Tag:      uint16(utilrand.Intn(1 << 16)),
+			First:    uint16(utilrand.Intn(1 << 16)),
 		}),
 		states: map[v1alpha1.State]int{},
 	}

@@ -31,10 +31,11 @@ type Config[T Object] struct {
 	// NotReady returns the answer until the cache has synced.
 	NotReady func() *apierrors.StatusError
 	Clock    clock.WithTicker
-	// Tag tells the versions of this replica from those of others, as far as its lowest 10
-	// bits can. The highest two belong to nobody.
-	Tag uint16
-	// History is how long events are kept; five minutes by default.
+	// Tag is the tag of this replica's versions, and First where their counter begins at each
+	// watermark. Random ones tell them from those of others, as far as the lowest 10 and 12
+	// bits can. (The highest two tags belong to nobody.)
+	Tag, First uint16
+	// History is how long events are kept; two minutes by default.
 	History time.Duration
 	// MinEvents and MaxEvents bound how many are kept whatever their age.
 	MinEvents, MaxEvents int
@@ -93,15 +94,15 @@ type item[T Object] struct {
 // New returns a cache that is empty and has not synced.
 func New[T Object](c Config[T]) *Cache[T] {
 	if c.History == 0 {
-		c.History = 5 * time.Minute
+		c.History = 2 * time.Minute
 	}
 	if c.MinEvents == 0 {
 		c.MinEvents = 1024
 	}
 	if c.MaxEvents == 0 {
-		c.MaxEvents = 32 * 1024
+		c.MaxEvents = 16 * 1024
 	}
-	c.Tag %= straying
+	c.Tag, c.First = c.Tag&(1<<tagBits-1)%straying, c.First%4096
 	return &Cache[T]{Config: c, objects: newTree[T](), wake: map[string]chan struct{}{}}
 }
 
@@ -206,7 +207,7 @@ func (c *Cache[T]) SetLocal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.local {
-		c.watermark, c.counter = c.watermark+maxWatermark+1, 0
+		c.watermark, c.counter = c.watermark+maxWatermark+1, uint64(c.First)
 		c.alone, c.local = true, true
 		c.notifyAll()
 	}
@@ -231,7 +232,7 @@ func (c *Cache[T]) Gap(revision uint64) {
 
 func (c *Cache[T]) progress(watermark uint64) {
 	if watermark = min(watermark, maxWatermark); watermark > c.watermark && !c.local {
-		c.watermark, c.counter = watermark, 0
+		c.watermark, c.counter = watermark, uint64(c.First)
 		if c.astray.Load() > 0 {
 			c.notifyAll()
 		}
@@ -241,7 +242,7 @@ func (c *Cache[T]) progress(watermark uint64) {
 // step begins another version. The lock is held.
 func (c *Cache[T]) step() {
 	if c.counter++; c.local && c.counter == maxCounter {
-		c.watermark, c.counter = c.watermark+1, 0
+		c.watermark, c.counter = c.watermark+1, uint64(c.First)
 	}
 }
 

@@ -17,6 +17,7 @@ func TestAWatermarkThatStandsStillForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
 		late(c, 100, 201, "a/1", "201")
+		c.MaxEvents = 4 * maxCounter
 		old := list(t, c, ListOptions[*configMap]{})
 		open := read(t, c, WatchOptions[*configMap]{ResourceVersion: old.ResourceVersion})
 		c.SetAlone(true)

@@ -140,12 +140,13 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 func (c *Cache[T]) own(v version) bool { return v.counter() != maxCounter && c.published(v) }
 
 // published tells whether this replica has published a version that it remembers. Another
-// may have the same tag, so that it has to be one that was published here.
+// may have the same tag, so that it has to be one that was published here: that of an event,
+// or of a watermark before the first.
 func (c *Cache[T]) published(v version) bool {
 	if v.tag() != c.Tag || v < c.since || v > c.version() {
 		return false
 	}
-	return v.counter() == 0 || v == c.since || c.events.published(v)
+	return v.counter() == uint64(c.First) || v == c.since || c.events.published(v)
 }
 
 // knowsAfter tells whether everything is known that came after a version of another

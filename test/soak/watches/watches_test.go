@@ -23,7 +23,7 @@ import (
 )
 
 // history is how long a replica keeps events.
-const history = 5 * time.Minute
+const history = 2 * time.Minute
 
 // soak is one run.
 type soak struct {
