@@ -23,7 +23,7 @@ const (
 const MinVersionLag = firstWatch
 
 // probe asks for the present revision of a stream, until the context is done: once after
-// the sync, and then shortly before the end of each watch in which nothing has come.
+// the sync, and then shortly before the end of each watch, unless something has just come.
 //
 // An answer must be at least as new as whatever was seen before it was asked for, if all
 // resources have revisions of one counter: so this also tells when they do not.
@@ -50,13 +50,12 @@ func (x *Index) probe(ctx context.Context, s *stream, synced <-chan struct{}, wa
 	for {
 		select {
 		case lasts := <-watches:
-			began := x.clock.Now()
 			select {
 			case <-time.After(lasts - probeBeforeEnd):
 			case <-ctx.Done():
 				return
 			}
-			if x.silent(s, began) {
+			if x.silent(s, x.clock.Now().Add(-bookmarkBeforeEnd)) {
 				_, _ = try(ctx)
 			}
 		case <-ctx.Done():

@@ -301,8 +301,8 @@ func TestAnAnswerMayBeOlderThanWhatHasComeMeanwhile(t *testing.T) {
 }
 
 // On a resource on which nothing is written, the API server is asked shortly before the
-// watch ends, so that the last bookmark is of the present. Where something has come in the
-// watch, it need not.
+// watch ends, so that the last bookmark is of the present. Where something has just come, it
+// need not.
 func TestASilentResourceIsProbedBeforeItsWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -312,9 +312,11 @@ func TestASilentResourceIsProbedBeforeItsWatchEnds(t *testing.T) {
 			p.watches[s.name] <- 20 * time.Second
 		}
 		p.pass(5 * time.Second)
-		must(t, newStore(p.Index, secrets).Bookmark("110"), newStore(p.Index, jobs).Add(workloadObject(dependency.Job, "seed", 111)))
-		p.pass(15 * time.Second)
-		p.expect("the first watch", "016 s: deployments")
+		must(t, newStore(p.Index, jobs).Add(workloadObject(dependency.Job, "seed", 111)))
+		p.pass(10 * time.Second)
+		must(t, newStore(p.Index, secrets).Bookmark("112"))
+		p.pass(5 * time.Second)
+		p.expect("the first watch", "016 s: deployments", "016 s: jobs")
 		p.watches["deployments"] <- 15 * time.Second
 		p.watches["secrets"] <- 15 * time.Second
 		p.pass(15 * time.Second)
