@@ -235,9 +235,10 @@ func (r request) expired(now version) error {
 // view returns the objects as of a version: the present ones, or, if exactly that version
 // is asked for and is one of this replica, those of that time.
 //
-// The later pages of a list that another replica began show what this one had at the same
-// watermark, under the version of the first page. A client that watches from there gets
-// all that inputs beyond it have changed, so that it misses nothing.
+// The later pages of a list that another replica began show the present state, under the
+// version of the first page. So what has been there all the time is listed, which may be
+// newer than the watermark; and a client that watches from there gets all that inputs beyond
+// it have changed, so that it misses nothing.
 func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	c.mu.Lock() // cloning changes the original
 	defer c.mu.Unlock()
@@ -254,7 +255,6 @@ func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 		c.undo(objects, r.at)
 		return objects, r.at, nil
 	case r.after != "" && !r.own && c.knowsAfter(r.at):
-		c.undo(objects, newVersion(r.at.watermark(), maxCounter, nobody))
 		return objects, r.at, nil
 	default:
 		return nil, 0, r.expired(now)
