@@ -96,8 +96,15 @@ func (v *Views) change(g *dependency.Graph, workload dependency.WorkloadKey, cau
 	if w := g.Workload(workload); w != nil {
 		out.Object = v.render(g, w)
 		v.states[out.Object.Status.State]++
+		out.Timed = timed(out.Object)
 	}
 	return out
+}
+
+// timed tells whether the state of an object follows from the time too: from when content
+// was seen to change, which a replica that has been started later does not know.
+func timed(o *v1alpha1.ConfigDependency) bool {
+	return o.Status.State == v1alpha1.StateSettling || o.Status.State == v1alpha1.StatePending
 }
 
 // render renders a workload, and sees to it that it is rendered again when time changes it.
@@ -136,13 +143,20 @@ func (v *Views) Synced(g *dependency.Graph, at dependency.Progress) {
 	defer v.mu.Unlock()
 	v.progress, v.synced = at, true
 	var objects []*v1alpha1.ConfigDependency
+	var changing []watchcache.Change[*v1alpha1.ConfigDependency]
 	g.EachWorkload(func(w *dependency.Workload) {
 		o := v.render(g, w)
 		v.states[o.Status.State]++
 		objects = append(objects, o)
+		if timed(o) {
+			changing = append(changing, watchcache.Change[*v1alpha1.ConfigDependency]{Key: key(o.Namespace, o.Name), Object: o, Cause: watchcache.Always})
+		}
 	})
 	v.neighbours(at)
 	v.cache.Replace(objects, at.Watermark, at.Floor)
+	// A neighbour that has been running for longer has seen when content changed, and may
+	// show another state for a while. Its clients are to be told when they come here.
+	v.cache.Apply(at.Watermark, changing)
 }
 
 // Changed is part of ingest.Sink.

@@ -361,7 +361,7 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 		from := c.watch(t, "shop", elsewhere(t, 105))
 		c.run(t)
 		c.pass(time.Second)
-		from.expect("what time alone has caused", "MODIFIED shop/deployment.web@105")
+		from.expect("what follows from the time, and what time alone has caused", "MODIFIED shop/deployment.web@105", "MODIFIED shop/deployment.web@105")
 	})
 }
 
@@ -458,22 +458,15 @@ func TestWithoutOneCounterVersionsOfOtherReplicasAreExpired(t *testing.T) {
 	})
 }
 
-// Before the sync nothing is known. A watch says so with an event, because reflectors try
-// again for ever, with the same version, when it is an error of the request.
+// Before the sync nothing is known, and a watch is refused as every other request.
 func TestWatchBeforeTheSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := unsynced(t)
-		for _, version := range []string{"", "0", "123456789"} {
-			events, open := c.watch(t, "", &metainternalversion.ListOptions{ResourceVersion: version}).next()
-			if len(events) != 1 || events[0].Type != watch.Error || open {
-				t.Fatalf("from version %q: got %v, open %v", version, told(t, events), open)
-			}
-			err := apierrors.FromObject(events[0].Object)
-			if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds != 1 {
-				t.Errorf("from version %q: %v, try again in %d s", version, err, seconds)
-			}
+	c := unsynced(t)
+	for _, version := range []string{"", "0", "123456789"} {
+		w, err := c.rest.Watch(in(""), &metainternalversion.ListOptions{ResourceVersion: version})
+		if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsServiceUnavailable(err) || !ok || seconds != 1 {
+			t.Errorf("from version %q: %v, %v, try again in %d s", version, w, err, seconds)
 		}
-	})
+	}
 }
 
 // With another key of the hashes everything is shown anew. Watches end, and cannot go on

@@ -53,6 +53,9 @@ type Change[T Object] struct {
 	// that of the input that made the change: what one input has brought may show only
 	// when another, older one arrives.
 	Cause uint64
+	// Timed tells that the object follows from the time at which it was computed too, so that
+	// replicas may differ.
+	Timed bool
 }
 
 // Cache holds the present objects, and the events of the last minutes. Apply and
@@ -75,8 +78,10 @@ type Cache[T Object] struct {
 	floor uint64
 	// since is the first version of this replica that it still remembers.
 	since version
-	// dropped is the highest cause of the events that have been dropped.
+	// dropped is the highest cause of the events that have been dropped, and timed has the
+	// objects the last of which followed from the time.
 	dropped uint64
+	timed   map[string]struct{}
 	// alone is set while versions of other replicas mean nothing, and local once it is known
 	// that they never will: what is called the watermark then counts events.
 	alone, local bool
@@ -118,7 +123,7 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 	c.objects, c.events = newTree[T](), ring[T]{}
 	c.step() // a version from before must not name what is now
 	c.progress(watermark)
-	c.floor, c.gap, c.dropped = floor, 0, 0
+	c.floor, c.gap, c.dropped, c.timed = floor, 0, 0, map[string]struct{}{}
 	c.since = c.version()
 	c.synced = true
 	c.epoch++
@@ -155,7 +160,7 @@ func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
 			continue
 		}
 		c.step()
-		e := event[T]{key: change.Key, previous: previous.object, cause: change.Cause, version: c.version(), at: now}
+		e := event[T]{key: change.Key, previous: previous.object, cause: change.Cause, timed: change.Timed || change.Cause == Always, version: c.version(), at: now}
 		if change.Object == none {
 			c.objects.Delete(previous)
 		} else {
@@ -258,14 +263,19 @@ func (c *Cache[T]) stamp(o T, v version) T {
 
 // trim drops old events. The lock is held.
 func (c *Cache[T]) trim(now time.Time) {
+	var none T
 	most := max(c.MaxEvents, 2*c.objects.Len())
 	for c.events.len() > most || c.events.len() > c.MinEvents && now.Sub(c.events.first().at) > c.History {
 		e := c.events.pop()
 		c.since = e.version
-		if e.cause == Always {
-			e.cause = e.version.watermark() + 1 // who was further has seen time go on as well
+		if e.timed && e.object != none {
+			c.timed[e.key] = struct{}{}
+		} else {
+			delete(c.timed, e.key)
 		}
-		c.dropped = max(c.dropped, e.cause)
+		if e.cause != Always {
+			c.dropped = max(c.dropped, e.cause)
+		}
 	}
 }
 
@@ -275,6 +285,17 @@ func (c *Cache[T]) notify(scope string) {
 		close(ch)
 		delete(c.wake, scope)
 	}
+}
+
+// forget lets go of what a watch has waited for that has ended. Others that wait for the
+// same look again.
+func (c *Cache[T]) forget(s scope) {
+	if s == (scope{}) {
+		return // there is one of these
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notify(s.String())
 }
 
 func (c *Cache[T]) notifyAll() {

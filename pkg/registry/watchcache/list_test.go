@@ -186,7 +186,6 @@ func TestAVersionFromTheFuture(t *testing.T) {
 				return err
 			}
 			defer w.Stop()
-			<-w.ResultChan() // the object
 			e, open := <-w.ResultChan()
 			if !open {
 				return ctx.Err()

@@ -66,6 +66,7 @@ type world struct {
 	revision [streams]uint64
 	streams  [][]input
 	state    []map[string]string // by stream: the present value of each key
+	timed    map[string]bool     // the keys that time has changed
 	tags     uint16
 	log      []string
 }
@@ -112,8 +113,9 @@ func set(m map[string]string, key, value string) {
 	}
 }
 
-// object is computed from all streams; it exists when the first has the key.
-func object(state []map[string]string, key string) *configMap {
+// object is computed from all streams and from the time; it exists when the first has the
+// key.
+func object(state []map[string]string, timed map[string]bool, key string) *configMap {
 	if state[0][key] == "" {
 		return nil
 	}
@@ -121,7 +123,11 @@ func object(state []map[string]string, key string) *configMap {
 	for s := range state {
 		parts[s] = state[s][key]
 	}
-	return newObject(key, strings.Join(parts, ","))
+	value := strings.Join(parts, ",")
+	if timed[key] {
+		value += ",late"
+	}
+	return newObject(key, value)
 }
 
 // replica applies the streams, each in order and at its own pace.
@@ -129,6 +135,7 @@ type replica struct {
 	world *world
 	cache *Cache[*configMap]
 	state []map[string]string
+	timed map[string]bool // it sees at its own pace what time does
 	touch []map[string]uint64
 	at    []int    // by stream: inputs applied
 	seen  []uint64 // by stream: revision of the last input or bookmark
@@ -151,7 +158,7 @@ func (r *replica) start() {
 	w.tags++
 	r.cache.MinEvents, r.cache.MaxEvents = 4, 8+w.rand.IntN(40)
 	r.state, r.at, r.seen = make([]map[string]string, streams), make([]int, streams), make([]uint64, streams)
-	r.touch = make([]map[string]uint64, streams)
+	r.touch, r.timed = make([]map[string]uint64, streams), maps.Clone(w.timed)
 	for s := range streams {
 		// A list may be older than what has been written last.
 		behind := w.rand.IntN(3)
@@ -162,11 +169,14 @@ func (r *replica) start() {
 	}
 	var objects []*configMap
 	for _, key := range keys {
-		if o := object(r.state, key); o != nil {
+		if o := object(r.state, r.timed, key); o != nil {
 			objects = append(objects, o)
 		}
 	}
 	r.cache.Replace(objects, slices.Min(r.seen), slices.Max(r.seen))
+	for key := range r.timed { // neighbours may see it later
+		r.recheck(key)
+	}
 }
 
 // upTo is a revision up to which a stream is known when its next input has yet to come.
@@ -217,13 +227,14 @@ func (r *replica) change(key string) Change[*configMap] {
 	for s := range streams {
 		cause = max(cause, r.touch[s][key])
 	}
-	return Change[*configMap]{Key: key, Object: object(r.state, key), Cause: cause}
+	return Change[*configMap]{Key: key, Object: object(r.state, r.timed, key), Cause: cause, Timed: r.timed[key]}
 }
 
 // recheck renders an object again because time has passed.
 func (r *replica) recheck(key string) {
+	r.timed[key] = r.world.timed[key]
 	r.world.note("recheck tag %d %s", r.cache.Tag, key)
-	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{{Key: key, Object: object(r.state, key), Cause: Always}})
+	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{{Key: key, Object: object(r.state, r.timed, key), Cause: Always}})
 }
 
 // bookmark tells how far a stream is.
@@ -418,7 +429,7 @@ func before(a, b string) bool {
 func (c *client) check() {
 	want := map[string]string{}
 	for _, key := range keys {
-		o := object(c.world.state, key)
+		o := object(c.world.state, c.world.timed, key)
 		if o != nil && (c.namespace == "" || o.Namespace == c.namespace) && (c.matches == nil || c.matches(o)) {
 			want[key] = o.value
 		}
@@ -430,7 +441,7 @@ func (c *client) check() {
 
 func runHistory(t *testing.T, seed uint64, several bool) {
 	t.Helper()
-	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), several: several, streams: make([][]input, streams), state: make([]map[string]string, streams)}
+	w := &world{rand: rand.New(rand.NewPCG(seed, 0)), several: several, streams: make([][]input, streams), state: make([]map[string]string, streams), timed: map[string]bool{}}
 	for s := range w.state {
 		w.state[s] = map[string]string{}
 		w.revision[s] = 100
@@ -482,7 +493,11 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 				c.connect()
 			}
 		case 14:
-			r.recheck(keys[w.rand.IntN(len(keys))])
+			key := keys[w.rand.IntN(len(keys))]
+			if w.rand.IntN(2) == 0 {
+				w.timed[key] = true
+			}
+			r.recheck(key)
 		case 15:
 			c.hop()
 		default:
@@ -500,6 +515,11 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 				r.apply(s)
 			}
 			r.bookmark(s)
+		}
+		for _, key := range keys {
+			if r.timed[key] != w.timed[key] {
+				r.recheck(key)
+			}
 		}
 	}
 	for _, c := range cs {

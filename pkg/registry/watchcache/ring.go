@@ -10,6 +10,7 @@ type event[T Object] struct {
 	key              string
 	previous, object T // nil: it was not there, it has gone
 	cause            uint64
+	timed            bool
 	version          version
 	at               time.Time
 	sent             *encodedOnce[T] // what most watches send; nil: each encodes it

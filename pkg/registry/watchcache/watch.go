@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,8 +41,8 @@ const (
 )
 
 // Watch returns what happens from now on, or from a version on. An error is one of the
-// request. Whatever else is wrong comes as an event of type ERROR, as clients expect it:
-// they try again for ever after an HTTP error.
+// request, or that the cache has not synced. Whatever else is wrong comes as an event of
+// type ERROR, as clients expect it: they try again for ever after an HTTP error.
 func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interface, error) {
 	from, err := parseVersion(o.ResourceVersion)
 	if err != nil {
@@ -54,8 +56,19 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 		scope:   scope{o.Namespace, o.Name},
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	if status := w.begin(from); status != nil {
-		w.result <- watch.Event{Type: watch.Error, Object: status}
+	err = nil
+	if w.initial {
+		err = c.await(ctx, from)
+	}
+	if err == nil {
+		err = w.begin(from)
+	}
+	switch {
+	case apierrors.IsServiceUnavailable(err):
+		w.cancel()
+		return nil, err
+	case err != nil:
+		w.result <- watch.Event{Type: watch.Error, Object: statusOf(err)}
 		close(w.result)
 		w.cancel()
 		return w, nil
@@ -81,40 +94,38 @@ type watcher[T Object] struct {
 	position uint64 // of the next event in the ring
 	snapshot []T    // initial objects that have yet to be sent
 	// floor is the version that the client has; those of events are never lower.
-	floor version
-	// marker is the version that the initial events must not be older than.
-	marker  version
-	pending bool // the bookmark that ends them has yet to be sent
-	// foreign is set when the watch began at a version of unknown origin: events with a
-	// cause up to beyond are left out, until one of the object has been sent.
+	floor   version
+	pending bool // the bookmark that ends the initial events has yet to be sent
+	// foreign is set when the watch began at a version of unknown origin. Of the events up to
+	// backlog, those with a cause up to beyond are left out, and those without one, until one
+	// of the object has been sent; for the latter, due has the present objects.
 	foreign bool
 	beyond  uint64
-	astray  bool // see stray
+	backlog uint64
+	due     []T
+	isDue   map[string]bool // the keys of these
+	astray  bool            // see stray
 	// members are the objects that were sent (true) or sent as deleted (false), by key.
 	members map[string]bool
 }
 
-// begin finds where to start. It returns a Status when that is not known any more.
-func (w *watcher[T]) begin(from version) runtime.Object {
+// begin finds where to start. Its errors are API errors: that is not known any more.
+func (w *watcher[T]) begin(from version) error {
 	c := w.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.synced {
-		return statusOf(c.NotReady())
+		return c.NotReady()
 	}
 	w.epoch, w.farewell, w.floor = c.epoch, c.farewell, from
-	expired := statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version())))
 	if w.initial {
-		if from != 0 && c.alone && !c.own(from) {
-			return expired
-		}
 		w.position = c.events.end()
 		w.snapshot = c.collect(w.scope, w.options.Matches)
 		w.floor = c.version()
 		if from > w.floor {
 			w.floor = from.shared()
 		}
-		w.marker, w.pending = from, w.options.AllowBookmarks && w.options.SendInitialEvents != nil
+		w.pending = w.options.AllowBookmarks && w.options.SendInitialEvents != nil
 		return nil
 	}
 	switch {
@@ -126,13 +137,43 @@ func (w *watcher[T]) begin(from version) runtime.Object {
 	case c.published(from) && from > c.since: // its counter had stopped
 		w.position = c.events.after(from - 1<<tagBits)
 	case c.knowsAfter(from):
-		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
+		w.foreign, w.beyond, w.members, w.isDue = true, from.watermark(), map[string]bool{}, map[string]bool{}
 		w.floor = from.shared()
-		w.position = c.events.start()
+		w.position, w.backlog = c.events.start(), c.events.end()
+		w.due = c.changedByTime(w.scope, w.beyond)
+		if len(w.due) > 0 && c.watermark < w.beyond {
+			w.stray()
+		}
 	default:
-		return expired
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version()))
 	}
 	return nil
+}
+
+// changedByTime returns the objects of a scope that follow from the time, as far as inputs up
+// to a watermark go, and that none beyond it has changed. Who comes from another replica may
+// not have seen them so: there it may have been, or be, at another time. The lock is held.
+func (c *Cache[T]) changedByTime(s scope, beyond uint64) (out []T) {
+	due, later := map[string]bool{}, map[string]bool{}
+	for key := range c.timed {
+		due[key] = s.has(key)
+	}
+	for _, e := range c.events.since(0) {
+		switch {
+		case !s.has(e.key):
+		case e.cause != Always && e.cause > beyond:
+			later[e.key] = true // it is sent with what this has made of it
+		default:
+			due[e.key] = e.timed
+		}
+	}
+	for key, timed := range due {
+		if o, found := c.objects.Get(item[T]{key: key}); found && timed && !later[key] {
+			out = append(out, o.object)
+		}
+	}
+	slices.SortFunc(out, func(a, b T) int { return strings.Compare(c.Key(a), c.Key(b)) })
+	return out
 }
 
 // own tells whether this replica has published a version, of one state, and remembers what
@@ -170,6 +211,7 @@ func (c *Cache[T]) collect(s scope, matches func(T) bool) []T {
 func (w *watcher[T]) run() {
 	w.cache.watches.Add(1)
 	defer w.cache.watches.Add(-1)
+	defer w.cache.forget(w.scope)
 	defer w.foundAgain()
 	defer close(w.result)
 	defer w.cancel()
@@ -179,14 +221,13 @@ func (w *watcher[T]) run() {
 		}
 	}
 	w.snapshot = nil
-	utilflowcontrol.WatchInitialized(w.ctx)
-	if w.pending {
-		if err := w.cache.await(w.ctx, w.marker); err != nil {
-			// The client begins again, without a version.
-			w.emit(watch.Event{Type: watch.Error, Object: statusOf(err)})
+	for _, o := range w.due {
+		if !w.sendDue(o) {
 			return
 		}
 	}
+	w.due = nil
+	utilflowcontrol.WatchInitialized(w.ctx)
 
 	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
 	defer bookmark.Stop()
@@ -196,8 +237,9 @@ func (w *watcher[T]) run() {
 		if !ok {
 			return
 		}
+		first := w.position - uint64(len(events))
 		for i := range events {
-			if !w.handle(&events[i]) {
+			if !w.handle(&events[i], first+uint64(i) < w.backlog) {
 				return
 			}
 		}
@@ -299,8 +341,23 @@ func (w *watcher[T]) caughtUp(before version) version {
 	return c.version()
 }
 
-// handle sends what an event means to this watch.
-func (w *watcher[T]) handle(e *event[T]) bool {
+// sendDue sends an object that the client may have in an earlier state.
+func (w *watcher[T]) sendDue(o T) bool {
+	has, own := w.options.Matches == nil || w.options.Matches(o), w.options.MatchesOwn
+	w.members[w.cache.Key(o)], w.isDue[w.cache.Key(o)] = has, true
+	switch {
+	case has:
+		return w.send(watch.Modified, o, w.floor)
+	case own == nil || own(o):
+		return w.send(watch.Deleted, o, w.floor)
+	default:
+		return true
+	}
+}
+
+// handle sends what an event means to this watch. Old tells that it is from before the watch
+// began.
+func (w *watcher[T]) handle(e *event[T], old bool) bool {
 	if !w.scope.has(e.key) {
 		return true
 	}
@@ -309,8 +366,9 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	had, has := matches(e.previous), matches(e.object)
 	if w.foreign {
 		member, known := w.members[e.key]
-		if !known && e.cause <= w.beyond {
-			return true // the client has seen it
+		switch {
+		case old && w.isDue[e.key], !known && e.cause <= w.beyond && (old || !e.timed), !known && old && e.cause == Always:
+			return true // the client has seen it, or what has become of it
 		}
 		switch {
 		case known:

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -124,20 +125,26 @@ func TestWhatTimeAloneHasCausedIsAlwaysSent(t *testing.T) {
 	})
 }
 
-// It has no revision to tell whether a client has seen it. When it has been forgotten, only
-// who has seen a higher watermark elsewhere has seen time go on as well.
-func TestWhatTimeAloneHasCausedIsNotForgottenSilently(t *testing.T) {
+// It has no revision to tell whether a client has seen it. So it is remembered for as long as
+// nothing else happens to the object, and a client from elsewhere is shown that.
+func TestWhatTimeAloneHasCausedIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := syncedCache(here, "a/1")
+		c := syncedCache(here, "a/1", "a/2")
 		c.MinEvents, c.MaxEvents = 1, 4
 		c.Progress(150)
-		c.Apply(150, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", "late"), Cause: Always}})
-		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(150, 0, elsewhere)}).expect("as long as it is remembered", "MODIFIED a/1=late@150.1*")
-		for i := range uint64(4) {
-			put(c, 151+i, "b/1", "x")
+		for _, key := range []string{"a/1", "a/2"} {
+			c.Apply(150, []Change[*configMap]{{Key: key, Object: newObject(key, "late"), Cause: Always}})
 		}
-		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(150, 0, elsewhere)}).expectEnd("when it is not", "ERROR 410")
-		read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: at(151, 0, elsewhere)}).expect("from a higher watermark")
+		put(c, 151, "a/2", "x")
+		for i := range uint64(8) {
+			put(c, 152+i, "b/1", "x")
+		}
+		if _, events, _ := c.Stats(); events > 8 {
+			t.Fatalf("%d events are kept", events)
+		}
+		read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: at(159, 0, elsewhere)}).expect("when it has been dropped", "MODIFIED a/1=late@159*")
+		put(c, 160, "a/1", "y")
+		read(t, c, WatchOptions[*configMap]{Namespace: "a", ResourceVersion: at(160, 0, elsewhere)}).expect("when something has happened to it")
 	})
 }
 
@@ -600,11 +607,13 @@ func TestReplaceAndResetEndAllWatches(t *testing.T) {
 					if version == "" {
 						continue
 					}
-					want := "ERROR 410"
 					if name == "reset" {
-						want = "ERROR 503" // until it has synced
+						if w, err := c.Watch(t.Context(), WatchOptions[*configMap]{ResourceVersion: version}); !apierrors.IsServiceUnavailable(err) {
+							t.Errorf("until it has synced: %v, %v", w, err)
+						}
+						continue
 					}
-					read(t, c, WatchOptions[*configMap]{ResourceVersion: version}).expectEnd("again from "+show(version), want)
+					read(t, c, WatchOptions[*configMap]{ResourceVersion: version}).expectEnd("again from "+show(version), "ERROR 410")
 				}
 			})
 		})
@@ -814,14 +823,64 @@ func TestTheEndOfInitialEvents(t *testing.T) {
 	t.Run("after a version that has yet to come", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := syncedCache(here, "a/1")
-			r := read(t, c, WatchOptions[*configMap]{SendInitialEvents: new(true), AllowBookmarks: true, ResourceVersion: at(110, 3, elsewhere)})
-			r.expect("what is there", "ADDED a/1=0@100")
+			begun := make(chan *reader)
+			go func() {
+				begun <- read(t, c, WatchOptions[*configMap]{SendInitialEvents: new(true), AllowBookmarks: true, ResourceVersion: at(110, 3, elsewhere)})
+			}()
 			put(c, 105, "a/1", "x")
-			r.expect("the version has not come") // what has happened comes before the bookmark
-			put(c, 112, "a/2", "y")
 			pass(time.Second)
-			r.expect("the version has come", "MODIFIED a/1=x@110.3*", "ADDED a/2=y@112.1", "BOOKMARK 112.1"+end)
+			put(c, 112, "a/2", "y")
+			r := <-begun
+			r.expect("when the version has come", "ADDED a/1=x@105.1", "ADDED a/2=y@112.1", "BOOKMARK 112.1"+end)
 		})
+	})
+}
+
+// What time has done is not told again and again: one who comes from elsewhere is shown once
+// what has become of it, if that may be news, and nothing of what was before.
+func TestWhatTimeHasDoneIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1", "a/2", "a/3")
+		byTime := func(key, value string) {
+			c.Apply(c.watermark, []Change[*configMap]{{Key: key, Object: newObject(key, value), Cause: Always}})
+		}
+		byTime("a/1", "settled")
+		byTime("a/2", "settled")
+		put(c, 110, "a/1", "rolling")
+		put(c, 111, "a/1", "done")
+		drop(c, 112, "a/2")
+		put(c, 113, "a/2", "again")
+		byTime("a/3", "settled")
+		put(c, 114, "a/3", "later")
+		byTime("a/3", "overdue")
+		for range 2 {
+			read(t, c, WatchOptions[*configMap]{ResourceVersion: at(115, 0, elsewhere)}).expect("one who has seen all inputs", "MODIFIED a/3=overdue@115~")
+			read(t, c, WatchOptions[*configMap]{ResourceVersion: at(114, 0, elsewhere)}).expect("one who has seen all inputs, and is not ahead", "MODIFIED a/3=overdue@114*")
+			pass(c.History + time.Second) // however long ago it is
+		}
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(113, 0, elsewhere)}).expect("who has yet to see the last",
+			"MODIFIED a/3=later@114.1*", "MODIFIED a/3=overdue@114.2*")
+	})
+}
+
+// Scopes that nobody watches any more are let go, however many were asked for.
+func TestScopesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1")
+		for i := range 100 {
+			ctx, stop := context.WithCancel(t.Context())
+			for _, o := range []WatchOptions[*configMap]{{Namespace: "a", Name: strconv.Itoa(i)}, {Namespace: strconv.Itoa(i)}} {
+				if _, err := c.Watch(ctx, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			stop()
+		}
+		synctest.Wait()
+		if len(c.wake) != 0 {
+			t.Errorf("%d scopes are still waited for", len(c.wake))
+		}
 	})
 }
 
@@ -836,8 +895,6 @@ func TestFarewell(t *testing.T) {
 			with = append(with, read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 1, here), AllowBookmarks: true}))
 			without = append(without, read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 1, here)}))
 		}
-		waiting := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(115, 0, elsewhere), SendInitialEvents: new(true), AllowBookmarks: true})
-		waiting.expect("one that awaits a version", "ADDED a/1=x@110.1")
 		c.Progress(112)
 		c.Farewell(10 * time.Second)
 		late := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 1, here)})
@@ -864,7 +921,6 @@ func TestFarewell(t *testing.T) {
 		for _, r := range without {
 			r.expectEnd("who wants no bookmarks")
 		}
-		waiting.expectEnd("who awaits a version has nothing to go on from", "ERROR 504")
 		put(c, 120, "a/1", "y")
 		late.expect("who came later", "MODIFIED a/1=y@120.1")
 		if _, _, open := c.Stats(); open != 1 {
