@@ -293,6 +293,63 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 	}
 }
 
+// Who goes on at another replica, or from a list in pages, is not shown what was before: kubectl
+// wait would be satisfied by a state of the past.
+func TestNothingOldIsReplayed(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	web := asleep("web", envFromSecret("db"))
+	optedIn(web, "configdep.io/settle", "1s")
+	create(t, deployments.Create, web)
+	create(t, deployments.Create, asleep("again"))
+	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "UpToDate"))
+	setSecret(t, namespace, "db", "password", "y")
+	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "UpToDate"), func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.LastReload == nil {
+			return errors.New("it was not restarted")
+		}
+		return nil
+	})
+	before := view(t, namespace, "deployment.again")
+	remove(t, deployments.Delete, "again")
+	create(t, deployments.Create, asleep("again"))
+	view(t, namespace, "deployment.again", func(o *v1alpha1.ConfigDependency) error {
+		if o.UID == before.UID {
+			return errors.New("it is the one before")
+		}
+		return nil
+	})
+	acquainted(t, server.Replicas...)
+	for _, from := range everywhere(t) {
+		for _, limit := range []int64{0, 1} {
+			list, err := from.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{Limit: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, to := range everywhere(t) {
+				w, err := to.ConfigdepV1alpha1().ConfigDependencies(namespace).Watch(t.Context(),
+					metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: new(int64(1))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for e := range w.ResultChan() {
+					o, ok := e.Object.(*v1alpha1.ConfigDependency)
+					if !ok {
+						t.Errorf("from %s to %s: %v", from.name, to.name, apierrors.FromObject(e.Object))
+						continue
+					}
+					// Inputs beyond the watermark are told again, but only these: here the last.
+					if e.Type == watch.Deleted || o.UID == before.UID || o.Status.State != v1alpha1.StateInSync && o.Name == "deployment.web" {
+						t.Errorf("from %s to %s: %s %s, %s", from.name, to.name, e.Type, o.Name, o.Status.State)
+					}
+				}
+			}
+		}
+	}
+}
+
 // RetryWatcher begins each watch at the last version that it has seen, without a list. It
 // misses nothing, whichever replica answers.
 func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {

@@ -11,8 +11,9 @@
 // counter; it says one thing that is true on every replica: whoever has seen it has seen
 // the effect of every input up to that watermark.
 //
-// A watch from version X therefore gets, on any replica, everything that inputs beyond
-// the watermark of X have caused there. A replica applies inputs of different streams in
+// A watch from version X of another replica therefore begins with what has become of every
+// object that inputs beyond the watermark of X have touched, in one event for each, and goes
+// on with all that inputs beyond it cause. A replica applies inputs of different streams in
 // another order than its neighbour, so that it may repeat what the client knows, or show
 // for a moment a state that is older in one respect and newer in another. What it shows
 // last is right, and nothing is left out:
@@ -25,7 +26,8 @@
 //     selector is sent as deleted: another replica, which has applied the inputs in another
 //     order, may have shown a state that matched. Not so where one stream alone decides
 //     whether it matches, as all replicas have seen the same states of that.
-//   - What time alone has caused has no revision, and is always sent.
+//   - What time alone has caused has no revision, and is always sent; and so is an object
+//     whose state follows from the time, as at another replica it may be another time.
 //   - While a replica is behind the client, what it sends may lack what the client has seen
 //     elsewhere. The version then says so, and no watch can begin from it (410): another
 //     replica would not know that it has to be sent again.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -96,15 +96,13 @@ type watcher[T Object] struct {
 	// floor is the version that the client has; those of events are never lower.
 	floor   version
 	pending bool // the bookmark that ends the initial events has yet to be sent
-	// foreign is set when the watch began at a version of unknown origin. Of the events up to
-	// backlog, those with a cause up to beyond are left out, and those without one, until one
-	// of the object has been sent; for the latter, due has the present objects.
+	// foreign is set when the watch began at a version of unknown origin. News is what has
+	// become since of what inputs beyond its watermark have touched. Of what comes, inputs up
+	// to that are left out, until something of the object has been sent.
 	foreign bool
 	beyond  uint64
-	backlog uint64
-	due     []T
-	isDue   map[string]bool // the keys of these
-	astray  bool            // see stray
+	news    []watch.Event
+	astray  bool // see stray
 	// members are the objects that were sent (true) or sent as deleted (false), by key.
 	members map[string]bool
 }
@@ -137,12 +135,18 @@ func (w *watcher[T]) begin(from version) error {
 	case c.published(from) && from > c.since: // its counter had stopped
 		w.position = c.events.after(from - 1<<tagBits)
 	case c.knowsAfter(from):
-		w.foreign, w.beyond, w.members, w.isDue = true, from.watermark(), map[string]bool{}, map[string]bool{}
+		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
 		w.floor = from.shared()
-		w.position, w.backlog = c.events.start(), c.events.end()
-		w.due = c.changedByTime(w.scope, w.beyond)
-		if len(w.due) > 0 && c.watermark < w.beyond {
+		w.position = c.events.end()
+		w.news = w.newsOf()
+		if len(w.news) > 0 && c.watermark < w.beyond {
 			w.stray()
+		}
+		for i := range w.news {
+			if i == len(w.news)-1 {
+				w.floor = w.label(c.version()) // only who has seen all of them has seen that
+			}
+			w.news[i].Object.(T).SetResourceVersion(w.floor.String())
 		}
 	default:
 		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version()))
@@ -150,30 +154,91 @@ func (w *watcher[T]) begin(from version) error {
 	return nil
 }
 
-// changedByTime returns the objects of a scope that follow from the time, as far as inputs up
-// to a watermark go, and that none beyond it has changed. Who comes from another replica may
-// not have seen them so: there it may have been, or be, at another time. The lock is held.
-func (c *Cache[T]) changedByTime(s scope, beyond uint64) (out []T) {
-	due, later := map[string]bool{}, map[string]bool{}
+// newsOf returns what a client that comes from elsewhere may not have seen, one event for
+// each object: what has become of those that inputs beyond a watermark have touched, and of
+// those that follow from the time, as there it may have been, or be, at another. What they
+// have been meanwhile is left out: the client may have seen later states, and must not be
+// shown earlier ones. The lock is held.
+func (w *watcher[T]) newsOf() (out []watch.Event) {
+	c := w.cache
+	var none T
+	type change struct {
+		news      bool
+		had, held bool // the client had it as a match; or may have had it as one
+		before    T
+		last      T
+	}
+	changes := map[string]*change{}
+	of := func(key string) *change {
+		if changes[key] == nil {
+			changes[key] = &change{}
+		}
+		return changes[key]
+	}
 	for key := range c.timed {
-		due[key] = s.has(key)
+		if w.scope.has(key) {
+			of(key).news = true
+		}
 	}
 	for _, e := range c.events.since(0) {
-		switch {
-		case !s.has(e.key):
-		case e.cause != Always && e.cause > beyond:
-			later[e.key] = true // it is sent with what this has made of it
+		if !w.scope.has(e.key) {
+			continue
+		}
+		switch k, beyond := of(e.key), e.cause != Always && e.cause > w.beyond; {
+		case !beyond && k.last == none:
+			k.news = e.timed
 		default:
-			due[e.key] = e.timed
+			if k.last == none {
+				k.before, k.had = e.previous, w.matches(e.previous)
+			}
+			k.news, k.held = true, k.held || w.mayMatch(e.previous) || w.mayMatch(e.object)
+			if k.last = e.object; k.last == none {
+				k.last = e.previous
+			}
 		}
 	}
-	for key, timed := range due {
-		if o, found := c.objects.Get(item[T]{key: key}); found && timed && !later[key] {
-			out = append(out, o.object)
+	for _, key := range slices.Sorted(maps.Keys(changes)) {
+		k := changes[key]
+		it, found := c.objects.Get(item[T]{key: key})
+		has := found && w.matches(it.object)
+		if !k.news || !found && k.last == none {
+			continue
 		}
+		o := it.object
+		switch {
+		case !has && k.had:
+			o = k.before // as it was when it matched
+		case !found:
+			o = k.last
+		}
+		if k.last == none {
+			k.had, k.held = has, w.mayMatch(o)
+		}
+		w.members[key] = has
+		typ := watch.Deleted
+		switch {
+		case has && k.had:
+			typ = watch.Modified
+		case has:
+			typ = watch.Added
+		case !k.held:
+			continue
+		}
+		out = append(out, watch.Event{Type: typ, Object: c.Copy(o)})
 	}
-	slices.SortFunc(out, func(a, b T) int { return strings.Compare(c.Key(a), c.Key(b)) })
 	return out
+}
+
+// matches tells whether the watch is of an object, and mayMatch whether another replica may
+// have shown it so: it has applied the inputs in another order.
+func (w *watcher[T]) matches(o T) bool {
+	var none T
+	return o != none && (w.options.Matches == nil || w.options.Matches(o))
+}
+
+func (w *watcher[T]) mayMatch(o T) bool {
+	var none T
+	return o != none && (w.options.MatchesOwn == nil || w.options.MatchesOwn(o))
 }
 
 // own tells whether this replica has published a version, of one state, and remembers what
@@ -221,12 +286,12 @@ func (w *watcher[T]) run() {
 		}
 	}
 	w.snapshot = nil
-	for _, o := range w.due {
-		if !w.sendDue(o) {
+	for _, e := range w.news {
+		if !w.emit(e) {
 			return
 		}
 	}
-	w.due = nil
+	w.news = nil
 	utilflowcontrol.WatchInitialized(w.ctx)
 
 	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
@@ -237,9 +302,8 @@ func (w *watcher[T]) run() {
 		if !ok {
 			return
 		}
-		first := w.position - uint64(len(events))
 		for i := range events {
-			if !w.handle(&events[i], first+uint64(i) < w.backlog) {
+			if !w.handle(&events[i]) {
 				return
 			}
 		}
@@ -341,42 +405,23 @@ func (w *watcher[T]) caughtUp(before version) version {
 	return c.version()
 }
 
-// sendDue sends an object that the client may have in an earlier state.
-func (w *watcher[T]) sendDue(o T) bool {
-	has, own := w.options.Matches == nil || w.options.Matches(o), w.options.MatchesOwn
-	w.members[w.cache.Key(o)], w.isDue[w.cache.Key(o)] = has, true
-	switch {
-	case has:
-		return w.send(watch.Modified, o, w.floor)
-	case own == nil || own(o):
-		return w.send(watch.Deleted, o, w.floor)
-	default:
-		return true
-	}
-}
-
-// handle sends what an event means to this watch. Old tells that it is from before the watch
-// began.
-func (w *watcher[T]) handle(e *event[T], old bool) bool {
+// handle sends what an event means to this watch.
+func (w *watcher[T]) handle(e *event[T]) bool {
 	if !w.scope.has(e.key) {
 		return true
 	}
 	var none T
-	matches := func(o T) bool { return o != none && (w.options.Matches == nil || w.options.Matches(o)) }
-	had, has := matches(e.previous), matches(e.object)
+	had, has := w.matches(e.previous), w.matches(e.object)
 	if w.foreign {
 		member, known := w.members[e.key]
 		switch {
-		case old && w.isDue[e.key], !known && e.cause <= w.beyond && (old || !e.timed), !known && old && e.cause == Always:
-			return true // the client has seen it, or what has become of it
-		}
-		switch {
+		case !known && e.cause <= w.beyond && !e.timed:
+			return true // the client has seen it
 		case known:
 			had = member
 		case !had && !has:
-			// Another replica may have shown it as a match, so that it is sent as deleted.
-			own := w.options.MatchesOwn
-			had = own == nil || e.previous != none && own(e.previous) || e.object != none && own(e.object)
+			// If another replica may have shown it as a match, it is sent as deleted.
+			had = w.mayMatch(e.previous) || w.mayMatch(e.object)
 		}
 		w.members[e.key] = has
 	}
