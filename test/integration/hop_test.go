@@ -304,9 +304,9 @@ func TestNothingOldIsReplayed(t *testing.T) {
 	optedIn(web, "configdep.io/settle", "1s")
 	create(t, deployments.Create, web)
 	create(t, deployments.Create, asleep("again"))
-	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "UpToDate"))
+	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "ContentApplied"))
 	setSecret(t, namespace, "db", "password", "y")
-	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "UpToDate"), func(o *v1alpha1.ConfigDependency) error {
+	view(t, namespace, "deployment.web", is(v1alpha1.StateInSync, "ContentApplied"), func(o *v1alpha1.ConfigDependency) error {
 		if o.Status.LastReload == nil {
 			return errors.New("it was not restarted")
 		}
