@@ -153,27 +153,34 @@ func (st *stand) gather(ctx context.Context, p *parade) (*crowd, error) {
 	return gather(ctx, st.config(), path, st.size, repeated)
 }
 
-// repeated makes a change and returns how many events a watch receives until it shows.
+// repeated returns with how many events a watch begins: what has become of each object that
+// has been touched since its version. The last change that it makes adds no object to these.
 func (p *parade) repeated(ctx context.Context, client *requester, path string) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, watchersLimit, fmt.Errorf("a change did not show within %v", watchersLimit))
 	defer cancel() // which ends the watch
+	change := func(of int) error {
+		p.witness.expect(1)
+		if err := p.change(ctx, of); err != nil {
+			return err
+		}
+		return p.witness.await(ctx)
+	}
+	if err := change(0); err != nil {
+		return 0, err
+	}
 	body, _, err := client.open(ctx, request{path: path})
 	if err != nil {
 		return 0, err
 	}
 	defer body.Close()
-	p.witness.expect(1)
-	if err := p.change(ctx); err != nil {
-		return 0, err
-	}
-	if err := p.witness.await(ctx); err != nil {
+	if err := change(0); err != nil {
 		return 0, err
 	}
 	lines := bufio.NewReaderSize(body, 64<<10)
-	for n := 1; ; n++ {
+	for n := 0; ; n++ {
 		e, err := readEvent(lines)
 		if err != nil {
-			return 0, fmt.Errorf("a watch ended after %d events: %w", n-1, err)
+			return 0, fmt.Errorf("a watch ended after %d events: %w", n, err)
 		}
 		if bytes.Contains(e.head, fmt.Appendf(nil, `"%s":"%d"`, changeLabel, p.changes)) {
 			return n, nil
@@ -184,10 +191,10 @@ func (p *parade) repeated(ctx context.Context, client *requester, path string) (
 // changeLabel is the label of Deployments that changes, which ConfigDependencies have too.
 const changeLabel = "bench-change"
 
-// change changes the next Deployment.
-func (p *parade) change(ctx context.Context) error {
+// change changes a Deployment.
+func (p *parade) change(ctx context.Context, of int) error {
 	p.changes++
-	d := deployment(p.changes % watchersApps)
+	d := deployment(of)
 	d.Labels[changeLabel] = strconv.Itoa(p.changes)
 	return p.put(ctx, d)
 }
@@ -202,8 +209,8 @@ func (p *parade) burst(ctx context.Context, c *crowd) (time.Duration, error) {
 		c.expect(watchersBurst)
 	}
 	started := time.Now()
-	for range watchersBurst {
-		if err := p.change(ctx); err != nil {
+	for i := range watchersBurst {
+		if err := p.change(ctx, i%watchersApps); err != nil {
 			return 0, err
 		}
 	}
