@@ -160,6 +160,7 @@ func TestCallsInTheAuditLog(t *testing.T) {
 {"verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z"}
 {"verb":"patch","user":{"username":"you"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z"}
 {"verb":"get","user":{"username":"me"},"requestURI":"/readyz","requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z"}
+{"verb":"list","user":{"username":"me"},"objectRef":{"resource":"jobs"},"requestURI":"/apis/batch/v1/jobs?fieldSelector=metadata.name%3D-","requestReceivedTimestamp":"2026-01-01T00:00:02.000000Z"}
 {"verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:03.000000Z"}
 {"verb":"patch","user":{"username":"me"},"objectRef":{"resource":"deployments"},"requestReceivedTimestamp":"2026-01-01T00:00:05.000000Z"}
 `
