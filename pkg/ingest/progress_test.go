@@ -170,9 +170,10 @@ func (p *probing) sync() {
 	synctest.Wait()
 }
 
-// pass lets time pass, which is not that of the world.
+// pass lets time pass, that of the bubble of synctest, in which nobody waits: it moves when
+// all goroutines of the test sleep or are blocked. So this sleep hides no race.
 func (p *probing) pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // in a bubble of synctest nobody waits
+	time.Sleep(d) //nolint:forbidigo // see above
 	synctest.Wait()
 }
 

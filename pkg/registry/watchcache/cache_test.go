@@ -138,9 +138,10 @@ func (r *reader) next() (events []watch.Event, open bool) {
 	}
 }
 
-// pass lets time pass, which is not that of the world, and all goroutines do what they do.
+// pass lets time pass, that of the bubble of synctest, in which nobody waits: it moves when
+// all goroutines of the test sleep or are blocked. Then all of them do what they do.
 func pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // in a bubble of synctest nobody waits
+	time.Sleep(d) //nolint:forbidigo // see above
 	synctest.Wait()
 }
 

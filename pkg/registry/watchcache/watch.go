@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,7 +55,6 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 		scope:   scope{o.Namespace, o.Name},
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
-	err = nil
 	if w.initial {
 		err = c.await(ctx, from)
 	}
@@ -87,7 +85,6 @@ type watcher[T Object] struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	result  chan watch.Event
-	stopped sync.Once
 
 	epoch    int
 	farewell int
@@ -281,7 +278,7 @@ func (w *watcher[T]) run() {
 	defer close(w.result)
 	defer w.cancel()
 	for _, o := range w.snapshot {
-		if !w.send(watch.Added, o, w.floorOf(o)) {
+		if !w.emit(watch.Event{Type: watch.Added, Object: w.cache.Copy(o)}) {
 			return
 		}
 	}
@@ -482,14 +479,6 @@ func (w *watcher[T]) foundAgain() {
 	}
 }
 
-func (w *watcher[T]) floorOf(o T) version {
-	v, err := parseVersion(o.GetResourceVersion())
-	if err != nil {
-		return w.floor
-	}
-	return v
-}
-
 // send sends a copy of an object with a version; encoding changes what it encodes.
 func (w *watcher[T]) send(typ watch.EventType, o T, v version) bool {
 	return w.emit(watch.Event{Type: typ, Object: w.cache.stamp(o, v)})
@@ -531,7 +520,7 @@ func (w *watcher[T]) nextBookmark() time.Duration {
 func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.result }
 
 // Stop is part of watch.Interface.
-func (w *watcher[T]) Stop() { w.stopped.Do(w.cancel) }
+func (w *watcher[T]) Stop() { w.cancel() }
 
 // statusOf returns an API error as watches send it.
 func statusOf(err error) runtime.Object {
