@@ -1,0 +1,160 @@
+package watchcache
+
+import (
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// How often bookmarks are sent, and how long before the end of a watch the last one.
+const (
+	bookmarkPeriod = time.Minute
+	lastBookmark   = 2 * time.Second
+)
+
+// caughtUp returns the version of a bookmark: the present one, if there is nothing that
+// the watch has yet to send.
+func (w *watcher[T]) caughtUp(before version) version {
+	c := w.cache
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if w.lost() {
+		return before
+	}
+	// Events of other scopes do not wake this watch.
+	for _, e := range c.events.since(w.position) {
+		if w.scope.has(e.key) {
+			return before
+		}
+	}
+	return c.version()
+}
+
+// handle sends what an event means to this watch.
+func (w *watcher[T]) handle(e *event[T]) bool {
+	if !w.scope.has(e.key) {
+		return true
+	}
+	var none T
+	had, has := w.matches(e.previous), w.matches(e.object)
+	if w.foreign {
+		member, known := w.members[e.key]
+		switch {
+		case !known && e.cause <= w.beyond && !e.timed:
+			return true // the client has seen it
+		case known:
+			had = member
+		case !had && !has:
+			// If another replica may have shown it as a match, it is sent as deleted.
+			had = w.mayMatch(e.previous) || w.mayMatch(e.object)
+		}
+		w.members[e.key] = has
+	}
+	typ, o := watch.Deleted, e.previous
+	switch {
+	case has && had:
+		typ, o = watch.Modified, e.object
+	case has:
+		typ, o = watch.Added, e.object
+	case !had:
+		return true
+	case e.previous == none:
+		o = e.object
+	}
+	if w.foreign && e.version.watermark() < w.beyond {
+		// The object may lack what the client has seen of it elsewhere. It is sent that as
+		// well in the end, but must not go on elsewhere before.
+		w.stray()
+	}
+	v := w.label(e.version)
+	if e.sent != nil && (o == e.object || e.object == none) {
+		switch v {
+		case e.version:
+			return w.emit(watch.Event{Type: typ, Object: e.sent})
+		case e.version.shared():
+			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(e)})
+		}
+	}
+	return w.send(typ, o, v)
+}
+
+// label returns the version that the client gets. One whose watch began elsewhere has
+// seen what this replica does not know, so that it gets none of this replica's own.
+func (w *watcher[T]) label(v version) version {
+	if w.foreign {
+		if w.astray && v.watermark() >= w.beyond {
+			w.floor = w.floor.shared()
+			w.foundAgain()
+		}
+		v = v.shared()
+	}
+	return max(v, w.floor)
+}
+
+// stray notes that the client has been shown something older than it has seen before. It
+// gets versions with which it cannot go on, until it has been sent all of that here too.
+func (w *watcher[T]) stray() {
+	if !w.astray {
+		w.astray, w.floor = true, w.floor.stray()
+		w.cache.astray.Add(1)
+	}
+}
+
+func (w *watcher[T]) foundAgain() {
+	if w.astray {
+		w.astray = false
+		w.cache.astray.Add(-1)
+	}
+}
+
+// send sends a copy of an object with a version; encoding changes what it encodes.
+func (w *watcher[T]) send(typ watch.EventType, o T, v version) bool {
+	return w.emit(watch.Event{Type: typ, Object: w.cache.stamp(o, v)})
+}
+
+func (w *watcher[T]) sendBookmark(v version, endOfInitial bool) bool {
+	o := w.cache.New()
+	o.SetResourceVersion(w.label(v).String())
+	if endOfInitial {
+		if err := storage.AnnotateInitialEventsEndBookmark(o); err != nil {
+			return false
+		}
+	}
+	return w.emit(watch.Event{Type: watch.Bookmark, Object: o})
+}
+
+func (w *watcher[T]) emit(e watch.Event) bool {
+	select {
+	case w.result <- e:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// nextBookmark returns after which time to send a bookmark: about every minute, and
+// shortly before the deadline, so that the client knows where to go on.
+func (w *watcher[T]) nextBookmark() time.Duration {
+	next := wait.Jitter(bookmarkPeriod*9/10, 1./9)
+	if deadline, ok := w.ctx.Deadline(); ok {
+		if left := deadline.Sub(w.cache.Clock.Now()) - lastBookmark; left > 0 && left < next {
+			return left
+		}
+	}
+	return next
+}
+
+// statusOf returns an API error as watches send it.
+func statusOf(err error) runtime.Object {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	return &status
+}
