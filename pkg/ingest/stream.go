@@ -109,7 +109,6 @@ func streams(digester *dependency.Digester) []*stream {
 	}
 }
 
-
 // message is a pointer to an API object.
 type message[T any] interface {
 	*T
