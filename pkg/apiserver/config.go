@@ -22,6 +22,7 @@ type Config struct {
 	Client  kubernetes.Interface
 	Reader  *ingest.Reader
 	Options *Options
+	webhook *webhook
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -33,6 +34,7 @@ type completedConfig struct {
 	client   kubernetes.Interface
 	reader   *ingest.Reader
 	options  *Options
+	webhook  *webhook
 	farewell *farewell
 }
 
@@ -60,7 +62,11 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o}, nil
+	webhook, err := o.webhookListener(generic.SecureServing)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, webhook: webhook}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -121,5 +127,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, c.webhook, farewell}}
 }

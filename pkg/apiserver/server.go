@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/apis/configdep"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
@@ -37,6 +38,7 @@ type Server struct {
 	options     *Options
 	client      kubernetes.Interface
 	reader      *ingest.Reader
+	webhook     *webhook
 	farewell    *farewell
 	index       *ingest.Index
 	views       *configdependency.Views
@@ -51,7 +53,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	s := &Server{generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
+	s := &Server{generic: generic, options: c.options, client: c.client, reader: c.reader, webhook: c.webhook, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
 	s.controller = controller.New(controller.Config{
@@ -63,6 +65,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Digester: s.digester.Load,
 	})
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
+	s.index.Within(c.options.Namespaces)
 
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
 	group.NegotiatedSerializer = textSerializer{codecs}
@@ -99,15 +102,23 @@ func (s *Server) Run(ctx context.Context) error {
 	s.broadcaster.StartRecordingToSink(&patientSink{EventSink: events, busy: s.controller.Busy, clock: clock.RealClock{}})
 	defer s.broadcaster.Shutdown()
 
+	reviews := admission.NewHandler(admission.Config{
+		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load, Namespaces: s.options.Namespaces,
+	})
+	reviewed, err := s.webhook.start(feed, reviews, s.farewell)
+	if err != nil {
+		return err
+	}
 	var feeding, leading sync.WaitGroup
 	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
 	feeding.Go(func() { s.views.Run(feed, s.index) })
 	leading.Go(func() { s.lead(ctx) })
 	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
-	err := s.generic.PrepareRun().RunWithContext(ctx)
+	err = s.generic.PrepareRun().RunWithContext(ctx)
 	leading.Wait()
 	stop()
 	feeding.Wait()
+	<-reviewed
 	return err
 }
 
