@@ -22,6 +22,8 @@ type Config struct {
 	Client  kubernetes.Interface
 	Reader  *ingest.Reader
 	Options *Options
+
+	certificates *certificates
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -29,17 +31,20 @@ type Config struct {
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
-	generic  genericapiserver.CompletedConfig
-	client   kubernetes.Interface
-	reader   *ingest.Reader
-	options  *Options
-	farewell *farewell
+	generic      genericapiserver.CompletedConfig
+	client       kubernetes.Interface
+	reader       *ingest.Reader
+	options      *Options
+	farewell     *farewell
+	certificates *certificates
 }
 
 // Config applies the options.
 func (o *Options) Config() (*Config, error) {
-	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return nil, fmt.Errorf("creating a self-signed certificate: %w", err)
+	if !o.Certificate.Manage {
+		if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+			return nil, fmt.Errorf("creating a self-signed certificate: %w", err)
+		}
 	}
 	generic := genericapiserver.NewRecommendedConfig(codecs)
 	namer := openapinamer.NewDefinitionNamer(scheme)
@@ -60,7 +65,11 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o}, nil
+	certificates, err := o.certificates(client, config, generic.SecureServing)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, certificates: certificates}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -121,5 +130,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates}}
 }

@@ -44,6 +44,7 @@ type Options struct {
 	// ConcurrentReloads is how many workloads are patched at once.
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
+	Certificate       CertificateOptions
 }
 
 // NewOptions returns the defaults.
@@ -78,6 +79,7 @@ func NewOptions() *Options {
 			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 			ResourceName:  "configdep-apiserver",
 		},
+		Certificate: newCertificateOptions(),
 	}
 	o.Features.EnableProfiling = false
 	// Policies and webhooks of the cluster may refuse a Reload. Mutating ones have nothing
@@ -113,6 +115,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 			"It costs two small requests each time for each of ten resources.")
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
+	o.addCertificateFlags(sets.FlagSet("serving certificate"))
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	o.Authentication.AddFlags(sets.FlagSet("authentication"))
 	o.Authorization.AddFlags(sets.FlagSet("authorization"))
@@ -156,6 +159,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--max-version-lag must be whole seconds, at least %v", ingest.MinVersionLag))
 	}
 	errs = append(errs, o.validateReload()...)
+	errs = append(errs, o.validateCertificate()...)
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace must not be empty"))
 	}

@@ -33,16 +33,17 @@ import (
 
 // Server is the aggregated API server, what feeds it, and the controller.
 type Server struct {
-	generic     *genericapiserver.GenericAPIServer
-	options     *Options
-	client      kubernetes.Interface
-	reader      *ingest.Reader
-	farewell    *farewell
-	index       *ingest.Index
-	views       *configdependency.Views
-	controller  *controller.Controller
-	digester    atomic.Pointer[dependency.Digester]
-	broadcaster record.EventBroadcaster
+	generic      *genericapiserver.GenericAPIServer
+	options      *Options
+	client       kubernetes.Interface
+	reader       *ingest.Reader
+	farewell     *farewell
+	certificates *certificates
+	index        *ingest.Index
+	views        *configdependency.Views
+	controller   *controller.Controller
+	digester     atomic.Pointer[dependency.Digester]
+	broadcaster  record.EventBroadcaster
 }
 
 // New makes a Server.
@@ -51,7 +52,10 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	s := &Server{generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
+	s := &Server{
+		generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell,
+		certificates: c.certificates, broadcaster: record.NewBroadcaster(),
+	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
 	s.controller = controller.New(controller.Config{
@@ -102,9 +106,15 @@ func (s *Server) Run(ctx context.Context) error {
 	var feeding, leading sync.WaitGroup
 	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
 	feeding.Go(func() { s.views.Run(feed, s.index) })
-	leading.Go(func() { s.lead(ctx) })
-	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
-	err := s.generic.PrepareRun().RunWithContext(ctx)
+	err := s.certificates.load(ctx)
+	if err == nil {
+		feeding.Go(func() { s.certificates.watch(feed) })
+		leading.Go(func() { s.lead(ctx) })
+		s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
+		err = s.generic.PrepareRun().RunWithContext(ctx)
+	} else if ctx.Err() != nil {
+		err = nil // it was to end before it had begun
+	}
 	leading.Wait()
 	stop()
 	feeding.Wait()
@@ -117,14 +127,19 @@ func (s *Server) begin(d *dependency.Digester) {
 	s.views.Reset(d)
 }
 
-// lead runs the controller, on one replica at a time. A replica that has yet to read the
+// lead runs the controller and keeps the certificates, on one replica at a time. A replica that has yet to read the
 // cluster could do nothing, and would keep others from it.
 func (s *Server) lead(ctx context.Context) {
 	synced := func(context.Context) (bool, error) { return s.index.Synced() == nil, nil }
 	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, synced) != nil {
 		return // the context is done
 	}
-	run := func(ctx context.Context) { s.controller.Run(ctx, s.index) }
+	run := func(ctx context.Context) {
+		var wg sync.WaitGroup
+		wg.Go(func() { s.certificates.lead(ctx) })
+		s.controller.Run(ctx, s.index)
+		wg.Wait()
+	}
 	if o := s.options.LeaderElection; o.LeaderElect {
 		election := controller.Election{
 			Lock:          s.lease(),
@@ -175,3 +190,6 @@ func (s *Server) Revisions() (lag uint64, oneCounter bool) {
 
 // Watches is part of metrics.State.
 func (s *Server) Watches() (open, events int) { return s.views.Watches() }
+
+// CertificateExpiry is part of metrics.State.
+func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureServingInfo.Cert) }
