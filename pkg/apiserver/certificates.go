@@ -38,7 +38,7 @@ func (o *Options) certificates(client kubernetes.Interface, config *rest.Config,
 	version := v1alpha1.SchemeGroupVersion
 	c.bundles = certificate.NewBundles(dynamicClient, version.Version+"."+version.Group, o.Certificate.WebhookConfiguration)
 	if o.Certificate.Manage {
-		c.store = certificate.NewStore(client.CoreV1().Secrets(o.Namespace), o.Certificate.Secret, o.certificateProfile())
+		c.store = certificate.NewStore(client, o.Namespace, o.Certificate.Secret, o.certificateProfile())
 		serving.Cert = &storedCertificate{c.store, o.Certificate.Secret}
 	}
 	return c, nil

@@ -51,7 +51,7 @@ type Bundles struct {
 func NewBundles(client dynamic.Interface, apiService, webhookConfiguration string) *Bundles {
 	b := &Bundles{changed: newSignal()}
 	add := func(resource schema.GroupVersionResource, name string, places func(*unstructured.Unstructured) []place) {
-		b.targets = append(b.targets, &target{client: client.Resource(resource), name: name, places: places, wake: newSignal(), bundles: b})
+		b.targets = append(b.targets, &target{client: client, objects: client.Resource(resource), name: name, places: places, wake: newSignal(), bundles: b})
 	}
 	add(apiServices, apiService, apiServicePlaces)
 	if webhookConfiguration != "" {
@@ -98,7 +98,8 @@ func (b *Bundles) Run(ctx context.Context) {
 
 // target is one object.
 type target struct {
-	client  dynamic.NamespaceableResourceInterface
+	client  dynamic.Interface
+	objects dynamic.NamespaceableResourceInterface
 	name    string
 	places  func(*unstructured.Unstructured) []place
 	wake    signal
@@ -148,16 +149,16 @@ func (t *target) watch(ctx context.Context) {
 		}
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.FieldSelector = only
-				return t.client.List(ctx, o)
+				return t.objects.List(ctx, o)
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				o.FieldSelector = only
-				return t.client.Watch(ctx, o)
+				return t.objects.Watch(ctx, o)
 			},
-		},
+		}, t.client),
 		ObjectType: &unstructured.Unstructured{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    observe,
@@ -253,7 +254,7 @@ func (t *target) run(ctx context.Context) {
 		case limit.Wait(ctx) != nil:
 			return
 		default:
-			patched, err := t.client.Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+			patched, err := t.objects.Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 			switch {
 			case err == nil:
 				logger.Info("Put caBundle right")

@@ -79,7 +79,7 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 	var plan Plan
 	s := parse(&c, now)
 	newest := s.newest()
-	if newest < 0 || s.authorities[newest].cert.NotAfter.Sub(now) < p.succession() {
+	if newest < 0 || s.authorities[newest].cert.NotAfter.Sub(now) <= p.succession() {
 		a, err := p.newAuthority(now)
 		if err != nil {
 			return Plan{}, err
@@ -95,9 +95,12 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 		plan.Did = append(plan.Did, "noted that the newest CA is published")
 	}
 	published := s.published == Fingerprint(ca)
-	trusted := there && published && !now.Before(s.since.Add(p.Overlap()))
+	trustedAt := never
+	if there && published {
+		trustedAt = s.since.Add(p.Overlap())
+	}
 
-	if signer := p.signer(s, newest, trusted, now); signer >= 0 {
+	if signer := p.signer(s, newest, trustedAt, now); signer >= 0 {
 		fresh, err := p.newLeaf(s.authorities[signer], now)
 		if err != nil {
 			return Plan{}, err
@@ -122,8 +125,13 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 	return plan, err
 }
 
-// signer returns which CA is to sign a serving certificate now, or -1.
-func (p *Profile) signer(s *parsed, newest int, trusted bool, now time.Time) int {
+// never is when what is not published will be trusted.
+var never = time.Unix(1<<40, 0)
+
+// signer returns which CA is to sign a serving certificate now, or -1. The newest will be
+// trusted by everybody at the given time.
+func (p *Profile) signer(s *parsed, newest int, trustedAt, now time.Time) int {
+	trusted := !now.Before(trustedAt)
 	// While the newest is not trusted, the one before can sign.
 	older := -1
 	for i := range newest {
@@ -143,7 +151,7 @@ func (p *Profile) signer(s *parsed, newest int, trusted bool, now time.Time) int
 		return newest
 	case older >= 0 && p.gains(s.leaf.cert(), s.authorities[older].cert, now):
 		return older
-	case !now.Before(lastChance(s.leaf.cert())):
+	case !now.Before(lastChance(s.leaf.cert())) && trustedAt.After(s.leaf.cert().NotAfter):
 		return newest
 	}
 	return -1

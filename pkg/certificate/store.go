@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -23,6 +24,7 @@ import (
 // Store holds the serving certificate that all replicas share by a Secret. Load gets it,
 // Watch keeps up with the Secret, and Lead, on one replica, renews it.
 type Store struct {
+	client  kubernetes.Interface
 	secrets corev1client.SecretInterface
 	name    string
 	profile Profile
@@ -34,8 +36,8 @@ type Store struct {
 }
 
 // NewStore makes a Store of a Secret.
-func NewStore(secrets corev1client.SecretInterface, name string, profile Profile) *Store {
-	return &Store{secrets: secrets, name: name, profile: profile, changed: newSignal()}
+func NewStore(client kubernetes.Interface, namespace, name string, profile Profile) *Store {
+	return &Store{client: client, secrets: client.CoreV1().Secrets(namespace), name: name, profile: profile, changed: newSignal()}
 }
 
 // Current returns the certificate to serve and its key, PEM-encoded; nothing before Load
@@ -171,7 +173,7 @@ func (s *Store) Watch(ctx context.Context) {
 		s.changed.send()
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: &cache.ListWatch{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.FieldSelector = only
 				return s.secrets.List(ctx, o)
@@ -180,7 +182,7 @@ func (s *Store) Watch(ctx context.Context) {
 				o.FieldSelector = only
 				return s.secrets.Watch(ctx, o)
 			},
-		},
+		}, s.client),
 		ObjectType: &corev1.Secret{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    observe,
