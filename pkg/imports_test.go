@@ -57,7 +57,7 @@ var mustNotNeed = map[string][]string{
 	"pkg/ingest":      {"k8s.io/apiserver"},
 	"pkg/controller":  {"k8s.io/apiserver"},
 	"pkg/certificate": {"k8s.io/apiserver"},
-	"pkg/admission":   {"k8s.io/client-go", "k8s.io/apiserver"},
+	"pkg/admission":   {"k8s.io/apiserver"},
 }
 
 // goPackage is the part of what "go list -json" tells that counts here.

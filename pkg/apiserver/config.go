@@ -25,6 +25,7 @@ type Config struct {
 
 	certificates *certificates
 	webhook      *webhook
+	departure    *departure
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -39,6 +40,7 @@ type completedConfig struct {
 	farewell     *farewell
 	certificates *certificates
 	webhook      *webhook
+	departure    *departure
 }
 
 // Config applies the options.
@@ -67,15 +69,16 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := o.certificates(client, config, generic.SecureServing)
+	dynamicClient, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
+	certificates := o.certificates(client, dynamicClient, generic.SecureServing)
 	webhook, err := o.webhookListener(generic.SecureServing)
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, certificates: certificates, webhook: webhook}, nil
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, certificates: certificates, webhook: webhook, departure: &departure{client, dynamicClient, o.Namespace}}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -136,5 +139,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates, c.webhook}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates, c.webhook, c.departure}}
 }

@@ -42,6 +42,7 @@ type Server struct {
 	farewell     *farewell
 	certificates *certificates
 	webhook      *webhook
+	departure    *departure
 	index        *ingest.Index
 	views        *configdependency.Views
 	controller   *controller.Controller
@@ -57,7 +58,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	s := &Server{
 		generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell,
-		certificates: c.certificates, webhook: c.webhook, broadcaster: record.NewBroadcaster(),
+		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(),
 	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
@@ -121,6 +122,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	feeding.Go(func() { s.certificates.watch(feed) })
+	feeding.Go(func() { s.departure.watch(feed) })
 	leading.Go(func() { s.lead(ctx) })
 	defer leading.Wait()
 	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
