@@ -40,6 +40,8 @@ type Options struct {
 	Race bool
 	// Replicas is the number of processes, 1 by default.
 	Replicas int
+	// Manifests is the folder with the kustomization, below artifacts; base by default.
+	Manifests string
 	// NoWebhook leaves the admission webhook out.
 	NoWebhook bool
 	// Args are added to the arguments of the manifest, and win over them.
@@ -165,7 +167,11 @@ func (i *Installation) prepare() error {
 // apply applies the manifests with a Service that leads to the balancer: all of them, or
 // all but the APIService.
 func (i *Installation) apply(ctx context.Context, root, what string) error {
-	base, err := filepath.Rel(filepath.Join(i.dir, "all"), filepath.Join(root, "artifacts", "base"))
+	manifests := i.options.Manifests
+	if manifests == "" {
+		manifests = "base"
+	}
+	base, err := filepath.Rel(filepath.Join(i.dir, "all"), filepath.Join(root, "artifacts", manifests))
 	if err != nil {
 		return err
 	}
