@@ -2,8 +2,6 @@ package install
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -46,6 +44,9 @@ type Options struct {
 	// Kubeconfig gives a replica another way to the cluster: it is called with its name
 	// and the kubeconfig of the ServiceAccount, and returns the path of the one to use.
 	Kubeconfig func(replica, kubeconfig string) (string, error)
+	// ManagedCertificates leaves the serving certificate to the server, as the manifests do.
+	// Otherwise it comes from files.
+	ManagedCertificates bool
 	// Log receives lines about progress.
 	Log io.Writer
 }
@@ -62,6 +63,7 @@ type Installation struct {
 	kubeconfig string         // of the ServiceAccount
 	probe      *http.Client
 	balancer   *balancer
+	trusted    trusted
 
 	mu     sync.Mutex
 	extras []*Replica
@@ -146,10 +148,7 @@ func (i *Installation) prepare() error {
 			return err
 		}
 	}
-	i.probe = &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: i.authority.Pool(), ServerName: serverName},
-		DisableKeepAlives: true,
-	}}
+	i.probe = &http.Client{Transport: &http.Transport{TLSClientConfig: i.trustBundle(), DisableKeepAlives: true}}
 	i.balancer, err = newBalancer(i.probe)
 	return err
 }
@@ -161,12 +160,12 @@ func (i *Installation) apply(ctx context.Context, root, what string) error {
 	if err != nil {
 		return err
 	}
-	ca, err := os.ReadFile(filepath.Join(i.dir, "ca.crt"))
+	caBundle, err := i.caBundlePatch()
 	if err != nil {
 		return err
 	}
 	overlays := map[string]string{
-		"all":    fmt.Sprintf(allOverlay, base, i.balancer.port(), base64.StdEncoding.EncodeToString(ca)),
+		"all":    fmt.Sprintf(allOverlay, base, i.balancer.port(), caBundle),
 		"server": serverOverlay,
 	}
 	for name, content := range overlays {
@@ -186,7 +185,7 @@ func (i *Installation) apply(ctx context.Context, root, what string) error {
 const (
 	allOverlay = `{"resources": [%q], "patches": [
 {"target": {"kind": "Service", "name": "configdep-apiserver"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec\", \"value\": {\"type\": \"ExternalName\", \"externalName\": \"localhost\"}}]"},
-{"target": {"kind": "APIService"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec/service/port\", \"value\": %d}, {\"op\": \"add\", \"path\": \"/spec/caBundle\", \"value\": \"%[3]s\"}]"}
+{"target": {"kind": "APIService"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec/service/port\", \"value\": %d}%s]"}
 ]}`
 	serverOverlay = `{"resources": ["../all"], "patches": [
 {"target": {"kind": "APIService"}, "patch": "{\"$patch\": \"delete\", \"apiVersion\": \"apiregistration.k8s.io/v1\", \"kind\": \"APIService\", \"metadata\": {\"name\": \"v1alpha1.configdep.io\"}}"}
@@ -204,7 +203,7 @@ func (i *Installation) readManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i.args = deployment.Spec.Template.Spec.Containers[0].Args
+	i.args = i.ownArgs(deployment.Spec.Template.Spec.Containers[0].Args)
 	account := deployment.Spec.Template.Spec.ServiceAccountName
 	day := int64(24 * time.Hour / time.Second)
 	token, err := client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account,
