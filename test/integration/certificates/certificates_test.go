@@ -56,7 +56,7 @@ var (
 	webhooks    = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 )
 
-// scene is a cluster with two replicas, whose certificates live for half a minute.
+// scene is a cluster with replicas.
 type scene struct {
 	t       *testing.T
 	cluster *controlplane.ControlPlane
@@ -68,7 +68,7 @@ type scene struct {
 	failures          chan error
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T, options func(*controlplane.ControlPlane) install.Options) *scene {
 	t.Helper()
 	s := &scene{t: t, failures: make(chan error, 1000)}
 	var err error
@@ -81,13 +81,7 @@ func newScene(t *testing.T) *scene {
 			t.Error(err)
 		}
 	})
-	s.server, err = install.Install(t.Context(), s.cluster, install.Options{
-		Replicas: 2, Race: true, ManagedCertificates: true, Log: t.Output(),
-		Args: []string{
-			"--serving-certificate-lifetime=30s", "--serving-ca-lifetime=75s", "--shutdown-delay-duration=0s",
-			"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
-		},
-	})
+	s.server, err = install.Install(t.Context(), s.cluster, options(s.cluster))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +382,15 @@ func (s *scene) noRightIsMissing() {
 }
 
 func TestRotation(t *testing.T) {
-	s := newScene(t)
+	s := newScene(t, func(*controlplane.ControlPlane) install.Options {
+		return install.Options{
+			Replicas: 2, Race: race, ManagedCertificates: true, Log: t.Output(),
+			Args: []string{
+				"--serving-certificate-lifetime=30s", "--serving-ca-lifetime=75s", "--shutdown-delay-duration=0s",
+				"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+			},
+		}
+	})
 	first := certs(s.secret().Data["ca.crt"])
 	var pids []int
 	var mu sync.Mutex
@@ -591,4 +593,44 @@ func (s *scene) leaderKilled() {
 			s.t.Fatal(err)
 		}
 	})
+}
+
+// With a certificate from files, caBundle follows a file too.
+func TestBundleFromAFile(t *testing.T) {
+	var file string
+	s := newScene(t, func(c *controlplane.ControlPlane) install.Options {
+		file = filepath.Join(c.Dir(), "configdep", "ca.crt")
+		return install.Options{Race: race, Log: t.Output(), Args: []string{"--ca-bundle-file=" + file, "--shutdown-delay-duration=0s"}}
+	})
+	ours, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := pki.NewAuthority("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	everywhere := func(want []byte) {
+		t.Helper()
+		s.eventually("the bundle is in place", func(ctx context.Context) error {
+			bundles, err := s.bundles(ctx)
+			for i, b := range bundles {
+				if !bytes.Equal(b, want) {
+					err = fmt.Errorf("bundle %d has %d CAs", i, len(certs(b)))
+				}
+			}
+			return err
+		})
+	}
+	everywhere(ours)
+	s.overwritten()
+	everywhere(ours)
+	both := append(bytes.Clone(ours), other.BundlePEM()...)
+	if err := os.WriteFile(file, both, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	everywhere(both)
+	if expiry, err := s.metric(t.Context(), s.server.Replicas[0], "configdep_serving_certificate_expiry_timestamp_seconds"); err != nil || expiry < float64(time.Now().Unix()) {
+		t.Errorf("the certificate expires at %f (%v)", expiry, err)
+	}
 }
