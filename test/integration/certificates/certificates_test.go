@@ -506,7 +506,7 @@ func (s *scene) spoilt() {
 	if _, err := s.core.CoreV1().Secrets(install.Namespace).Update(s.t.Context(), spoilt, metav1.UpdateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.eventually("the Secret is mended", func(ctx context.Context) error {
+	s.eventually("the Secret is mended", func(context.Context) error {
 		after := s.secret()
 		if ca := certs(after.Data["ca.crt"]); len(ca) == 0 || !ca[0].Equal(certs(before.Data["ca.crt"])[0]) || len(after.Data["ca.key"]) == 0 {
 			return fmt.Errorf("there are %d CAs", len(ca))
