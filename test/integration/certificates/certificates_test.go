@@ -44,7 +44,7 @@ import (
 
 const (
 	// limit is how long anything may take on a machine that does other things meanwhile.
-	limit = 2 * time.Minute
+	limit = 3 * time.Minute
 	// pause is the time between two requests of a client.
 	pause = 50 * time.Millisecond
 
