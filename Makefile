@@ -59,6 +59,10 @@ build: prerequisites ## Build the programs into .cache/bin, with VERSION from gi
 image: ## Build the container image by docker: IMAGE, VERSION
 	docker build --build-arg VERSION="$(VERSION)" --tag "$(or $(IMAGE),configdep/configdep-apiserver:$(VERSION))" .
 
+.PHONY: chart
+chart: prerequisites ## Package the Helm chart into .cache/dist: VERSION
+	@VERSION="$(VERSION)" hack/package-chart.sh
+
 .PHONY: clean
 clean: ## Remove .cache: what is built, with the control plane of the tests
 	rm -rf .cache
@@ -101,6 +105,10 @@ verify: ## Check that everything is generated, tidy, formatted and without findi
 .PHONY: generate
 generate: prerequisites ## Generate deep copies, OpenAPI, clientset, listers and informers from the API types
 	hack/generate.sh
+
+.PHONY: manifests
+manifests: prerequisites ## Render the kustomize base, the overlays and the chart into test/manifests/testdata/rendered
+	hack/render.sh
 
 .PHONY: tidy
 tidy: prerequisites ## Tidy all go.mod and go.sum files, and format the code

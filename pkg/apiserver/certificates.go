@@ -4,16 +4,13 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
-	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/certificate"
 )
 
@@ -26,22 +23,17 @@ type certificates struct {
 }
 
 // certificates makes what the options ask for, and lets the server serve by it.
-func (o *Options) certificates(client kubernetes.Interface, config *rest.Config, serving *genericapiserver.SecureServingInfo) (*certificates, error) {
+func (o *Options) certificates(client kubernetes.Interface, dynamicClient dynamic.Interface, serving *genericapiserver.SecureServingInfo) *certificates {
 	c := &certificates{bundleFile: o.Certificate.CABundleFile}
 	if !o.Certificate.Manage && c.bundleFile == "" {
-		return c, nil
+		return c
 	}
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	version := v1alpha1.SchemeGroupVersion
-	c.bundles = certificate.NewBundles(dynamicClient, version.Version+"."+version.Group, o.Certificate.WebhookConfiguration)
+	c.bundles = certificate.NewBundles(dynamicClient, apiService, o.Certificate.WebhookConfiguration)
 	if o.Certificate.Manage {
 		c.store = certificate.NewStore(client, o.Namespace, o.Certificate.Secret, o.certificateProfile())
 		serving.Cert = &storedCertificate{c.store, o.Certificate.Secret}
 	}
-	return c, nil
+	return c
 }
 
 // load returns when there is a certificate to serve by.

@@ -24,6 +24,8 @@ type Config struct {
 	Options *Options
 
 	certificates *certificates
+	webhook      *webhook
+	departure    *departure
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -37,6 +39,8 @@ type completedConfig struct {
 	options      *Options
 	farewell     *farewell
 	certificates *certificates
+	webhook      *webhook
+	departure    *departure
 }
 
 // Config applies the options.
@@ -65,11 +69,16 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := o.certificates(client, config, generic.SecureServing)
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	certificates := o.certificates(client, dynamicClient, generic.SecureServing)
+	webhook, err := o.webhookListener(generic.SecureServing)
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, certificates: certificates}, nil
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, certificates: certificates, webhook: webhook, departure: &departure{client, dynamicClient, o.Namespace}}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -130,5 +139,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates, c.webhook, c.departure}}
 }

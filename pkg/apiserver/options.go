@@ -45,6 +45,13 @@ type Options struct {
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
 	Certificate       CertificateOptions
+
+	// Namespaces are those that are read; empty: all.
+	Namespaces []string
+	// WebhookPort is where the admission webhook is served; 0: it is not.
+	WebhookPort int
+	// WebhookClientCAFile has the CA of the callers of the webhook; empty: anybody may call.
+	WebhookClientCAFile string
 }
 
 // NewOptions returns the defaults.
@@ -113,6 +120,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		"How far the versions of answers may lag behind while nothing is written on one of the resources that are read. "+
 			"A client that goes on at a replica that was started later than that before its last version has to list again. "+
 			"It costs two small requests each time for each of ten resources.")
+	o.addNamespacesFlag(own)
+	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
 	o.addCertificateFlags(sets.FlagSet("serving certificate"))
@@ -159,6 +168,8 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--max-version-lag must be whole seconds, at least %v", ingest.MinVersionLag))
 	}
 	errs = append(errs, o.validateReload()...)
+	errs = append(errs, o.validateWebhook()...)
+	errs = append(errs, o.validateNamespaces()...)
 	errs = append(errs, o.validateCertificate()...)
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace must not be empty"))

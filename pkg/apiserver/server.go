@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/apis/configdep"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
@@ -39,6 +41,8 @@ type Server struct {
 	reader       *ingest.Reader
 	farewell     *farewell
 	certificates *certificates
+	webhook      *webhook
+	departure    *departure
 	index        *ingest.Index
 	views        *configdependency.Views
 	controller   *controller.Controller
@@ -54,7 +58,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	s := &Server{
 		generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell,
-		certificates: c.certificates, broadcaster: record.NewBroadcaster(),
+		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(),
 	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
@@ -67,6 +71,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Digester: s.digester.Load,
 	})
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
+	s.index.Within(c.options.Namespaces)
 
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
 	group.NegotiatedSerializer = textSerializer{codecs}
@@ -97,7 +102,6 @@ func (c CompletedConfig) New() (*Server, error) {
 // first; what feeds the index outlives the drain, so that nothing stale is served in it.
 func (s *Server) Run(ctx context.Context) error {
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
 	s.broadcaster.StartStructuredLogging(2)
 	events := &corev1client.EventSinkImpl{Interface: s.client.CoreV1().Events("")}
 	s.broadcaster.StartRecordingToSink(&patientSink{EventSink: events, busy: s.controller.Busy, clock: clock.RealClock{}})
@@ -106,19 +110,30 @@ func (s *Server) Run(ctx context.Context) error {
 	var feeding, leading sync.WaitGroup
 	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
 	feeding.Go(func() { s.views.Run(feed, s.index) })
-	err := s.certificates.load(ctx)
-	if err == nil {
-		feeding.Go(func() { s.certificates.watch(feed) })
-		leading.Go(func() { s.lead(ctx) })
-		s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
-		err = s.generic.PrepareRun().RunWithContext(ctx)
-	} else if ctx.Err() != nil {
-		err = nil // it was to end before it had begun
+	defer feeding.Wait()
+	defer stop()
+	if err := s.certificates.load(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was to end before it had begun
+		}
+		return err
 	}
-	leading.Wait()
-	stop()
-	feeding.Wait()
-	return err
+	if err := s.webhook.start(feed, &feeding, s.reviews(), s.farewell); err != nil {
+		return err
+	}
+	feeding.Go(func() { s.certificates.watch(feed) })
+	feeding.Go(func() { s.departure.watch(feed) })
+	leading.Go(func() { s.lead(ctx) })
+	defer leading.Wait()
+	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
+	return s.generic.PrepareRun().RunWithContext(ctx)
+}
+
+// reviews answers the webhook.
+func (s *Server) reviews() http.Handler {
+	return admission.NewHandler(admission.Config{
+		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load, Namespaces: s.options.Namespaces,
+	})
 }
 
 // begin makes everything start anew with another key of the hashes.
@@ -127,8 +142,8 @@ func (s *Server) begin(d *dependency.Digester) {
 	s.views.Reset(d)
 }
 
-// lead runs the controller and keeps the certificates, on one replica at a time. A replica that has yet to read the
-// cluster could do nothing, and would keep others from it.
+// lead runs the controller and keeps the certificates, on one replica at a time. A replica
+// that has yet to read the cluster could do nothing, and would keep others from it.
 func (s *Server) lead(ctx context.Context) {
 	synced := func(context.Context) (bool, error) { return s.index.Synced() == nil, nil }
 	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, synced) != nil {

@@ -5,11 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +21,7 @@ const CertificateSecret = "configdep-serving-cert"
 // ownArgs returns the arguments of the manifest that hold here.
 func (i *Installation) ownArgs(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-		return arg == "--manage-serving-certificate" && !i.options.ManagedCertificates ||
-			strings.HasPrefix(arg, "--webhook-secure-port=") // a flag that the server does not have yet
+		return arg == "--manage-serving-certificate" && !i.options.ManagedCertificates
 	})
 }
 
@@ -39,17 +36,14 @@ func (i *Installation) certificateArgs() []string {
 	}
 }
 
-// caBundlePatch is the part of a patch of the APIService that the server does by itself when
-// it manages its certificate.
-func (i *Installation) caBundlePatch() (string, error) {
+// caBundle is what makes kube-apiserver trust the server, in base64; empty when the server
+// sees to that by itself.
+func (i *Installation) caBundle() (string, error) {
 	if i.options.ManagedCertificates {
 		return "", nil
 	}
 	ca, err := os.ReadFile(filepath.Join(i.dir, "ca.crt"))
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf(`, {\"op\": \"add\", \"path\": \"/spec/caBundle\", \"value\": \"%s\"}`, base64.StdEncoding.EncodeToString(ca)), nil
+	return base64.StdEncoding.EncodeToString(ca), err
 }
 
 // trusted are the CAs by which the certificates of the server verify.

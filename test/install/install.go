@@ -37,6 +37,10 @@ type Options struct {
 	Race bool
 	// Replicas is the number of processes, 1 by default.
 	Replicas int
+	// Manifests is the folder with the kustomization, below artifacts; base by default.
+	Manifests string
+	// NoWebhook leaves the admission webhook out.
+	NoWebhook bool
 	// Args are added to the arguments of the manifest, and win over them.
 	Args []string
 	// Env is added to the environment of the processes.
@@ -62,7 +66,8 @@ type Installation struct {
 	args       []string       // of the Deployment
 	kubeconfig string         // of the ServiceAccount
 	probe      *http.Client
-	balancer   *balancer
+	balancer   *balancer // of the API
+	webhook    *balancer
 	trusted    trusted
 
 	mu     sync.Mutex
@@ -95,7 +100,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if err := i.prepare(); err != nil {
 		return nil, fmt.Errorf("preparing the installation: %w", err)
 	}
-	if err := i.apply(ctx, root, "server"); err != nil {
+	if err := i.apply(ctx, root, withoutEntrances); err != nil {
 		return nil, err
 	}
 	if err := i.readManifests(ctx); err != nil {
@@ -117,13 +122,14 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 		i.balancer.add(r)
+		i.webhook.add(r)
 	}
 	for _, r := range i.Replicas {
 		if err := r.AwaitReady(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := i.apply(ctx, root, "all"); err != nil {
+	if err := i.apply(ctx, root, installed); err != nil {
 		return nil, err
 	}
 	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m")
@@ -149,48 +155,12 @@ func (i *Installation) prepare() error {
 		}
 	}
 	i.probe = &http.Client{Transport: &http.Transport{TLSClientConfig: i.trustBundle(), DisableKeepAlives: true}}
-	i.balancer, err = newBalancer(i.probe)
-	return err
-}
-
-// apply applies the manifests with a Service that leads to the balancer: all of them, or
-// all but the APIService.
-func (i *Installation) apply(ctx context.Context, root, what string) error {
-	base, err := filepath.Rel(filepath.Join(i.dir, "all"), filepath.Join(root, "artifacts", "base"))
-	if err != nil {
+	if i.balancer, err = newBalancer(i.probe, (*Replica).Address); err != nil {
 		return err
 	}
-	caBundle, err := i.caBundlePatch()
-	if err != nil {
-		return err
-	}
-	overlays := map[string]string{
-		"all":    fmt.Sprintf(allOverlay, base, i.balancer.port(), caBundle),
-		"server": serverOverlay,
-	}
-	for name, content := range overlays {
-		dir := filepath.Join(i.dir, name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	_, err = i.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(i.dir, what))
+	i.webhook, err = newBalancer(i.probe, (*Replica).WebhookAddress)
 	return err
 }
-
-// The overlays are in JSON, where the certificate needs no indentation.
-const (
-	allOverlay = `{"resources": [%q], "patches": [
-{"target": {"kind": "Service", "name": "configdep-apiserver"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec\", \"value\": {\"type\": \"ExternalName\", \"externalName\": \"localhost\"}}]"},
-{"target": {"kind": "APIService"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec/service/port\", \"value\": %d}%s]"}
-]}`
-	serverOverlay = `{"resources": ["../all"], "patches": [
-{"target": {"kind": "APIService"}, "patch": "{\"$patch\": \"delete\", \"apiVersion\": \"apiregistration.k8s.io/v1\", \"kind\": \"APIService\", \"metadata\": {\"name\": \"v1alpha1.configdep.io\"}}"}
-]}`
-)
 
 // readManifests takes over the arguments of the Deployment and makes a kubeconfig with a
 // token of the ServiceAccount.
@@ -218,6 +188,9 @@ func (i *Installation) readManifests(ctx context.Context) error {
 // Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
 func (i *Installation) Dir() string { return i.dir }
 
+// WebhookPort is where kube-apiserver reaches the webhook of a replica that is ready.
+func (i *Installation) WebhookPort() int { return i.webhook.port() }
+
 // Stop ends the replicas. The objects in the cluster stay. Calling it again does no more.
 func (i *Installation) Stop() {
 	i.stop.Do(func() {
@@ -226,9 +199,12 @@ func (i *Installation) Stop() {
 		for _, r := range append(i.extras, i.Replicas...) {
 			r.Kill()
 			r.port.release()
+			r.webhookPort.release()
 		}
-		if i.balancer != nil {
-			i.balancer.close()
+		for _, b := range []*balancer{i.balancer, i.webhook} {
+			if b != nil {
+				b.close()
+			}
 		}
 	})
 }
