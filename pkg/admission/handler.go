@@ -153,9 +153,9 @@ func (h *Handler) admit(ctx context.Context, r *admissionv1.AdmissionRequest) (p
 	if err != nil {
 		return nil, "", err
 	}
-	var before *written
+	var before *shape
 	if r.Operation == admissionv1.Update {
-		if before, err = readWorkload(r.Kind.Kind, r.Namespace, r.OldObject.Raw); err != nil {
+		if before, err = readShape(r.Kind.Kind, r.OldObject.Raw); err != nil {
 			return nil, "", err
 		}
 	}
@@ -181,10 +181,10 @@ func writtenByUs(r *admissionv1.AdmissionRequest) bool {
 
 // marks asks which annotations a workload is to carry. It returns false while the index
 // does not equal the cluster.
-func (h *Handler) marks(ctx context.Context, object, before *written) (marks policy.Marks, purpose policy.Purpose, ready bool) {
-	admission := policy.Admission{NewTemplate: before == nil || !sameTemplate(object, before)}
+func (h *Handler) marks(ctx context.Context, object *written, before *shape) (marks policy.Marks, purpose policy.Purpose, ready bool) {
+	admission := policy.Admission{NewTemplate: before == nil || !sameTemplate(&object.shape, before)}
 	if before != nil {
-		admission.Before = before.Workload
+		admission.Before = before.workload()
 	}
 	var absent []dependency.SourceKey
 	digester := h.Digester()

@@ -22,13 +22,9 @@ type operation struct {
 func (w *written) patch(m policy.Marks) ([]byte, error) {
 	operations := mark(nil, "/metadata", w.Metadata.Annotations != nil, w.Metadata.Annotations, m.Workload)
 
-	metadata, hasMetadata := w.Spec.Template["metadata"].(map[string]any)
-	annotations, hasAnnotations := metadata["annotations"].(map[string]any)
-	present := make(map[string]string, len(annotations))
-	for key, value := range annotations {
-		present[key], _ = value.(string)
-	}
-	of := mark(nil, "/spec/template/metadata", hasAnnotations, present, m.Template)
+	annotations := w.templateAnnotations()
+	_, hasMetadata := w.Spec.Template["metadata"].(map[string]any)
+	of := mark(nil, "/spec/template/metadata", annotations != nil, annotations, m.Template)
 	if len(of) > 0 && !hasMetadata {
 		operations = append(operations, operation{"add", "/spec/template/metadata", struct{}{}})
 	}

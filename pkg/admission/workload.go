@@ -32,13 +32,11 @@ type shape struct {
 
 // readWorkload reads a workload of a kind whose pods can be restarted.
 func readWorkload(kind, namespace string, raw []byte) (*written, error) {
-	w := &written{}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // no two numbers look alike
-	if err := decoder.Decode(&w.shape); err != nil {
-		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+	s, err := readShape(kind, raw)
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	w := &written{shape: *s}
 	switch dependency.WorkloadKind(kind) {
 	case dependency.Deployment:
 		w.Workload, err = decode(raw, dependency.FromDeployment)
@@ -56,6 +54,38 @@ func readWorkload(kind, namespace string, raw []byte) (*written, error) {
 	return w, nil
 }
 
+func readShape(kind string, raw []byte) (*shape, error) {
+	s := &shape{}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // no two numbers look alike
+	if err := decoder.Decode(s); err != nil {
+		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+	}
+	return s, nil
+}
+
+// workload returns what is remembered of a workload by its annotations.
+func (s *shape) workload() *dependency.Workload {
+	return &dependency.Workload{
+		Annotations:         dependency.OwnAnnotations(s.Metadata.Annotations),
+		TemplateAnnotations: dependency.OwnAnnotations(s.templateAnnotations()),
+	}
+}
+
+// templateAnnotations returns nil when there are none, and an empty map when they are empty.
+func (s *shape) templateAnnotations() map[string]string {
+	metadata, _ := s.Spec.Template["metadata"].(map[string]any)
+	annotations, found := metadata["annotations"].(map[string]any)
+	if !found {
+		return nil
+	}
+	out := make(map[string]string, len(annotations))
+	for key, value := range annotations {
+		out[key], _ = value.(string)
+	}
+	return out
+}
+
 func decode[T appsv1.Deployment | appsv1.StatefulSet | appsv1.DaemonSet](raw []byte, from func(*T) *dependency.Workload) (*dependency.Workload, error) {
 	o := new(T)
 	if err := json.Unmarshal(raw, o); err != nil {
@@ -66,7 +96,7 @@ func decode[T appsv1.Deployment | appsv1.StatefulSet | appsv1.DaemonSet](raw []b
 
 // sameTemplate tells whether two workloads have the same pod template, but for our
 // annotations.
-func sameTemplate(a, b *written) bool {
+func sameTemplate(a, b *shape) bool {
 	return reflect.DeepEqual(unmarked(a.Spec.Template), unmarked(b.Spec.Template))
 }
 

@@ -240,6 +240,9 @@ func (i *Installation) readManifests(ctx context.Context) error {
 // Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
 func (i *Installation) Dir() string { return i.dir }
 
+// WebhookPort is where kube-apiserver reaches the webhook of a replica that is ready.
+func (i *Installation) WebhookPort() int { return i.webhook.port() }
+
 // Stop ends the replicas. The objects in the cluster stay. Calling it again does no more.
 func (i *Installation) Stop() {
 	i.stop.Do(func() {
