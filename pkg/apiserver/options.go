@@ -44,6 +44,7 @@ type Options struct {
 	// ConcurrentReloads is how many workloads are patched at once.
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
+	Certificate       CertificateOptions
 
 	// Namespaces are those that are read; empty: all.
 	Namespaces []string
@@ -85,6 +86,7 @@ func NewOptions() *Options {
 			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 			ResourceName:  "configdep-apiserver",
 		},
+		Certificate: newCertificateOptions(),
 	}
 	o.Features.EnableProfiling = false
 	// Policies and webhooks of the cluster may refuse a Reload. Mutating ones have nothing
@@ -122,6 +124,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
+	o.addCertificateFlags(sets.FlagSet("serving certificate"))
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	o.Authentication.AddFlags(sets.FlagSet("authentication"))
 	o.Authorization.AddFlags(sets.FlagSet("authorization"))
@@ -167,6 +170,7 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.validateReload()...)
 	errs = append(errs, o.validateWebhook()...)
 	errs = append(errs, o.validateNamespaces()...)
+	errs = append(errs, o.validateCertificate()...)
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace must not be empty"))
 	}

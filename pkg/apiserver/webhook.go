@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -52,21 +53,19 @@ type servedCert struct {
 	dynamiccertificates.CertKeyContentProvider
 }
 
-// start serves until the context is done and requests have been answered; then the returned
-// channel is closed.
-func (w *webhook) start(ctx context.Context, handler http.Handler, ends *farewell) (stopped <-chan struct{}, err error) {
+// start serves until the context is done; then it answers what is under way.
+func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler http.Handler, ends *farewell) error {
 	if w.serving == nil {
-		done := make(chan struct{})
-		close(done)
-		return done, nil
+		return nil
 	}
 	mux := http.NewServeMux()
 	mux.Handle(admission.Path, ends.closing(w.authenticated(handler)))
-	stopped, _, err = w.serving.Serve(mux, 10*time.Second, ctx.Done())
+	stopped, _, err := w.serving.Serve(mux, 10*time.Second, ctx.Done())
 	if err != nil {
-		return nil, fmt.Errorf("serving the webhook: %w", err)
+		return fmt.Errorf("serving the webhook: %w", err)
 	}
-	return stopped, nil
+	serving.Go(func() { <-stopped })
+	return nil
 }
 
 // authenticated refuses callers without a certificate of the CA, if there is one.
