@@ -137,7 +137,7 @@ func TestValuesAreHeeded(t *testing.T) {
 		"cert-manager keeps the bundles": {
 			set:  []string{"tls.mode=cert-manager"},
 			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
-			not:  []string{"--ca-bundle-file", "apiservices", "configdep-serving-cert]"},
+			not:  []string{"--ca-bundle-file", "mutatingwebhookconfigurations", "configdep-serving-cert]"},
 		},
 		"a network policy lets DNS and both ports of kube-apiserver through": {
 			set:  []string{"networkPolicy.enabled=true"},
