@@ -36,6 +36,9 @@ const (
 	namespace  = "configdep-system"
 	apiService = "v1alpha1.configdep.io"
 	limit      = 3 * time.Minute
+
+	// An endpoint of the test is gone at once, unlike those of a cluster.
+	quick = "extraArgs={--shutdown-delay-duration=2s}"
 )
 
 var (
@@ -87,9 +90,9 @@ func TestLifeOfARelease(t *testing.T) {
 		blind  []string // namespaces that it must not see
 	}{
 		"as it comes":        {name: "configdep-apiserver"},
-		"in some namespaces": {name: "cfg", values: []string{"fullnameOverride=cfg", "namespaces={shop,shop-payments}"}, blind: []string{"other"}},
-		"with a Secret":      {name: "configdep-apiserver", values: []string{"tls.mode=existingSecret", "tls.existingSecret=mine"}, given: true},
-		"without a webhook":  {name: "configdep-apiserver", values: []string{"webhook.enabled=false"}},
+		"in some namespaces": {name: "cfg", values: []string{"fullnameOverride=cfg", "namespaces={shop,shop-payments}", quick}, blind: []string{"other"}},
+		"with a Secret":      {name: "configdep-apiserver", values: []string{"tls.mode=existingSecret", "tls.existingSecret=mine", quick}, given: true},
+		"without a webhook":  {name: "configdep-apiserver", values: []string{"webhook.enabled=false", quick}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &release{name: test.name, dir: t.TempDir(), api: newEndpoint(t), webhook: newEndpoint(t), values: test.values, authorities: managedAuthorities}
@@ -130,13 +133,15 @@ func TestLifeOfARelease(t *testing.T) {
 				t.Errorf("there are %d replicas with %v", *deployment.Spec.Replicas, args)
 			}
 			var replicas []*replica
-			for range 3 {
+			for n := range 3 {
 				replicas = append(replicas, r.startReplica(t))
-				if len(old) > 0 {
-					old[0].terminate()
-					old[0].checkLog()
-					old = old[1:]
+				if n < len(old) {
+					old[n].terminate()
 				}
+			}
+			for _, p := range old {
+				p.awaitEnd()
+				p.checkLog()
 			}
 			requests()
 			if after := r.bundles(t, hasWebhook); !slices.Equal(before, after) {
@@ -162,8 +167,9 @@ func TestLifeOfARelease(t *testing.T) {
 				p.terminate()
 			}
 			// With the namespace go the Secrets and the Lease that the server has made.
-			for _, name := range []string{"shop", "shop-payments", "other", namespace} {
-				kubectl(t, "delete", "namespace", name, "--timeout=2m")
+			kubectl(t, "delete", "namespace", "shop", "shop-payments", "other", namespace, "--timeout=2m")
+			for _, p := range replicas {
+				p.awaitEnd()
 			}
 		})
 	}
@@ -428,7 +434,10 @@ func poll(t *testing.T) (stop func()) {
 func makeNamespaces(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if name == namespace {
+			n.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+		}
 		if _, err := client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}

@@ -25,15 +25,14 @@ import (
 
 // replica is one process of the server.
 type replica struct {
-	t          *testing.T
-	release    *release
-	log        string
-	port       int
-	webhook    int // 0: none
-	cmd        *exec.Cmd
-	exited     chan struct{}
-	err        error
-	terminated bool
+	t       *testing.T
+	release *release
+	log     string
+	port    int
+	webhook int // 0: none
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when the process is gone
+	err     error         // how it ended; valid then
 }
 
 // startReplica starts the server as the Deployment in the cluster says, and waits until it is
@@ -73,7 +72,7 @@ func (r *release) startReplica(t *testing.T) *replica {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	p.cmd = cluster.Command(context.Background(), server, args...)
+	p.cmd = cluster.Command(t.Context(), server, args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Env = append(p.cmd.Env, "POD_NAMESPACE="+namespace)
 	if err := p.cmd.Start(); err != nil {
@@ -140,13 +139,17 @@ func (p *replica) ready(ctx context.Context) error {
 	return nil
 }
 
-// terminate ends the replica as the kubelet does: it is no endpoint any more, and is asked.
+// terminate begins to end the replica as the kubelet does: it is no endpoint any more, and is
+// asked to end.
 func (p *replica) terminate() {
-	p.t.Helper()
 	p.release.api.remove(p.port)
 	p.release.webhook.remove(p.webhook)
-	p.terminated = true
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+}
+
+// awaitEnd waits until the replica has ended in order.
+func (p *replica) awaitEnd() {
+	p.t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(limit):

@@ -69,6 +69,7 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 
 // podsAreAdmitted tries a pod of each Deployment, as the ReplicaSet would make it.
 func podsAreAdmitted(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	ctx := t.Context()
 	gvisor := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "gvisor"}
 	if _, err := client.NodeV1().RuntimeClasses().Create(ctx, gvisor, metav1.CreateOptions{}); err != nil {
