@@ -56,8 +56,12 @@ build: prerequisites ## Build the programs into .cache/bin, with VERSION from gi
 	go build -trimpath -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
 
 .PHONY: image
-image: ## Build the container image by docker: IMAGE, VERSION
-	docker build --build-arg VERSION="$(VERSION)" --tag "$(or $(IMAGE),configdep/configdep-apiserver:$(VERSION))" .
+image: ## Build the container image by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
+	@VERSION="$(VERSION)" hack/image.sh
+
+.PHONY: release
+release: ## Make what a release consists of in .cache/dist: VERSION, IMAGE, PLATFORMS (see hack/release.sh)
+	@VERSION="$(VERSION)" hack/release.sh
 
 .PHONY: clean
 clean: ## Remove .cache: what is built, with the control plane of the tests
