@@ -114,6 +114,10 @@ tidy: prerequisites ## Tidy all go.mod and go.sum files, and format the code
 lint: prerequisites ## Run golangci-lint alone
 	hack/golangci-lint.sh run
 
+.PHONY: vulncheck
+vulncheck: prerequisites ## Look for known vulnerabilities alone: GOVULNDB, GOVULNCHECK (see hack/govulncheck.sh)
+	@hack/govulncheck.sh
+
 .PHONY: prerequisites
 prerequisites:
 	@hack/prerequisites.sh
