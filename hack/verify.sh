@@ -60,6 +60,11 @@ hack/golangci-lint.sh run || failed "golangci-lint"
 say "phase 2: govulncheck"
 hack/govulncheck.sh || failed "govulncheck"
 
+# A module of its own, because it needs Prometheus.
+say "phase 2: alerts and dashboard"
+(cd test/monitoring && go vet -trimpath ./... && go test -trimpath ./...) || failed "alerts and dashboard"
+DIR=test/monitoring hack/golangci-lint.sh run || failed "golangci-lint of test/monitoring"
+
 say "phase 2: scripts"
 scripts=()
 while IFS= read -r -d '' f; do
