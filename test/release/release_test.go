@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -219,8 +220,7 @@ func id(of *int64) string {
 	if of == nil {
 		return "none"
 	}
-	text, _ := json.Marshal(*of) // a number can always be written
-	return string(text)
+	return strconv.FormatInt(*of, 10)
 }
 
 // execute runs a command, which must succeed, and returns what it prints.
