@@ -63,6 +63,10 @@ image: ## Build the container image by docker: IMAGE, VERSION, PLATFORMS, PUSH (
 release: ## Make what a release consists of in .cache/dist: VERSION, IMAGE, PLATFORMS (see hack/release.sh)
 	@VERSION="$(VERSION)" hack/release.sh
 
+.PHONY: chart
+chart: prerequisites ## Package the Helm chart into .cache/dist: VERSION
+	@VERSION="$(VERSION)" hack/package-chart.sh
+
 .PHONY: clean
 clean: ## Remove .cache: what is built, with the control plane of the tests
 	rm -rf .cache
@@ -105,6 +109,10 @@ verify: ## Check that everything is generated, tidy, formatted and without findi
 .PHONY: generate
 generate: prerequisites ## Generate deep copies, OpenAPI, clientset, listers and informers from the API types
 	hack/generate.sh
+
+.PHONY: manifests
+manifests: prerequisites ## Render the kustomize base, the overlays and the chart into test/manifests/testdata/rendered
+	hack/render.sh
 
 .PHONY: tidy
 tidy: prerequisites ## Tidy all go.mod and go.sum files, and format the code

@@ -40,10 +40,10 @@ files | present | tar --null -T - -cf - | tar -xf - -C "$copy"
 git -C "$copy" init -q
 git -C "$copy" add --all --force
 
-if (cd "$copy" && hack/tidy.sh && hack/generate.sh); then
+if (cd "$copy" && hack/tidy.sh && hack/generate.sh && hack/render.sh); then
   git -C "$copy" add --all --intent-to-add
   if ! git -C "$copy" --no-pager diff --exit-code --stat --patch; then
-    failed "what is generated is not up to date, or not tidy (+ above is what it should be); run: make generate tidy"
+    failed "what is generated is not up to date, or not tidy (+ above is what it should be); run: make generate manifests tidy"
   fi
 else
   failed "generating"
@@ -64,6 +64,9 @@ hack/govulncheck.sh || failed "govulncheck"
 say "phase 2: alerts and dashboard"
 (cd test/monitoring && go vet -trimpath ./... && go test -trimpath ./...) || failed "alerts and dashboard"
 DIR=test/monitoring hack/golangci-lint.sh run || failed "golangci-lint of test/monitoring"
+
+say "phase 2: the Helm chart"
+hack/lint-chart.sh || failed "the Helm chart"
 
 say "phase 2: scripts"
 scripts=()

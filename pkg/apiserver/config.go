@@ -22,6 +22,10 @@ type Config struct {
 	Client  kubernetes.Interface
 	Reader  *ingest.Reader
 	Options *Options
+
+	certificates *certificates
+	webhook      *webhook
+	departure    *departure
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -29,17 +33,22 @@ type Config struct {
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
-	generic  genericapiserver.CompletedConfig
-	client   kubernetes.Interface
-	reader   *ingest.Reader
-	options  *Options
-	farewell *farewell
+	generic      genericapiserver.CompletedConfig
+	client       kubernetes.Interface
+	reader       *ingest.Reader
+	options      *Options
+	farewell     *farewell
+	certificates *certificates
+	webhook      *webhook
+	departure    *departure
 }
 
 // Config applies the options.
 func (o *Options) Config() (*Config, error) {
-	if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
-		return nil, fmt.Errorf("creating a self-signed certificate: %w", err)
+	if !o.Certificate.Manage {
+		if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
+			return nil, fmt.Errorf("creating a self-signed certificate: %w", err)
+		}
 	}
 	generic := genericapiserver.NewRecommendedConfig(codecs)
 	namer := openapinamer.NewDefinitionNamer(scheme)
@@ -60,7 +69,16 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o}, nil
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	certificates := o.certificates(client, dynamicClient, generic.SecureServing)
+	webhook, err := o.webhookListener(generic.SecureServing)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, certificates: certificates, webhook: webhook, departure: &departure{client, dynamicClient, o.Namespace}}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -121,5 +139,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates, c.webhook, c.departure}}
 }

@@ -19,7 +19,11 @@ type farewell struct{ begun atomic.Bool }
 
 // buildHandlerChain wraps the chain of the generic API server.
 func (f *farewell) buildHandlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
-	next := genericapiserver.DefaultBuildHandlerChain(api, c)
+	return f.closing(genericapiserver.DefaultBuildHandlerChain(api, c))
+}
+
+// closing makes clients close their connections once it has begun.
+func (f *farewell) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.begun.Load() {
 			w.Header().Set("Connection", "close")

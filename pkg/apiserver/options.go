@@ -44,6 +44,14 @@ type Options struct {
 	// ConcurrentReloads is how many workloads are patched at once.
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
+	Certificate       CertificateOptions
+
+	// Namespaces are those that are read; empty: all.
+	Namespaces []string
+	// WebhookPort is where the admission webhook is served; 0: it is not.
+	WebhookPort int
+	// WebhookClientCAFile has the CA of the callers of the webhook; empty: anybody may call.
+	WebhookClientCAFile string
 }
 
 // NewOptions returns the defaults.
@@ -78,6 +86,7 @@ func NewOptions() *Options {
 			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
 			ResourceName:  "configdep-apiserver",
 		},
+		Certificate: newCertificateOptions(),
 	}
 	o.Features.EnableProfiling = false
 	// Policies and webhooks of the cluster may refuse a Reload. Mutating ones have nothing
@@ -111,8 +120,11 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		"How far the versions of answers may lag behind while nothing is written on one of the resources that are read. "+
 			"A client that goes on at a replica that was started later than that before its last version has to list again. "+
 			"It costs two small requests each time for each of ten resources.")
+	o.addNamespacesFlag(own)
+	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
+	o.addCertificateFlags(sets.FlagSet("serving certificate"))
 	o.SecureServing.AddFlags(sets.FlagSet("secure serving"))
 	o.Authentication.AddFlags(sets.FlagSet("authentication"))
 	o.Authorization.AddFlags(sets.FlagSet("authorization"))
@@ -156,6 +168,9 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--max-version-lag must be whole seconds, at least %v", ingest.MinVersionLag))
 	}
 	errs = append(errs, o.validateReload()...)
+	errs = append(errs, o.validateWebhook()...)
+	errs = append(errs, o.validateNamespaces()...)
+	errs = append(errs, o.validateCertificate()...)
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--namespace must not be empty"))
 	}

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/apis/configdep"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
@@ -33,16 +35,19 @@ import (
 
 // Server is the aggregated API server, what feeds it, and the controller.
 type Server struct {
-	generic     *genericapiserver.GenericAPIServer
-	options     *Options
-	client      kubernetes.Interface
-	reader      *ingest.Reader
-	farewell    *farewell
-	index       *ingest.Index
-	views       *configdependency.Views
-	controller  *controller.Controller
-	digester    atomic.Pointer[dependency.Digester]
-	broadcaster record.EventBroadcaster
+	generic      *genericapiserver.GenericAPIServer
+	options      *Options
+	client       kubernetes.Interface
+	reader       *ingest.Reader
+	farewell     *farewell
+	certificates *certificates
+	webhook      *webhook
+	departure    *departure
+	index        *ingest.Index
+	views        *configdependency.Views
+	controller   *controller.Controller
+	digester     atomic.Pointer[dependency.Digester]
+	broadcaster  record.EventBroadcaster
 }
 
 // New makes a Server.
@@ -51,7 +56,10 @@ func (c CompletedConfig) New() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	s := &Server{generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell, broadcaster: record.NewBroadcaster()}
+	s := &Server{
+		generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell,
+		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(),
+	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
 	s.controller = controller.New(controller.Config{
@@ -63,6 +71,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Digester: s.digester.Load,
 	})
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
+	s.index.Within(c.options.Namespaces)
 
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
 	group.NegotiatedSerializer = textSerializer{codecs}
@@ -93,7 +102,6 @@ func (c CompletedConfig) New() (*Server, error) {
 // first; what feeds the index outlives the drain, so that nothing stale is served in it.
 func (s *Server) Run(ctx context.Context) error {
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
 	s.broadcaster.StartStructuredLogging(2)
 	events := &corev1client.EventSinkImpl{Interface: s.client.CoreV1().Events("")}
 	s.broadcaster.StartRecordingToSink(&patientSink{EventSink: events, busy: s.controller.Busy, clock: clock.RealClock{}})
@@ -102,13 +110,30 @@ func (s *Server) Run(ctx context.Context) error {
 	var feeding, leading sync.WaitGroup
 	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
 	feeding.Go(func() { s.views.Run(feed, s.index) })
+	defer feeding.Wait()
+	defer stop()
+	if err := s.certificates.load(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was to end before it had begun
+		}
+		return err
+	}
+	if err := s.webhook.start(feed, &feeding, s.reviews(), s.farewell); err != nil {
+		return err
+	}
+	feeding.Go(func() { s.certificates.watch(feed) })
+	feeding.Go(func() { s.departure.watch(feed) })
 	leading.Go(func() { s.lead(ctx) })
+	defer leading.Wait()
 	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
-	err := s.generic.PrepareRun().RunWithContext(ctx)
-	leading.Wait()
-	stop()
-	feeding.Wait()
-	return err
+	return s.generic.PrepareRun().RunWithContext(ctx)
+}
+
+// reviews answers the webhook.
+func (s *Server) reviews() http.Handler {
+	return admission.NewHandler(admission.Config{
+		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load, Namespaces: s.options.Namespaces,
+	})
 }
 
 // begin makes everything start anew with another key of the hashes.
@@ -117,14 +142,19 @@ func (s *Server) begin(d *dependency.Digester) {
 	s.views.Reset(d)
 }
 
-// lead runs the controller, on one replica at a time. A replica that has yet to read the
-// cluster could do nothing, and would keep others from it.
+// lead runs the controller and keeps the certificates, on one replica at a time. A replica
+// that has yet to read the cluster could do nothing, and would keep others from it.
 func (s *Server) lead(ctx context.Context) {
 	synced := func(context.Context) (bool, error) { return s.index.Synced() == nil, nil }
 	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, synced) != nil {
 		return // the context is done
 	}
-	run := func(ctx context.Context) { s.controller.Run(ctx, s.index) }
+	run := func(ctx context.Context) {
+		var wg sync.WaitGroup
+		wg.Go(func() { s.certificates.lead(ctx) })
+		s.controller.Run(ctx, s.index)
+		wg.Wait()
+	}
 	if o := s.options.LeaderElection; o.LeaderElect {
 		election := controller.Election{
 			Lock:          s.lease(),
@@ -175,3 +205,6 @@ func (s *Server) Revisions() (lag uint64, oneCounter bool) {
 
 // Watches is part of metrics.State.
 func (s *Server) Watches() (open, events int) { return s.views.Watches() }
+
+// CertificateExpiry is part of metrics.State.
+func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureServingInfo.Cert) }

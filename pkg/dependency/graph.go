@@ -309,3 +309,23 @@ func (g *Graph) SetNamespace(name string, annotations map[string]string) (change
 func (w *Workload) sourceKey(i int) SourceKey {
 	return SourceKey{w.References[i].Kind, w.Namespace, w.References[i].Name}
 }
+
+// With returns the graph as it would be with some sources besides. It is for one answer:
+// nothing is remembered of it, and it shares everything else with the graph.
+func (g *Graph) With(sources []*Source) *Graph {
+	with := *g
+	with.sources = maps.Clone(g.sources)
+	cloned := map[string]bool{}
+	for _, s := range sources {
+		if !cloned[s.Namespace] {
+			cloned[s.Namespace] = true
+			of := maps.Clone(g.sources[s.Namespace])
+			if of == nil {
+				of = map[sourceID]*Source{}
+			}
+			with.sources[s.Namespace] = of
+		}
+		with.sources[s.Namespace][sourceID{s.Kind, s.Name}] = s
+	}
+	return &with
+}

@@ -30,7 +30,8 @@ type Sink interface {
 type Index struct {
 	sinks     []Sink
 	clock     clock.PassiveClock
-	resources []string // that are awaited
+	within    []string // the namespaces that are read; empty: all
+	resources []string // that are awaited, by the names of their streams
 
 	mu       sync.RWMutex
 	graph    *dependency.Graph
@@ -47,12 +48,28 @@ type seen struct {
 }
 
 // NewIndex returns an index that has read nothing.
-func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index { return newIndex(c, resources, sinks...) }
+func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {
+	return newIndex(c, namesOf(streams(nil)), sinks...)
+}
 
 func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
 	x := &Index{sinks: sinks, clock: c, resources: resources}
 	x.Reset()
 	return x
+}
+
+// Within limits the index to some namespaces; none: to all. It is called before Run.
+func (x *Index) Within(namespaces []string) {
+	x.within, x.resources = namespaces, namesOf(streamsIn(namespaces, nil))
+	x.Reset()
+}
+
+func namesOf(streams []*stream) []string {
+	names := make([]string, len(streams))
+	for i, s := range streams {
+		names[i] = s.name
+	}
+	return names
 }
 
 // Reset forgets everything. The index is synced when each resource has been read again.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -20,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Reader reads resources from an API server. It decodes an answer object by object while
@@ -71,16 +74,36 @@ const nothing = metav1.ObjectNameField + "=-"
 
 // revision returns the present revision of a stream.
 func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
-	answer, err := r.requests(s)(metav1.ListOptions{FieldSelector: nothing}).Stream(withoutBodies(ctx))
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Close()
-	list, err := readList(answer, s)
+	list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: nothing})
 	if err != nil {
 		return 0, err
 	}
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
+}
+
+// Find reads one source as it is now; nil: there is none.
+func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
+	for _, s := range streamsIn([]string{key.Namespace}, digester) {
+		if s.sources != key.Kind {
+			continue
+		}
+		only := fields.OneTermEqualSelector(metav1.ObjectNameField, key.Name).String()
+		list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: only})
+		if err != nil || len(list.Items) == 0 {
+			return nil, err
+		}
+		return list.Items[0].Object.(*object).source, nil
+	}
+	return nil, fmt.Errorf("a %s is not read", key.Kind)
+}
+
+func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions) (*metav1.List, error) {
+	answer, err := r.requests(s)(options).Stream(withoutBodies(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	return readList(answer, s)
 }
 
 // lister returns what a reflector of the stream lists and watches by. It sends how long

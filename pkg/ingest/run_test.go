@@ -51,7 +51,7 @@ func (n *notifier) ready(d *dependency.Digester) { n.digester.Store(d) }
 func (n *notifier) send(g *dependency.Graph) {
 	out := map[string]string{}
 	g.EachWorkload(func(w *dependency.Workload) {
-		out[w.ViewName()] = n.digester.Load().ConfigHash(w.References, g.Sources(w.Namespace), nil)
+		out[w.ViewName()] = n.digester.Load().ConfigHash(w.Namespace, w.References, g.Sources(w.Namespace), nil)
 	})
 	n.views <- out
 }
@@ -74,7 +74,7 @@ func runSecret(value string) *corev1.Secret {
 func hashWith(d *dependency.Digester, value string) string {
 	g := dependency.NewGraph()
 	g.SetSource(dependency.FromSecret(d, runSecret(value)))
-	return d.ConfigHash(dependency.FromDeployment(webDeployment()).References, g.Sources("shop"), nil)
+	return d.ConfigHash("shop", dependency.FromDeployment(webDeployment()).References, g.Sources("shop"), nil)
 }
 
 func webDeployment() *appsv1.Deployment {

@@ -11,12 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // stream is one resource that is read.
 type stream struct {
 	name      string
 	path      string // in the API
+	namespace string // to which it is limited; empty: it is not
 	kind      string
 	labels    string                  // and fields select what is read
 	fields    string                  //
@@ -36,13 +38,13 @@ func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 	switch {
 	case s.sources != "":
 		g.EachSource(func(source *dependency.Source) {
-			if source.Kind == s.sources {
+			if source.Kind == s.sources && s.within(source.Namespace) {
 				names[name{source.Namespace, source.Name}] = struct{}{}
 			}
 		})
 	case s.workloads != "":
 		g.EachWorkload(func(w *dependency.Workload) {
-			if w.Kind == s.workloads {
+			if w.Kind == s.workloads && s.within(w.Namespace) {
 				names[name{w.Namespace, w.Name}] = struct{}{}
 			}
 		})
@@ -50,6 +52,16 @@ func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 		g.EachNamespace(func(n string) { names[name{"", n}] = struct{}{} })
 	}
 	return names
+}
+
+func (s *stream) within(namespace string) bool { return s.namespace == "" || s.namespace == namespace }
+
+// in returns the stream of one namespace.
+func (s *stream) in(namespace string) *stream {
+	one := *s
+	one.name, one.namespace = path.Join(namespace, s.name), namespace
+	one.path = path.Join(path.Dir(s.path), "namespaces", namespace, s.name)
+	return &one
 }
 
 // Labels that controllers put on what they make. A ReplicaSet or Pod that carries one is
@@ -61,6 +73,21 @@ const (
 	// unfinished leaves out pods that read nothing any more.
 	unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 )
+
+// streamsIn returns every resource that is read in some namespaces; none: in all. Namespaces
+// themselves are read in either case: their annotations are defaults.
+func streamsIn(namespaces []string, digester *dependency.Digester) (in []*stream) {
+	for _, s := range streams(digester) {
+		if len(namespaces) == 0 || s.workloads == "" && s.sources == "" {
+			in = append(in, s)
+			continue
+		}
+		for _, namespace := range namespaces {
+			in = append(in, s.in(namespace))
+		}
+	}
+	return in
+}
 
 // streams returns every resource that is read, with the digester for content.
 func streams(digester *dependency.Digester) []*stream {
@@ -80,11 +107,6 @@ func streams(digester *dependency.Digester) []*stream {
 		sources(dependency.Secret, "/api/v1/secrets", digester, dependency.FromSecret),
 		newStream("Namespace", "/api/v1/namespaces", readNamespace),
 	}
-}
-
-// resources names them.
-var resources = []string{
-	"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces",
 }
 
 // message is a pointer to an API object.
@@ -132,8 +154,18 @@ func sources[T any, P message[T]](
 	return s
 }
 
+// readNamespace reads the defaults for the workloads of a namespace: its annotations, and a
+// label that says the same as one of them (webhooks can be told to look for a label only).
 func readNamespace(n *corev1.Namespace, o *object) {
 	annotations := dependency.OwnAnnotations(n.Annotations)
+	if mode, labelled := n.Labels[policy.ReloadAnnotation]; labelled {
+		if _, annotated := annotations[policy.ReloadAnnotation]; !annotated {
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations[policy.ReloadAnnotation] = mode
+		}
+	}
 	o.namespace = &annotations
 }
 

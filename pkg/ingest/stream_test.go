@@ -93,9 +93,45 @@ func TestStreams(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what is read, by labels and fields (-want +got):\n%s", diff)
 	}
-	// Whoever waits for the sync waits for these names.
-	if diff := cmp.Diff(resources, names); diff != "" {
-		t.Errorf("names of the streams (-resources +streams):\n%s", diff)
+	wantNames := []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces"}
+	if diff := cmp.Diff(wantNames, names); diff != "" {
+		t.Errorf("names of the streams (-want +got):\n%s", diff)
+	}
+}
+
+// resources are all that are read.
+var resources = namesOf(streams(nil))
+
+// An index of some namespaces asks for nothing outside of them, but for the namespaces
+// themselves, and takes nothing for gone that it does not read.
+func TestStreamsOfNamespaces(t *testing.T) {
+	got := map[string]string{}
+	for _, s := range streamsIn([]string{"shop", "bank"}, testDigester()) {
+		got[s.name] = s.path
+	}
+	if len(got) != 2*(len(resources)-1)+1 {
+		t.Errorf("%d streams: %v", len(got), got)
+	}
+	for name, path := range map[string]string{
+		"shop/deployments": "/apis/apps/v1/namespaces/shop/deployments",
+		"bank/cronjobs":    "/apis/batch/v1/namespaces/bank/cronjobs",
+		"bank/secrets":     "/api/v1/namespaces/bank/secrets",
+		"namespaces":       "/api/v1/namespaces",
+	} {
+		if got[name] != path {
+			t.Errorf("%s is at %q, not %q", name, got[name], path)
+		}
+	}
+	g := dependency.NewGraph()
+	for _, namespace := range []string{"shop", "bank"} {
+		g.SetSource(&dependency.Source{SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}})
+		g.SetWorkload(&dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}}, nil)
+	}
+	for _, resource := range []string{"secrets", "deployments"} {
+		names := streamOf(t, resource).in("shop").names(g)
+		if len(names) != 1 {
+			t.Errorf("the %s of one namespace are %v", resource, names)
+		}
 	}
 }
 

@@ -33,7 +33,24 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	register = sync.OnceFunc(func() { legacyregistry.MustRegister(rollouts, patchDelay, leading) })
+	webhookRequests = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "configdep_webhook_requests_total",
+		Help: "Number of requests to the admission webhook, by operation (CREATE, UPDATE; empty for what is no AdmissionReview) and result: " +
+			"stamp (the hash went onto the pod template), restore (dropped annotations were put back), adopt (a baseline was noted), " +
+			"unchanged, not_ready (the index had not synced), error (admitted as it was), refused (no AdmissionReview).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"operation", "result"})
+
+	webhookDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Name:           "configdep_webhook_duration_seconds",
+		Help:           "Time that requests to the admission webhook took, without their way through the network.",
+		Buckets:        metrics.ExponentialBuckets(0.0001, 2, 15),
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	register = sync.OnceFunc(func() {
+		legacyregistry.MustRegister(rollouts, patchDelay, leading, webhookRequests, webhookDuration)
+	})
 )
 
 // Register registers the metrics, once for the process.
@@ -53,6 +70,20 @@ func Rollout(kind, namespace, result, trigger string) {
 
 // PatchDelay observes how long it took from when a restart was due until the patch.
 func PatchDelay(d time.Duration) { patchDelay.Observe(d.Seconds()) }
+
+// Results of requests to the webhook, besides what was done.
+const (
+	WebhookUnchanged = "unchanged"
+	WebhookNotReady  = "not_ready"
+	WebhookError     = "error"
+	WebhookRefused   = "refused"
+)
+
+// Webhook counts a request to the admission webhook.
+func Webhook(operation, result string, took time.Duration) {
+	webhookRequests.WithLabelValues(operation, result).Inc()
+	webhookDuration.Observe(took.Seconds())
+}
 
 // Leading tells whether this replica restarts workloads.
 func Leading(yes bool) {

@@ -19,6 +19,7 @@ type server struct {
 	states             map[string]int
 	workloads, sources int
 	progress           map[string]time.Time
+	expiry             time.Time
 }
 
 func (s *server) WorkloadStates() map[string]int      { return s.states }
@@ -26,6 +27,7 @@ func (s *server) IndexSize() (workloads, sources int) { return s.workloads, s.so
 func (s *server) LastProgress() map[string]time.Time  { return s.progress }
 func (s *server) Revisions() (uint64, bool)           { return 7, true }
 func (s *server) Watches() (open, events int)         { return 3, 50 }
+func (s *server) CertificateExpiry() time.Time        { return s.expiry }
 
 // scrape returns our metrics as they are served.
 func scrape(t *testing.T) map[string]*dto.MetricFamily {
@@ -68,6 +70,7 @@ func everything() {
 		states:    map[string]int{"InSync": 2, "Failed": 0},
 		workloads: 2, sources: 5,
 		progress: map[string]time.Time{"secrets": time.UnixMilli(1700000000500)},
+		expiry:   time.Unix(1800000000, 0),
 	})
 }
 
@@ -89,6 +92,7 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 		"configdep_index_objects", "configdep_ingest_last_progress_timestamp_seconds",
 		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader",
 		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
+		"configdep_serving_certificate_expiry_timestamp_seconds",
 		"configdep_watch_events_kept", "configdep_watches", "configdep_workloads",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
@@ -110,7 +114,13 @@ func TestStateIsReadWhenItIsScraped(t *testing.T) {
 	s.states["Pending"], s.workloads, s.sources = 3, 4, 9
 	s.progress = map[string]time.Time{"secrets": time.UnixMilli(1700000000500), "pods": time.Unix(0, 0)}
 	families := scrape(t)
+	if f, found := families["configdep_serving_certificate_expiry_timestamp_seconds"]; found {
+		t.Errorf("without a certificate there is %v", f)
+	}
+	s.expiry = time.Unix(1900000000, 0)
+	families = scrape(t)
 	for name, want := range map[string]map[string]float64{
+		"configdep_serving_certificate_expiry_timestamp_seconds": {"": 1900000000},
 		"configdep_workloads":                              {"state=InSync": 1, "state=Pending": 3},
 		"configdep_index_objects":                          {"type=workload": 4, "type=source": 9},
 		"configdep_ingest_last_progress_timestamp_seconds": {"resource=secrets": 1700000000.5, "resource=pods": 0},

@@ -23,6 +23,9 @@ type State interface {
 	// Watches returns the number of watches of ConfigDependencies, and of events that are
 	// kept for those who come back.
 	Watches() (open, events int)
+	// CertificateExpiry returns when the serving certificate expires; zero if there is none
+	// that has to be renewed.
+	CertificateExpiry() time.Time
 }
 
 var (
@@ -40,7 +43,9 @@ var (
 		"1 if all resources have revisions of one counter, as those of one etcd do, so that clients can go on at another replica; 0 if not, or not yet known.",
 		nil, nil, metrics.ALPHA, "")
 	watchesDesc = metrics.NewDesc("configdep_watches", "Number of open watches of ConfigDependencies.", nil, nil, metrics.ALPHA, "")
-	eventsDesc  = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
+	expiryDesc  = metrics.NewDesc("configdep_serving_certificate_expiry_timestamp_seconds",
+		"When the serving certificate that is in use expires, in seconds since the epoch.", nil, nil, metrics.ALPHA, "")
+	eventsDesc = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
 )
 
 // collector reads the state of the server at each scrape. The registry is that of the
@@ -68,6 +73,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- counterDesc
 	ch <- watchesDesc
 	ch <- eventsDesc
+	ch <- expiryDesc
 }
 
 // CollectWithStability is part of metrics.StableCollector.
@@ -95,4 +101,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	watches, events := s.Watches()
 	gauge(watchesDesc, float64(watches))
 	gauge(eventsDesc, float64(events))
+	if expiry := s.CertificateExpiry(); !expiry.IsZero() {
+		gauge(expiryDesc, float64(expiry.Unix()))
+	}
 }

@@ -27,15 +27,16 @@ type Evaluation struct {
 	// Record is what the workload remembers of its pods' start.
 	Record Record
 
-	graph *dependency.Graph
-	units []unit
+	graph    *dependency.Graph
+	defaults Defaults
+	units    []unit
 }
 
 // Evaluate applies the policy in force to a workload. The evaluation must not be used
 // after the graph has changed.
 func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
 	p := Of(w.Annotations, g.Namespace(w.Namespace), defaults)
-	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g}
+	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, defaults: defaults}
 	counting := p // in mode Off nothing triggers, but the hash still says something
 	if p.Mode == Off {
 		counting.Mode = Auto
@@ -68,9 +69,9 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	}
 	e.units = append(e.units, globs...)
 	for i := range e.units {
-		e.units[i].digestContent(digester, lookup)
+		e.units[i].digestContent(digester, w.Namespace, lookup)
 	}
-	e.Hash = digester.ConfigHash(counted, lookup, nil)
+	e.Hash = digester.ConfigHash(w.Namespace, counted, lookup, nil)
 	return e
 }
 

@@ -80,11 +80,11 @@ func setApart(r *dependency.Reference, globs []unit) {
 	}
 }
 
-func (u *unit) digestContent(digester *dependency.Digester, lookup func(dependency.SourceKind, string) *dependency.Source) {
+func (u *unit) digestContent(digester *dependency.Digester, namespace string, lookup func(dependency.SourceKind, string) *dependency.Source) {
 	if len(u.references) == 0 {
 		return
 	}
-	hash := digester.ConfigHash(u.references, lookup, nil)
+	hash := digester.ConfigHash(namespace, u.references, lookup, nil)
 	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
 	for i := range u.references {
 		r := &u.references[i]

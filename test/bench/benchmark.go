@@ -28,6 +28,7 @@ var benchmarks = []benchmark{
 	{"pairs", true, benchmarkPairs},
 	{"unread", true, benchmarkUnread},
 	{"rewrite", true, benchmarkRewrite},
+	{"admission", false, benchmarkAdmission},
 	{"watchlatency", false, benchmarkWatchLatency},
 	{"watchers", false, benchmarkWatchers},
 	{"idlewatches", false, benchmarkIdleWatches},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,8 @@ type Options struct {
 	Race bool
 	// Replicas is the number of processes, 1 by default.
 	Replicas int
+	// NoWebhook leaves the admission webhook out.
+	NoWebhook bool
 	// Args are added to the arguments of the manifest, and win over them.
 	Args []string
 	// Env is added to the environment of the processes.
@@ -61,7 +64,8 @@ type Installation struct {
 	args       []string       // of the Deployment
 	kubeconfig string         // of the ServiceAccount
 	probe      *http.Client
-	balancer   *balancer
+	balancer   *balancer // of the API
+	webhook    *balancer
 
 	mu     sync.Mutex
 	extras []*Replica
@@ -115,13 +119,14 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 		i.balancer.add(r)
+		i.webhook.add(r)
 	}
 	for _, r := range i.Replicas {
 		if err := r.AwaitReady(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := i.apply(ctx, root, "all"); err != nil {
+	if err := i.apply(ctx, root, "installed"); err != nil {
 		return nil, err
 	}
 	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m")
@@ -150,7 +155,10 @@ func (i *Installation) prepare() error {
 		TLSClientConfig:   &tls.Config{RootCAs: i.authority.Pool(), ServerName: serverName},
 		DisableKeepAlives: true,
 	}}
-	i.balancer, err = newBalancer(i.probe)
+	if i.balancer, err = newBalancer(i.probe, (*Replica).Address); err != nil {
+		return err
+	}
+	i.webhook, err = newBalancer(i.probe, (*Replica).WebhookAddress)
 	return err
 }
 
@@ -166,8 +174,13 @@ func (i *Installation) apply(ctx context.Context, root, what string) error {
 		return err
 	}
 	overlays := map[string]string{
-		"all":    fmt.Sprintf(allOverlay, base, i.balancer.port(), base64.StdEncoding.EncodeToString(ca)),
-		"server": serverOverlay,
+		"all":    fmt.Sprintf(allOverlay, base, i.balancer.port(), base64.StdEncoding.EncodeToString(ca), i.webhook.port()),
+		"server": fmt.Sprintf(withoutOverlay, without(apiServiceManifest)+", "+without(webhookManifest)),
+	}
+	if i.options.NoWebhook {
+		overlays["installed"] = fmt.Sprintf(withoutOverlay, without(webhookManifest))
+	} else {
+		overlays["installed"] = fmt.Sprintf(withoutOverlay, "")
 	}
 	for name, content := range overlays {
 		dir := filepath.Join(i.dir, name)
@@ -186,12 +199,19 @@ func (i *Installation) apply(ctx context.Context, root, what string) error {
 const (
 	allOverlay = `{"resources": [%q], "patches": [
 {"target": {"kind": "Service", "name": "configdep-apiserver"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec\", \"value\": {\"type\": \"ExternalName\", \"externalName\": \"localhost\"}}]"},
-{"target": {"kind": "APIService"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec/service/port\", \"value\": %d}, {\"op\": \"add\", \"path\": \"/spec/caBundle\", \"value\": \"%[3]s\"}]"}
+{"target": {"kind": "APIService"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec/service/port\", \"value\": %d}, {\"op\": \"add\", \"path\": \"/spec/caBundle\", \"value\": \"%[3]s\"}]"},
+{"target": {"kind": "MutatingWebhookConfiguration"}, "patch": "[{\"op\": \"replace\", \"path\": \"/webhooks/0/clientConfig/service/port\", \"value\": %[4]d}, {\"op\": \"add\", \"path\": \"/webhooks/0/clientConfig/caBundle\", \"value\": \"%[3]s\"}, {\"op\": \"replace\", \"path\": \"/webhooks/1/clientConfig/service/port\", \"value\": %[4]d}, {\"op\": \"add\", \"path\": \"/webhooks/1/clientConfig/caBundle\", \"value\": \"%[3]s\"}]"}
 ]}`
-	serverOverlay = `{"resources": ["../all"], "patches": [
-{"target": {"kind": "APIService"}, "patch": "{\"$patch\": \"delete\", \"apiVersion\": \"apiregistration.k8s.io/v1\", \"kind\": \"APIService\", \"metadata\": {\"name\": \"v1alpha1.configdep.io\"}}"}
-]}`
+	withoutOverlay = `{"resources": ["../all"], "patches": [%s]}`
+
+	apiServiceManifest = `apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1alpha1.configdep.io}`
+	webhookManifest    = `apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: configdep-apiserver}`
 )
+
+// without leaves an object out.
+func without(manifest string) string {
+	return fmt.Sprintf(`{"patch": "{$patch: delete, %s}"}`, manifest)
+}
 
 // readManifests takes over the arguments of the Deployment and makes a kubeconfig with a
 // token of the ServiceAccount.
@@ -204,7 +224,8 @@ func (i *Installation) readManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	i.args = deployment.Spec.Template.Spec.Containers[0].Args
+	// The certificate comes from files here.
+	i.args = slices.DeleteFunc(deployment.Spec.Template.Spec.Containers[0].Args, func(arg string) bool { return arg == "--manage-serving-certificate" })
 	account := deployment.Spec.Template.Spec.ServiceAccountName
 	day := int64(24 * time.Hour / time.Second)
 	token, err := client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account,
@@ -219,6 +240,9 @@ func (i *Installation) readManifests(ctx context.Context) error {
 // Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
 func (i *Installation) Dir() string { return i.dir }
 
+// WebhookPort is where kube-apiserver reaches the webhook of a replica that is ready.
+func (i *Installation) WebhookPort() int { return i.webhook.port() }
+
 // Stop ends the replicas. The objects in the cluster stay. Calling it again does no more.
 func (i *Installation) Stop() {
 	i.stop.Do(func() {
@@ -227,9 +251,12 @@ func (i *Installation) Stop() {
 		for _, r := range append(i.extras, i.Replicas...) {
 			r.Kill()
 			r.port.release()
+			r.webhookPort.release()
 		}
-		if i.balancer != nil {
-			i.balancer.close()
+		for _, b := range []*balancer{i.balancer, i.webhook} {
+			if b != nil {
+				b.close()
+			}
 		}
 	})
 }

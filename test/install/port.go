@@ -2,6 +2,8 @@ package install
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,5 +43,7 @@ func (p *reservedPort) bind() error {
 	p.port = address.(*unix.SockaddrInet4).Port
 	return nil
 }
+
+func (p *reservedPort) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
 
 func (p *reservedPort) release() { _ = unix.Close(p.fd) }

@@ -3,7 +3,6 @@ package install
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,11 +13,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Replica is one process of the server. It keeps its port over restarts.
+// Replica is one process of the server. It keeps its ports over restarts.
 type Replica struct {
 	installation *Installation
 	name         string
 	port         *reservedPort
+	webhookPort  *reservedPort
 	options      ReplicaOptions
 
 	cmd    *exec.Cmd
@@ -56,6 +56,11 @@ func (i *Installation) newReplica(name string, o ReplicaOptions) (*Replica, erro
 	if err != nil {
 		return nil, err
 	}
+	webhookPort, err := reservePort()
+	if err != nil {
+		port.release()
+		return nil, err
+	}
 	if o.Binary == "" {
 		o.Binary = i.options.Binary
 	}
@@ -64,14 +69,17 @@ func (i *Installation) newReplica(name string, o ReplicaOptions) (*Replica, erro
 	}
 	o.Args = append(append([]string{}, i.options.Args...), o.Args...)
 	o.Env = append(append([]string{}, i.options.Env...), o.Env...)
-	return &Replica{installation: i, name: name, port: port, options: o}, nil
+	return &Replica{installation: i, name: name, port: port, webhookPort: webhookPort, options: o}, nil
 }
 
 // Name tells replicas apart.
 func (r *Replica) Name() string { return r.name }
 
 // Address is where the replica serves.
-func (r *Replica) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port.port)) }
+func (r *Replica) Address() string { return r.port.address() }
+
+// WebhookAddress is where the replica serves the webhook.
+func (r *Replica) WebhookAddress() string { return r.webhookPort.address() }
 
 // RESTConfig is the configuration of an anonymous client of this very replica, past the
 // aggregator. The caller may change it.
@@ -100,7 +108,12 @@ func (r *Replica) Start() error {
 	}
 	defer log.Close()
 	i := r.installation
+	webhookPort := r.webhookPort.port
+	if i.options.NoWebhook {
+		webhookPort = 0
+	}
 	args := append(append([]string{}, i.args...),
+		"--webhook-secure-port="+strconv.Itoa(webhookPort),
 		"--kubeconfig="+r.options.Kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(r.port.port), "--permit-port-sharing",
 		"--tls-cert-file="+filepath.Join(i.dir, "tls.crt"),

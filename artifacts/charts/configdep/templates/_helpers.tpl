@@ -1,0 +1,115 @@
+{{- define "configdep.name" -}}
+{{- default "configdep-apiserver" .Values.fullnameOverride -}}
+{{- end }}
+
+{{- define "configdep.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "configdep.name" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name: has to be set where serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The metadata of an object, given (dict "root" $ "name" ... "namespace" ... "labels" ... "annotations" ...). */ -}}
+{{- define "configdep.metadata" -}}
+{{- $root := .root -}}
+name: {{ .name }}
+{{- with .namespace }}
+namespace: {{ . }}
+{{- end }}
+labels:
+  {{- $labels := dict
+    "app.kubernetes.io/name" (include "configdep.name" $root)
+    "app.kubernetes.io/instance" $root.Release.Name
+    "app.kubernetes.io/part-of" "configdep"
+    "app.kubernetes.io/managed-by" $root.Release.Service
+    "helm.sh/chart" (printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_")) }}
+  {{- if $root.Chart.AppVersion }}
+  {{- $_ := set $labels "app.kubernetes.io/version" ($root.Chart.AppVersion | replace "+" "_" | trunc 63) }}
+  {{- end }}
+  {{- merge $labels (default dict .labels) $root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge (dict) (default dict .annotations) $root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* What never changes: a Deployment's selector cannot. */ -}}
+{{- define "configdep.selector" -}}
+app.kubernetes.io/name: {{ include "configdep.name" . }}
+{{- end }}
+
+{{- define "configdep.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "configdep.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- define "configdep.image" -}}
+{{- $registry := default .Values.image.registry .Values.global.imageRegistry -}}
+{{- with $registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
+{{- end }}
+
+{{- /* The Secret with the serving certificate and its CA. */ -}}
+{{- define "configdep.certificateSecret" -}}
+{{- if eq .Values.tls.mode "existingSecret" -}}
+{{- required "tls.existingSecret: has to be set where tls.mode is existingSecret" .Values.tls.existingSecret -}}
+{{- else -}}
+configdep-serving-cert
+{{- end -}}
+{{- end }}
+
+{{- /* Whether every workload can be one that restarts: then the webhook is called for all. */ -}}
+{{- define "configdep.reloadsAll" -}}
+{{- if not (has .Values.reload.default (list "" "off")) }}true{{ end -}}
+{{- end }}
+
+{{- define "configdep.serverName" -}}
+{{ include "configdep.name" . }}.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{- /* How monitors reach /metrics; the certificate is verified. */ -}}
+{{- define "configdep.endpoint" -}}
+{{- $root := .root -}}
+port: https
+scheme: https
+path: /metrics
+tlsConfig:
+  serverName: {{ include "configdep.serverName" $root }}
+  ca:
+    secret:
+      name: {{ include "configdep.certificateSecret" $root }}
+      key: ca.crt
+{{- if $root.Values.monitoring.token }}
+authorization:
+  type: Bearer
+  credentials:
+    name: {{ include "configdep.name" $root }}-metrics
+    key: token
+{{- else }}
+bearerTokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
+{{- end }}
+{{- with .monitor.interval }}
+interval: {{ . }}
+{{- end }}
+{{- with .monitor.scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+honorLabels: {{ .monitor.honorLabels }}
+{{- with .monitor.relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .monitor.metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* What the webhooks look at, in CEL. */ -}}
+{{- define "configdep.marked" -}}
+(has(object.metadata.annotations) && 'configdep.io/reload' in object.metadata.annotations) ||
+(oldObject != null && has(oldObject.metadata.annotations) && 'configdep.io/config-hash' in oldObject.metadata.annotations) ||
+(oldObject != null && has(oldObject.spec.template.metadata.annotations) && 'configdep.io/config-hash' in oldObject.spec.template.metadata.annotations)
+{{- end }}

@@ -1,0 +1,269 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// written returns a Deployment that reads the key "password" of Secret db, with annotations on it
+// and on its template, and with fields that our libraries do not know. An image of its own
+// makes its template another one.
+func deployment(image, annotations, templateAnnotations string) string {
+	return fmt.Sprintf(`{
+		"apiVersion": "apps/v1", "kind": "Deployment", "inventedLater": {"a": [1, 2.50, 12345678901234567890]},
+		"metadata": {"name": "web", "uid": "u", "annotations": {%s}, "inventedLater": "x"},
+		"spec": {"replicas": 2, "inventedLater": true, "template": {
+			"inventedLater": 18446744073709551615,
+			"metadata": {"creationTimestamp": null, "labels": {"app": "web"}, "annotations": {%s}},
+			"spec": {"inventedLater": {}, "containers": [{"name": "app", "image": %q, "inventedLater": [], "env": [
+				{"name": "P", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}
+			]}]}
+		}}}`, annotations, templateAnnotations, image)
+}
+
+const optedIn = `"configdep.io/reload": "auto"`
+
+// tracked returns the record that the handler makes of a new workload.
+func (c *cluster) tracked(t *testing.T) (onWorkload, onTemplate string) {
+	t.Helper()
+	made := c.admit(t, parse(t, deployment("app:1", optedIn, "")), nil)
+	marks := annotationsAt(made, "metadata")
+	hash, sources := marks[policy.ConfigHashAnnotation], marks[policy.AppliedSourcesAnnotation]
+	if hash == "" || sources == "" {
+		t.Fatalf("the annotations are %v", marks)
+	}
+	return fmt.Sprintf(`"configdep.io/config-hash": %q, "configdep.io/applied-sources": %q`, hash, sources), fmt.Sprintf(`"configdep.io/config-hash": %q`, hash)
+}
+
+// What becomes of a Deployment that is written, in words: by what is on it and on its template
+// afterwards.
+func TestAdmission(t *testing.T) {
+	old := newCluster(secret("db", "password", "old"))
+	record, mark := old.tracked(t)
+	reloaded := record + `, "configdep.io/last-reload": "{}"`
+	c := newCluster(secret("db", "password", "new"))
+	fresh, freshMark := c.tracked(t)
+	const note = `"owner": "mine"`
+	restarted := mark + `, "configdep.io/reloaded-at": "noon"`
+	join := func(parts ...string) string { return strings.Join(parts, ", ") }
+
+	for name, tt := range map[string]struct {
+		object, before         string
+		onWorkload, onTemplate string
+	}{
+		"a new workload is stamped":                   {deployment("app:1", optedIn, note), "", join(optedIn, fresh), join(note, freshMark)},
+		"a copy of an old one too":                    {deployment("app:1", join(optedIn, record), restarted), "", join(optedIn, fresh), join(freshMark, `"configdep.io/reloaded-at": "noon"`)},
+		"one that has not opted in is not":            {deployment("app:1", note, note), "", note, note},
+		"nor one that is off":                         {deployment("app:1", `"configdep.io/reload": "off"`, ""), "", `"configdep.io/reload": "off"`, ""},
+		"nor one that cannot be understood":           {deployment("app:1", `"configdep.io/reload": "yes"`, ""), "", `"configdep.io/reload": "yes"`, ""},
+		"nor the template of one that is recreated":   {deployment("app:1", join(optedIn, `"configdep.io/strategy": "recreate"`), ""), "", join(optedIn, `"configdep.io/strategy": "recreate"`, fresh), ""},
+		"what the owner has dropped is put back":      {deployment("app:1", join(optedIn, note), note), deployment("app:1", join(optedIn, reloaded), join(note, restarted)), join(optedIn, note, reloaded), join(note, restarted)},
+		"what he has from a copy too":                 {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, reloaded), restarted},
+		"and what was not there goes":                 {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, note), ""), optedIn, ""},
+		"a new template is stamped":                   {deployment("app:2", optedIn, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, fresh, `"configdep.io/last-reload": "{}"`), freshMark},
+		"opting in alone notes what is there":         {deployment("app:1", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), ""},
+		"but not over what is known":                  {deployment("app:1", optedIn, mark), deployment("app:1", record, mark), join(optedIn, record), mark},
+		"nor for one that had opted in":               {deployment("app:1", join(optedIn, note), ""), deployment("app:1", optedIn, ""), join(optedIn, note), ""},
+		"opting in with a new template stamps":        {deployment("app:2", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), freshMark},
+		"opting out restarts nothing":                 {deployment("app:1", note, ""), deployment("app:1", join(optedIn, reloaded), restarted), note, restarted},
+		"and leaves no mark on the next template":     {deployment("app:2", note, ""), deployment("app:1", note, restarted), note, ""},
+		"a spoilt annotation loses nothing":           {deployment("app:1", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), restarted},
+		"nor does one with a new template":            {deployment("app:2", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), ""},
+		"a reload of one that is out is not repeated": {deployment("app:1", note, ""), deployment("app:1", join(note, reloaded), restarted), note, restarted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before object
+			if tt.before != "" {
+				before = parse(t, tt.before)
+			}
+			got := c.admit(t, parse(t, tt.object), before)
+			want := parse(t, deployment("", tt.onWorkload, tt.onTemplate))
+			if diff := cmp.Diff(onWorkload(want), onWorkload(got)); diff != "" {
+				t.Errorf("on the workload (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(onTemplate(want), onTemplate(got)); diff != "" {
+				t.Errorf("on the template (-want +got):\n%s", diff)
+			}
+			if again := c.post(t, request(t, got, before)); again.Patch != nil {
+				t.Errorf("asked again, it patches %s", again.Patch)
+			}
+		})
+	}
+}
+
+// Pods of a paused Deployment are started when it is resumed: nobody knows with what.
+func TestPausedDeploymentIsNotStamped(t *testing.T) {
+	c := newCluster(secret("db", "password", "new"))
+	o := parse(t, deployment("app:2", optedIn, ""))
+	o["spec"].(object)["paused"] = true
+	before := parse(t, deployment("app:1", optedIn+`, "configdep.io/config-hash": "v1.x.y"`, ""))
+	got := c.admit(t, o, before)
+	if diff := cmp.Diff(onWorkload(before), onWorkload(got)); diff != "" || len(onTemplate(got)) != 0 {
+		t.Errorf("on the workload (-want +got):\n%s\non the template: %v", diff, onTemplate(got))
+	}
+}
+
+// Sources that the index does not have may have been made a moment ago.
+func TestAbsentSourcesAreLookedUp(t *testing.T) {
+	o := parse(t, deployment("app:1", optedIn, ""))
+	there := newCluster(secret("db", "password", "x"))
+	want := there.admit(t, o, nil)
+	if there.finds != 0 {
+		t.Errorf("%d sources that are there have been looked up", there.finds)
+	}
+	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}
+	for name, c := range map[string]*cluster{
+		"the source is absent": newCluster(),
+		"it lacks the key":     newCluster(secret("db", "other", "x")),
+	} {
+		c.late[key] = secret("db", "password", "x")
+		if diff := cmp.Diff(want, c.admit(t, o, nil)); diff != "" || c.finds != 1 {
+			t.Errorf("%s: %d looked up (-want +got):\n%s", name, c.finds, diff)
+		}
+		if c.graph.Source(key) != nil && c.graph.Source(key).Has("password") {
+			t.Errorf("%s: what was looked up is in the graph", name)
+		}
+	}
+	for name, c := range map[string]*cluster{"it is nowhere": {}, "the look-up fails": {broken: errBroken}} {
+		c.graph = dependency.NewGraph()
+		if got := c.admit(t, o, nil); len(onTemplate(got)) != 0 || onWorkload(got)[policy.ConfigHashAnnotation] != "" {
+			t.Errorf("%s, and the workload is marked: %v, %v", name, onWorkload(got), onTemplate(got))
+		}
+	}
+
+	// A workload that is only put back as it was needs no source.
+	c := newCluster()
+	before := parse(t, deployment("app:1", optedIn+`, "configdep.io/config-hash": "v1.x.y"`, ""))
+	if got := c.admit(t, o, before); onWorkload(got)[policy.ConfigHashAnnotation] != "v1.x.y" || c.finds != 0 {
+		t.Errorf("%d looked up, the annotations are %v", c.finds, onWorkload(got))
+	}
+}
+
+// An optional source counts as absent only when it has been looked up.
+func TestUnknownOptionalSource(t *testing.T) {
+	optional := strings.Replace(deployment("app:1", optedIn, ""), `"key": "password"`, `"key": "password", "optional": true`, 1)
+	c := newCluster()
+	if got := c.admit(t, parse(t, optional), nil); onTemplate(got)[policy.ConfigHashAnnotation] == "" || c.finds != 1 {
+		t.Errorf("%d looked up, the template has %v", c.finds, onTemplate(got))
+	}
+	c = newCluster()
+	c.broken = errBroken
+	if got := c.admit(t, parse(t, optional), nil); len(onTemplate(got)) != 0 {
+		t.Errorf("the template has %v", onTemplate(got))
+	}
+	many := parse(t, optional)
+	container := many["spec"].(object)["template"].(object)["spec"].(object)["containers"].([]any)[0].(object)
+	env := []any{}
+	for i := range maxFinds + 1 {
+		env = append(env, object{"name": "E", "valueFrom": object{"secretKeyRef": object{"name": fmt.Sprint("db-", i), "key": "k", "optional": true}}})
+	}
+	container["env"] = env
+	c = newCluster()
+	if got := c.admit(t, many, nil); len(onTemplate(got)) != 0 || c.finds != 0 {
+		t.Errorf("%d looked up, the template has %v", c.finds, onTemplate(got))
+	}
+}
+
+// Whatever is wrong with us, or is not for us, passes as it is.
+func TestPassesAsItIs(t *testing.T) {
+	o := parse(t, deployment("app:1", optedIn, ""))
+	unsynced := newCluster(secret("db", "password", "x"))
+	unsynced.unsynced = true
+	synced := newCluster(secret("db", "password", "x"))
+	for name, tt := range map[string]struct {
+		cluster *cluster
+		change  func(*admissionv1.AdmissionRequest)
+	}{
+		"the index has not synced": {unsynced, func(*admissionv1.AdmissionRequest) {}},
+		"written by us": {synced, func(r *admissionv1.AdmissionRequest) {
+			r.Options.Raw = []byte(`{"kind":"PatchOptions","fieldManager":"configdep"}`)
+		}},
+		"a subresource":             {synced, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }},
+		"a deletion":                {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }},
+		"another kind":              {synced, func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "ReplicaSet" }},
+		"an object that is none":    {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`"x"`) }},
+		"no object":                 {synced, func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
+		"an object of other types":  {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata": {"annotations": 1}}`) }},
+		"an update of nothing":      {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
+		"a template of other types": {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"spec": {"template": []}}`) }},
+		"annotations that are no texts": {synced, func(r *admissionv1.AdmissionRequest) {
+			r.Object.Raw = []byte(`{"spec": {"template": {"metadata": {"annotations": {"a": 1}}}}}`)
+		}},
+	} {
+		r := request(t, o, nil)
+		tt.change(r)
+		if got := tt.cluster.post(t, r); got.Patch != nil || got.Result != nil {
+			t.Errorf("%s: the answer is %+v", name, got)
+		}
+	}
+	if got := synced.post(t, request(t, o, nil)); got.Patch == nil {
+		t.Error("without a reason it passes as well")
+	}
+	elsewhere := synced.handler()
+	elsewhere.Namespaces = []string{"other"}
+	if patch, _, err := elsewhere.admit(t.Context(), request(t, o, nil)); patch != nil || err != nil {
+		t.Errorf("in a namespace that is not read: %s, %v", patch, err)
+	}
+}
+
+// Random writes: nothing but our annotations changes, asking again changes nothing, and a
+// template that differs in them alone becomes what it was.
+func TestAdmissionKeepsItsPromises(t *testing.T) {
+	c := newCluster(secret("db", "password", "new"))
+	record, mark := c.tracked(t)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	some := func(from ...string) string {
+		random.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+		return strings.Join(from[:random.IntN(len(from)+1)], ", ")
+	}
+	draw := func() object {
+		modes := []string{optedIn, `"configdep.io/reload": "off"`, `"configdep.io/reload": "?"`, `"configdep.io/reload": "listed"`, `"owner": "x"`}
+		o := parse(t, deployment(fmt.Sprint("app:", random.IntN(2)),
+			some(modes[random.IntN(len(modes))], record, `"configdep.io/last-reload": "1"`, `"configdep.io/recreating": "2"`, `"note": "z"`),
+			some(mark, `"configdep.io/reloaded-at": "3"`, `"note": "y"`)))
+		template := o["spec"].(object)["template"].(object)
+		switch random.IntN(6) {
+		case 0:
+			delete(template, "metadata")
+		case 1:
+			delete(template["metadata"].(object), "annotations")
+		case 2:
+			delete(o["metadata"].(object), "annotations")
+		case 3:
+			o["spec"].(object)["paused"] = true
+		}
+		return o
+	}
+	patched := 0
+	for range 1000 {
+		o, before := draw(), object(nil)
+		if random.IntN(4) > 0 {
+			before = draw()
+		}
+		got := c.admit(t, o, before)
+		if again := c.post(t, request(t, got, before)); again.Patch != nil {
+			t.Fatalf("seed %d: asked again, it patches %s", seed, again.Patch)
+		}
+		if before != nil && cmp.Equal(unmarkedAll(t, o)["spec"].(object)["template"], unmarkedAll(t, before)["spec"].(object)["template"]) &&
+			!maps.Equal(onTemplate(got), onTemplate(before)) {
+			t.Fatalf("seed %d: pods are replaced for nothing:\n%s\n%s", seed, encode(t, before), encode(t, got))
+		}
+		if !cmp.Equal(o, got) {
+			patched++
+		}
+	}
+	if patched < 200 || patched > 950 {
+		t.Errorf("seed %d: %d of 1000 are patched", seed, patched)
+	}
+}

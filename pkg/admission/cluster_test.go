@@ -1,0 +1,198 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+const namespace = "shop"
+
+var digester = dependency.NewDigester(make([]byte, dependency.KeySize))
+
+// cluster is what a handler sees: an index, and sources that it does not have yet.
+type cluster struct {
+	graph    *dependency.Graph
+	unsynced bool
+	late     map[dependency.SourceKey]*dependency.Source
+	broken   error // of look-ups
+	finds    int
+}
+
+func newCluster(sources ...*dependency.Source) *cluster {
+	c := &cluster{graph: dependency.NewGraph(), late: map[dependency.SourceKey]*dependency.Source{}}
+	for _, s := range sources {
+		c.graph.SetSource(s)
+	}
+	return c
+}
+
+func secret(name, key, value string) *dependency.Source {
+	return dependency.FromSecret(digester, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{key: []byte(value)},
+	})
+}
+
+func (c *cluster) Read(f func(*dependency.Graph)) bool {
+	if !c.unsynced {
+		f(c.graph)
+	}
+	return !c.unsynced
+}
+
+func (c *cluster) Find(_ context.Context, _ *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
+	c.finds++
+	return c.late[key], c.broken
+}
+
+func (c *cluster) handler() *Handler {
+	return NewHandler(Config{
+		Graph: c, Finder: c, Defaults: policy.Defaults{Mode: policy.Off},
+		Digester: func() *dependency.Digester { return digester },
+	})
+}
+
+// object is anything in JSON.
+type object = map[string]any
+
+func parse(t testing.TB, text string) object {
+	t.Helper()
+	var o object
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.UseNumber()
+	if err := decoder.Decode(&o); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return o
+}
+
+func encode(t testing.TB, o any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// request asks about a Deployment; before is nil for one that is created.
+func request(t testing.TB, o, before object) *admissionv1.AdmissionRequest {
+	t.Helper()
+	r := &admissionv1.AdmissionRequest{
+		UID: types.UID("1"), Kind: metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
+		Namespace: namespace, Name: "web", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: encode(t, o)},
+	}
+	if before != nil {
+		r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: encode(t, before)}
+	}
+	return r
+}
+
+// post sends a review through HTTP and returns the answer.
+func (c *cluster) post(t testing.TB, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	body := encode(t, &admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: r,
+	})
+	made := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body))
+	made.Header.Set("Content-Type", "application/json")
+	recorder := httptest.NewRecorder()
+	c.handler().ServeHTTP(recorder, made)
+	if recorder.Code != http.StatusOK || recorder.Header().Get("Content-Type") != "application/json" {
+		t.Fatalf("the answer is %d: %s", recorder.Code, recorder.Body)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil {
+		t.Fatal(err)
+	}
+	if review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || review.Request != nil {
+		t.Errorf("the answer is %s", recorder.Body)
+	}
+	if got := review.Response; got == nil || got.UID != r.UID || !got.Allowed {
+		t.Fatalf("the answer is %s", recorder.Body)
+	}
+	return review.Response
+}
+
+// admit returns what becomes of a Deployment that is written.
+func (c *cluster) admit(t testing.TB, o, before object) object {
+	t.Helper()
+	response := c.post(t, request(t, o, before))
+	raw := encode(t, o)
+	if response.Patch != nil {
+		if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
+			t.Errorf("the type of the patch is %v", response.PatchType)
+		}
+		patch, err := jsonpatch.DecodePatch(response.Patch)
+		if err != nil {
+			t.Fatalf("%v in %s", err, response.Patch)
+		}
+		if raw, err = patch.Apply(raw); err != nil {
+			t.Fatalf("%v: the patch %s cannot be applied to %s", err, response.Patch, raw)
+		}
+	}
+	after := parse(t, string(raw))
+	if diff := cmp.Diff(unmarkedAll(t, o), unmarkedAll(t, after)); diff != "" {
+		t.Fatalf("more than our annotations has changed (-written +admitted):\n%s", diff)
+	}
+	return after
+}
+
+// unmarkedAll returns a copy of a workload without what is ours to write.
+func unmarkedAll(t testing.TB, o object) object {
+	t.Helper()
+	o = parse(t, string(encode(t, o)))
+	for _, at := range [][]string{{"metadata"}, {"spec", "template", "metadata"}} {
+		parent, last := o, object(nil)
+		for _, name := range at {
+			last = parent
+			next, _ := parent[name].(object)
+			parent = next
+		}
+		annotations, _ := parent["annotations"].(object)
+		for _, key := range []string{
+			policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation, policy.ReloadedAtAnnotation,
+		} {
+			delete(annotations, key)
+		}
+		if len(annotations) == 0 {
+			delete(parent, "annotations")
+		}
+		if len(parent) == 0 {
+			delete(last, "metadata")
+		}
+	}
+	return o
+}
+
+func annotationsAt(o object, path ...string) map[string]string {
+	for _, name := range path {
+		o, _ = o[name].(object)
+	}
+	annotations, _ := o["annotations"].(object)
+	out := map[string]string{}
+	for key, value := range annotations {
+		out[key], _ = value.(string)
+	}
+	return out
+}
+
+func onWorkload(o object) map[string]string { return annotationsAt(o, "metadata") }
+func onTemplate(o object) map[string]string { return annotationsAt(o, "spec", "template", "metadata") }
+
+var errBroken = errors.New("the API server does not answer")

@@ -1,0 +1,40 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+const (
+	// maxFinds bounds the sources that are looked up for one workload.
+	maxFinds = 16
+	// findLimit bounds the time for all of them: well below that for which kube-apiserver waits.
+	findLimit = time.Second
+)
+
+// find looks up sources that the index does not have, or not with all keys.
+func (h *Handler) find(ctx context.Context, digester *dependency.Digester, keys []dependency.SourceKey) ([]*dependency.Source, error) {
+	if len(keys) > maxFinds {
+		return nil, fmt.Errorf("%d sources are absent, at most %d are looked up", len(keys), maxFinds)
+	}
+	ctx, cancel := context.WithTimeout(ctx, findLimit)
+	defer cancel()
+	found := make([]*dependency.Source, len(keys))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, key := range keys {
+		group.Go(func() (err error) {
+			found[i], err = h.Finder.Find(ctx, digester, key)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found, func(s *dependency.Source) bool { return s == nil }), nil
+}

@@ -1,0 +1,141 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// What is no AdmissionReview gets an error that says what is wrong, and nothing is done.
+func TestGarbageIsRefused(t *testing.T) {
+	review := func(rest string) string {
+		return `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"` + rest + `}`
+	}
+	for name, tt := range map[string]struct {
+		method, media string
+		body          io.Reader
+		code          int
+		says          string
+	}{
+		"another method":         {http.MethodGet, "application/json", nil, http.StatusMethodNotAllowed, "comes by POST"},
+		"another media type":     {"", "application/yaml", strings.NewReader(review("")), http.StatusUnsupportedMediaType, "as application/json"},
+		"no media type":          {"", "", strings.NewReader(review("")), http.StatusUnsupportedMediaType, "as application/json"},
+		"nothing":                {"", "application/json", strings.NewReader(""), http.StatusBadRequest, "unexpected end"},
+		"no JSON":                {"", "application/json", strings.NewReader("\x00\xff"), http.StatusBadRequest, "reading the AdmissionReview"},
+		"half of it":             {"", "application/json", strings.NewReader(review("")[:30]), http.StatusBadRequest, "unexpected end"},
+		"an array":               {"", "application/json", strings.NewReader("[]"), http.StatusBadRequest, "reading the AdmissionReview"},
+		"null":                   {"", "application/json", strings.NewReader("null"), http.StatusBadRequest, "is needed"},
+		"another kind":           {"", "application/json", strings.NewReader(`{"apiVersion": "v1", "kind": "Pod"}`), http.StatusBadRequest, "this is /v1, Kind=Pod"},
+		"an older version":       {"", "application/json", strings.NewReader(`{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "1"}}`), http.StatusBadRequest, "v1beta1"},
+		"no request":             {"", "application/json", strings.NewReader(review("")), http.StatusBadRequest, "with a request"},
+		"no uid":                 {"", "application/json", strings.NewReader(review(`, "request": {}`)), http.StatusBadRequest, "no uid"},
+		"too much":               {"", "application/json", io.MultiReader(strings.NewReader(review("")), bytes.NewReader(make([]byte, maxBody))), http.StatusRequestEntityTooLarge, "at most 8388608 bytes"},
+		"a connection that ends": {"", "application/json; charset=utf-8", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)), http.StatusBadRequest, "reading the request"},
+	} {
+		if tt.method == "" {
+			tt.method = http.MethodPost
+		}
+		made := httptest.NewRequest(tt.method, Path, tt.body)
+		made.Header.Set("Content-Type", tt.media)
+		recorder := httptest.NewRecorder()
+		newCluster().handler().ServeHTTP(recorder, made)
+		if recorder.Code != tt.code || !strings.Contains(recorder.Body.String(), tt.says) {
+			t.Errorf("%s: the answer is %d: %s", name, recorder.Code, recorder.Body)
+		}
+	}
+}
+
+// slowFinder answers when it is told to.
+type slowFinder struct {
+	*cluster
+
+	asked, answer chan struct{}
+}
+
+func (f *slowFinder) Find(ctx context.Context, _ *dependency.Digester, _ dependency.SourceKey) (*dependency.Source, error) {
+	f.asked <- struct{}{}
+	select {
+	case <-f.answer:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// More requests than can be handled at once wait, and those that wait too long are sent
+// away, before they are read.
+func TestRequestsWaitForTheirTurn(t *testing.T) {
+	finder := &slowFinder{newCluster(), make(chan struct{}, maxConcurrent), make(chan struct{})}
+	handler := finder.handler()
+	handler.Finder = finder
+	send := func(ctx context.Context) *httptest.ResponseRecorder {
+		body := encode(t, &admissionv1.AdmissionReview{Request: request(t, parse(t, deployment("app:1", optedIn, "")), nil)})
+		body = bytes.Replace(body, []byte("{"), []byte(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",`), 1)
+		made := httptest.NewRequestWithContext(ctx, http.MethodPost, Path, bytes.NewReader(body))
+		made.Header.Set("Content-Type", "application/json")
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, made)
+		return recorder
+	}
+	var wg sync.WaitGroup
+	for range maxConcurrent {
+		wg.Go(func() {
+			if got := send(t.Context()); got.Code != http.StatusOK {
+				t.Errorf("one whose turn it was got %d: %s", got.Code, got.Body)
+			}
+		})
+	}
+	for range maxConcurrent {
+		<-finder.asked
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if got := send(gone); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("one too many got %d: %s", got.Code, got.Body)
+	}
+	close(finder.answer)
+	wg.Wait()
+	if got := send(t.Context()); got.Code != http.StatusOK {
+		t.Errorf("later it got %d: %s", got.Code, got.Body)
+	}
+}
+
+// Nothing that anybody sends makes it panic, and what it answers with 200 is a review that
+// allows.
+func FuzzHandler(f *testing.F) {
+	c := newCluster(secret("db", "password", "x"))
+	for _, r := range []*admissionv1.AdmissionRequest{
+		request(f, parse(f, deployment("app:1", optedIn, "")), nil),
+		request(f, parse(f, deployment("app:1", optedIn, "")), parse(f, deployment("app:2", "", `"configdep.io/config-hash": "x"`))),
+	} {
+		review := admissionv1.AdmissionReview{Request: r}
+		review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"
+		f.Add(encode(f, &review))
+	}
+	f.Add([]byte(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "CREATE", "kind": {"kind": "Deployment"}, "object": {"spec": {"template": {"metadata": null}}}}}`))
+	handler := c.handler()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		made := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body))
+		made.Header.Set("Content-Type", "application/json")
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, made)
+		if recorder.Code >= 400 && recorder.Code < 500 {
+			return
+		}
+		var review admissionv1.AdmissionReview
+		if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || recorder.Code != http.StatusOK || review.Response == nil || !review.Response.Allowed {
+			t.Errorf("%v: the answer is %d: %s", err, recorder.Code, recorder.Body)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/configdep/configdep/pkg/certificate"
+	"github.com/configdep/configdep/pkg/ingest"
+)
+
+// CertificateOptions say where the serving certificate comes from, if not from files alone.
+type CertificateOptions struct {
+	// Manage lets the server make and renew its certificate.
+	Manage bool
+	// Secret, in the namespace of the server, is where the certificate is kept then.
+	Secret string
+	// Service is for whose DNS names the certificate is made.
+	Service string
+	// Lifetime is that of the certificate, and CALifetime that of its CA.
+	Lifetime, CALifetime time.Duration
+	// WebhookConfiguration is the MutatingWebhookConfiguration whose caBundle is kept right,
+	// besides that of the APIService; empty: none.
+	WebhookConfiguration string
+	// CABundleFile holds the bundle that is kept right with a certificate from files.
+	CABundleFile string
+}
+
+func newCertificateOptions() CertificateOptions {
+	return CertificateOptions{
+		Secret:               "configdep-serving-cert",
+		Service:              "configdep-apiserver",
+		Lifetime:             90 * 24 * time.Hour,
+		CALifetime:           5 * 365 * 24 * time.Hour,
+		WebhookConfiguration: "configdep-apiserver",
+	}
+}
+
+// addCertificateFlags adds the flags of the serving certificate.
+func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
+	c := &o.Certificate
+	fs.BoolVar(&c.Manage, "manage-serving-certificate", c.Manage,
+		"Make a CA and a serving certificate, keep them in a Secret that all replicas share, renew both in time without a restart, "+
+			"and keep caBundle of the APIService and of the webhooks right. Excludes --tls-cert-file.")
+	fs.StringVar(&c.Secret, "serving-certificate-secret", c.Secret,
+		"The Secret, in the namespace of the server, with the certificate of --manage-serving-certificate.")
+	fs.StringVar(&c.Service, "service-name", c.Service,
+		"The Service for whose DNS names the certificate of --manage-serving-certificate is made.")
+	fs.DurationVar(&c.Lifetime, "serving-certificate-lifetime", c.Lifetime,
+		"The lifetime of the certificate of --manage-serving-certificate. It is renewed when a third of it is left.")
+	fs.DurationVar(&c.CALifetime, "serving-ca-lifetime", c.CALifetime,
+		"The lifetime of the CA of --manage-serving-certificate, at least twice that of the certificate. "+
+			"It is replaced early enough for both CAs to be trusted in between.")
+	fs.StringVar(&c.WebhookConfiguration, "webhook-configuration", c.WebhookConfiguration,
+		"The MutatingWebhookConfiguration whose webhooks' caBundle is kept right, with --manage-serving-certificate or --ca-bundle-file. Empty: none.")
+	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
+		"With a certificate from files (--tls-cert-file): a PEM file with the CAs by which it verifies, which is read again when it changes. "+
+			"caBundle of the APIService and of the webhooks is kept right from it.")
+}
+
+func (o *Options) certificateProfile() certificate.Profile {
+	name := o.Certificate.Service + "." + o.Namespace + ".svc"
+	return certificate.Profile{
+		Names:      []string{name, name + ".cluster.local"},
+		Lifetime:   o.Certificate.Lifetime,
+		CALifetime: o.Certificate.CALifetime,
+	}
+}
+
+func (o *Options) validateCertificate() (errs []error) {
+	c, files := &o.Certificate, o.SecureServing.ServerCert.CertKey
+	if c.CABundleFile != "" {
+		if c.Manage {
+			errs = append(errs, errors.New("--ca-bundle-file is for a certificate from files, and excludes --manage-serving-certificate, which knows its CAs"))
+		} else if files.CertFile == "" {
+			errs = append(errs, errors.New("--ca-bundle-file needs --tls-cert-file"))
+		}
+	}
+	if c.WebhookConfiguration != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(c.WebhookConfiguration) {
+			errs = append(errs, fmt.Errorf("--webhook-configuration %q: %s", c.WebhookConfiguration, problem))
+		}
+	}
+	if !c.Manage {
+		return errs
+	}
+	if files.CertFile != "" || files.KeyFile != "" {
+		errs = append(errs, errors.New("--manage-serving-certificate excludes --tls-cert-file and --tls-private-key-file: the certificate is either made by the server or comes from files"))
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(c.Secret) {
+		errs = append(errs, fmt.Errorf("--serving-certificate-secret %q: %s", c.Secret, problem))
+	}
+	if c.Secret == ingest.KeySecret {
+		errs = append(errs, fmt.Errorf("--serving-certificate-secret must not be %s, which holds the key of the config hash", c.Secret))
+	}
+	for _, problem := range validation.IsDNS1035Label(c.Service) {
+		errs = append(errs, fmt.Errorf("--service-name %q: %s", c.Service, problem))
+	}
+	profile := o.certificateProfile()
+	if err := profile.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--serving-certificate-lifetime, --serving-ca-lifetime: %w", err))
+	}
+	return errs
+}

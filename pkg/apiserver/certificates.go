@@ -1,0 +1,96 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/pkg/certificate"
+)
+
+// certificates keep the serving certificate and the CAs that kube-apiserver trusts, as far
+// as the options ask for it.
+type certificates struct {
+	store      *certificate.Store   // nil: the certificate comes from files
+	bundles    *certificate.Bundles // nil: caBundle is somebody else's business
+	bundleFile string               // where the bundle comes from, without a store
+}
+
+// certificates makes what the options ask for, and lets the server serve by it.
+func (o *Options) certificates(client kubernetes.Interface, dynamicClient dynamic.Interface, serving *genericapiserver.SecureServingInfo) *certificates {
+	c := &certificates{bundleFile: o.Certificate.CABundleFile}
+	if !o.Certificate.Manage && c.bundleFile == "" {
+		return c
+	}
+	c.bundles = certificate.NewBundles(dynamicClient, apiService, o.Certificate.WebhookConfiguration)
+	if o.Certificate.Manage {
+		c.store = certificate.NewStore(client, o.Namespace, o.Certificate.Secret, o.certificateProfile())
+		serving.Cert = &storedCertificate{c.store, o.Certificate.Secret}
+	}
+	return c
+}
+
+// load returns when there is a certificate to serve by.
+func (c *certificates) load(ctx context.Context) error {
+	if c.store == nil {
+		return nil
+	}
+	return c.store.Load(ctx)
+}
+
+// watch is for every replica.
+func (c *certificates) watch(ctx context.Context) {
+	if c.store != nil {
+		c.store.Watch(ctx)
+	}
+}
+
+// lead is for the leader.
+func (c *certificates) lead(ctx context.Context) {
+	switch {
+	case c.store != nil:
+		c.store.Lead(ctx, c.bundles)
+	case c.bundles != nil:
+		certificate.Follow(ctx, c.bundleFile, c.bundles)
+	}
+}
+
+// storedCertificate provides the certificate in a Secret to the listeners of the server.
+type storedCertificate struct {
+	store *certificate.Store
+	name  string
+}
+
+var _ dynamiccertificates.CertKeyContentProvider = &storedCertificate{}
+
+// Name is part of dynamiccertificates.CertKeyContentProvider.
+func (c *storedCertificate) Name() string { return "Secret " + c.name }
+
+// CurrentCertKeyContent is part of dynamiccertificates.CertKeyContentProvider.
+func (c *storedCertificate) CurrentCertKeyContent() (cert, key []byte) { return c.store.Current() }
+
+// AddListener is part of dynamiccertificates.Notifier.
+func (c *storedCertificate) AddListener(l dynamiccertificates.Listener) { c.store.OnChange(l.Enqueue) }
+
+// expiry returns when the certificate of a provider expires; zero if that cannot be told.
+func expiry(provider dynamiccertificates.CertKeyContentProvider) time.Time {
+	if provider == nil {
+		return time.Time{}
+	}
+	content, _ := provider.CurrentCertKeyContent()
+	block, _ := pem.Decode(content)
+	if block == nil {
+		return time.Time{}
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}
+	}
+	return cert.NotAfter
+}

@@ -1,0 +1,48 @@
+package apiserver
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validation"
+)
+
+func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.WebhookPort, "webhook-secure-port", o.WebhookPort,
+		"The port on which the admission webhook is served, with the certificate and on the address of the API. 0: it is not.")
+	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", o.WebhookClientCAFile,
+		"When set, callers of the webhook have to present a client certificate of a CA in this file. "+
+			"kube-apiserver has none unless it is told to by --admission-control-config-file.")
+}
+
+func (o *Options) addNamespacesFlag(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces,
+		"The namespaces whose workloads are shown and restarted; the server then needs no rights on workloads, ConfigMaps and Secrets of others. The default is all.")
+}
+
+func (o *Options) validateWebhook() (errs []error) {
+	switch {
+	case o.WebhookPort < 0 || o.WebhookPort > 65535:
+		errs = append(errs, errors.New("--webhook-secure-port must be a port, or 0"))
+	case o.WebhookPort != 0 && o.WebhookPort == o.SecureServing.BindPort:
+		errs = append(errs, errors.New("--webhook-secure-port must be another one than --secure-port"))
+	case o.WebhookPort == 0 && o.WebhookClientCAFile != "":
+		errs = append(errs, errors.New("--webhook-client-ca-file is for the webhook: set --webhook-secure-port"))
+	}
+	return errs
+}
+
+func (o *Options) validateNamespaces() (errs []error) {
+	for i, namespace := range o.Namespaces {
+		if wrong := validation.ValidateNamespaceName(namespace, false); len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("--namespaces: %q is not the name of a namespace: %s", namespace, strings.Join(wrong, "; ")))
+		}
+		if slices.Contains(o.Namespaces[:i], namespace) {
+			errs = append(errs, fmt.Errorf("--namespaces names %q twice", namespace))
+		}
+	}
+	return errs
+}

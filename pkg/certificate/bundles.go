@@ -1,0 +1,286 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
+)
+
+// fieldManager is who writes caBundle, for whoever looks.
+const fieldManager = "configdep"
+
+// APIServices and webhook configurations are what names the CA of the server.
+var (
+	apiServices           = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	webhookConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+)
+
+// Bundles keeps caBundle of objects right: of an APIService, and of every webhook of a
+// MutatingWebhookConfiguration. An object that does not exist is right, and is put right when
+// it comes.
+type Bundles struct {
+	targets []*target
+	changed signal // something is in place, or is not any more
+
+	mu   sync.Mutex
+	want []byte
+}
+
+// NewBundles makes a Bundles of the objects of the given names. A configuration without a
+// name is none.
+func NewBundles(client dynamic.Interface, apiService, webhookConfiguration string) *Bundles {
+	b := &Bundles{changed: newSignal()}
+	add := func(resource schema.GroupVersionResource, name string, places func(*unstructured.Unstructured) []place) {
+		b.targets = append(b.targets, &target{client: client, objects: client.Resource(resource), name: name, places: places, wake: newSignal(), bundles: b})
+	}
+	add(apiServices, apiService, apiServicePlaces)
+	if webhookConfiguration != "" {
+		add(webhookConfigurations, webhookConfiguration, webhookPlaces)
+	}
+	return b
+}
+
+// Set says which bundle, PEM-encoded, is right. Nothing is done before.
+func (b *Bundles) Set(bundle []byte) {
+	b.mu.Lock()
+	same := bytes.Equal(b.want, bundle)
+	b.want = bundle
+	b.mu.Unlock()
+	if !same {
+		for _, t := range b.targets {
+			t.wake.send()
+		}
+	}
+}
+
+func (b *Bundles) wanted() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.want
+}
+
+// InPlace tells whether every object that there is trusts a CA. Nothing is in place
+// while it is not known whether there is one.
+func (b *Bundles) InPlace(ca *x509.Certificate) bool {
+	return !slices.ContainsFunc(b.targets, func(t *target) bool { return !t.trusts(ca) })
+}
+
+// Run keeps the objects right until the context is done.
+func (b *Bundles) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for _, t := range b.targets {
+		t.forget()
+		running.Go(func() { t.watch(ctx) })
+		running.Go(func() { t.run(ctx) })
+	}
+	running.Wait()
+}
+
+// target is one object.
+type target struct {
+	client  dynamic.Interface
+	objects dynamic.NamespaceableResourceInterface
+	name    string
+	places  func(*unstructured.Unstructured) []place
+	wake    signal
+	bundles *Bundles
+
+	mu    sync.Mutex
+	known bool                       // whether it has been looked for
+	seen  *unstructured.Unstructured // nil: it does not exist
+}
+
+// place is where an object holds a bundle, and which.
+type place struct {
+	pointer string // of JSON
+	bundle  []byte
+}
+
+func apiServicePlaces(o *unstructured.Unstructured) []place {
+	return []place{{"/spec/caBundle", bundleOf(o.Object, "spec", "caBundle")}}
+}
+
+func webhookPlaces(o *unstructured.Unstructured) (places []place) {
+	webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+	for i, w := range webhooks {
+		if w, ok := w.(map[string]any); ok {
+			places = append(places, place{fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundleOf(w, "clientConfig", "caBundle")})
+		}
+	}
+	return places
+}
+
+func bundleOf(o map[string]any, path ...string) []byte {
+	encoded, _, _ := unstructured.NestedString(o, path...)
+	bundle, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil // which is not right, so it is replaced
+	}
+	return bundle
+}
+
+// watch observes the object. It is found by its name, so that a right to this one object is
+// enough.
+func (t *target) watch(ctx context.Context) {
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String()
+	observe := func(o any) {
+		if o, ok := o.(*unstructured.Unstructured); ok {
+			t.observe(o)
+		}
+	}
+	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector = only
+				return t.objects.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.FieldSelector = only
+				return t.objects.Watch(ctx, o)
+			},
+		}, t.client),
+		ObjectType: &unstructured.Unstructured{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    observe,
+			UpdateFunc: func(_, o any) { observe(o) },
+			DeleteFunc: func(any) { t.observe(nil) },
+		},
+	})
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	looking.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
+			t.lookedFor()
+		}
+	})
+	controller.RunWithContext(ctx)
+}
+
+func (t *target) observe(o *unstructured.Unstructured) {
+	t.mu.Lock()
+	t.seen = o
+	t.mu.Unlock()
+	t.wake.send()
+	t.bundles.changed.send()
+}
+
+func (t *target) lookedFor() {
+	t.mu.Lock()
+	t.known = true
+	t.mu.Unlock()
+	t.bundles.changed.send()
+}
+
+// forget is for another term as the leader.
+func (t *target) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.known, t.seen = false, nil
+}
+
+func (t *target) trusts(ca *x509.Certificate) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.known {
+		return false
+	}
+	if t.seen == nil {
+		return true
+	}
+	return !slices.ContainsFunc(t.places(t.seen), func(p place) bool {
+		return !slices.ContainsFunc(parseCerts(p.bundle), ca.Equal)
+	})
+}
+
+// patch returns what makes the object right, or nothing.
+func (t *target) patch() ([]byte, error) {
+	want := t.bundles.wanted()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen == nil || len(want) == 0 {
+		return nil, nil
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value string `json:"value"`
+	}
+	// Places are told by their number, so the object must be the one that was seen.
+	operations := []operation{{"test", "/metadata/resourceVersion", t.seen.GetResourceVersion()}}
+	for _, p := range t.places(t.seen) {
+		if !bytes.Equal(p.bundle, want) {
+			operations = append(operations, operation{"add", p.pointer, base64.StdEncoding.EncodeToString(want)})
+		}
+	}
+	if len(operations) == 1 {
+		return nil, nil
+	}
+	return json.Marshal(operations)
+}
+
+// run puts the object right whenever it is not.
+func (t *target) run(ctx context.Context) {
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "object", t.name)
+	fresh := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
+	backoff := fresh
+	// If another program wants another bundle there, we do not race with it for ever.
+	limit := flowcontrol.NewTokenBucketRateLimiter(0.2, 10)
+	for {
+		again := false
+		switch patch, err := t.patch(); {
+		case err != nil:
+			logger.Error(err, "Encoding a patch of caBundle")
+		case patch == nil:
+		case limit.Wait(ctx) != nil:
+			return
+		default:
+			patched, err := t.objects.Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+			switch {
+			case err == nil:
+				logger.Info("Put caBundle right")
+				t.observe(patched)
+			case ctx.Err() != nil:
+				return
+			case apierrors.IsNotFound(err): // its deletion is about to be seen
+			case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
+				again = true // somebody has written it, most of the time
+				logger.V(2).Info("Could not put caBundle right, will try again", "reason", err.Error())
+			default:
+				again = true
+				logger.Error(err, "Putting caBundle right, will try again")
+			}
+		}
+		var later <-chan time.Time
+		if again {
+			later = time.After(backoff.Step())
+		} else {
+			backoff = fresh
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-later:
+		case <-t.wake:
+		}
+	}
+}

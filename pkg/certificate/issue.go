@@ -1,0 +1,82 @@
+package certificate
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"time"
+)
+
+// newAuthority makes a CA.
+func (p *Profile) newAuthority(now time.Time) (authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return authority{}, fmt.Errorf("making the key of a CA: %w", err)
+	}
+	template := &x509.Certificate{
+		// The time tells one CA from the next in a bundle that holds both.
+		Subject:               pkix.Name{CommonName: "configdep serving CA " + now.UTC().Format(time.RFC3339)},
+		NotBefore:             now.Add(-p.skew()),
+		NotAfter:              now.Add(p.CALifetime),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return authority{}, fmt.Errorf("signing a CA: %w", err)
+	}
+	// Parsed again for the key id that CreateCertificate has added.
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return authority{}, fmt.Errorf("parsing a CA: %w", err)
+	}
+	return authority{cert, key}, nil
+}
+
+// newLeaf makes a serving certificate, which never outlives its CA.
+func (p *Profile) newLeaf(signer authority, now time.Time) (*leaf, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the key of a serving certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		DNSNames:              p.Names,
+		NotBefore:             now.Add(-p.skew()),
+		NotAfter:              earlier(now.Add(p.Lifetime), signer.cert.NotAfter),
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+	}
+	// Clients check DNSNames; a common name is for people, and has room for 64 bytes.
+	if len(p.Names[0]) <= 64 {
+		template.Subject.CommonName = p.Names[0]
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, signer.cert, key.Public(), signer.key)
+	if err != nil {
+		return nil, fmt.Errorf("signing a serving certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("parsing a serving certificate: %w", err)
+	}
+	private, err := keyPEM(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the key of a serving certificate: %w", err)
+	}
+	return &leaf{
+		certPEM: certPEM(cert), keyPEM: private,
+		chain: []*x509.Certificate{cert}, roots: []*x509.Certificate{signer.cert},
+	}, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

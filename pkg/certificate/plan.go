@@ -1,0 +1,248 @@
+package certificate
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Profile says what certificates are made.
+type Profile struct {
+	// Names are the DNS names of the serving certificate. The first is its common name.
+	Names []string
+	// Lifetime is that of the serving certificate, which is renewed when a third of it is left.
+	Lifetime time.Duration
+	// CALifetime is that of the CA.
+	CALifetime time.Duration
+}
+
+// MinLifetime is the least lifetime of a serving certificate. Certificates tell their times
+// in seconds, and a renewal takes some.
+const MinLifetime = 10 * time.Second
+
+// Validate returns everything that is wrong with the lifetimes.
+func (p *Profile) Validate() error {
+	var errs []error
+	if p.Lifetime < MinLifetime {
+		errs = append(errs, fmt.Errorf("the lifetime of the serving certificate is %v, and must be at least %v", p.Lifetime, MinLifetime))
+	}
+	if p.CALifetime < 2*p.Lifetime {
+		errs = append(errs, fmt.Errorf("the lifetime of the CA is %v, and must be at least twice that of the serving certificate, which is %v", p.CALifetime, p.Lifetime))
+	}
+	return errors.Join(errs...)
+}
+
+// skew is how far the clocks of peers may be behind ours.
+func (p *Profile) skew() time.Duration { return min(5*time.Minute, p.Lifetime/20) }
+
+// Overlap is how long a new CA is trusted before it signs a serving certificate: the time
+// that every kube-apiserver has to learn of it.
+func (p *Profile) Overlap() time.Duration { return min(time.Hour, p.CALifetime/20) }
+
+// succession is how much of the lifetime of a CA is left when it gets a successor. It is
+// more than the serving certificate may live, so that none needs to be cut short, by more
+// than the overlap.
+func (p *Profile) succession() time.Duration { return p.Lifetime + p.CALifetime/10 }
+
+// renewal is when a certificate is to be renewed.
+func renewal(cert *x509.Certificate) time.Time {
+	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
+}
+
+// lastChance is when it must be renewed, whoever may not trust the new one yet: the one
+// that there is will soon be trusted by nobody.
+func lastChance(cert *x509.Certificate) time.Time {
+	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 10)
+}
+
+// Plan is what to do.
+type Plan struct {
+	// Content is what the Secret should hold.
+	Content Content
+	// Did says what is new in it.
+	Did []string
+	// Look is when there may be something to do again, if nothing happens until then.
+	Look time.Time
+}
+
+// Next decides what the Secret should hold next. inPlace tells whether a CA is trusted
+// in every object of the cluster that names one.
+//
+// A CA is replaced in phases, all of which can be seen in the Secret: it gets a
+// successor, which is trusted beside it; that one is published; when the overlap is
+// over, it signs the next serving certificate, and the key of the one before is
+// forgotten; and when all certificates that the one before has signed have expired, so
+// that nobody can serve by it, it is not trusted any more.
+func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now time.Time) (Plan, error) {
+	var plan Plan
+	s := parse(&c, now)
+	newest := s.newest()
+	if newest < 0 || s.authorities[newest].cert.NotAfter.Sub(now) <= p.succession() {
+		a, err := p.newAuthority(now)
+		if err != nil {
+			return Plan{}, err
+		}
+		s.authorities = append(s.authorities, a)
+		newest = len(s.authorities) - 1
+		plan.Did = append(plan.Did, "made a CA")
+	}
+	ca := s.authorities[newest].cert
+	there := inPlace(ca)
+	if there && s.published != Fingerprint(ca) {
+		s.published, s.since = Fingerprint(ca), now.Truncate(time.Second)
+		plan.Did = append(plan.Did, "noted that the newest CA is published")
+	}
+	published := s.published == Fingerprint(ca)
+	trustedAt := never
+	if there && published {
+		trustedAt = s.since.Add(p.Overlap())
+	}
+
+	if signer := p.signer(s, newest, trustedAt, now); signer >= 0 {
+		fresh, err := p.newLeaf(s.authorities[signer], now)
+		if err != nil {
+			return Plan{}, err
+		}
+		old := s.leaf
+		s.leaf = fresh
+		if old != nil {
+			s.remember(old.chain, now)
+		}
+		for i := range signer {
+			s.authorities[i].key = nil
+		}
+		plan.Did = append(plan.Did, "made a serving certificate")
+	}
+	if s.trim() {
+		plan.Did = append(plan.Did, "dropped CAs by which nobody serves")
+	}
+
+	plan.Look = p.look(s, ca, published, now)
+	var err error
+	plan.Content, err = s.content()
+	return plan, err
+}
+
+// never is when what is not published will be trusted.
+var never = time.Unix(1<<40, 0)
+
+// signer returns which CA is to sign a serving certificate now, or -1. The newest will be
+// trusted by everybody at the given time.
+func (p *Profile) signer(s *parsed, newest int, trustedAt, now time.Time) int {
+	trusted := !now.Before(trustedAt)
+	// While the newest is not trusted, the one before can sign.
+	older := -1
+	for i := range newest {
+		if s.authorities[i].key != nil && s.authorities[i].cert.NotAfter.Sub(now) > p.Lifetime/10 {
+			older = i
+		}
+	}
+	switch {
+	case s.leaf == nil:
+		if !trusted && older >= 0 {
+			return older
+		}
+		return newest
+	case !p.due(s, now):
+		return -1
+	case trusted:
+		return newest
+	case older >= 0 && p.gains(s.leaf.cert(), s.authorities[older].cert, now):
+		return older
+	case !now.Before(lastChance(s.leaf.cert())) && trustedAt.After(s.leaf.cert().NotAfter):
+		return newest
+	}
+	return -1
+}
+
+// due tells whether the serving certificate is to be replaced.
+func (p *Profile) due(s *parsed, now time.Time) bool {
+	cert := s.leaf.cert()
+	return !now.Before(renewal(cert)) || !p.named(cert) ||
+		cert.NotAfter.After(now.Add(p.Lifetime+p.skew())) || // the lifetime has been shortened
+		!slices.ContainsFunc(s.authorities, func(a authority) bool {
+			return a.key != nil && slices.ContainsFunc(s.leaf.roots, a.cert.Equal)
+		}) // its CA has gone over to another, or was never ours
+}
+
+func (p *Profile) named(cert *x509.Certificate) bool {
+	return slices.Equal(slices.Sorted(slices.Values(cert.DNSNames)), slices.Sorted(slices.Values(p.Names)))
+}
+
+// gains tells whether a CA can sign a certificate that is better than one.
+func (p *Profile) gains(cert, ca *x509.Certificate, now time.Time) bool {
+	return !p.named(cert) || earlier(now.Add(p.Lifetime), ca.NotAfter).Sub(cert.NotAfter) > p.Lifetime/10
+}
+
+// look returns when time alone changes what is to be done.
+func (p *Profile) look(s *parsed, newest *x509.Certificate, published bool, now time.Time) time.Time {
+	times := []time.Time{newest.NotAfter.Add(-p.succession()), renewal(s.leaf.cert()), lastChance(s.leaf.cert())}
+	if published {
+		times = append(times, s.since.Add(p.Overlap()))
+	}
+	for _, old := range s.previous {
+		times = append(times, old.chain[0].NotAfter)
+	}
+	for _, a := range s.authorities {
+		times = append(times, a.cert.NotAfter)
+	}
+	next := s.leaf.cert().NotAfter
+	for _, t := range times {
+		if t.After(now) {
+			next = earlier(next, t)
+		}
+	}
+	return next
+}
+
+// Succeeds tells whether a replica that serves by one content may go over to another.
+// It never goes back, and not to a certificate that nobody may trust yet; the leader puts
+// right what is refused here.
+func Succeeds(held, found *Content, now time.Time) bool {
+	f := parse(found, now)
+	if f.leaf == nil {
+		return false
+	}
+	h := parse(held, now)
+	if h.leaf == nil || h.leaf.cert().Equal(f.leaf.cert()) {
+		return true
+	}
+	if f.leaf.cert().NotBefore.Before(h.leaf.cert().NotBefore) {
+		return false
+	}
+	return len(h.roots(f.leaf.chain, now)) > 0 ||
+		slices.ContainsFunc(f.leaf.roots, func(ca *x509.Certificate) bool { return Fingerprint(ca) == f.published })
+}
+
+// Combine returns what to go on from, where one content is that by which this replica
+// serves, and the other what was found in the Secret: somebody may have deleted it, spoilt
+// it, or restored it from long ago, and another replica may have made a new one then.
+func Combine(held, found *Content, now time.Time) (Content, error) {
+	h, f := parse(held, now), parse(found, now)
+	var base, other *parsed
+	switch {
+	case Succeeds(held, found, now):
+		base, other = f, h
+	case h.leaf != nil || f.leaf == nil && h.newest() >= 0:
+		base, other = h, f
+	default:
+		return *found, nil
+	}
+	// Somebody may serve by the other.
+	var served []past
+	if other.leaf != nil {
+		served = append(served, past{other.leaf.chain, other.leaf.roots})
+	}
+	for _, s := range append(served, other.previous...) {
+		for _, ca := range s.roots {
+			if !base.trusts(ca) {
+				// Before the others, as the newest is the last.
+				base.authorities = slices.Insert(base.authorities, 0, authority{cert: ca})
+			}
+		}
+		base.remember(s.chain, now)
+	}
+	return base.content()
+}

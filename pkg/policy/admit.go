@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Admission is a workload that somebody is about to write.
+type Admission struct {
+	*Evaluation
+	// Before is the workload as it is; nil: it is created.
+	Before *dependency.Workload
+	// NewTemplate tells whether pods are started by it: on create, and when the pod template
+	// changes in more than our annotations.
+	NewTemplate bool
+	// Unsure: it cannot be told with which content pods are started.
+	Unsure bool
+}
+
+// Purpose is what is to be done about a workload that is about to be written.
+type Purpose string
+
+// The purposes.
+const (
+	Leave   Purpose = "leave"   // as it is
+	Restore Purpose = "restore" // what the owner has dropped of ours
+	Adopt   Purpose = "adopt"   // opting in alone: remember what is present
+	Stamp   Purpose = "stamp"   // new pods: they are started with what is present
+)
+
+// Purpose tells what is to be done. It does not depend on content.
+func (a *Admission) Purpose() Purpose {
+	if len(a.Policy.Problems) > 0 || a.Policy.Mode == Off || a.Unsure {
+		return a.restore()
+	}
+	switch {
+	// The pods of a paused Deployment are started when somebody resumes it.
+	case a.NewTemplate && !a.Workload.Paused:
+		return Stamp
+	case a.Before != nil && RecordOf(a.Before).Hash == "" && !a.wasIn():
+		return Adopt
+	default:
+		return a.restore()
+	}
+}
+
+func (a *Admission) restore() Purpose {
+	if a.Before == nil {
+		return Leave
+	}
+	return Restore
+}
+
+// wasIn tells whether the workload had opted in already, or tried to: then it is the
+// controller that knows whether its pods have read what is present.
+func (a *Admission) wasIn() bool {
+	p := Of(a.Before.Annotations, a.graph.Namespace(a.Workload.Namespace), a.defaults)
+	return p.Mode != Off || len(p.Problems) > 0
+}
+
+// Absent names the sources that are not there, or lack keys, and without which it cannot be
+// told with what the pods are started. They may have been written a moment ago.
+func (a *Admission) Absent() (keys []dependency.SourceKey) {
+	for i := range a.Sources {
+		s := &a.Sources[i]
+		if s.Kind.Observed() && (s.Missing || len(s.MissingKeys) > 0 || s.Triggers && s.Source == nil) {
+			keys = append(keys, a.sourceKey(s.Reference))
+		}
+	}
+	return keys
+}
+
+// Marks are what our annotations are to be on a workload and on its pod template: those
+// that are named, with their values; nil: there must be none. Others are nobody's business.
+type Marks struct {
+	Workload, Template map[string]*string
+}
+
+// The annotations that are ours to write.
+var (
+	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation, RecreatingAnnotation}
+	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation}
+)
+
+// TemplateMarks are the annotations of pod templates that are ours to write.
+func TemplateMarks() []string { return slices.Clone(templateMarks) }
+
+// Marks returns the annotations that the workload is to carry.
+func (a *Admission) Marks() Marks {
+	m := Marks{Workload: map[string]*string{}, Template: map[string]*string{}}
+	purpose := a.Purpose()
+	if purpose == Leave {
+		return m
+	}
+	if a.Before != nil {
+		a.putBack(&m)
+	}
+	if missing, _ := a.Missing(); purpose == Restore || len(missing) > 0 {
+		return m // new pods do not start; with what they will, the controller sees later
+	}
+	present := a.Present()
+	m.Workload[ConfigHashAnnotation] = &present.Hash
+	m.Workload[AppliedSourcesAnnotation] = new(present.sources())
+	if purpose == Stamp && !a.Policy.Recreates() {
+		m.Template[ConfigHashAnnotation] = &present.Hash
+	}
+	return m
+}
+
+// putBack restores what there was: what the owner has dropped, and what comes from a copy.
+// A template that differs by our annotations alone would restart the pods for nothing. On
+// the workload, they are left to owners who have opted out.
+func (a *Admission) putBack(m *Marks) {
+	if !a.NewTemplate {
+		for _, key := range templateMarks {
+			m.Template[key] = valueOf(a.Before.TemplateAnnotations, key)
+		}
+	}
+	if a.Policy.Mode == Off && len(a.Policy.Problems) == 0 {
+		return
+	}
+	for _, key := range workloadMarks {
+		m.Workload[key] = valueOf(a.Before.Annotations, key)
+	}
+}
+
+func valueOf(annotations map[string]string, key string) *string {
+	value, found := annotations[key]
+	if !found {
+		return nil
+	}
+	return &value
+}

@@ -1,0 +1,352 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/install"
+)
+
+// stamped tells whether pods that are started by a template are known to read the content of
+// a hash.
+func stamped(m metav1.Object, template *corev1.PodTemplateSpec, hash string) error {
+	onWorkload, onTemplate := m.GetAnnotations()[policy.ConfigHashAnnotation], template.Annotations[policy.ConfigHashAnnotation]
+	if hash == "" || onWorkload != hash || onTemplate != hash || m.GetAnnotations()[policy.AppliedSourcesAnnotation] == "" {
+		return fmt.Errorf("with the hash %q, the workload has the annotations %v, its template %v", hash, m.GetAnnotations(), template.Annotations)
+	}
+	return nil
+}
+
+// A new workload is tracked from its first pod, and its pods are not replaced for that. Its
+// sources may have been made a moment before.
+func TestWebhookStampsNewWorkloads(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	apps := kube(t).AppsV1()
+	for i := range 20 { // the index is sometimes ahead, and sometimes behind
+		name := fmt.Sprintf("web-%d", i)
+		create(t, kube(t).CoreV1().Secrets(namespace).Create, secret(name, map[string]string{"password": name}))
+		var made metav1.Object
+		var template *corev1.PodTemplateSpec
+		var view string
+		switch i % 3 {
+		case 0:
+			o := asleep(name, envSecretKey(name, "password"))
+			optedIn(o)
+			o = create(t, apps.Deployments(namespace).Create, o)
+			made, template, view = o, &o.Spec.Template, "deployment."+name
+		case 1:
+			o := statefulSet(name, envSecretKey(name, "password"))
+			optedIn(o)
+			o.Spec.Replicas = new(int32(0))
+			o = create(t, apps.StatefulSets(namespace).Create, o)
+			made, template, view = o, &o.Spec.Template, "statefulset."+name
+		case 2:
+			o := daemonSet(name, envSecretKey(name, "password"))
+			optedIn(o)
+			o.Spec.Template.Spec.NodeSelector = map[string]string{"no": "where"}
+			o = create(t, apps.DaemonSets(namespace).Create, o)
+			made, template, view = o, &o.Spec.Template, "daemonset."+name
+		}
+		shown := viewApplied(t, namespace, view)
+		if err := stamped(made, template, shown.Status.ConfigHash); err != nil {
+			t.Errorf("%s: %v", view, err)
+		}
+		if shown.Status.LastReload != nil {
+			t.Errorf("%s has been restarted: %+v", view, shown.Status.LastReload)
+		}
+	}
+}
+
+func viewApplied(t *testing.T, namespace, name string) *v1alpha1.ConfigDependency {
+	t.Helper()
+	return view(t, namespace, name, applied)
+}
+
+// The owner of a workload writes its manifest again and again, without what we have added.
+func TestWebhookOutlastsTheOwner(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	manifest := deployment("web", envSecretKey("db", "password"))
+	optedIn(manifest)
+	manifest.Annotations["owner.example.com/note"] = "mine"
+	create(t, deployments.Create, manifest.DeepCopy())
+	viewApplied(t, namespace, "deployment.web")
+	setSecret(t, namespace, "db", "password", "y")
+	reloaded := view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.LastReload == nil {
+			return fmt.Errorf("it has not been restarted")
+		}
+		return nil
+	})
+	before := getRollout(t, namespace, "Deployment", "web")
+	if err := stamped(&before, &before.template, reloaded.Status.ConfigHash); err != nil {
+		t.Fatal(err)
+	}
+
+	rewrite := func() *appsv1.Deployment {
+		t.Helper()
+		return edit(t, deployments, "web", func(o *appsv1.Deployment) {
+			o.Annotations, o.Spec.Template = maps.Clone(manifest.Annotations), *manifest.Spec.Template.DeepCopy()
+		})
+	}
+	after := rewrite()
+	sameTemplate(t, "after the owner's rewrite", &before.template, &after.Spec.Template)
+	if diff := cmp.Diff(withoutRevision(before.Annotations), withoutRevision(after.Annotations)); diff != "" {
+		t.Errorf("annotations (-before +after):\n%s", diff)
+	}
+
+	// A manifest that was copied from the cluster, a while ago.
+	after = edit(t, deployments, "web", func(o *appsv1.Deployment) {
+		o.Annotations[policy.ConfigHashAnnotation] = "v1.00000000.0"
+		o.Spec.Template.Annotations[policy.ConfigHashAnnotation] = "v1.00000000.0"
+	})
+	sameTemplate(t, "after a copy", &before.template, &after.Spec.Template)
+
+	// Other changes pass, with ours or without.
+	manifest.Spec.Template.Spec.Containers[0].Image = "app:2"
+	manifest.Annotations["owner.example.com/note"] = "still mine"
+	after = rewrite()
+	if image, note := after.Spec.Template.Spec.Containers[0].Image, after.Annotations["owner.example.com/note"]; image != "app:2" || note != "still mine" {
+		t.Errorf("the image is %s, the note %q", image, note)
+	}
+	if err := stamped(after, &after.Spec.Template, reloaded.Status.ConfigHash); err != nil {
+		t.Error(err)
+	}
+	settled := viewApplied(t, namespace, "deployment.web")
+	if n := replicaSets(t, namespace); n != 3 { // the first, that of the Secret, and that of the image
+		t.Errorf("there are %d ReplicaSets", n)
+	}
+	if diff := cmp.Diff(reloaded.Status.LastReload, settled.Status.LastReload); diff != "" {
+		t.Errorf("lastReload (-before +after):\n%s", diff)
+	}
+}
+
+// sameTemplate wants pods not to be replaced. (The generation says less: the revision that
+// the Deployment controller notes on the metadata counts for it too.)
+func sameTemplate(t *testing.T, what string, before, after *corev1.PodTemplateSpec) {
+	t.Helper()
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("%s the template is another one (-before +after):\n%s", what, diff)
+	}
+}
+
+// replicaSets returns how many there are in a namespace: one for each template that its only
+// Deployment has had.
+func replicaSets(t *testing.T, namespace string) int {
+	t.Helper()
+	list, err := kube(t).AppsV1().ReplicaSets(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Items)
+}
+
+func withoutRevision(annotations map[string]string) map[string]string {
+	out := maps.Clone(annotations)
+	delete(out, "deployment.kubernetes.io/revision")
+	return out
+}
+
+// Content changes, and before that has settled the owner changes the template: the pods are
+// replaced once.
+func TestWebhookMakesOneRolloutOfTwo(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	o := asleep("web", envSecretKey("db", "password"))
+	optedIn(o, "configdep.io/settle", "1h")
+	create(t, deployments.Create, o)
+	old := viewApplied(t, namespace, "deployment.web")
+	setSecret(t, namespace, "db", "password", "y")
+	settling := view(t, namespace, "deployment.web", is(v1alpha1.StateSettling, ""))
+	after := edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	shown := viewApplied(t, namespace, "deployment.web")
+	if shown.Status.ConfigHash == old.Status.ConfigHash || shown.Status.ConfigHash != settling.Status.ConfigHash {
+		t.Errorf("the hash was %s, then %s, and is %s", old.Status.ConfigHash, settling.Status.ConfigHash, shown.Status.ConfigHash)
+	}
+	if err := stamped(after, &after.Spec.Template, shown.Status.ConfigHash); err != nil {
+		t.Error(err)
+	}
+	if n := replicaSets(t, namespace); n != 2 {
+		t.Errorf("there are %d ReplicaSets", n)
+	}
+}
+
+// Opting in notes what is present, in the same write, and replaces no pods; opting out
+// neither. A dry run says so, and does nothing.
+func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	before := create(t, deployments.Create, asleep("web", envSecretKey("db", "password")))
+	if before.Annotations[policy.ConfigHashAnnotation] != "" || before.Spec.Template.Annotations != nil {
+		t.Errorf("who has not opted in is marked: %v, %v", before.Annotations, before.Spec.Template.Annotations)
+	}
+	view(t, namespace, "deployment.web")
+	optIn := []byte(`{"metadata": {"annotations": {"configdep.io/reload": "auto"}}}`)
+	for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
+		after, err := deployments.Patch(t.Context(), "web", types.MergePatchType, optIn, metav1.PatchOptions{DryRun: dryRun})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.Annotations[policy.ConfigHashAnnotation] == "" || after.Spec.Template.Annotations != nil {
+			t.Errorf("dry run %v: the annotations are %v and %v", dryRun, after.Annotations, after.Spec.Template.Annotations)
+		}
+		stored, err := deployments.Get(t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := stored.Annotations[policy.ConfigHashAnnotation] != ""; found != (dryRun == nil) {
+			t.Errorf("after dry run %v there are the annotations %v", dryRun, stored.Annotations)
+		}
+	}
+	shown := viewApplied(t, namespace, "deployment.web")
+
+	// A rollout, which marks the template, and out again by the manifest of before.
+	setSecret(t, namespace, "db", "password", "y")
+	view(t, namespace, "deployment.web", applied, func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.ConfigHash == shown.Status.ConfigHash || o.Status.LastReload == nil {
+			return fmt.Errorf("it has not been restarted")
+		}
+		return nil
+	})
+	rolled := getRollout(t, namespace, "Deployment", "web")
+	out := edit(t, deployments, "web", func(o *appsv1.Deployment) { o.Annotations, o.Spec.Template = nil, before.Spec.Template })
+	sameTemplate(t, "after opting out", &rolled.template, &out.Spec.Template)
+	if len(withoutRevision(out.Annotations)) != 0 {
+		t.Errorf("the workload keeps the annotations %v", out.Annotations)
+	}
+	gone := edit(t, deployments, "web", func(o *appsv1.Deployment) {
+		o.Spec.Template = *before.Spec.Template.DeepCopy()
+		o.Spec.Template.Spec.Containers[0].Image = "app:2"
+	})
+	if len(gone.Spec.Template.Annotations) != 0 {
+		t.Errorf("the template keeps the annotations %v", gone.Spec.Template.Annotations)
+	}
+}
+
+// A namespace opts its workloads in by a label, of which the webhook knows, or by an
+// annotation, by which it hears of them once they are tracked.
+func TestWebhookInNamespacesThatOptedIn(t *testing.T) {
+	t.Parallel()
+	for how, set := range map[string]func(*corev1.Namespace){
+		"label":      func(n *corev1.Namespace) { n.Labels["configdep.io/reload"] = "auto" },
+		"annotation": func(n *corev1.Namespace) { n.Annotations = map[string]string{"configdep.io/reload": "auto"} },
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			namespace := newNamespace(t)
+			edit(t, kube(t).CoreV1().Namespaces(), namespace, set)
+			create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+			deployments := kube(t).AppsV1().Deployments(namespace)
+			// It tells that the index knows of the namespace.
+			create(t, deployments.Create, asleep("first", envSecretKey("db", "password")))
+			viewApplied(t, namespace, "deployment.first")
+			made := create(t, deployments.Create, asleep("web", envSecretKey("db", "password")))
+			shown := viewApplied(t, namespace, "deployment.web")
+			err := stamped(made, &made.Spec.Template, shown.Status.ConfigHash)
+			if how == "label" && err != nil {
+				t.Error(err)
+			}
+			if how == "annotation" && err == nil {
+				t.Error("the webhook has been asked, which is fine, but this test expects something else")
+			}
+			rewritten := edit(t, deployments, "web", func(o *appsv1.Deployment) {
+				o.Annotations, o.Spec.Template = nil, asleep("web", envSecretKey("db", "password")).Spec.Template
+			})
+			sameTemplate(t, "after a rewrite", &made.Spec.Template, &rewritten.Spec.Template)
+			if rewritten.Annotations[policy.ConfigHashAnnotation] != shown.Status.AppliedHash {
+				t.Errorf("the annotations are %v", rewritten.Annotations)
+			}
+		})
+	}
+}
+
+// What the webhook is not asked about: system namespaces, those who have not opted in, what
+// changes neither template nor annotations, and what configdep itself writes.
+func TestWebhookIsNotAskedForNothing(t *testing.T) {
+	// Nothing runs beside this test, so that requests can be counted.
+	namespace := newNamespace(t)
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	create(t, deployments.Create, asleep("out", envSecretKey("db", "password")))
+	o := asleep("in", envSecretKey("db", "password"))
+	optedIn(o)
+	counted := webhookRequests(t)
+	create(t, deployments.Create, o)
+	viewApplied(t, namespace, "deployment.in")
+	if got := webhookRequests(t); got != counted+1 {
+		t.Fatalf("a workload that opts in makes %d requests", got-counted)
+	}
+
+	counted = webhookRequests(t)
+	for _, name := range []string{"kube-system", install.Namespace} {
+		o := asleep(namespace, envSecretKey("db", "password"))
+		optedIn(o)
+		made := create(t, kube(t).AppsV1().Deployments(name).Create, o)
+		t.Cleanup(func() {
+			_ = kube(t).AppsV1().Deployments(name).Delete(context.WithoutCancel(t.Context()), o.Name, metav1.DeleteOptions{})
+		})
+		if made.Spec.Template.Annotations != nil {
+			t.Errorf("in %s a template gets the annotations %v", name, made.Spec.Template.Annotations)
+		}
+	}
+	edit(t, deployments, "out", func(o *appsv1.Deployment) { o.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	edit(t, deployments, "in", func(o *appsv1.Deployment) { o.Labels["more"] = "label" })
+	scale, err := deployments.GetScale(t.Context(), "in", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scale.Spec.Replicas = 1
+	if _, err := deployments.UpdateScale(t.Context(), "in", scale, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	setSecret(t, namespace, "db", "password", "y")
+	view(t, namespace, "deployment.in", func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.LastReload == nil {
+			return fmt.Errorf("it has not been restarted")
+		}
+		return nil
+	})
+	reload(t, namespace, "deployment.in", v1alpha1.ReloadSpec{})
+	if got := webhookRequests(t); got != counted {
+		t.Errorf("there were %d requests", got-counted)
+	}
+}
+
+// webhookRequests returns how many requests to the webhook all replicas have counted.
+func webhookRequests(t *testing.T) (n int) {
+	t.Helper()
+	for _, replica := range server.Replicas {
+		got, err := try(t.Context(), directly(replica), request{path: "/metrics"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(got.body)) {
+			if strings.HasPrefix(line, "configdep_webhook_requests_total{") {
+				var value float64
+				if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value); err != nil {
+					t.Fatal(err)
+				}
+				n += int(value)
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,155 @@
+package manifests
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+)
+
+// prepare makes what the manifests take for granted: namespaces, of which that of the server is
+// under the strictest Pod Security Standard, and the kinds of others.
+func prepare(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "apply", "-f", filepath.Join(root, "artifacts", "base", "namespace.yaml"))
+	for _, other := range []string{"shop", "shop-payments"} {
+		kubectl(t, "create", "namespace", other)
+	}
+	kubectl(t, "apply", "-f", filepath.Join("testdata", "crds.yaml"))
+	kubectl(t, "wait", "--for=condition=Established", "--timeout=2m", "-f", filepath.Join("testdata", "crds.yaml"))
+	return client
+}
+
+// Every manifest is valid for the API server's own schemas, with no unknown field, nothing
+// deprecated, and no pod against Pod Security.
+func TestAPIServerAcceptsEveryManifest(t *testing.T) {
+	client := prepare(t)
+	for _, file := range renderedFiles(t, "*.yaml") {
+		t.Run(file, func(t *testing.T) {
+			path := filepath.Join("testdata", "rendered", file)
+			out, err := kubectlAll(t, "apply", "--dry-run=server", "--validate=strict", "-f", path)
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			if got, want := strings.Count(out, "(server dry run)"), len(rendered(t, file)); got != want {
+				t.Errorf("%d of %d objects were tried:\n%s", got, want, out)
+			}
+			var warnings []string
+			for _, line := range lines(out) {
+				if strings.Contains(line, "Warning:") {
+					warnings = append(warnings, line)
+				}
+			}
+			switch {
+			case file == "chart-host-network.yaml":
+				// That the network of the host is against the standard shows that it is applied.
+				if len(warnings) != 1 || !strings.Contains(warnings[0], "hostNetwork=true") {
+					t.Errorf("the warnings are %q", warnings)
+				}
+			case len(warnings) > 0:
+				t.Errorf("the warnings are %q", warnings)
+			}
+		})
+	}
+	t.Run("pods", func(t *testing.T) { podsAreAdmitted(t, client) })
+}
+
+// podsAreAdmitted tries a pod of each Deployment, as the ReplicaSet would make it.
+func podsAreAdmitted(t *testing.T, client kubernetes.Interface) {
+	ctx := t.Context()
+	gvisor := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "gvisor"}
+	if _, err := client.NodeV1().RuntimeClasses().Create(ctx, gvisor, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range renderedFiles(t, "*.yaml") {
+		t.Run(file, func(t *testing.T) {
+			deployments := 0
+			for key, o := range rendered(t, file) {
+				if key.kind != "Deployment" {
+					continue
+				}
+				deployments++
+				var d appsv1.Deployment
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+					t.Fatal(err)
+				}
+				account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: d.Spec.Template.Spec.ServiceAccountName}}
+				if _, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+					t.Fatal(err)
+				}
+				pod := &corev1.Pod{ObjectMeta: d.Spec.Template.ObjectMeta, Spec: d.Spec.Template.Spec}
+				pod.GenerateName = "configdep-"
+				made, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				if file == "chart-host-network.yaml" {
+					if err == nil || !strings.Contains(err.Error(), `violates PodSecurity "restricted:latest"`) {
+						t.Errorf("it is not refused: %v", err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				checkPod(t, made)
+			}
+			if deployments != 1 {
+				t.Errorf("there are %d Deployments", deployments)
+			}
+		})
+	}
+}
+
+// checkPod checks what Pod Security does not ask for.
+func checkPod(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	c := pod.Spec.Containers[0]
+	if c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
+		t.Error("the root file system can be written to")
+	}
+	token := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
+	})
+	if !token {
+		t.Error("the pod has no token")
+	}
+	for _, m := range c.VolumeMounts {
+		if m.SubPath != "" {
+			t.Errorf("%s is mounted as a subPath, which the kubelet never updates", m.MountPath)
+		}
+	}
+	for probe, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		if p == nil || p.HTTPGet == nil || p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Path == "/metrics" {
+			t.Errorf("the %s probe is %v", probe, p)
+		}
+	}
+}
+
+func kubectl(t *testing.T, args ...string) {
+	t.Helper()
+	if _, err := cluster.Kubectl(t.Context(), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubectlAll returns standard output and standard error.
+func kubectlAll(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := cluster.Command(t.Context(), cluster.KubectlPath(), args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}

@@ -1,0 +1,88 @@
+package manifests
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Who installs by Helm gets the same as who installs by kustomize: the chart with the values
+// of its ci folder says what the base and the overlays say, but for what is listed here.
+func TestChartAndKustomizeSayTheSame(t *testing.T) {
+	for kustomize, chart := range map[string]string{
+		"base.yaml":                      "chart-default.yaml",
+		"overlay-cert-manager.yaml":      "chart-cert-manager.yaml",
+		"overlay-existing-secret.yaml":   "chart-existing-secret.yaml",
+		"overlay-single-namespace.yaml":  "chart-single-namespace.yaml",
+		"overlay-high-availability.yaml": "chart-high-availability.yaml",
+	} {
+		t.Run(chart, func(t *testing.T) {
+			want, got := comparable(t, kustomize), comparable(t, chart)
+			// Helm makes the namespace of a release itself (--create-namespace).
+			delete(want, objectKey{"Namespace", "", namespace})
+			// The overlay adds a role to those of the base; the chart has the rule in its own.
+			if strings.Contains(chart, "single-namespace") {
+				fold(t, want, "Role", name+":secrets", name)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("- kustomize (%s), + chart (%s):\n%s", kustomize, chart, diff)
+			}
+		})
+	}
+}
+
+// comparable reads what is rendered, without the labels that tell who has rendered it.
+func comparable(t *testing.T, file string) map[objectKey]map[string]any {
+	t.Helper()
+	objects := map[objectKey]map[string]any{}
+	for key, o := range rendered(t, file) {
+		strip := func(path ...string) {
+			labels, _, _ := unstructured.NestedMap(o.Object, path...)
+			for label := range labels {
+				switch label {
+				case "helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version":
+					delete(labels, label)
+				case "app.kubernetes.io/name":
+					// kustomize has it where something selects by it.
+					if labels[label] == name {
+						delete(labels, label)
+					}
+				}
+			}
+			if len(labels) == 0 {
+				unstructured.RemoveNestedField(o.Object, path...)
+			} else if err := unstructured.SetNestedMap(o.Object, labels, path...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		strip("metadata", "labels")
+		if key.kind == "Deployment" {
+			// The one that is selected by stays.
+			labels, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "metadata", "labels")
+			delete(labels, "app.kubernetes.io/instance")
+			if err := unstructured.SetNestedMap(o.Object, labels, "spec", "template", "metadata", "labels"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		objects[key] = o.Object
+	}
+	return objects
+}
+
+// fold adds the rules of one role to another, and removes it with its binding.
+func fold(t *testing.T, objects map[objectKey]map[string]any, kind, from, to string) {
+	t.Helper()
+	source, target := objectKey{kind, namespace, from}, objectKey{kind, namespace, to}
+	more, _, _ := unstructured.NestedSlice(objects[source], "rules")
+	if len(more) != 1 || objects[target] == nil {
+		t.Fatalf("%v has %d rules", source, len(more))
+	}
+	rules, _, _ := unstructured.NestedSlice(objects[target], "rules")
+	// In the chart it stands behind the other rules of Secrets.
+	rules = append(rules[:2:2], append(more, rules[2:]...)...)
+	objects[target]["rules"] = rules
+	delete(objects, source)
+	delete(objects, objectKey{kind + "Binding", namespace, from})
+}

@@ -1,0 +1,125 @@
+package manifests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Whoever reads a role learns why it has each rule: a comment "Why:" stands above it, in the
+// manifests and in the chart.
+func TestEveryRuleSaysWhy(t *testing.T) {
+	rule := regexp.MustCompile(`^- (apiGroups|nonResourceURLs):`)
+	seen := 0
+	for _, pattern := range []string{"base/rbac-*.yaml", "components/*/rbac*.yaml", "charts/configdep/templates/rbac-*.yaml"} {
+		files, err := filepath.Glob(filepath.Join(root, "artifacts", pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("there is no %s (%v)", pattern, err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := lines(string(content))
+			for n, line := range text {
+				if !rule.MatchString(line) {
+					continue
+				}
+				seen++
+				first := n
+				for first > 0 && strings.HasPrefix(text[first-1], "#") {
+					first--
+				}
+				if !strings.HasPrefix(text[first], "# Why: ") {
+					t.Errorf("%s:%d: no comment above the rule says why", file, n+1)
+				}
+			}
+		}
+	}
+	if seen < 40 {
+		t.Errorf("only %d rules have been found", seen)
+	}
+}
+
+// What no installation may do, whatever its values: rights on everything, rights that lead to
+// others, writing Secrets or deleting anything.
+func TestNoRoleIsTooWide(t *testing.T) {
+	for _, file := range renderedFiles(t, "*.yaml") {
+		t.Run(file, func(t *testing.T) {
+			for key, o := range rendered(t, file) {
+				if key.kind != "Role" && key.kind != "ClusterRole" {
+					continue
+				}
+				var role rbacv1.ClusterRole // a Role has the same rules
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+					t.Fatal(err)
+				}
+				for _, rule := range role.Rules {
+					checkRule(t, key, &rule)
+				}
+			}
+		})
+	}
+}
+
+func checkRule(t *testing.T, role objectKey, rule *rbacv1.PolicyRule) {
+	t.Helper()
+	has := func(in []string, any ...string) bool {
+		return slices.ContainsFunc(any, func(one string) bool { return slices.Contains(in, one) })
+	}
+	switch {
+	case has(rule.Verbs, "*") || has(rule.Resources, "*") || has(rule.APIGroups, "*"):
+		t.Errorf("%v has a wildcard: %v", role, rule)
+	case has(rule.Verbs, "delete", "deletecollection", "escalate", "bind", "impersonate"):
+		t.Errorf("%v may %v", role, rule)
+	case has(rule.Resources, "secrets") && has(rule.Verbs, "update", "patch") && len(rule.ResourceNames) == 0:
+		t.Errorf("%v writes any Secret: %v", role, rule)
+	case has(rule.Resources, "secrets") && has(rule.Verbs, "create") && role.namespace != namespace:
+		t.Errorf("%v makes Secrets elsewhere: %v", role, rule)
+	case has(rule.Resources, "leases") && role.kind != "Role":
+		t.Errorf("%v has leases in the whole cluster: %v", role, rule)
+	}
+}
+
+// In namespaced mode nothing binds the rights on workloads, ConfigMaps and Secrets in the whole
+// cluster, but in each of the namespaces.
+func TestNamespacedModeBindsInTheNamespaces(t *testing.T) {
+	for file, namespaces := range map[string][]string{
+		"chart-reload-all.yaml":         {"shop", "shop-payments"},
+		"overlay-single-namespace.yaml": {"shop"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			objects := rendered(t, file)
+			if objects[objectKey{"ClusterRole", "", name}] == nil || objects[objectKey{"ClusterRoleBinding", "", name + ":cluster"}] == nil {
+				t.Fatal("the role, or the binding of the other one, is not there")
+			}
+			var bound []string
+			for key, o := range objects {
+				role, _, _ := nestedString(o.Object, "roleRef", "name")
+				kind, _, _ := nestedString(o.Object, "roleRef", "kind")
+				if kind != "ClusterRole" || role != name {
+					continue
+				}
+				if key.kind != "RoleBinding" {
+					t.Errorf("%v binds it everywhere", key)
+				}
+				bound = append(bound, key.namespace)
+			}
+			slices.Sort(bound)
+			if !slices.Equal(bound, namespaces) {
+				t.Errorf("it is bound in %v, want %v", bound, namespaces)
+			}
+			args := arguments(t, objects)
+			if want := "--namespaces=" + strings.Join(namespaces, ","); !slices.Contains(args, want) {
+				t.Errorf("%s is not among %v", want, args)
+			}
+		})
+	}
+}

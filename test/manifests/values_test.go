@@ -1,0 +1,311 @@
+package manifests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+var nestedString = unstructured.NestedString
+
+// arguments returns those of the Deployment.
+func arguments(t *testing.T, objects map[objectKey]*unstructured.Unstructured) []string {
+	t.Helper()
+	for key, o := range objects {
+		if key.kind != "Deployment" {
+			continue
+		}
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		args, _, _ := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		return args
+	}
+	t.Fatal("there is no Deployment")
+	return nil
+}
+
+// A value that is misspelt, of the wrong type or of no use is an error that names it, rather
+// than silently something else.
+func TestBadValues(t *testing.T) {
+	for set, want := range map[string]string{
+		"replica=2":                               "additional properties 'replica' not allowed",
+		"image.digst=sha256:1":                    "at '/image': additional properties 'digst' not allowed",
+		"webhook.enable=false":                    "at '/webhook': additional properties 'enable' not allowed",
+		"reload.defaultReload=auto":               "at '/reload': additional properties",
+		"networkPolicy.egress=1":                  "at '/networkPolicy': additional properties",
+		"readinessProbe.httpGet.path=/":           "at '/readinessProbe': additional properties",
+		"replicas=two":                            "at '/replicas': got string, want integer",
+		"replicas=-1":                             "at '/replicas': minimum",
+		"rbac.create=maybe":                       "at '/rbac/create': got string, want boolean",
+		"namespaces=shop":                         "at '/namespaces': got string, want array",
+		"namespaces={shop,shop}":                  "at '/namespaces': items at 0 and 1 are equal",
+		"namespaces={Shop}":                       "at '/namespaces/0'",
+		"reload.default=false":                    "at '/reload/default': value must be one of",
+		"reload.settle=soon":                      "at '/reload/settle'",
+		"reload.concurrency=0":                    "at '/reload/concurrency'",
+		"webhook.failurePolicy=Fail":              "at '/webhook/failurePolicy': value must be 'Ignore'",
+		"webhook.timeoutSeconds=30":               "at '/webhook/timeoutSeconds': maximum",
+		"webhook.port=0":                          "at '/webhook/port'",
+		"tls.mode=certmanager":                    "at '/tls/mode': value must be one of",
+		"tls.mode=existingSecret":                 "at '/tls/existingSecret'",
+		"tls.existingSecret=mine":                 "at '/tls/existingSecret'", // which would not be used
+		"tls.certManager.issuerRef.name=x":        "at '/tls/certManager/issuerRef'",
+		"image.digest=sha256:12":                  "at '/image/digest'",
+		"image.repository=":                       "at '/image/repository'",
+		"image.pullPolicy=always":                 "at '/image/pullPolicy'",
+		"fullnameOverride=1a":                     "at '/fullnameOverride'",
+		"logging.format=xml":                      "at '/logging/format'",
+		"extraArgs={oops}":                        "at '/extraArgs/0'",
+		"extraEnv[0].nam=x":                       "at '/extraEnv/0'",
+		"podDisruptionBudget.maxUnavailable=many": "at '/podDisruptionBudget/maxUnavailable'",
+		"monitoring.podMonitor.enabled=true":      "at '/monitoring/token': value must be true",
+		"monitoring.serviceMonitor.interval=fast": "at '/monitoring/serviceMonitor/interval'",
+		"serviceAccount.create=false":             "serviceAccount.name: has to be set where serviceAccount.create is false",
+		"securePort=9443":                         "securePort and webhook.port: have to be different",
+	} {
+		t.Run(set, func(t *testing.T) {
+			out, err := template(t, "--set", set)
+			if err == nil {
+				t.Fatal("it is taken")
+			}
+			if !strings.Contains(out, want) {
+				t.Errorf("it says\n%s\nwant %q", out, want)
+			}
+		})
+	}
+}
+
+// What somebody sets comes out, and nothing else changes what does. Each of these is a value
+// that charts are known to drop under some other value.
+func TestValuesAreHeeded(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for name, test := range map[string]struct {
+		set  []string
+		want []string // in what is rendered
+		not  []string
+	}{
+		"a digest, with a registry for all charts": {
+			set:  []string{"image.digest=" + digest, "image.tag=v1", "global.imageRegistry=registry.example"},
+			want: []string{`image: "registry.example/configdep/configdep-apiserver@` + digest + `"`},
+		},
+		"a tag": {
+			set:  []string{"image.tag=v1", "image.registry=registry.example"},
+			want: []string{`image: "registry.example/configdep/configdep-apiserver:v1"`},
+		},
+		"replicas, whatever else": {
+			set:  []string{"replicas=4", "podDisruptionBudget.enabled=false"},
+			want: []string{"replicas: 4"},
+			not:  []string{"kind: PodDisruptionBudget"},
+		},
+		"no caBundle, also not an empty one, or an upgrade would take it away": {
+			set:  []string{"tls.mode=existingSecret", "tls.existingSecret=mine"},
+			want: []string{"--ca-bundle-file=/etc/configdep/tls/ca.crt", "secretName: mine"},
+			not:  []string{"caBundle:", "manage-serving-certificate", "name: configdep-apiserver:certificates\n  namespace"},
+		},
+		"no webhook": {
+			set:  []string{"webhook.enabled=false"},
+			want: []string{"--webhook-configuration=\n"},
+			not:  []string{"MutatingWebhookConfiguration", "9443", "mutatingwebhookconfigurations", "webhook-secure-port"},
+		},
+		"no APIService": {
+			set: []string{"apiService.enabled=false"},
+			not: []string{"kind: APIService"},
+		},
+		"all workloads reach the webhook where all are reloaded": {
+			set:  []string{"reload.default=matched"},
+			want: []string{"--default-reload=matched", "name: workloads.configdep.io", "name: changed", "name: by-others"},
+			not:  []string{"name: marked", "name: unmarked", "namespaces.configdep.io"},
+		},
+		"off is not for all workloads": {
+			set:  []string{"reload.default=off"},
+			want: []string{"--default-reload=off", "name: marked", "name: unmarked", "namespaces.configdep.io"},
+		},
+		"another name reaches all that goes by it": {
+			set: []string{"fullnameOverride=cfg", "tls.mode=managed"},
+			want: []string{"--service-name=cfg", "--webhook-configuration=cfg", "--leader-elect-resource-name=cfg",
+				"resourceNames: [cfg]", "app.kubernetes.io/name: cfg"},
+			not: []string{"name: configdep-apiserver:", "resourceNames: [configdep-apiserver]"},
+		},
+		"cert-manager keeps the bundles": {
+			set:  []string{"tls.mode=cert-manager"},
+			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
+			not:  []string{"--ca-bundle-file", "apiservices", "configdep-serving-cert]"},
+		},
+		"a network policy lets DNS and both ports of kube-apiserver through": {
+			set:  []string{"networkPolicy.enabled=true"},
+			want: []string{"port: 53", "port: 443\n", "port: 6443", "port: 9443"},
+			not:  []string{"from:\n    -", "to:\n    -"},
+		},
+		"hostNetwork brings its DNS policy": {
+			set:  []string{"hostNetwork=true"},
+			want: []string{"hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet"},
+		},
+		"hostUsers may be false": {
+			set:  []string{"hostUsers=false"},
+			want: []string{"hostUsers: false"},
+		},
+		"no rights for users of the cluster's own roles": {
+			set:  []string{"rbac.aggregateToDefaultRoles=false"},
+			want: []string{"name: configdep-view"},
+			not:  []string{"aggregate-to"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := template(t, "--set", strings.Join(test.set, ","))
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			out += "\n"
+			for _, want := range test.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("there is no %q", want)
+				}
+			}
+			for _, not := range test.not {
+				if strings.Contains(out, not) {
+					t.Errorf("there is %q", not)
+				}
+			}
+		})
+	}
+}
+
+// Two renderings are the same, so that what compares them (Argo CD) finds nothing.
+func TestRenderingIsStable(t *testing.T) {
+	values := filepath.Join(mustAbs(t, chart), "ci", "everything.yaml")
+	one, err := template(t, "--values", values)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, one)
+	}
+	two, err := template(t, "--values", values)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, two)
+	}
+	if one != two {
+		t.Error("two renderings differ")
+	}
+	for _, file := range templates(t) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// They depend on the cluster, or on chance.
+		if found := regexp.MustCompile(`\{\{[^}]*(\b(lookup|rand\w+|gen\w*(CA|Cert|Key)\w*|uuidv4|now)\b|\.Capabilities)`).Find(content); found != nil {
+			t.Errorf("%s uses %s", file, found)
+		}
+	}
+}
+
+// Every value is in the schema, in the table of the README with its default, and used by a template.
+func TestEveryValueIsDocumented(t *testing.T) {
+	defaults := map[string]any{}
+	content := read(t, "values.yaml")
+	if err := yaml.Unmarshal(content, &defaults); err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(read(t, "values.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	readme := string(read(t, "README.md"))
+	paths := leaves("", defaults, schema)
+	if len(paths) < 100 {
+		t.Errorf("there are only %d values", len(paths))
+	}
+	rows := map[string]string{} // the defaults
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([^`]+)` \\| .+ \\|$").FindAllStringSubmatch(readme, -1) {
+		rows[row[1]] = row[2]
+	}
+	for _, path := range paths {
+		said, ok := rows[path]
+		if !ok {
+			t.Errorf("%s is not in the table of README.md", path)
+			continue
+		}
+		var told any
+		value, _, _ := unstructured.NestedFieldNoCopy(defaults, strings.Split(path, ".")...)
+		if err := json.Unmarshal([]byte(said), &told); err != nil || !cmp.Equal(told, value) {
+			t.Errorf("README.md says that the default of %s is %s, and it is %v (%v)", path, said, value, err)
+		}
+		delete(rows, path)
+	}
+	for row := range rows {
+		t.Errorf("README.md tells of %s, which values.yaml does not have", row)
+	}
+	var all strings.Builder
+	for _, file := range templates(t) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(content)
+	}
+	for _, path := range paths {
+		last := path[strings.LastIndex(path, ".")+1:]
+		whole := strings.Contains(all.String(), ".Values."+path)
+		parent, _, nested := strings.Cut(path, ".")
+		passed := nested && strings.Contains(all.String(), "toYaml .Values."+parent)
+		part := nested && strings.Contains(all.String(), ".Values."+parent) && strings.Contains(all.String(), "."+last)
+		if !whole && !passed && !part {
+			t.Errorf("no template uses %s", path)
+		}
+	}
+}
+
+// leaves are the paths of the values that somebody sets: those below which the schema lists no
+// more properties that values.yaml has.
+func leaves(prefix string, values, schema map[string]any) (paths []string) {
+	properties, _ := schema["properties"].(map[string]any)
+	for key, value := range values {
+		path := strings.TrimPrefix(prefix+"."+key, ".")
+		of, known := properties[key].(map[string]any)
+		if !known {
+			paths = append(paths, path+" (not in the schema)")
+			continue
+		}
+		below, isMap := value.(map[string]any)
+		_, listed := of["properties"]
+		if isMap && listed && len(below) > 0 {
+			paths = append(paths, leaves(path, below, of)...)
+			continue
+		}
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(chart, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func templates(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(chart, "templates", "*"))
+	if err != nil || len(files) < 10 {
+		t.Fatal(fmt.Errorf("finding templates: %d (%w)", len(files), err))
+	}
+	return files
+}
+
+func mustAbs(t *testing.T, path string) string {
+	t.Helper()
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return absolute
+}
