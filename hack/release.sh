@@ -5,7 +5,7 @@
 #   COMMAND_VERSION_OS_ARCH.cdx.json      what it is built from (a CycloneDX SBOM)
 #   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the
 #   configdep-apiservice_VERSION.yaml     version; the APIService apart, as it is applied last
-#   *.tgz                                 the Helm chart
+#   configdep-VERSION.tgz                 the Helm chart
 #   SHA256SUMS                            the checksums of all of them
 #
 #   VERSION    such as v0.1.0, from a clean checkout with the Go of the Dockerfile; anything
@@ -63,6 +63,9 @@ platforms() {
     *) echo linux/{amd64,arm64,ppc64le,s390x} darwin/{amd64,arm64} windows/{amd64,arm64} ;;
   esac
 }
+archive() {
+  tar --create --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -- "$@" | gzip -9 -n
+}
 wanted() { [[ -z ${PLATFORMS:-} || " $PLATFORMS " == *" $1 "* ]]; }
 
 # An SBOM of a binary, with the licenses of the modules that its build has used.
@@ -93,23 +96,20 @@ for dir in cmd/*/; do
     cp LICENSE README.md "$stage/"
     chmod 755 "$stage/$binary"
     chmod 644 "$stage/LICENSE" "$stage/README.md"
-    tar --create --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
-      --directory="$tmp" "$name" | gzip -9 -n >"$tmp/dist/$name.tar.gz"
+    (cd "$tmp" && archive "$name") >"$tmp/dist/$name.tar.gz"
     built=$((built + 1))
   done
 done
 ((built > 0)) || fail "nothing is built for PLATFORMS=${PLATFORMS:-}"
 
 say "the manifests"
-# Of a version that is known, and not whichever kubectl is installed: their output differs.
-kubectl=$(hack/controlplane/build.sh)/kubectl
 mkdir "$tmp/manifests"
 cat >"$tmp/manifests/kustomization.yaml" <<EOF
 resources: [../../../artifacts/base]
 images:
 - {name: configdep/configdep-apiserver, newName: "$image", newTag: "$version"}
 EOF
-"$kubectl" kustomize "$tmp/manifests" >"$tmp/all.yaml"
+hack/kustomize.sh build "$tmp/manifests" >"$tmp/all.yaml"
 grep -qF "image: $image:$version" "$tmp/all.yaml" || fail "the manifests do not name the image $image:$version"
 separate() { # yes or no: the APIService
   awk -v want="$1" 'function flush() { if (doc != "" && is == want) printf "---\n%s", doc; doc = ""; is = "no" }
@@ -123,11 +123,15 @@ separate no >"$tmp/dist/configdep-install_$version.yaml"
 separate yes >"$tmp/dist/configdep-apiservice_$version.yaml"
 [[ $(grep -c '^kind: APIService$' "$tmp/dist/configdep-apiservice_$version.yaml") == 1 ]] || fail "there is not one APIService"
 
-if grep -q '^chart:' Makefile; then
-  say "the Helm chart"
-  make --no-print-directory chart VERSION="$version" DIST="$root/$tmp/dist"
-  compgen -G "$tmp/dist/*.tgz" >/dev/null || fail "make chart has left no package in DIST"
-fi
+say "the Helm chart"
+mkdir "$tmp/chart" "$tmp/packed"
+VERSION=$version DIST=$tmp/packed hack/package-chart.sh
+for package in "$tmp"/packed/*.tgz; do
+  # Packed again, because helm notes the time.
+  tar --extract --gzip --file="$package" --directory="$tmp/chart"
+  chmod -R u=rwX,go=rX "$tmp/chart"
+  (cd "$tmp/chart" && archive *) >"$tmp/dist/$(basename "$package")"
+done
 
 (cd "$tmp/dist" && "${sha256[@]}" -- * >../SHA256SUMS)
 mv "$tmp/SHA256SUMS" "$tmp/dist/"
