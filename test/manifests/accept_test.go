@@ -75,7 +75,7 @@ func podsAreAdmitted(t *testing.T, client kubernetes.Interface) {
 	if _, err := client.NodeV1().RuntimeClasses().Create(ctx, gvisor, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range renderedFiles(t, "*.yaml") {
+	for _, file := range append(renderedFiles(t, "chart-*.yaml"), append(renderedFiles(t, "overlay-*.yaml"), "base.yaml")...) {
 		t.Run(file, func(t *testing.T) {
 			deployments := 0
 			for key, o := range rendered(t, file) {

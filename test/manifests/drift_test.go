@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -17,9 +18,13 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-existing-secret.yaml":   "chart-existing-secret.yaml",
 		"overlay-single-namespace.yaml":  "chart-single-namespace.yaml",
 		"overlay-high-availability.yaml": "chart-high-availability.yaml",
+		"monitoring.yaml":                "chart-monitoring.yaml",
 	} {
 		t.Run(chart, func(t *testing.T) {
 			want, got := unlabelled(t, kustomize), unlabelled(t, chart)
+			if kustomize == "monitoring.yaml" { // which is applied beside the base
+				maps.Copy(want, unlabelled(t, "base.yaml"))
+			}
 			// Helm makes the namespace of a release itself (--create-namespace).
 			delete(want, objectKey{"Namespace", "", namespace})
 			// The overlay adds a role to those of the base; the chart has the rule in its own.
