@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -192,8 +193,12 @@ func (r *release) run(t *testing.T, args ...string) string {
 	defer cancel()
 	cmd := cluster.Command(ctx, filepath.Join(root, "hack", "helm.sh"), append(args, "--namespace", namespace)...)
 	cmd.Env = append(cmd.Env, "HELM_PLUGINS="+filepath.Join(r.dir, "plugins"))
-	out, err := cmd.CombinedOutput()
+	out, err := cmd.Output()
 	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			out = append(out, exit.Stderr...)
+		}
 		t.Fatalf("helm %s: %v:\n%s", args[0], err, out)
 	}
 	return string(out)
