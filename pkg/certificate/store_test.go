@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -550,16 +551,17 @@ func TestALateLeaderPublishesNothingOld(t *testing.T) {
 		c = next(t, usual, c, everywhere, time.Now()).Content
 		put(t, client, c.putInto)
 		objects := newDynamic(apiService(""))
-		refuse := true
+		var refuse atomic.Bool
+		refuse.Store(true)
 		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return refuse, nil, errors.New("connection refused")
+			return refuse.Load(), nil, errors.New("connection refused")
 		})
 		lead(t, s, objects)
 		synctest.Wait()
 		if n := patches(objects); n > 0 {
 			t.Errorf("there are %d patches", n)
 		}
-		refuse = false
+		refuse.Store(false)
 		<-time.After(time.Second)
 		synctest.Wait()
 		if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, objects, apiServices, ours)); diff != "" || cas(c) != 2 {

@@ -2,14 +2,11 @@ package install
 
 import (
 	"context"
-	"crypto/tls"
-	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +37,8 @@ type Options struct {
 	Race bool
 	// Replicas is the number of processes, 1 by default.
 	Replicas int
+	// Manifests is the folder with the kustomization, below artifacts; base by default.
+	Manifests string
 	// NoWebhook leaves the admission webhook out.
 	NoWebhook bool
 	// Args are added to the arguments of the manifest, and win over them.
@@ -49,6 +48,9 @@ type Options struct {
 	// Kubeconfig gives a replica another way to the cluster: it is called with its name
 	// and the kubeconfig of the ServiceAccount, and returns the path of the one to use.
 	Kubeconfig func(replica, kubeconfig string) (string, error)
+	// ManagedCertificates leaves the serving certificate to the server, as the manifests do.
+	// Otherwise it comes from files.
+	ManagedCertificates bool
 	// Log receives lines about progress.
 	Log io.Writer
 }
@@ -66,6 +68,7 @@ type Installation struct {
 	probe      *http.Client
 	balancer   *balancer // of the API
 	webhook    *balancer
+	trusted    trusted
 
 	mu     sync.Mutex
 	extras []*Replica
@@ -97,7 +100,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if err := i.prepare(); err != nil {
 		return nil, fmt.Errorf("preparing the installation: %w", err)
 	}
-	if err := i.apply(ctx, root, "server"); err != nil {
+	if err := i.apply(ctx, root, withoutEntrances); err != nil {
 		return nil, err
 	}
 	if err := i.readManifests(ctx); err != nil {
@@ -126,7 +129,7 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 			return nil, err
 		}
 	}
-	if err := i.apply(ctx, root, "installed"); err != nil {
+	if err := i.apply(ctx, root, installed); err != nil {
 		return nil, err
 	}
 	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m")
@@ -151,66 +154,12 @@ func (i *Installation) prepare() error {
 			return err
 		}
 	}
-	i.probe = &http.Client{Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: i.authority.Pool(), ServerName: serverName},
-		DisableKeepAlives: true,
-	}}
+	i.probe = &http.Client{Transport: &http.Transport{TLSClientConfig: i.trustBundle(), DisableKeepAlives: true}}
 	if i.balancer, err = newBalancer(i.probe, (*Replica).Address); err != nil {
 		return err
 	}
 	i.webhook, err = newBalancer(i.probe, (*Replica).WebhookAddress)
 	return err
-}
-
-// apply applies the manifests with a Service that leads to the balancer: all of them, or
-// all but the APIService.
-func (i *Installation) apply(ctx context.Context, root, what string) error {
-	base, err := filepath.Rel(filepath.Join(i.dir, "all"), filepath.Join(root, "artifacts", "base"))
-	if err != nil {
-		return err
-	}
-	ca, err := os.ReadFile(filepath.Join(i.dir, "ca.crt"))
-	if err != nil {
-		return err
-	}
-	overlays := map[string]string{
-		"all":    fmt.Sprintf(allOverlay, base, i.balancer.port(), base64.StdEncoding.EncodeToString(ca), i.webhook.port()),
-		"server": fmt.Sprintf(withoutOverlay, without(apiServiceManifest)+", "+without(webhookManifest)),
-	}
-	if i.options.NoWebhook {
-		overlays["installed"] = fmt.Sprintf(withoutOverlay, without(webhookManifest))
-	} else {
-		overlays["installed"] = fmt.Sprintf(withoutOverlay, "")
-	}
-	for name, content := range overlays {
-		dir := filepath.Join(i.dir, name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	_, err = i.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(i.dir, what))
-	return err
-}
-
-// The overlays are in JSON, where the certificate needs no indentation.
-const (
-	allOverlay = `{"resources": [%q], "patches": [
-{"target": {"kind": "Service", "name": "configdep-apiserver"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec\", \"value\": {\"type\": \"ExternalName\", \"externalName\": \"localhost\"}}]"},
-{"target": {"kind": "APIService"}, "patch": "[{\"op\": \"replace\", \"path\": \"/spec/service/port\", \"value\": %d}, {\"op\": \"add\", \"path\": \"/spec/caBundle\", \"value\": \"%[3]s\"}]"},
-{"target": {"kind": "MutatingWebhookConfiguration"}, "patch": "[{\"op\": \"replace\", \"path\": \"/webhooks/0/clientConfig/service/port\", \"value\": %[4]d}, {\"op\": \"add\", \"path\": \"/webhooks/0/clientConfig/caBundle\", \"value\": \"%[3]s\"}, {\"op\": \"replace\", \"path\": \"/webhooks/1/clientConfig/service/port\", \"value\": %[4]d}, {\"op\": \"add\", \"path\": \"/webhooks/1/clientConfig/caBundle\", \"value\": \"%[3]s\"}]"}
-]}`
-	withoutOverlay = `{"resources": ["../all"], "patches": [%s]}`
-
-	apiServiceManifest = `apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1alpha1.configdep.io}`
-	webhookManifest    = `apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: configdep-apiserver}`
-)
-
-// without leaves an object out.
-func without(manifest string) string {
-	return fmt.Sprintf(`{"patch": "{$patch: delete, %s}"}`, manifest)
 }
 
 // readManifests takes over the arguments of the Deployment and makes a kubeconfig with a
@@ -224,8 +173,7 @@ func (i *Installation) readManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The certificate comes from files here.
-	i.args = slices.DeleteFunc(deployment.Spec.Template.Spec.Containers[0].Args, func(arg string) bool { return arg == "--manage-serving-certificate" })
+	i.args = i.ownArgs(deployment.Spec.Template.Spec.Containers[0].Args)
 	account := deployment.Spec.Template.Spec.ServiceAccountName
 	day := int64(24 * time.Hour / time.Second)
 	token, err := client.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account,

@@ -87,7 +87,7 @@ func (r *Replica) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host: "https://" + r.Address(),
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData:     r.installation.authority.BundlePEM(),
+			CAData:     r.installation.bundle(),
 			ServerName: serverName,
 		},
 		QPS: -1, // no limit
@@ -116,9 +116,8 @@ func (r *Replica) Start() error {
 		"--webhook-secure-port="+strconv.Itoa(webhookPort),
 		"--kubeconfig="+r.options.Kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(r.port.port), "--permit-port-sharing",
-		"--tls-cert-file="+filepath.Join(i.dir, "tls.crt"),
-		"--tls-private-key-file="+filepath.Join(i.dir, "tls.key"),
 	)
+	args = append(args, i.certificateArgs()...)
 	args = append(args, r.options.Args...)
 	r.cmd = i.cluster.Command(context.Background(), r.options.Binary, args...)
 	r.cmd.Env = append(append(r.cmd.Env, "POD_NAMESPACE="+Namespace), r.options.Env...)

@@ -1,0 +1,97 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// The overlays over the manifests: everything, with a Service that leads here; the same without
+// the APIService and the webhooks; and what is to be installed in the end.
+const (
+	everything       = "all"
+	withoutEntrances = "server"
+	installed        = "installed"
+)
+
+// apply applies the manifests by one of the overlays.
+func (i *Installation) apply(ctx context.Context, root, overlay string) error {
+	manifests := i.options.Manifests
+	if manifests == "" {
+		manifests = "base"
+	}
+	base, err := filepath.Rel(filepath.Join(i.dir, everything), filepath.Join(root, "artifacts", manifests))
+	if err != nil {
+		return err
+	}
+	caBundle, err := i.caBundle()
+	if err != nil {
+		return err
+	}
+	apiService := object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": object{"name": APIService}, "$patch": "delete"}
+	webhooks := object{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": object{"name": Name}, "$patch": "delete"}
+	kustomizations := map[string]object{
+		everything: {"resources": []string{base}, "patches": []object{
+			patch("Service", operation("replace", "/spec", object{"type": "ExternalName", "externalName": "localhost"})),
+			patch("APIService", reached("/spec", i.balancer.port(), caBundle)...),
+			patch("MutatingWebhookConfiguration", append(
+				reached("/webhooks/0/clientConfig", i.webhook.port(), caBundle),
+				reached("/webhooks/1/clientConfig", i.webhook.port(), caBundle)...)...),
+		}},
+		withoutEntrances: over(apiService, webhooks),
+		installed:        over(),
+	}
+	if i.options.NoWebhook {
+		kustomizations[installed] = over(webhooks)
+	}
+	for name, kustomization := range kustomizations {
+		dir := filepath.Join(i.dir, name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		// JSON is YAML.
+		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), encode(kustomization), 0o600); err != nil {
+			return err
+		}
+	}
+	_, err = i.cluster.Kubectl(ctx, "apply", "-k", filepath.Join(i.dir, overlay))
+	return err
+}
+
+type object map[string]any
+
+// over leaves objects out of everything.
+func over(without ...object) object {
+	patches := []object{}
+	for _, o := range without {
+		patches = append(patches, object{"patch": string(encode(o))})
+	}
+	return object{"resources": []string{"../" + everything}, "patches": patches}
+}
+
+func patch(kind string, operations ...object) object {
+	return object{"target": object{"kind": kind}, "patch": string(encode(operations))}
+}
+
+func operation(op, path string, value any) object {
+	return object{"op": op, "path": path, "value": value}
+}
+
+// reached makes kube-apiserver look for a service here.
+func reached(path string, port int, caBundle string) []object {
+	operations := []object{operation("replace", path+"/service/port", port)}
+	if caBundle != "" {
+		operations = append(operations, operation("add", path+"/caBundle", caBundle))
+	}
+	return operations
+}
+
+func encode(value any) []byte {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("encoding %v: %v", value, err)) // it is made of maps and texts
+	}
+	return raw
+}

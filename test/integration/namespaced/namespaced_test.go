@@ -1,0 +1,167 @@
+// Package namespaced tries the server where it may see one namespace only, by the overlay for
+// that.
+package namespaced
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+const limit = 2 * time.Minute
+
+var cluster *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) { cluster = c }))
+}
+
+func TestOneNamespace(t *testing.T) {
+	client := kubernetes.NewForConfigOrDie(cluster.RESTConfig())
+	api := versioned.NewForConfigOrDie(cluster.RESTConfig()).ConfigdepV1alpha1()
+	for _, name := range []string{"shop", "other"} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server, err := install.Install(t.Context(), cluster, install.Options{
+		Manifests: "overlays/single-namespace", Replicas: 2, Race: race, Args: []string{"--shutdown-delay-duration=1s"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		server.Stop()
+		if err := server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	made := map[string]*appsv1.Deployment{}
+	for _, name := range []string{"other", "shop"} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db"}, StringData: map[string]string{"password": "x"}}
+		if _, err := client.CoreV1().Secrets(name).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if made[name], err = client.AppsV1().Deployments(name).Create(t.Context(), web(), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made["shop"].Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" || made["other"].Spec.Template.Annotations != nil {
+		t.Errorf("the templates have the annotations %v, and elsewhere %v", made["shop"].Spec.Template.Annotations, made["other"].Spec.Template.Annotations)
+	}
+	inSync(t, api.ConfigDependencies("shop").Get, false)
+	for _, name := range []string{"other", "shop"} {
+		_, err := client.CoreV1().Secrets(name).Patch(t.Context(), "db", "application/merge-patch+json", []byte(`{"stringData": {"password": "y"}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	inSync(t, api.ConfigDependencies("shop").Get, true)
+
+	all, err := api.ConfigDependencies("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for i := range all.Items {
+		shown = append(shown, all.Items[i].Namespace+"/"+all.Items[i].Name)
+	}
+	if diff := cmp.Diff([]string{"shop/deployment.web"}, shown); diff != "" {
+		t.Errorf("of all namespaces (-want +got):\n%s", diff)
+	}
+	if _, err := api.ConfigDependencies("other").Get(t.Context(), "deployment.web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("elsewhere: %v", err)
+	}
+	if now, err := client.AppsV1().Deployments("other").Get(t.Context(), "web", metav1.GetOptions{}); err != nil || now.Annotations[policy.ConfigHashAnnotation] != "" {
+		t.Errorf("elsewhere a workload is touched: %v, %v", now.Annotations, err)
+	}
+
+	// What the ServiceAccount may do, and not.
+	for _, tt := range []struct {
+		namespace, verb, group, resource, name string
+		allowed                                bool
+	}{
+		{"shop", "list", "", "secrets", "", true},
+		{"shop", "patch", "apps", "deployments", "web", true},
+		{"other", "list", "", "secrets", "", false},
+		{"other", "get", "apps", "deployments", "web", false},
+		{"other", "patch", "apps", "deployments", "web", false},
+		{"other", "list", "", "pods", "", false},
+		{"other", "create", "", "events", "", false},
+		{"", "list", "", "secrets", "", false},
+		{"", "watch", "", "configmaps", "", false},
+		{install.Namespace, "list", "", "secrets", "", false},
+		{install.Namespace, "get", "", "secrets", "configdep-hmac-key", true},
+		{install.Namespace, "watch", "", "secrets", "configdep-hmac-key", true},
+	} {
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:" + install.Namespace + ":" + install.Name,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: tt.namespace, Verb: tt.verb, Group: tt.group, Resource: tt.resource, Name: tt.name,
+				},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed != tt.allowed {
+			t.Errorf("%+v: allowed is %t", tt, review.Status.Allowed)
+		}
+	}
+}
+
+func web() *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "0"}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(0)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "app", Image: "app",
+				EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}}}},
+			}}}},
+		},
+	}
+}
+
+func inSync(t *testing.T, get func(context.Context, string, metav1.GetOptions) (*v1alpha1.ConfigDependency, error), restarted bool) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		found, err := get(ctx, "deployment.web", metav1.GetOptions{})
+		switch {
+		case err != nil:
+			last = err
+		case found.Status.State != v1alpha1.StateInSync || (found.Status.LastReload != nil) != restarted:
+			last = fmt.Errorf("it is %+v", found.Status)
+		default:
+			last = nil
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatal(errors.Join(err, last))
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package namespaced
+
+const race = false

@@ -1,0 +1,237 @@
+// Package uninstall removes the server in every state that it can be in, in the right order
+// and in a wrong one, and looks whether the cluster goes on: whether the namespace controller
+// finishes what it has to delete.
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+// limit is how long anything may take on a machine that does other things meanwhile.
+const limit = 3 * time.Minute
+
+// What all tests share. They run one after the other.
+var (
+	cluster *controlplane.ControlPlane
+	client  kubernetes.Interface
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) {
+		cluster, client = c, kubernetes.NewForConfigOrDie(c.RESTConfig())
+	}))
+}
+
+// installed installs the server until the test ends.
+func installed(t *testing.T) *install.Installation {
+	t.Helper()
+	server, err := install.Install(t.Context(), cluster, install.Options{Replicas: 2, Args: []string{"--shutdown-delay-duration=1s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Stop()
+		if err := server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		if err := check(ctx); ctx.Err() == nil || err == nil {
+			last = err
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}
+
+// deleteNamespace makes a namespace with something in it, and asks for its deletion.
+func deleteNamespace(t *testing.T) (name string) {
+	t.Helper()
+	ctx := t.Context()
+	made, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bystander-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps(made.Name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Namespaces().Delete(ctx, made.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return made.Name
+}
+
+func namespaceGone(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "namespace "+name+" is gone", func(ctx context.Context) error {
+		found, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = fmt.Errorf("it is there: %+v", found.Status)
+		}
+		return err
+	})
+}
+
+// stuck waits until the namespace controller says that it cannot go on.
+func stuck(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the namespace controller cannot go on", func(ctx context.Context) error {
+		found, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range found.Status.Conditions {
+			if c.Type == corev1.NamespaceDeletionDiscoveryFailure && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "configdep.io") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", found.Status.Conditions)
+	})
+}
+
+// undeploy runs the script that users run.
+func undeploy(ctx context.Context, t *testing.T) {
+	t.Helper()
+	cmd := cluster.Command(ctx, filepath.Join("..", "..", "..", "hack", "undeploy.sh"))
+	cmd.Env = append(cmd.Env, "KUBECTL="+cluster.KubectlPath())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("undeploy: %v\n%s", err, out)
+	}
+}
+
+// nothingLeft wants no object of ours to be there any more.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	namespaceGone(t, install.Namespace)
+	for _, kind := range []string{"apiservices", "mutatingwebhookconfigurations", "clusterroles", "clusterrolebindings", "flowschemas", "prioritylevelconfigurations", "rolebindings -n kube-system"} {
+		out, err := cluster.Kubectl(t.Context(), append([]string{"get", "-o", "name"}, strings.Fields(kind)...)...)
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(out, "configdep") {
+			t.Errorf("there are still %s:\n%s", kind, out)
+		}
+		if !strings.Contains(kind, "webhook") && strings.TrimSpace(out) == "" {
+			t.Errorf("nothing was seen of %s", kind)
+		}
+	}
+}
+
+func unavailable(t *testing.T) {
+	t.Helper()
+	if _, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Available=false", "apiservice/"+install.APIService, "--timeout="+limit.String()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While the server works, its API is nobody's obstacle; neither is it while it goes.
+func TestWhileItIsRemoved(t *testing.T) {
+	installed(t)
+	namespaceGone(t, deleteNamespace(t))
+
+	removed := make(chan struct{})
+	go func() {
+		defer close(removed)
+		undeploy(t.Context(), t)
+	}()
+	var deleted []string
+	for done := false; !done; {
+		deleted = append(deleted, deleteNamespace(t))
+		select {
+		case <-removed:
+			done = true
+		case <-time.After(200 * time.Millisecond): // some all along the way, not thousands
+		}
+	}
+	for _, name := range append(deleted, deleteNamespace(t)) {
+		namespaceGone(t, name)
+	}
+	nothingLeft(t)
+}
+
+// When all replicas are gone for good, no namespace can be deleted, as with any aggregated
+// API: nobody can tell what else is in it. Removing the server helps at once.
+func TestWhileItIsDown(t *testing.T) {
+	server := installed(t)
+	for _, r := range server.Replicas {
+		r.Kill()
+	}
+	unavailable(t)
+	name := deleteNamespace(t)
+	stuck(t, name)
+	undeploy(t.Context(), t)
+	namespaceGone(t, name)
+	namespaceGone(t, deleteNamespace(t))
+	nothingLeft(t)
+}
+
+// A server that has lost its rights never becomes ready, and is removed like any other.
+func TestWhileItIsBroken(t *testing.T) {
+	server := installed(t)
+	if err := client.RbacV1().ClusterRoleBindings().Delete(t.Context(), install.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range server.Replicas {
+		r.Kill()
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unavailable(t)
+	name := deleteNamespace(t)
+	stuck(t, name)
+	undeploy(t.Context(), t)
+	namespaceGone(t, name)
+	nothingLeft(t)
+}
+
+// Somebody deletes the namespace of the server and forgets the APIService: the server takes
+// it away while it can.
+func TestNamespaceFirst(t *testing.T) {
+	installed(t)
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the APIService is gone", func(ctx context.Context) error {
+		_, err := cluster.Kubectl(ctx, "get", "apiservice", install.APIService)
+		if err == nil {
+			return errors.New("it is there")
+		}
+		if !strings.Contains(err.Error(), "not found") {
+			return err
+		}
+		return nil
+	})
+	namespaceGone(t, install.Namespace)
+	namespaceGone(t, deleteNamespace(t))
+	undeploy(t.Context(), t)
+	nothingLeft(t)
+}
