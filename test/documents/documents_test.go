@@ -13,7 +13,7 @@ import (
 const root = "../.."
 
 var (
-	fence   = regexp.MustCompile("(?ms)^```.*?^```$")
+	fence   = regexp.MustCompile("(?s)```.*?```")
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	target  = regexp.MustCompile("`make ([a-z-]+)|(?m:^make ([a-z-]+))")

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -44,7 +44,7 @@ func analyze(where, expression string, shown []string) ([]use, error) {
 	collect(parsed, shown, func(s *parser.VectorSelector, wanted []string) {
 		u := use{Where: where, Metric: s.Name, Labels: slices.Compact(slices.Sorted(slices.Values(wanted)))}
 		for _, m := range s.LabelMatchers {
-			if m.Name != labels.MetricName {
+			if m.Name != model.MetricNameLabel {
 				u.Matchers = append(u.Matchers, matcher{m.Name, m.Type.String(), m.Value})
 			}
 		}
