@@ -56,8 +56,12 @@ build: prerequisites ## Build the programs into .cache/bin, with VERSION from gi
 	go build -trimpath -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
 
 .PHONY: image
-image: ## Build the container image by docker: IMAGE, VERSION
-	docker build --build-arg VERSION="$(VERSION)" --tag "$(or $(IMAGE),configdep/configdep-apiserver:$(VERSION))" .
+image: ## Build the container image by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
+	@VERSION="$(VERSION)" hack/image.sh
+
+.PHONY: release
+release: ## Make what a release consists of in .cache/dist: VERSION, IMAGE, PLATFORMS (see hack/release.sh)
+	@VERSION="$(VERSION)" hack/release.sh
 
 .PHONY: chart
 chart: prerequisites ## Package the Helm chart into .cache/dist: VERSION
@@ -117,6 +121,10 @@ tidy: prerequisites ## Tidy all go.mod and go.sum files, and format the code
 .PHONY: lint
 lint: prerequisites ## Run golangci-lint alone
 	hack/golangci-lint.sh run
+
+.PHONY: vulncheck
+vulncheck: prerequisites ## Look for known vulnerabilities alone: GOVULNDB, GOVULNCHECK (see hack/govulncheck.sh)
+	@hack/govulncheck.sh
 
 .PHONY: prerequisites
 prerequisites:

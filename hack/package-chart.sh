@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packages the Helm chart into .cache/dist (make chart):
+# Packages the Helm chart into .cache/dist, or DIST (make chart):
 #
 #   VERSION=v1.2.3 hack/package-chart.sh
 #
@@ -13,5 +13,5 @@ flags=()
 if [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
   flags=(--version "${version#v}" --app-version "$version")
 fi
-mkdir -p .cache/dist
-hack/helm.sh package artifacts/charts/configdep --destination .cache/dist "${flags[@]}"
+mkdir -p "${DIST:-.cache/dist}"
+hack/helm.sh package artifacts/charts/configdep --destination "${DIST:-.cache/dist}" "${flags[@]}"

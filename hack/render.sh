@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Renders everything that can be installed (make manifests): the kustomize base, its overlays,
-# and the Helm chart with each values file of its folder ci. The results are checked in, so that
+# what watches it, and the Helm chart with each values file of its folder ci. The results are checked in, so that
 # a change shows what it changes in a cluster, and package test/manifests tries them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -10,7 +10,12 @@ chart=artifacts/charts/configdep
 rm -rf "$out"
 mkdir -p "$out"
 
+# What the chart includes as it is; a chart can have no files from outside of its folder.
+mkdir -p "$chart/files"
+cp artifacts/monitoring/dashboard.json artifacts/monitoring/prometheusrule.yaml "$chart/files/"
+
 hack/kustomize.sh build artifacts/base >"$out/base.yaml"
+hack/kustomize.sh build artifacts/monitoring >"$out/monitoring.yaml"
 for overlay in artifacts/overlays/*/; do
   hack/kustomize.sh build "$overlay" >"$out/overlay-$(basename "$overlay").yaml"
 done

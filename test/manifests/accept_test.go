@@ -69,12 +69,13 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 
 // podsAreAdmitted tries a pod of each Deployment, as the ReplicaSet would make it.
 func podsAreAdmitted(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
 	ctx := t.Context()
 	gvisor := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "gvisor"}, Handler: "gvisor"}
 	if _, err := client.NodeV1().RuntimeClasses().Create(ctx, gvisor, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range renderedFiles(t, "*.yaml") {
+	for _, file := range append(renderedFiles(t, "chart-*.yaml"), append(renderedFiles(t, "overlay-*.yaml"), "base.yaml")...) {
 		t.Run(file, func(t *testing.T) {
 			deployments := 0
 			for key, o := range rendered(t, file) {

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -17,9 +18,13 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-existing-secret.yaml":   "chart-existing-secret.yaml",
 		"overlay-single-namespace.yaml":  "chart-single-namespace.yaml",
 		"overlay-high-availability.yaml": "chart-high-availability.yaml",
+		"monitoring.yaml":                "chart-monitoring.yaml",
 	} {
 		t.Run(chart, func(t *testing.T) {
-			want, got := comparable(t, kustomize), comparable(t, chart)
+			want, got := unlabelled(t, kustomize), unlabelled(t, chart)
+			if kustomize == "monitoring.yaml" { // which is applied beside the base
+				maps.Copy(want, unlabelled(t, "base.yaml"))
+			}
 			// Helm makes the namespace of a release itself (--create-namespace).
 			delete(want, objectKey{"Namespace", "", namespace})
 			// The overlay adds a role to those of the base; the chart has the rule in its own.
@@ -33,39 +38,20 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 	}
 }
 
-// comparable reads what is rendered, without the labels that tell who has rendered it.
-func comparable(t *testing.T, file string) map[objectKey]map[string]any {
+// unlabelled reads what is rendered, without the labels that tell who has rendered it.
+func unlabelled(t *testing.T, file string) map[objectKey]map[string]any {
 	t.Helper()
 	objects := map[objectKey]map[string]any{}
 	for key, o := range rendered(t, file) {
-		strip := func(path ...string) {
-			labels, _, _ := unstructured.NestedMap(o.Object, path...)
-			for label := range labels {
-				switch label {
-				case "helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version":
-					delete(labels, label)
-				case "app.kubernetes.io/name":
-					// kustomize has it where something selects by it.
-					if labels[label] == name {
-						delete(labels, label)
-					}
-				}
-			}
-			if len(labels) == 0 {
-				unstructured.RemoveNestedField(o.Object, path...)
-			} else if err := unstructured.SetNestedMap(o.Object, labels, path...); err != nil {
-				t.Fatal(err)
-			}
+		labels := o.GetLabels()
+		for _, label := range []string{"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "app.kubernetes.io/version"} {
+			delete(labels, label)
 		}
-		strip("metadata", "labels")
-		if key.kind == "Deployment" {
-			// The one that is selected by stays.
-			labels, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "metadata", "labels")
-			delete(labels, "app.kubernetes.io/instance")
-			if err := unstructured.SetNestedMap(o.Object, labels, "spec", "template", "metadata", "labels"); err != nil {
-				t.Fatal(err)
-			}
+		if labels["app.kubernetes.io/name"] == name { // kustomize has it where something selects by it
+			delete(labels, "app.kubernetes.io/name")
 		}
+		o.SetLabels(labels)
+		unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "labels", "app.kubernetes.io/instance")
 		objects[key] = o.Object
 	}
 	return objects

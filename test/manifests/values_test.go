@@ -137,7 +137,7 @@ func TestValuesAreHeeded(t *testing.T) {
 		"cert-manager keeps the bundles": {
 			set:  []string{"tls.mode=cert-manager"},
 			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
-			not:  []string{"--ca-bundle-file", "apiservices", "configdep-serving-cert]"},
+			not:  []string{"--ca-bundle-file", "mutatingwebhookconfigurations", "configdep-serving-cert]"},
 		},
 		"a network policy lets DNS and both ports of kube-apiserver through": {
 			set:  []string{"networkPolicy.enabled=true"},
@@ -252,7 +252,7 @@ func TestEveryValueIsDocumented(t *testing.T) {
 		last := path[strings.LastIndex(path, ".")+1:]
 		whole := strings.Contains(all.String(), ".Values."+path)
 		parent, _, nested := strings.Cut(path, ".")
-		passed := nested && strings.Contains(all.String(), "toYaml .Values."+parent)
+		passed := nested && (strings.Contains(all.String(), "toYaml .Values."+parent) || strings.Contains(all.String(), "with .Values."+parent+" }}"))
 		part := nested && strings.Contains(all.String(), ".Values."+parent) && strings.Contains(all.String(), "."+last)
 		if !whole && !passed && !part {
 			t.Errorf("no template uses %s", path)

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Builds the container image by docker's BuildKit (make image):
+#
+#   IMAGE       what it is called                              configdep/configdep-apiserver:VERSION
+#   VERSION     what it says of itself                         that of git
+#   PLATFORMS   such as linux/amd64,linux/arm64                this machine's
+#   PUSH        true: into the registry, not to this engine    false
+#   BUILD_IMAGE, BASE_IMAGE   other base images, by digest for a release (see the Dockerfile)
+#
+# The program in it depends on nothing but the commit and the version of Go; with base images
+# by digest, so does the image of each platform. Several platforms need PUSH, as an engine
+# holds images of one; nothing is emulated.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fail() { printf 'image: %s\n' "$*" >&2; exit 1; }
+
+version=${VERSION:-$(git describe --tags --always --dirty)}
+image=${IMAGE:-configdep/configdep-apiserver:$version}
+push=${PUSH:-false}
+[[ $push == true || $push == false ]] || fail "PUSH=$push is neither true nor false"
+[[ $push == true || ${PLATFORMS:-} != *,* ]] || fail "an image of several platforms has to be pushed: PUSH=true"
+docker buildx version >/dev/null 2>&1 || fail "docker with buildx is needed (https://docs.docker.com/build/)"
+
+args=(
+  --tag "$image"
+  --build-arg "VERSION=$version"
+  --build-arg "REVISION=$(git rev-parse HEAD)"
+  --build-arg "CREATED=$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)"
+  --build-arg "SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)"
+)
+for name in BUILD_IMAGE BASE_IMAGE; do
+  [[ -z ${!name:-} ]] || args+=(--build-arg "$name=${!name}")
+done
+[[ -z ${PLATFORMS:-} ]] || args+=(--platform "$PLATFORMS")
+if [[ $push == true ]]; then
+  # The attestations say when and where, so they differ from build to build; the images do not.
+  args+=(--provenance=mode=max --sbom=true --output type=image,push=true,rewrite-timestamp=true)
+else
+  args+=(--load)
+fi
+exec docker buildx build "${args[@]}" .

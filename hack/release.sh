@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Makes everything that a release consists of, in .cache/dist/VERSION (make release VERSION=v0.1.0):
+#
+#   COMMAND_VERSION_OS_ARCH.tar.gz        each command, for each platform on which it makes sense
+#   COMMAND_VERSION_OS_ARCH.cdx.json      what it is built from (a CycloneDX SBOM)
+#   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the
+#   configdep-apiservice_VERSION.yaml     version; the APIService apart, as it is applied last
+#   configdep-VERSION.tgz                 the Helm chart
+#   SHA256SUMS                            the checksums of all of them
+#
+#   VERSION    such as v0.1.0, from a clean checkout with the Go of the Dockerfile; anything
+#              else is a snapshot, from whatever is there
+#   IMAGE      the image in the manifests, without a tag    configdep/configdep-apiserver
+#   PLATFORMS  only these, such as "linux/amd64"            all
+#   DIST       where to                                     .cache/dist/VERSION
+#
+# The same commit gives the same bytes, whenever and in whichever folder: times are those of
+# the commit (SOURCE_DATE_EPOCH), and archives know no owner and no order but that of names.
+# The image is built by "make image", and holds the same program.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+
+say() { printf 'release: %s\n' "$*"; }
+fail() { printf 'release: %s\n' "$*" >&2; exit 1; }
+
+hack/prerequisites.sh
+version=${VERSION:-}
+image=${IMAGE:-configdep/configdep-apiserver}
+[[ $version =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ ]] || fail "VERSION=$version is no version; for example: make release VERSION=v0.1.0"
+[[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${image##*/} != *:* ]] || fail "IMAGE=$image is not the name of an image without a tag"
+[[ $(tar --version 2>/dev/null) == *"GNU tar"* ]] || fail "GNU tar is needed, as others cannot be told times and owners"
+if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum -a 256); fi
+
+go_version=$(awk -F= '/^ARG GO_VERSION=/ { print $2; exit }' Dockerfile)
+[[ $go_version ]] || fail "the Dockerfile does not say the version of Go"
+if [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
+  uncommitted=$(git status --porcelain)
+  [[ -z $uncommitted ]] || fail "a release is made of what is committed, and this is not:"$'\n'"$uncommitted"
+  [[ $(go env GOVERSION) == "go$go_version" ]] ||
+    fail "a release is made with go$go_version, like the image, and this is $(go env GOVERSION); let go fetch it: export GOTOOLCHAIN=go$go_version"
+else
+  say "$version is no release, but a snapshot of what is there"
+fi
+
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+umask 022
+
+dist=${DIST:-.cache/dist/$version}
+mkdir -p .cache "$(dirname "$dist")"
+# Inside the tree, because kustomize wants the path from an overlay to its base to be relative.
+tmp=$(mktemp -d .cache/release.XXXXXX)
+trap 'rm -rf "$root/$tmp"' EXIT
+mkdir "$tmp/dist"
+
+# Where a command makes sense. The server runs in a cluster, whose nodes of use here are Linux
+# ones; those of the base image without 32 bits. What people run on their own machines is
+# built for these too.
+platforms() {
+  case $1 in
+    configdep-apiserver) echo linux/{amd64,arm64,ppc64le,s390x} ;;
+    *) echo linux/{amd64,arm64,ppc64le,s390x} darwin/{amd64,arm64} windows/{amd64,arm64} ;;
+  esac
+}
+archive() {
+  tar --create --format=ustar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -- "$@" | gzip -9 -n
+}
+wanted() { [[ -z ${PLATFORMS:-} || " $PLATFORMS " == *" $1 "* ]]; }
+
+# An SBOM of a binary, with the licenses of the modules that its build has used.
+say "building the tool for SBOMs"
+GOFLAGS=-mod=readonly go build -modfile=hack/tools/sbom/go.mod -trimpath -buildvcs=false \
+  -o "$tmp/cyclonedx-gomod" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+sbom() { # binary, output
+  # Offline: it would ask for the module of the version that is just being made.
+  GOPROXY=off "$tmp/cyclonedx-gomod" bin -json -noserial -notimestamp -std -licenses -version "$version" \
+    -output "$tmp/sbom" "$1" 2>"$tmp/log" || { cat "$tmp/log" >&2; fail "no SBOM of $1"; }
+  # It names itself with its own checksums, which are those of this machine's platform.
+  sed '1,/^    "component": {/{/^        "hashes": \[/,/^        \],/d}' "$tmp/sbom" >"$2"
+}
+
+built=0
+for dir in cmd/*/; do
+  command=$(basename "$dir")
+  for platform in $(platforms "$command"); do
+    wanted "$platform" || continue
+    os=${platform%/*} arch=${platform#*/}
+    name=${command}_${version}_${os}_${arch}
+    say "$name"
+    stage=$tmp/$name
+    GOOS=$os GOARCH=$arch VERSION=$version hack/build.sh "$stage" "./$dir"
+    binary=$command
+    [[ $os != windows ]] || binary=$command.exe
+    sbom "$stage/$binary" "$tmp/dist/$name.cdx.json"
+    cp LICENSE README.md "$stage/"
+    chmod 755 "$stage/$binary"
+    chmod 644 "$stage/LICENSE" "$stage/README.md"
+    (cd "$tmp" && archive "$name") >"$tmp/dist/$name.tar.gz"
+    built=$((built + 1))
+  done
+done
+((built > 0)) || fail "nothing is built for PLATFORMS=${PLATFORMS:-}"
+
+say "the manifests"
+mkdir "$tmp/manifests"
+cat >"$tmp/manifests/kustomization.yaml" <<EOF
+resources: [../../../artifacts/base]
+images:
+- {name: configdep/configdep-apiserver, newName: "$image", newTag: "$version"}
+EOF
+hack/kustomize.sh build "$tmp/manifests" >"$tmp/all.yaml"
+grep -qF "image: $image:$version" "$tmp/all.yaml" || fail "the manifests do not name the image $image:$version"
+separate() { # yes or no: the APIService
+  awk -v want="$1" 'function flush() { if (doc != "" && is == want) printf "---\n%s", doc; doc = ""; is = "no" }
+    BEGIN { is = "no" }
+    /^---$/ { flush(); next }
+    /^kind: APIService$/ { is = "yes" }
+    { doc = doc $0 "\n" }
+    END { flush() }' "$tmp/all.yaml"
+}
+separate no >"$tmp/dist/configdep-install_$version.yaml"
+separate yes >"$tmp/dist/configdep-apiservice_$version.yaml"
+[[ $(grep -c '^kind: APIService$' "$tmp/dist/configdep-apiservice_$version.yaml") == 1 ]] || fail "there is not one APIService"
+
+say "the Helm chart"
+mkdir "$tmp/chart" "$tmp/packed"
+VERSION=$version DIST=$tmp/packed hack/package-chart.sh
+for package in "$tmp"/packed/*.tgz; do
+  # Packed again, because helm notes the time.
+  tar --extract --gzip --file="$package" --directory="$tmp/chart"
+  chmod -R u=rwX,go=rX "$tmp/chart"
+  (cd "$tmp/chart" && archive *) >"$tmp/dist/$(basename "$package")"
+done
+
+(cd "$tmp/dist" && "${sha256[@]}" -- * >../SHA256SUMS)
+mv "$tmp/SHA256SUMS" "$tmp/dist/"
+rm -rf "$dist"
+mv "$tmp/dist" "$dist"
+say "done: $dist"
+ls -l "$dist" | sed 1d

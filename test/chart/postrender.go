@@ -1,0 +1,91 @@
+package chart
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// postRender is the first argument with which helm runs this program, as a plugin.
+const postRender = "postrender"
+
+// plugin writes the plugin into a folder, which helm is to look for plugins in.
+func plugin(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	manifest, err := sigsyaml.Marshal(map[string]any{
+		"name": postRender, "version": "1.0.0", "type": "postrenderer/v1", "apiVersion": "v1", "runtime": "subprocess",
+		"runtimeConfig": map[string]any{"platformCommand": []any{map[string]any{"command": self, "args": []any{postRender}}}},
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, postRender), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, postRender, "plugin.yaml"), manifest, 0o600)
+}
+
+// toThisMachine changes rendered manifests so that kube-apiserver, which runs beside the
+// replicas and not in the cluster, reaches them: the Service is a name for this machine, and the
+// ports of APIService and webhooks are those that the test listens on.
+func toThisMachine(in io.Reader, out io.Writer, apiPort, webhookPort string) error {
+	ports := map[string]int64{}
+	for name, port := range map[string]string{"APIService": apiPort, "MutatingWebhookConfiguration": webhookPort} {
+		n, err := strconv.ParseInt(port, 10, 32)
+		if err != nil {
+			return fmt.Errorf("parsing a port: %w", err)
+		}
+		ports[name] = n
+	}
+	all, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(all), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := decoder.Decode(&o.Object); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if len(o.Object) == 0 {
+			continue
+		}
+		switch o.GetKind() {
+		case "Service":
+			o.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
+		case "APIService":
+			err = unstructured.SetNestedField(o.Object, ports["APIService"], "spec", "service", "port")
+		case "MutatingWebhookConfiguration":
+			webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+			for _, w := range webhooks {
+				if err := unstructured.SetNestedField(w.(map[string]any), ports["MutatingWebhookConfiguration"], "clientConfig", "service", "port"); err != nil {
+					return err
+				}
+			}
+			err = unstructured.SetNestedSlice(o.Object, webhooks, "webhooks")
+		}
+		if err != nil {
+			return err
+		}
+		manifest, err := sigsyaml.Marshal(o.Object)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(out, "---\n%s", manifest); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,11 @@
+package install
+
+// ReservePort returns a port of the loopback interface that nobody else is given until it is
+// released, and that a server with --permit-port-sharing can serve on meanwhile.
+func ReservePort() (port int, release func(), err error) {
+	p, err := reservePort()
+	if err != nil {
+		return 0, nil, err
+	}
+	return p.port, p.release, nil
+}

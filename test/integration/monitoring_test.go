@@ -1,0 +1,223 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/metrics"
+)
+
+// metricUse is what test/monitoring tells of an expression.
+type metricUse struct {
+	Where, Metric string
+	Matchers      []labelMatcher
+	Labels        []string
+}
+
+type labelMatcher struct{ Label, Type, Value string }
+
+// matches tells whether a label that is there, or is not, satisfies a matcher.
+func (m labelMatcher) matches(value string) bool {
+	switch m.Type {
+	case "=":
+		return value == m.Value
+	case "!=":
+		return value != m.Value
+	}
+	return regexp.MustCompile("^(?s:"+m.Value+")$").MatchString(value) == (m.Type == "=~")
+}
+
+// What Prometheus adds to each time series that it scrapes.
+var targetLabels = []string{"job", "instance", "exported_namespace"}
+
+// What does not happen here, and is to be waited for by nobody: that it would be told so
+// follows from the code.
+var notHere = map[string]labelMatcher{
+	"configdep_rollouts_total":         {"result", "=", metrics.Error},
+	"configdep_webhook_requests_total": {"result", "=", "error"},
+	"apiserver_request_total":          {"code", "=~", "5.."},
+}
+
+// satisfied tells whether some time series is what an expression wants.
+func (u *metricUse) satisfied(series model.Vector) bool {
+	return slices.ContainsFunc(series, func(s *model.Sample) bool {
+		if string(s.Metric[model.MetricNameLabel]) != u.Metric {
+			return false
+		}
+		for _, m := range u.Matchers {
+			value, there := s.Metric[model.LabelName(m.Label)]
+			switch {
+			case slices.Contains(targetLabels, m.Label):
+			case notHere[u.Metric] == m && there:
+			case !there || !m.matches(string(value)):
+				return false
+			}
+		}
+		return !slices.ContainsFunc(u.Labels, func(label string) bool {
+			_, there := s.Metric[model.LabelName(label)]
+			return !there && !slices.Contains(targetLabels, label)
+		})
+	})
+}
+
+// Every metric, label and value in the alerts and on the dashboard is one that a running
+// server or kube-apiserver exposes, and every metric of ours is documented.
+func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
+	t.Parallel()
+	uses := metricUses(t)
+
+	// What the metrics tell of has to happen first: a restart by itself and one on request, a
+	// workload that is blocked, a watch, an error of a client.
+	namespace := newNamespace(t)
+	made := create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	web := deployment("web", envFromSecret("db"))
+	optedIn(web)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, web)
+	blocked := deployment("blocked", envFromSecret("missing"))
+	optedIn(blocked)
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, blocked)
+	view(t, namespace, "deployment.web", at(isSecret, made), applied)
+	view(t, namespace, "deployment.blocked", is(v1alpha1.StateBlocked, "SourceMissing"))
+	setSecret(t, namespace, "db", "password", "y")
+	view(t, namespace, "deployment.web", func(o *v1alpha1.ConfigDependency) error {
+		if o.Status.LastReload == nil || o.Status.LastReload.Trigger != "Secret/db" {
+			return fmt.Errorf("the last restart is %v", o.Status.LastReload)
+		}
+		return nil
+	})
+	reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
+	watch, err := configdep(t).ConfigDependencies(namespace).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	if _, err := configdep(t).ConfigDependencies(namespace).Get(t.Context(), "deployment.none", metav1.GetOptions{}); err == nil {
+		t.Error("there is a ConfigDependency of nothing")
+	}
+	callNobody(t, namespace)
+
+	var ours, theirs model.Vector
+	eventually(t, "everything is exposed that expressions use", func(ctx context.Context) error {
+		ours = nil
+		for _, r := range server.Replicas {
+			found, err := scrape(ctx, r.Name(), directly(r))
+			if err != nil {
+				return err
+			}
+			ours = append(ours, found...)
+		}
+		// kube-apiserver goes on without a webhook only when somebody calls it.
+		if _, err := kube(t).CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "any-"}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+			return err
+		}
+		if theirs, err = scrape(ctx, "kube-apiserver", cluster.RESTConfig()); err != nil {
+			return err
+		}
+		missing := []error{}
+		for _, u := range uses {
+			series := ours
+			if strings.HasPrefix(u.Metric, "aggregator_") || strings.HasPrefix(u.Metric, "apiserver_admission_webhook_") {
+				series = theirs
+			}
+			if !u.satisfied(series) {
+				missing = append(missing, fmt.Errorf("%s: nobody exposes %s with labels %v and %v", u.Where, u.Metric, u.Labels, u.Matchers))
+			}
+		}
+		return errors.Join(missing...)
+	})
+
+	documents, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range ours {
+		name := string(s.Metric[model.MetricNameLabel])
+		if strings.HasPrefix(name, "configdep_") && !strings.Contains(string(documents), "`"+regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")+"`") {
+			t.Errorf("docs/operations.md does not tell of %s", name)
+		}
+	}
+}
+
+// scrape returns what somebody exposes.
+func scrape(ctx context.Context, name string, config *rest.Config) (model.Vector, error) {
+	got, err := try(ctx, config, request{path: "/metrics"})
+	if err != nil {
+		return nil, fmt.Errorf("scraping %s: %w", name, err)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(got.body))
+	if err != nil {
+		return nil, fmt.Errorf("reading the metrics of %s: %w", name, err)
+	}
+	return expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
+}
+
+// metricUses asks Prometheus' own parser what the expressions use.
+func metricUses(t *testing.T) (uses []metricUse) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "run", ".", filepath.Join("..", "..", "artifacts", "monitoring"))
+	cmd.Dir = filepath.Join("..", "monitoring")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("reading the expressions: %v: %s", err, stderr.Bytes())
+	}
+	if err := json.Unmarshal(out, &uses); err != nil {
+		t.Fatal(err)
+	}
+	if len(uses) < 40 {
+		t.Fatalf("there are %d uses of metrics only", len(uses))
+	}
+	return uses
+}
+
+// callNobody registers a webhook for a namespace that nobody serves, with a name like ours.
+func callNobody(t *testing.T, namespace string) {
+	t.Helper()
+	nowhere, ignore, none := "https://127.0.0.1:1/", admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone
+	webhooks := kube(t).AdmissionregistrationV1().MutatingWebhookConfigurations()
+	made, err := webhooks.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "nobody-" + namespace},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:                    "nobody.configdep.io",
+			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &nowhere},
+			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+			FailurePolicy:           &ignore,
+			SideEffects:             &none,
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := webhooks.Delete(context.WithoutCancel(t.Context()), made.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}

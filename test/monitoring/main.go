@@ -1,0 +1,62 @@
+// The command monitoring tells, as JSON, which metrics and labels the expressions of
+// artifacts/monitoring use, by the parser of Prometheus. A test compares that with what a
+// running server exposes (test/integration). It is a module of its own, so that Prometheus
+// is not among the dependencies of configdep.
+//
+//	go run . ../../artifacts/monitoring
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "monitoring:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if len(os.Args) != 2 {
+		return fmt.Errorf("usage: monitoring DIRECTORY")
+	}
+	uses, err := read(os.Args[1])
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(uses)
+}
+
+// read returns what the rules and the dashboard in a folder use.
+func read(dir string) ([]use, error) {
+	rules, err := readRules(filepath.Join(dir, "prometheusrule.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	board, err := readDashboard(filepath.Join(dir, "dashboard.json"))
+	if err != nil {
+		return nil, err
+	}
+	all := []use{}
+	for _, r := range rules {
+		uses, err := analyze("alert "+r.Alert, r.Expr, fromAnnotations(r))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, uses...)
+	}
+	for _, e := range board.expressions() {
+		uses, err := analyze(e.where, substitute(e.expression), e.labels)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, uses...)
+	}
+	return all, nil
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	commonmodel "github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/template"
+)
+
+const artifacts = "../../artifacts/monitoring"
+
+func alerts(t *testing.T) []rulefmt.Rule {
+	t.Helper()
+	rules, err := readRules(artifacts + "/prometheusrule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+// Each alert fires when what it is for has happened, says of what, and is silent otherwise.
+// Time series are those of half an hour, of two replicas where that matters.
+func TestAlertsFire(t *testing.T) {
+	const (
+		replica0, replica1 = `job="configdep-apiserver",instance="0"`, `job="configdep-apiserver",instance="1"`
+		all                = `x30`
+	)
+	cases := map[string]struct {
+		bad    string
+		says   []string // the descriptions, or parts of them
+		quiets []string
+	}{
+		"ConfigdepAPIUnavailable": {
+			bad: `aggregator_unavailable_apiservice{name="v1alpha1.configdep.io",instance="a"} 0` + all + `
+			      aggregator_unavailable_apiservice{name="v1alpha1.configdep.io",instance="b"} 1` + all,
+			says: []string{"APIService v1alpha1.configdep.io has been unavailable"},
+			quiets: []string{`aggregator_unavailable_apiservice{name="v1alpha1.configdep.io"} 0` + all + `
+			                  aggregator_unavailable_apiservice{name="v1beta1.metrics.k8s.io"} 1` + all},
+		},
+		"ConfigdepDown": {
+			bad:    `up{` + replica0 + `} 0` + all,
+			says:   []string{"no metrics of configdep"},
+			quiets: []string{`configdep_leader{` + replica0 + `} 0` + all},
+		},
+		"ConfigdepNoLeader": {
+			bad:    `configdep_leader{` + replica0 + `} 0` + all + "\n" + `configdep_leader{` + replica1 + `} 0` + all,
+			says:   []string{"No replica has held the Lease"},
+			quiets: []string{`configdep_leader{` + replica0 + `} 0` + all + "\n" + `configdep_leader{` + replica1 + `} 1` + all},
+		},
+		"ConfigdepReloadsFail": {
+			// However the label is called that both Prometheus and the server set.
+			bad: `configdep_rollouts_total{kind="Deployment",namespace="configdep-system",exported_namespace="shop",result="error"} 0+1` + all + `
+			      configdep_rollouts_total{kind="DaemonSet",namespace="logs",result="error"} 0+1` + all,
+			says: []string{"kind Deployment in namespace shop", "kind DaemonSet in namespace logs"},
+			quiets: []string{`configdep_rollouts_total{kind="Deployment",namespace="shop",result="error"} 5` + all + `
+			                  configdep_rollouts_total{kind="Deployment",namespace="shop",result="success"} 0+1` + all},
+		},
+		"ConfigdepReloadsLate": {
+			bad: `configdep_rollout_patch_delay_seconds_bucket{le="8.192"} 0+1` + all + `
+			      configdep_rollout_patch_delay_seconds_bucket{le="32.768"} 0+10` + all + `
+			      configdep_rollout_patch_delay_seconds_bucket{le="+Inf"} 0+10` + all,
+			says: []string{"more than 30.0"},
+			quiets: []string{
+				`configdep_rollout_patch_delay_seconds_bucket{le="8.192"} 0+10` + all + `
+				 configdep_rollout_patch_delay_seconds_bucket{le="+Inf"} 0+10` + all,
+				// No restart at all.
+				`configdep_rollout_patch_delay_seconds_bucket{le="8.192"} 0` + all + `
+				 configdep_rollout_patch_delay_seconds_bucket{le="+Inf"} 0` + all,
+			},
+		},
+		"ConfigdepWorkloadsBlocked": {
+			bad: `configdep_workloads{` + replica0 + `,state="Blocked"} 3` + all + "\n" + `configdep_workloads{` + replica1 + `,state="Blocked"} 3` + all + `
+			      configdep_workloads{` + replica0 + `,state="Failed"} 1` + all,
+			says:   []string{"3 workloads have been Blocked", "1 workloads have been Failed"},
+			quiets: []string{`configdep_workloads{state="Blocked"} 0` + all + "\n" + `configdep_workloads{state="InSync"} 7` + all},
+		},
+		"ConfigdepNotReading": {
+			bad: `configdep_ingest_last_progress_timestamp_seconds{` + replica0 + `,resource="secrets"} 0+60` + all + `
+			      configdep_ingest_last_progress_timestamp_seconds{` + replica1 + `,resource="secrets"} 1200` + all + `
+			      configdep_ingest_last_progress_timestamp_seconds{` + replica1 + `,resource="configmaps"} 0+60` + all,
+			says:   []string{"nothing has come of secrets for 10m 0s"},
+			quiets: []string{`configdep_ingest_last_progress_timestamp_seconds{resource="secrets"} 0+60` + all},
+		},
+		"ConfigdepVersionsDiffer": {
+			bad:    `configdep_ingest_one_revision_counter{` + replica0 + `} 0` + all + "\n" + `configdep_ingest_one_revision_counter{` + replica1 + `} 1` + all,
+			says:   []string{"not of one counter"},
+			quiets: []string{`configdep_ingest_one_revision_counter 1` + all},
+		},
+		"ConfigdepAPIErrors": {
+			bad: `apiserver_request_total{group="configdep.io",code="200"} 0+9` + all + `
+			      apiserver_request_total{group="configdep.io",code="503"} 0+1` + all,
+			says: []string{"10% of the requests"},
+			quiets: []string{
+				`apiserver_request_total{group="configdep.io",code="200"} 0+99` + all + `
+				 apiserver_request_total{group="configdep.io",code="404"} 0+99` + all + `
+				 apiserver_request_total{group="configdep.io",code="503"} 0+1` + all + `
+				 apiserver_request_total{group="apps",code="500"} 0+99` + all,
+				// Nobody asks, after there was an error.
+				`apiserver_request_total{group="configdep.io",code="503"} 1` + all,
+			},
+		},
+		"ConfigdepCertificateExpires": {
+			// Evaluated at half an hour.
+			bad: `configdep_serving_certificate_expiry_timestamp_seconds{` + replica0 + `} 88200` + all + `
+			      configdep_serving_certificate_expiry_timestamp_seconds{` + replica1 + `} 8640000` + all,
+			says:   []string{"expires in 1d 0h 0m 0s"},
+			quiets: []string{`configdep_serving_certificate_expiry_timestamp_seconds 8640000` + all},
+		},
+		"ConfigdepWebhookErrors": {
+			bad:    `configdep_webhook_requests_total{operation="UPDATE",result="error"} 0+1` + all,
+			says:   []string{"Requests for UPDATE fail"},
+			quiets: []string{`configdep_webhook_requests_total{operation="UPDATE",result="unchanged"} 0+1` + all},
+		},
+		"ConfigdepWebhookNotReached": {
+			bad: `apiserver_admission_webhook_fail_open_count{name="workloads.configdep.io",type="admit"} 0+1` + all + `
+			      apiserver_admission_webhook_fail_open_count{name="other.example.com",type="admit"} 0+1` + all,
+			says:   []string{"the webhook workloads.configdep.io fail"},
+			quiets: []string{`apiserver_admission_webhook_fail_open_count{name="workloads.configdep.io",type="admit"} 5` + all},
+		},
+	}
+	for _, rule := range alerts(t) {
+		t.Run(rule.Alert, func(t *testing.T) {
+			test, known := cases[rule.Alert]
+			if !known {
+				t.Fatal("nothing is known of it here")
+			}
+			said := evaluate(t, rule, test.bad)
+			if len(said) != len(test.says) {
+				t.Errorf("it fires %d times, want %d: %q", len(said), len(test.says), said)
+			}
+			for _, want := range test.says {
+				if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, want) }) {
+					t.Errorf("it says %q, not %q", said, want)
+				}
+			}
+			for _, quiet := range append(test.quiets, "") {
+				if rule.Alert == "ConfigdepDown" && quiet == "" {
+					continue // that nothing is there is what it is about
+				}
+				if said := evaluate(t, rule, quiet); len(said) > 0 {
+					t.Errorf("it fires without reason: %q, with\n%s", said, quiet)
+				}
+			}
+		})
+		delete(cases, rule.Alert)
+	}
+	for name := range cases {
+		t.Errorf("there is no alert %s", name)
+	}
+}
+
+// evaluate returns the description of each alert that fires after half an hour.
+func evaluate(t *testing.T, rule rulefmt.Rule, series string) (said []string) {
+	t.Helper()
+	load := "load 1m\n"
+	for line := range strings.SplitSeq(series, "\n") {
+		load += "  " + strings.TrimSpace(line) + "\n"
+	}
+	if series == "" {
+		load = ""
+	}
+	storage := promqltest.LoadedStorage(t, load)
+	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
+	at := time.Unix(0, 0).Add(30 * time.Minute)
+	query, err := engine.NewInstantQuery(t.Context(), storage, nil, rule.Expr, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	result, err := query.Exec(t.Context()).Vector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sample := range result {
+		said = append(said, render(t, rule.Annotations["description"], sample, at))
+	}
+	return said
+}
+
+// render fills in an annotation as Prometheus does.
+func render(t *testing.T, text string, sample promql.Sample, at time.Time) string {
+	t.Helper()
+	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
+	prefix := "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
+	expander := template.NewTemplateExpander(t.Context(), prefix+text, "test", data, commonmodel.TimeFromUnix(at.Unix()), nil, &url.URL{}, []string{"missingkey=error"})
+	rendered, err := expander.Expand()
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return rendered
+}
+
+// Whoever is woken finds what to do, under the name of the alert.
+func TestAlertsHaveARunbook(t *testing.T) {
+	const file = "docs/operations.md"
+	content, err := os.ReadFile("../../" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^#### (Configdep\w+)$`).FindAllSubmatch(content, -1) {
+		headings[string(found[1])] = true
+	}
+	for _, rule := range alerts(t) {
+		want := fmt.Sprintf("https://github.com/configdep/configdep/blob/main/%s#%s", file, strings.ToLower(rule.Alert))
+		if rule.Annotations["runbook_url"] != want || !headings[rule.Alert] {
+			t.Errorf("%s: the runbook is %q, want %s, where a heading says so", rule.Alert, rule.Annotations["runbook_url"], want)
+		}
+		if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			t.Errorf("%s has no summary, or no description", rule.Alert)
+		}
+		if !slices.Contains([]string{"info", "warning", "critical"}, rule.Labels["severity"]) {
+			t.Errorf("%s is %q", rule.Alert, rule.Labels["severity"])
+		}
+		if rule.For == 0 {
+			t.Errorf("%s fires at once", rule.Alert)
+		}
+		delete(headings, rule.Alert)
+	}
+	for name := range headings {
+		t.Errorf("%s tells of an alert %s that is not there", file, name)
+	}
+}

@@ -1,0 +1,194 @@
+package release
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// An instruction of a Dockerfile, such as COPY with "go.mod go.sum ./".
+type instruction struct{ name, args string }
+
+// A stage of a Dockerfile begins with FROM.
+type stage struct {
+	name         string
+	instructions []instruction
+}
+
+// dockerfile reads as much of the language as ours is written in: no heredocs, no other
+// escape, no ONBUILD. What is not known is refused by who reads the instructions.
+func dockerfile(t *testing.T, root string) (global []instruction, stages []stage) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := ""
+	for part := range strings.SplitSeq(string(content), "\n") {
+		if trimmed := strings.TrimSpace(part); trimmed == "" || strings.HasPrefix(trimmed, "#") {
+			continue
+		}
+		if before, more := strings.CutSuffix(part, `\`); more {
+			line += before
+			continue
+		}
+		name, args, _ := strings.Cut(line+part, " ")
+		line = ""
+		one := instruction{name, strings.TrimSpace(args)}
+		switch {
+		case name == "FROM":
+			_, as, _ := strings.Cut(args, " AS ")
+			stages = append(stages, stage{name: as})
+		case len(stages) == 0:
+			global = append(global, one)
+		default:
+			last := &stages[len(stages)-1]
+			last.instructions = append(last.instructions, one)
+		}
+	}
+	return global, stages
+}
+
+// args returns those of the only instruction of a name.
+func (s *stage) args(t *testing.T, name string) string {
+	t.Helper()
+	found := []string{}
+	for _, i := range s.instructions {
+		if i.name == name {
+			found = append(found, i.args)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("there is not one %s in the stage %q, but %q", name, s.name, found)
+	}
+	return found[0]
+}
+
+// buildContext is what .dockerignore leaves of the tree. It is written as "*", then what is
+// taken, then what is not taken of that.
+type buildContext struct {
+	root     string
+	take     []string
+	patterns []string // of names, anywhere
+}
+
+func readContext(t *testing.T, root string) buildContext {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, all := buildContext{root: root}, false
+	for line := range strings.SplitSeq(strings.TrimSpace(string(content)), "\n") {
+		taken, take := strings.CutPrefix(line, "!")
+		anywhere, pattern := strings.CutPrefix(line, "**/")
+		switch {
+		case strings.HasPrefix(line, "#"):
+		case line == "*":
+			all = true
+		case take && all:
+			c.take = append(c.take, taken)
+		case pattern && !strings.Contains(anywhere, "/"):
+			c.patterns = append(c.patterns, anywhere)
+		default:
+			t.Fatalf(".dockerignore has a line that this test cannot read: %s", line)
+		}
+	}
+	return c
+}
+
+func (c *buildContext) has(file string) bool {
+	if !slices.ContainsFunc(c.take, func(taken string) bool { return file == taken || strings.HasPrefix(file, taken+"/") }) {
+		return false
+	}
+	for part := range strings.SplitSeq(file, "/") {
+		if slices.ContainsFunc(c.patterns, func(pattern string) bool { matched, _ := path.Match(pattern, part); return matched }) {
+			return false
+		}
+	}
+	return true
+}
+
+// copy does what COPY does: a folder's content, or files, into a folder.
+func (c *buildContext) copy(t *testing.T, from []string, to string) {
+	t.Helper()
+	for _, source := range from {
+		source, copied := path.Clean(source), 0
+		for _, file := range tracked(t, c.root) {
+			inside, in := strings.CutPrefix(file, source+"/")
+			if file == source {
+				inside, in = path.Base(file), true
+			}
+			if in && c.has(file) {
+				copyFile(t, filepath.Join(c.root, file), filepath.Join(to, inside))
+				copied++
+			}
+		}
+		if copied == 0 {
+			t.Fatalf("COPY %s: the context holds nothing of it; see .dockerignore", source)
+		}
+	}
+}
+
+// expand replaces variables, which are all written with braces.
+func expand(t *testing.T, text string, variables map[string]string) string {
+	t.Helper()
+	return os.Expand(text, func(name string) string {
+		value, known := variables[name]
+		if !known {
+			t.Fatalf("%s: nobody has declared %s", text, name)
+		}
+		return value
+	})
+}
+
+// assignment reads NAME=value, or NAME.
+func assignment(args string) (name, value string) {
+	name, value, _ = strings.Cut(args, "=")
+	return name, strings.Trim(value, `"`)
+}
+
+// run carries out a stage that builds: its root is a folder, and commands run here.
+// It returns that root. Variables are those that the builder sets.
+func (s *stage) run(t *testing.T, c buildContext, builder map[string]string) string {
+	t.Helper()
+	root, dir := t.TempDir(), "/"
+	variables := map[string]string{}
+	for _, i := range s.instructions {
+		switch i.name {
+		case "WORKDIR":
+			dir = i.args
+		case "ARG":
+			name, value := assignment(i.args)
+			if set, is := builder[name]; is {
+				value = set
+			}
+			variables[name] = value
+		case "ENV":
+			name, value := assignment(i.args)
+			variables[name] = value
+		case "COPY":
+			words := strings.Fields(i.args)
+			to := words[len(words)-1]
+			if strings.HasPrefix(words[0], "--") || path.IsAbs(to) {
+				t.Fatalf("this test cannot do COPY %s", i.args)
+			}
+			c.copy(t, words[:len(words)-1], filepath.Join(root, dir, to))
+		case "RUN":
+			env := os.Environ()
+			for name, value := range variables {
+				env = append(env, name+"="+value)
+			}
+			// Of the absolute paths only this one is written.
+			command := strings.ReplaceAll(expand(t, i.args, variables), " /out", " "+filepath.Join(root, "out"))
+			execute(t, filepath.Join(root, dir), env, "bash", "-euc", command)
+		default:
+			t.Fatalf("this test cannot do %s", fmt.Sprint(i))
+		}
+	}
+	return root
+}

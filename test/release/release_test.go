@@ -1,0 +1,331 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	program = "configdep-apiserver"
+	version = "v0.0.0-test"
+	epoch   = "1700000000"
+)
+
+// The life of a release, on one platform: it is made twice, looked into, and compared with
+// the image.
+func TestRelease(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	name := program + "_" + version + "_" + runtime.GOOS + "_" + runtime.GOARCH
+	folder := name + "/"
+
+	dist := filepath.Join(t.TempDir(), "dist")
+	execute(t, root, append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+dist), "hack/release.sh")
+	made := contents(t, dist)
+	archive := unpack(t, made[name+".tar.gz"])
+
+	t.Run("another checkout makes the same bytes", func(t *testing.T) {
+		// In a folder of another length, without git, in another time zone, for a user whose
+		// files nobody else may read.
+		other := filepath.Join(t.TempDir(), "a", "longer", "path", "to", "the", "same", "tree")
+		for _, file := range tracked(t, root) {
+			copyFile(t, filepath.Join(root, file), filepath.Join(other, file))
+		}
+		again := filepath.Join(other, "dist")
+		execute(t, other, append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo"),
+			"bash", "-c", "umask 077; exec hack/release.sh")
+		remade := contents(t, again)
+		if diff := cmp.Diff(slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(remade))); diff != "" {
+			t.Fatalf("files (-first +second):\n%s", diff)
+		}
+		for name := range made {
+			if !bytes.Equal(made[name], remade[name]) {
+				t.Errorf("%s differs", name)
+			}
+		}
+	})
+	t.Run("settings of whoever builds do not matter", func(t *testing.T) {
+		out := t.TempDir()
+		execute(t, root, append(os.Environ(), "VERSION="+version, "GOFLAGS=-ldflags=-w -tags=netgo", "GOAMD64=v3", "CGO_ENABLED=1", "GOWORK="+filepath.Join(out, "go.work")),
+			"hack/build.sh", out, "./cmd/"+program)
+		if built, err := os.ReadFile(filepath.Join(out, program)); err != nil || !bytes.Equal(built, archive[folder+program]) {
+			t.Errorf("it is another program (%v)", err)
+		}
+	})
+	t.Run("the checksums are those of all files", func(t *testing.T) {
+		execute(t, dist, os.Environ(), "sha256sum", "--check", "--strict", "SHA256SUMS")
+		if lines := strings.Count(string(made["SHA256SUMS"]), "\n"); lines != len(made)-1 || lines < 4 {
+			t.Errorf("there are %d checksums of %d files", lines, len(made)-1)
+		}
+	})
+	t.Run("the archive holds the program, what it is and under which terms", func(t *testing.T) {
+		for file, want := range map[string]string{"LICENSE": "LICENSE", "README.md": "README.md"} {
+			content, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(archive[folder+want], content) {
+				t.Errorf("%s is missing in %v, or differs", want, slices.Sorted(maps.Keys(archive)))
+			}
+		}
+		if len(archive) != 3 || len(archive[folder+program]) == 0 {
+			t.Errorf("it holds %v", slices.Sorted(maps.Keys(archive)))
+		}
+	})
+	t.Run("the program is static and runs where there is nothing else", func(t *testing.T) {
+		binary, err := elf.NewFile(bytes.NewReader(archive[folder+program]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, segment := range binary.Progs {
+			if segment.Type == elf.PT_INTERP || segment.Type == elf.PT_DYNAMIC {
+				t.Errorf("it has a segment %s", segment.Type)
+			}
+		}
+		empty := t.TempDir()
+		if err := os.WriteFile(filepath.Join(empty, program), archive[folder+program], 0o700); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "/"+program, "--version")
+		cmd.Dir, cmd.Env = "/", []string{}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: empty}
+		if os.Getuid() != 0 { // may change the root only in a namespace of its own
+			cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		}
+		out, err := cmd.CombinedOutput()
+		if want := program + " version " + version + "\n"; err != nil || string(out) != want {
+			t.Errorf("it said %q (%v), want %q", out, err, want)
+		}
+	})
+	t.Run("the SBOM names what the program is built from", func(t *testing.T) {
+		var sbom struct {
+			BOMFormat string
+			Metadata  struct {
+				Component struct{ Name, Version string }
+			}
+			Components []struct {
+				Name, Version string
+				Evidence      struct{ Licenses []any }
+			}
+		}
+		if err := json.Unmarshal(made[name+".cdx.json"], &sbom); err != nil {
+			t.Fatal(err)
+		}
+		if sbom.BOMFormat != "CycloneDX" || sbom.Metadata.Component.Version != version {
+			t.Errorf("it is %s of %v", sbom.BOMFormat, sbom.Metadata.Component)
+		}
+		versions := map[string]string{}
+		for _, c := range sbom.Components {
+			versions[c.Name] = c.Version
+			if c.Name != "std" && len(c.Evidence.Licenses) == 0 {
+				t.Errorf("it does not know the license of %s", c.Name)
+			}
+		}
+		// By go.mod, of which the SBOM knows nothing.
+		if out := execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/apiserver"); versions["k8s.io/apiserver"] != strings.TrimSpace(out) {
+			t.Errorf("k8s.io/apiserver has version %q, not %s", versions["k8s.io/apiserver"], out)
+		}
+		if versions["std"] != runtime.Version() {
+			t.Errorf("the standard library has version %q, not %s", versions["std"], runtime.Version())
+		}
+	})
+	t.Run("the manifests are those of the version, the APIService apart", func(t *testing.T) {
+		manifests := string(made["configdep-install_"+version+".yaml"])
+		if !strings.Contains(manifests, "image: configdep/configdep-apiserver:"+version+"\n") || strings.Contains(manifests, "kind: APIService\n") {
+			t.Errorf("they are:\n%s", manifests)
+		}
+		apiService := string(made["configdep-apiservice_"+version+".yaml"])
+		if !strings.Contains(apiService, "kind: APIService\n") || strings.Count(apiService, "kind: ") != 1 {
+			t.Errorf("that of the APIService is:\n%s", apiService)
+		}
+	})
+	t.Run("the chart is one that helm reads", func(t *testing.T) {
+		charts := []string{}
+		for name := range made {
+			if strings.HasSuffix(name, ".tgz") {
+				charts = append(charts, filepath.Join(dist, name))
+				unpack(t, made[name]) // looks at owners and times
+			}
+		}
+		if len(charts) != 1 {
+			t.Fatalf("there are %v", charts)
+		}
+		out := execute(t, root, os.Environ(), "hack/helm.sh", "template", "configdep", charts[0], "--namespace", "configdep-system")
+		if !strings.Contains(out, "kind: APIService") {
+			t.Errorf("it renders:\n%s", out)
+		}
+	})
+	t.Run("the image is built from what it copies, and holds the program of the release", func(t *testing.T) {
+		global, stages := dockerfile(t, root)
+		if len(stages) != 2 || stages[0].name != "build" {
+			t.Fatalf("the stages are %v", stages)
+		}
+		built := stages[0].run(t, readContext(t, root), map[string]string{
+			"TARGETOS": runtime.GOOS, "TARGETARCH": runtime.GOARCH, "VERSION": version, "SOURCE_DATE_EPOCH": epoch,
+		})
+		image := &stages[1]
+		from, to, _ := strings.Cut(strings.TrimPrefix(image.args(t, "COPY"), "--from=build "), " ")
+		file, err := os.Stat(filepath.Join(built, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(filepath.Join(built, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(content, archive[folder+program]) {
+			t.Error("the programs differ")
+		}
+		if file.ModTime().Unix() != 1700000000 || file.Mode().Perm()&0o111 != 0o111 {
+			t.Errorf("the file is of %s and has mode %s", file.ModTime(), file.Mode())
+		}
+
+		var deployment appsv1.Deployment
+		manifest, err := os.ReadFile(filepath.Join(root, "artifacts", "base", "deployment.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(manifest, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		pod := deployment.Spec.Template.Spec
+		if want := pod.Containers[0].Command; len(want) != 1 || to != want[0] || image.args(t, "ENTRYPOINT") != `["`+want[0]+`"]` {
+			t.Errorf("the program is %s and the entrypoint %s, and the Deployment runs %v", to, image.args(t, "ENTRYPOINT"), want)
+		}
+		user := expand(t, "${user}:${group}", map[string]string{"user": id(pod.SecurityContext.RunAsUser), "group": id(pod.SecurityContext.RunAsGroup)})
+		if image.args(t, "USER") != user {
+			t.Errorf("the user is %s, and in the Deployment %s", image.args(t, "USER"), user)
+		}
+		for _, i := range global {
+			if name, value := assignment(i.args); i.name == "ARG" && name == "GO_VERSION" {
+				needed := strings.TrimSpace(execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.GoVersion}}"))
+				if execute(t, root, os.Environ(), "bash", "-c", `printf '%s\n' "$@" | sort -V | head -n 1`, "-", needed, value) != needed+"\n" {
+					t.Errorf("it is built with Go %s, and go.mod wants %s", value, needed)
+				}
+				return
+			}
+		}
+		t.Error("the Dockerfile does not say the version of Go")
+	})
+}
+
+func id(of *int64) string {
+	if of == nil {
+		return "none"
+	}
+	return strconv.FormatInt(*of, 10)
+}
+
+// execute runs a command, which must succeed, and returns what it prints.
+func execute(t *testing.T, dir string, env []string, command ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	cmd.Dir, cmd.Env = dir, env
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s%s", command, err, out, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// tracked returns the files of the tree: all but what .gitignore excludes.
+func tracked(t *testing.T, root string) (files []string) {
+	t.Helper()
+	for file := range strings.SplitSeq(execute(t, root, os.Environ(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00") {
+		if _, err := os.Lstat(filepath.Join(root, file)); file != "" && err == nil {
+			files = append(files, file)
+		}
+	}
+	if len(files) < 100 {
+		t.Fatalf("git knows of %d files only", len(files))
+	}
+	return files
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, info.Mode().Perm()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contents returns the files of a folder.
+func contents(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		files[entry.Name()], err = os.ReadFile(path)
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s holds %d files: %v", dir, len(files), err)
+	}
+	return files
+}
+
+// unpack returns the files of an archive.
+func unpack(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	compressed, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for reader := tar.NewReader(compressed); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Uid != 0 || header.Gid != 0 || header.ModTime.Unix() != 1700000000 {
+			t.Errorf("%s is of %d:%d at %s", header.Name, header.Uid, header.Gid, header.ModTime)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		if files[header.Name], err = io.ReadAll(reader); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
