@@ -9,7 +9,8 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/workqueue" // depth, age and latency of the queues
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // what we ask of kube-apiserver, and how long it takes
+	_ "k8s.io/component-base/metrics/prometheus/workqueue"  // depth, age and latency of the queues
 )
 
 var (
