@@ -8,14 +8,11 @@
 #   WAIT      false: do not wait for anything to be ready    true
 #   TIMEOUT   how long each wait may take                    180s
 #
-# The serving certificate lives in Secret configdep-serving-cert (tls.crt, tls.key, ca.crt).
-# It is made here if there is none, and left alone otherwise, so it may as well come from
-# cert-manager. One that was made here is valid for a year; to renew it, delete the Secret
-# and deploy again. It comes with a new CA, so the API does not answer until the kubelets
-# have brought the new files to the pods, about a minute later.
+# The server makes its serving certificate, and fills in caBundle of the APIService and of
+# the webhooks. No manifest holds it, so that applying them again leaves it alone.
 #
 # The order matters. An APIService without a backend makes discovery fail in part, for
-# every client, so it comes once the server is ready.
+# every client, and a webhook without one costs time; so they come once the server is ready.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -25,7 +22,6 @@ timeout=${TIMEOUT:-180s}
 image=${IMAGE:-}
 namespace=configdep-system
 name=configdep-apiserver
-secret=configdep-serving-cert
 apiservice=v1alpha1.configdep.io
 
 say() { printf 'deploy: %s\n' "$*"; }
@@ -35,36 +31,14 @@ fail() { printf 'deploy: %s\n' "$*" >&2; exit 1; }
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._:/@-]*$ ]] || fail "IMAGE=$image is not the name of an image"
 [[ $wait == true || $wait == false ]] || fail "WAIT=$wait is neither true nor false"
 
-# Holds a private key for a moment. It is inside the tree because kustomize wants the
-# path from an overlay to its base to be relative.
-umask 077
+# Inside the tree, because kustomize wants the path from an overlay to its base to be relative.
 mkdir -p .cache
 tmp=$(mktemp -d .cache/deploy.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 
-found=$("$kubectl" get namespace "$namespace" --ignore-not-found -o name)
-if [[ -z $found ]]; then
-  "$kubectl" apply -f artifacts/base/namespace.yaml
-fi
-
-found=$("$kubectl" -n "$namespace" get secret "$secret" --ignore-not-found -o name)
-if [[ -z $found ]]; then
-  command -v go >/dev/null || fail "go is needed to make a serving certificate; install it, or make Secret $namespace/$secret (tls.crt, tls.key, ca.crt) yourself"
-  say "making a serving certificate, as there is no Secret $namespace/$secret"
-  go run ./hack/gencert -dns "$name.$namespace.svc,$name.$namespace.svc.cluster.local" -out "$tmp/cert"
-  "$kubectl" -n "$namespace" create secret generic "$secret" --type=kubernetes.io/tls \
-    --from-file="$tmp/cert/tls.crt" --from-file="$tmp/cert/tls.key" --from-file="$tmp/cert/ca.crt"
-  rm -r "$tmp/cert"
-else
-  say "keeping the serving certificate in Secret $namespace/$secret"
-fi
-# As it is in the Secret, so in the APIService: base64.
-ca=$("$kubectl" -n "$namespace" get secret "$secret" -o 'jsonpath={.data.ca\.crt}')
-[[ -n $ca ]] || fail "Secret $namespace/$secret has no ca.crt, and without the CA kube-apiserver cannot trust the server"
-
-# Two overlays: all of it, and all but the APIService.
+# Two overlays: all of it, and all but what leads kube-apiserver to the server.
 mkdir "$tmp/all" "$tmp/server"
-cat >"$tmp/all/kustomization.yaml" <<EOF
+cat >"$tmp/all/kustomization.yaml" <<END
 resources: [../../../artifacts/base]
 patches:
 - patch: |
@@ -72,13 +46,8 @@ patches:
     kind: Deployment
     metadata: {name: $name, namespace: $namespace}
     spec: {template: {spec: {containers: [{name: $name, image: "$image"}]}}}
-- patch: |
-    apiVersion: apiregistration.k8s.io/v1
-    kind: APIService
-    metadata: {name: $apiservice}
-    spec: {caBundle: "$ca"}
-EOF
-cat >"$tmp/server/kustomization.yaml" <<EOF
+END
+cat >"$tmp/server/kustomization.yaml" <<END
 resources: [../all]
 patches:
 - patch: |
@@ -86,9 +55,14 @@ patches:
     kind: APIService
     metadata: {name: $apiservice}
     \$patch: delete
-EOF
+- patch: |
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: MutatingWebhookConfiguration
+    metadata: {name: $name}
+    \$patch: delete
+END
 
-say "applying everything but the APIService, with image $image"
+say "applying everything but the APIService and the webhooks, with image $image"
 "$kubectl" apply -k "$tmp/server"
 if [[ $wait == true ]]; then
   say "waiting for the server to be ready, at most $timeout"
@@ -98,7 +72,7 @@ if [[ $wait == true ]]; then
   fi
 fi
 
-say "applying the APIService, which opens the API"
+say "applying the APIService and the webhooks, which open the API"
 "$kubectl" apply -k "$tmp/all" | sed '/ unchanged$/d'
 if [[ $wait == true ]]; then
   say "waiting for the API to be available, at most $timeout"

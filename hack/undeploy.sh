@@ -11,6 +11,7 @@
 #
 # The order matters. While an APIService is there whose server is not, discovery fails in
 # part, and no namespace of the cluster can finish its deletion: the server's own neither.
+# Webhooks without a server would delay the requests of others.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -18,6 +19,7 @@ kubectl=${KUBECTL:-kubectl}
 wait=${WAIT:-true}
 timeout=${TIMEOUT:-180s}
 apiservice=v1alpha1.configdep.io
+webhooks=configdep-apiserver
 
 say() { printf 'undeploy: %s\n' "$*"; }
 fail() { printf 'undeploy: %s\n' "$*" >&2; exit 1; }
@@ -26,6 +28,9 @@ fail() { printf 'undeploy: %s\n' "$*" >&2; exit 1; }
 
 say "deleting APIService $apiservice, and waiting until it is gone"
 "$kubectl" delete apiservice "$apiservice" --ignore-not-found --wait=true --timeout="$timeout"
+
+say "deleting MutatingWebhookConfiguration $webhooks"
+"$kubectl" delete mutatingwebhookconfiguration "$webhooks" --ignore-not-found --wait=true --timeout="$timeout"
 
 say "deleting the server, its permissions and its namespace, with the serving certificate and the key of the config hash"
 "$kubectl" delete -k artifacts/base --ignore-not-found --wait="$wait" --timeout="$timeout"

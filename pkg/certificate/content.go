@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,11 +48,9 @@ func (c *Content) putInto(secret *corev1.Secret) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	for name, value := range map[string][]byte{
+	maps.Copy(secret.Data, map[string][]byte{
 		bundleEntry: c.Bundle, caKeyEntry: c.CAKeys, corev1.TLSCertKey: c.Cert, corev1.TLSPrivateKeyKey: c.Key, previousEntry: c.Previous,
-	} {
-		secret.Data[name] = value
-	}
+	})
 	if len(c.Previous) == 0 {
 		delete(secret.Data, previousEntry)
 	}

@@ -20,6 +20,8 @@ type world struct {
 	objects  [][]version
 	replicas []*witness
 	leader   *witness
+	look     time.Time // when the leader has something to do, if nothing happens
+	woken    string    // what it has seen by then
 
 	verified            map[string]time.Time // what has been found good, until when
 	cas, leaves, mended int
@@ -91,8 +93,11 @@ func (w *world) trusted(object []version) []Content {
 	return nil
 }
 
-// lead is what Store.Lead does.
+// lead is what Store.Lead does, when it is woken.
 func (w *world) lead() {
+	if w.now.Before(w.look) && w.woken == w.events() {
+		return
+	}
 	held, found := w.leader.held, w.latest()
 	base, err := Combine(&held, &found, w.now)
 	if err != nil {
@@ -118,11 +123,21 @@ func (w *world) lead() {
 		w.t.Errorf("the leader refuses what it has written")
 	}
 	w.leader.held, w.leader.seen = plan.Content, len(w.secret)-1
+	w.look, w.woken = plan.Look, w.events()
+}
+
+// publish is what Bundles.Run does.
+func (w *world) publish() {
 	for i, o := range w.objects {
-		if last := o[len(o)-1].content; string(last.Bundle) != string(plan.Content.Bundle) && w.r.Intn(3) > 0 {
-			w.objects[i] = append(o, version{plan.Content, w.now})
+		if last := o[len(o)-1].content; string(last.Bundle) != string(w.leader.held.Bundle) && w.r.Intn(3) > 0 {
+			w.objects[i] = append(o, version{w.leader.held, w.now})
 		}
 	}
+}
+
+// events tells one state of what wakes the leader from another.
+func (w *world) events() string {
+	return fmt.Sprintf("%p %d %d %d", w.leader, len(w.secret), len(w.objects[0]), len(w.objects[1]))
 }
 
 func count(all []string, what string) (n int) {
@@ -244,6 +259,7 @@ func walk(t *testing.T, p Profile, accidents bool) {
 		}
 		if w.leader.ready && w.r.Intn(3) > 0 { // else it is slow, or there is none
 			w.lead()
+			w.publish()
 		}
 		w.check(what)
 	}

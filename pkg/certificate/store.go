@@ -245,22 +245,24 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) bool) (time.Time, error) {
 	var found Content
 	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
-	if err == nil {
+	missing := apierrors.IsNotFound(err)
+	switch {
+	case err == nil:
 		found = ContentOf(secret)
-	} else if !apierrors.IsNotFound(err) {
+	case !missing:
 		return time.Time{}, err
 	}
 	now, held := time.Now(), s.content()
-	base, err2 := Combine(&held, &found, now)
-	if err2 != nil {
-		return time.Time{}, fmt.Errorf("combining what is served with what is in the Secret: %w", err2)
+	base, err := Combine(&held, &found, now)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("combining what is served with what is in the Secret: %w", err)
 	}
-	plan, err2 := s.profile.Next(base, inPlace, now)
-	if err2 != nil {
-		return time.Time{}, err2
+	plan, err := s.profile.Next(base, inPlace, now)
+	if err != nil {
+		return time.Time{}, err
 	}
 	switch {
-	case err != nil:
+	case missing:
 		secret, err = s.create(ctx, &plan.Content)
 	case !plan.Content.equal(&found):
 		secret, err = s.update(ctx, secret, &plan.Content)

@@ -4,11 +4,8 @@
 package deploy
 
 import (
-	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/pki"
 )
 
 const (
@@ -48,8 +46,6 @@ func TestDeployAndUndeploy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var certificate map[string][]byte
-
 	t.Run("an installation needs to be told the image", func(t *testing.T) {
 		for _, env := range [][]string{{"IMAGE="}, {"IMAGE=a b"}, {"IMAGE=x", "WAIT=maybe"}} {
 			out, err := script(t, "deploy.sh", env...)
@@ -75,24 +71,12 @@ func TestDeployAndUndeploy(t *testing.T) {
 			t.Errorf("the image is %s", image)
 		}
 	})
-	t.Run("the certificate is the one that the API is reached with", func(t *testing.T) {
-		certificate = servingCertificate(t, client)
-		block, _ := pem.Decode(certificate["tls.crt"])
-		if block == nil {
-			t.Fatalf("tls.crt is %q", certificate["tls.crt"])
+	t.Run("no manifest names a CA", func(t *testing.T) {
+		if got := bundles(t); len(got) < 2 || strings.Join(got, "") != "" {
+			t.Errorf("there is %q", got)
 		}
-		parsed, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		authorities := x509.NewCertPool()
-		authorities.AppendCertsFromPEM(certificate["ca.crt"])
-		if _, err := parsed.Verify(x509.VerifyOptions{DNSName: name + "." + namespace + ".svc", Roots: authorities}); err != nil {
-			t.Error(err)
-		}
-		bundle := kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.caBundle}")
-		if want := base64.StdEncoding.EncodeToString(certificate["ca.crt"]); bundle != want {
-			t.Errorf("the caBundle is %s, want %s", bundle, want)
+		if insecure := kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.insecureSkipTLSVerify}"); insecure == "true" {
+			t.Error("the API is reached without verifying who answers")
 		}
 	})
 	t.Run("pods are admitted, under the strictest pod security", func(t *testing.T) {
@@ -104,14 +88,24 @@ func TestDeployAndUndeploy(t *testing.T) {
 			return err
 		})
 	})
-	t.Run("deploy again updates, and keeps the certificate", func(t *testing.T) {
+	t.Run("deploy again updates, and keeps the CA that the server has filled in", func(t *testing.T) {
+		authority, err := pki.NewAuthority("configdep")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ca := base64.StdEncoding.EncodeToString(authority.BundlePEM())
+		kubectl(t, "patch", "apiservice", apiService, "--type=json", "-p", `[{"op":"add","path":"/spec/caBundle","value":"`+ca+`"}]`)
+		for i := range len(bundles(t)) - 1 {
+			kubectl(t, "patch", "mutatingwebhookconfiguration", name, "--type=json", "-p",
+				fmt.Sprintf(`[{"op":"add","path":"/webhooks/%d/clientConfig/caBundle","value":%q}]`, i, ca))
+		}
 		deploy(t, "configdep/configdep-apiserver:two")
 		if image := kubectl(t, "-n", namespace, "get", "deployment", name, "-o", "jsonpath={..image}"); image != "configdep/configdep-apiserver:two" {
 			t.Errorf("the image is %s", image)
 		}
-		for key, value := range servingCertificate(t, client) {
-			if !bytes.Equal(value, certificate[key]) {
-				t.Errorf("%s is another one", key)
+		for i, got := range bundles(t) {
+			if got != ca {
+				t.Errorf("bundle %d is %q", i, got)
 			}
 		}
 	})
@@ -150,7 +144,7 @@ func TestDeployAndUndeploy(t *testing.T) {
 		if left := installed(t); len(left) > 0 {
 			t.Errorf("there is %v", left)
 		}
-		if all := kubectl(t, "get", "clusterroles,clusterrolebindings,apiservices", "-o", "name"); strings.Contains(all, "configdep") {
+		if all := kubectl(t, "get", "clusterroles,clusterrolebindings,apiservices,mutatingwebhookconfigurations", "-o", "name"); strings.Contains(all, "configdep") {
 			t.Errorf("something is left in\n%s", all)
 		}
 		eventually(t, "the namespace that was stuck is gone", func(ctx context.Context) error {
@@ -198,16 +192,16 @@ func installed(t *testing.T) []string {
 	return strings.Fields(kubectl(t, "get", "-k", filepath.Join(root, "artifacts", "base"), "--ignore-not-found", "-o", "name"))
 }
 
-func servingCertificate(t *testing.T, client kubernetes.Interface) map[string][]byte {
+// bundles returns caBundle of the APIService and of each webhook, base64-encoded.
+func bundles(t *testing.T) []string {
 	t.Helper()
-	secret, err := client.CoreV1().Secrets(namespace).Get(t.Context(), "configdep-serving-cert", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	all := []string{kubectl(t, "get", "apiservice", apiService, "-o", "jsonpath={.spec.caBundle}")}
+	of := kubectl(t, "get", "mutatingwebhookconfiguration", name, "-o", `jsonpath={range .webhooks[*]}{.name}={.clientConfig.caBundle}{"\n"}{end}`)
+	for line := range strings.Lines(of) {
+		_, bundle, _ := strings.Cut(strings.TrimSpace(line), "=")
+		all = append(all, bundle)
 	}
-	if secret.Type != corev1.SecretTypeTLS || len(secret.Data) != 3 {
-		t.Errorf("the Secret is a %s with %d keys", secret.Type, len(secret.Data))
-	}
-	return secret.Data
+	return all
 }
 
 func kubectl(t *testing.T, args ...string) string {

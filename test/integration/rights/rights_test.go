@@ -1,0 +1,293 @@
+// Package rights holds the server to its rights: it works the whole of it and finds that no
+// right is missing, and takes each away and finds that it is missed.
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+const limit = time.Minute
+
+var (
+	cluster *controlplane.ControlPlane
+	client  kubernetes.Interface
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "rights-")
+	if err != nil {
+		panic(err)
+	}
+	args, err := auditArgs(dir)
+	if err != nil {
+		panic(err)
+	}
+	code := controlplane.Run(m, controlplane.Options{APIServerArgs: args}, func(c *controlplane.ControlPlane) {
+		cluster, client = c, kubernetes.NewForConfigOrDie(c.RESTConfig())
+	})
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		if err := check(ctx); ctx.Err() == nil || err == nil {
+			last = err
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}
+
+// refused returns the requests of the server that were refused for want of a right.
+func refused(all []call) (out []call) {
+	for _, c := range all {
+		if c.User.Username == account && c.ResponseStatus.Code == 403 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// directly returns a client of the replica itself with a token, so that the server has to ask
+// who it is. The connection is new each time, as certificates come and go.
+func directly(t *testing.T, r *install.Replica) versioned.Interface {
+	t.Helper()
+	config := r.RESTConfig()
+	admin := cluster.RESTConfig()
+	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	config.TLSClientConfig = rest.TLSClientConfig{Insecure: true, CertData: admin.CertData, KeyData: admin.KeyData} // it is about rights here
+	config.Timeout = 20 * time.Second
+	api, err := versioned.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+func TestRights(t *testing.T) {
+	server, err := install.Install(t.Context(), cluster, install.Options{
+		ManagedCertificates: true, Race: race, Args: []string{"--shutdown-delay-duration=0s"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		server.Stop()
+		if err := server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	}()
+	replica := server.Replicas[0]
+	s, err := newShop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := grants(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 15 {
+		t.Fatalf("there are %d rules: %v", len(all), all)
+	}
+	restart := func() {
+		t.Helper()
+		replica.Kill()
+		if err := errors.Join(s.whileAway(t.Context()), replica.Start()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func(g grant) bool { return slices.Contains(g.rule.Verbs, "delete") } // of the APIService, with all that belongs to it
+
+	t.Run("no right is missing, and no verb is granted for nothing", func(t *testing.T) {
+		restart()
+		if err := replica.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		used := map[string]bool{}
+		eventually(t, "every right has been used", func(ctx context.Context) error {
+			if err := s.provoke(ctx, directly(t, replica)); err != nil {
+				return err
+			}
+			found, _, err := calls(0)
+			if err != nil {
+				return err
+			}
+			var unused []string
+			for _, g := range all {
+				if last(g) {
+					continue
+				}
+				unused = append(unused, unusedOf(&g, found)...)
+			}
+			if len(unused) > 0 {
+				return fmt.Errorf("nothing has asked for\n%s", strings.Join(unused, "\n"))
+			}
+			return nil
+		})
+		found, _, err := calls(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range found {
+			if c.User.Username == account {
+				used[c.Verb+" "+c.resource()] = true
+			}
+		}
+		if len(used) < 30 {
+			t.Errorf("the server has asked for %d things only: %v", len(used), used)
+		}
+		for _, c := range refused(found) {
+			t.Errorf("a right is missing: %s", &c)
+		}
+	})
+	t.Run("the audit log tells who has reloaded what", func(t *testing.T) {
+		config := cluster.RESTConfig()
+		config.Impersonate = rest.ImpersonationConfig{UserName: "kim", Groups: []string{"system:masters"}}
+		api, err := versioned.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a reload through the aggregator", func(ctx context.Context) error {
+			_, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+			return err
+		})
+		eventually(t, "the audit log has it", func(context.Context) error {
+			found, _, err := calls(0)
+			if err != nil {
+				return err
+			}
+			for _, c := range found {
+				if c.resource() == "configdependencies/reload" && c.ImpersonatedUser.Username == "kim" && c.Verb == "create" &&
+					c.ObjectRef.Namespace == s.namespace && c.ObjectRef.Name == "deployment.web" && c.ResponseStatus.Code == 201 {
+					return nil
+				}
+			}
+			return errors.New("it has not")
+		})
+	})
+	for _, g := range all {
+		if last(g) {
+			continue
+		}
+		t.Run("without "+g.String(), func(t *testing.T) {
+			giveBack, err := g.without(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := giveBack(); err != nil {
+					t.Error(err)
+				}
+			}()
+			_, from, err := calls(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			restart()
+			eventually(t, "the right is missed", func(ctx context.Context) error {
+				found, _, err := calls(from)
+				if err != nil {
+					return err
+				}
+				no := refused(found)
+				if slices.ContainsFunc(no, func(c call) bool { return c.needs(&g.rule) }) {
+					return nil
+				}
+				// What can be done without the right. A server that is not ready asks to come again.
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				_ = s.provoke(ctx, directly(t, replica))
+				return fmt.Errorf("%d requests were refused, others", len(no))
+			})
+		})
+	}
+	// In the end, as it cannot be undone.
+	t.Run("without the right to take the APIService away", func(t *testing.T) {
+		i := slices.IndexFunc(all, last)
+		giveBack, err := all[i].without(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		restart()
+		if err := replica.AwaitReady(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, from, err := calls(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the right is missed", func(context.Context) error {
+			found, _, err := calls(from)
+			if err == nil && !slices.ContainsFunc(refused(found), func(c call) bool { return c.needs(&all[i].rule) }) {
+				err = fmt.Errorf("what was refused is %v", refused(found))
+			}
+			return err
+		})
+		if err := giveBack(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "with it, all of it is used", func(context.Context) error {
+			found, _, err := calls(from)
+			if err == nil {
+				if unused := unusedOf(&all[i], found); len(unused) > 0 {
+					err = fmt.Errorf("nothing has asked for %v", unused)
+				}
+			}
+			return err
+		})
+	})
+}
+
+// unusedOf returns what a rule grants and no successful call of the server has asked for.
+func unusedOf(g *grant, found []call) (unused []string) {
+	names := g.rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, group := range g.rule.APIGroups {
+		for _, resource := range g.rule.Resources {
+			for _, verb := range g.rule.Verbs {
+				for _, name := range names {
+					one := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{verb}}
+					if name != "" {
+						one.ResourceNames = []string{name}
+					}
+					// Where kube-apiserver can, a watch begins with what is there; elsewhere it is listed.
+					if verb == "list" && slices.Contains(g.rule.Verbs, "watch") {
+						one.Verbs = append(one.Verbs, "watch")
+					}
+					if !slices.ContainsFunc(found, func(c call) bool { return c.User.Username == account && c.ResponseStatus.Code != 403 && c.needs(&one) }) {
+						unused = append(unused, fmt.Sprintf("%s: %s %s %s.%s", g.role, verb, name, resource, group))
+					}
+				}
+			}
+		}
+	}
+	return unused
+}

@@ -1,0 +1,150 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/install"
+)
+
+// shop is a namespace with all that the server has work with.
+type shop struct {
+	namespace string
+	turn      int
+}
+
+func labels(name string) map[string]string { return map[string]string{"app": name} }
+
+func metadata(name string, annotations ...string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Name: name, Labels: labels(name), Annotations: map[string]string{
+		policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "0", policy.MinIntervalAnnotation: "0",
+	}}
+	for i := 0; i < len(annotations); i += 2 {
+		m.Annotations[annotations[i]] = annotations[i+1]
+	}
+	return m
+}
+
+func template(name, source string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(name)}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "app", Image: "app:1",
+		EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: source}}}},
+	}}}}
+}
+
+func selects(name string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: labels(name)}
+}
+
+func newShop(ctx context.Context) (*shop, error) {
+	s := &shop{}
+	made, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	s.namespace = made.Name
+	for _, name := range []string{"db", "away"} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"password": "x"}}
+		if _, err := client.CoreV1().Secrets(made.Name).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	apps := client.AppsV1()
+	_, err5 := apps.Deployments(s.namespace).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metadata("web"), Spec: appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: selects("web"), Template: template("web", "db")},
+	}, metav1.CreateOptions{})
+	_, err1 := apps.StatefulSets(s.namespace).Create(ctx, &appsv1.StatefulSet{
+		ObjectMeta: metadata("db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selects("db"), Template: template("db", "db")},
+	}, metav1.CreateOptions{})
+	// What it reads is changed only while no server runs.
+	_, err4 := apps.StatefulSets(s.namespace).Create(ctx, &appsv1.StatefulSet{
+		ObjectMeta: metadata("away"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(1)), Selector: selects("away"), Template: template("away", "away")},
+	}, metav1.CreateOptions{})
+	_, err2 := apps.DaemonSets(s.namespace).Create(ctx, &appsv1.DaemonSet{
+		ObjectMeta: metadata("logs"), Spec: appsv1.DaemonSetSpec{Selector: selects("logs"), Template: template("logs", "db")},
+	}, metav1.CreateOptions{})
+	_, err3 := apps.Deployments(s.namespace).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metadata("recreated", policy.StrategyAnnotation, string(policy.Recreate)),
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: selects("recreated"), Template: template("recreated", "db")},
+	}, metav1.CreateOptions{})
+	return s, errors.Join(err1, err2, err3, err4, err5)
+}
+
+func (s *shop) setPassword(ctx context.Context, secret string) error {
+	s.turn++
+	data := fmt.Sprintf(`{"stringData": {"password": %q}}`, strconv.Itoa(s.turn))
+	_, err := client.CoreV1().Secrets(s.namespace).Patch(ctx, secret, types.MergePatchType, []byte(data), metav1.PatchOptions{})
+	return err
+}
+
+// whileAway is what happens while no server runs: content changes, and, in another second,
+// so do templates, so that the server has to look up which came first. Its Lease and its
+// certificate are lost.
+func (s *shop) whileAway(ctx context.Context) error {
+	if err := s.setPassword(ctx, "away"); err != nil {
+		return err
+	}
+	time.Sleep(1100 * time.Millisecond) // API objects tell times in whole seconds
+	image := fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:away-%d"}]`, s.turn)
+	_, err1 := client.AppsV1().StatefulSets(s.namespace).Patch(ctx, "away", types.JSONPatchType, []byte(image), metav1.PatchOptions{})
+	err2 := client.CoordinationV1().Leases(install.Namespace).Delete(ctx, install.Name, metav1.DeleteOptions{})
+	err3 := client.CoreV1().Secrets(install.Namespace).Delete(ctx, install.CertificateSecret, metav1.DeleteOptions{})
+	for _, err := range []*error{&err2, &err3} {
+		if apierrors.IsNotFound(*err) { // the last server had no right to make it
+			*err = nil
+		}
+	}
+	return errors.Join(err1, err2, err3)
+}
+
+// provoke makes the server use every right that it uses while it runs, as far as it can. Most
+// of it may fail, when a right is missing.
+func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
+	err := s.setPassword(ctx, "db") // another turn
+	// A restart of each kind on request, twice: an event that repeats is counted.
+	for _, name := range []string{"deployment.web", "deployment.web", "statefulset.db", "daemonset.logs"} {
+		_, reloadErr := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(ctx, name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "for the test"}}, metav1.CreateOptions{})
+		err = errors.Join(err, reloadErr)
+	}
+	// In a namespace that nobody knows: the server looks again whether there is one.
+	_, reloadErr := api.ConfigdepV1alpha1().ConfigDependencies(fmt.Sprint("nowhere-", s.turn)).Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
+	if !apierrors.IsNotFound(reloadErr) {
+		err = errors.Join(err, fmt.Errorf("a reload nowhere: %w", reloadErr))
+	}
+	// The leader mends what somebody has spoilt.
+	spoilt := []byte(`{"data": {"tls.crt": "c3BvaWx0"}}`)
+	_, spoilErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, spoilt, metav1.PatchOptions{})
+	if spoilErr != nil && !apierrors.IsNotFound(spoilErr) {
+		err = errors.Join(err, spoilErr)
+	}
+	// Flow schemas without a priority level, of which the one or the other API server says so
+	// first.
+	for i := range 5 {
+		schema := &flowcontrolv1.FlowSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("dangling-%d-%d", s.turn, i)},
+			Spec:       flowcontrolv1.FlowSchemaSpec{PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "absent"}, MatchingPrecedence: 9000},
+		}
+		_, schemaErr := client.FlowcontrolV1().FlowSchemas().Create(ctx, schema, metav1.CreateOptions{})
+		if s.turn > 1 {
+			before := fmt.Sprintf("dangling-%d-%d", s.turn-1, i)
+			if deleteErr := client.FlowcontrolV1().FlowSchemas().Delete(ctx, before, metav1.DeleteOptions{}); !apierrors.IsNotFound(deleteErr) {
+				err = errors.Join(err, deleteErr)
+			}
+		}
+		err = errors.Join(err, schemaErr)
+	}
+	return err
+}
