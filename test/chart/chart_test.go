@@ -194,8 +194,7 @@ func (r *release) run(t *testing.T, args ...string) string {
 	cmd.Env = append(cmd.Env, "HELM_PLUGINS="+filepath.Join(r.dir, "plugins"))
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			out = append(out, exit.Stderr...)
 		}
 		t.Fatalf("helm %s: %v:\n%s", args[0], err, out)
