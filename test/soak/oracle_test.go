@@ -457,9 +457,9 @@ func (o *oracle) calm() {
 	})
 }
 
-// checkHash wants a hash to stand for one content, and a content to have one hash.
+// checkHash wants a hash to stand for one content of one namespace, and that to have one hash.
 func (w *workload) checkHash() {
-	hash, read := w.state.annotations[hashAnnotation], fmt.Sprintf("%d: %s", w.variant, w.read)
+	hash, read := w.state.annotations[hashAnnotation], fmt.Sprintf("%s, %d: %s", w.cell.namespace, w.variant, w.read)
 	hashes := w.cell.oracle.hashes
 	if other, found := hashes[hash]; found && other != read {
 		w.violation("the hash %s stands for %q, and for %q", hash, read, other)
