@@ -388,7 +388,7 @@ func TestRotation(t *testing.T) {
 		return install.Options{
 			Replicas: 2, Race: race, ManagedCertificates: true, Log: t.Output(),
 			Args: []string{
-				"--serving-certificate-lifetime=30s", "--serving-ca-lifetime=75s", "--shutdown-delay-duration=0s",
+				"--serving-certificate-lifetime=25s", "--serving-ca-lifetime=60s", "--shutdown-delay-duration=0s",
 				"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 			},
 		}
