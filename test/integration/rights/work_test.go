@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
@@ -97,7 +98,14 @@ func (s *shop) whileAway(ctx context.Context) error {
 	if err := s.setPassword(ctx, "away"); err != nil {
 		return err
 	}
-	time.Sleep(1100 * time.Millisecond) // API objects tell times in whole seconds
+	// API objects tell times in whole seconds.
+	changed := time.Now().Truncate(time.Second)
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return time.Now().Truncate(time.Second).After(changed), nil
+	})
+	if err != nil {
+		return err
+	}
 	image := fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:away-%d"}]`, s.turn)
 	_, err1 := client.AppsV1().StatefulSets(s.namespace).Patch(ctx, "away", types.JSONPatchType, []byte(image), metav1.PatchOptions{})
 	err2 := client.CoordinationV1().Leases(install.Namespace).Delete(ctx, install.Name, metav1.DeleteOptions{})
