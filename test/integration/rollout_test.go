@@ -349,6 +349,16 @@ func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 	if after.Status.LastReload != nil {
 		t.Errorf("lastReload is %+v", after.Status.LastReload)
 	}
+
+	// No replica was ready while they read everything anew. What kube-apiserver tells of our API
+	// may be of then, and other tests ask for it.
+	eventually(t, "our API is discovered", func(context.Context) error {
+		_, resources, err := kube(t).Discovery().ServerGroupsAndResources()
+		if err == nil && !slices.ContainsFunc(resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "configdep.io/v1alpha1" && len(l.APIResources) > 0 }) {
+			err = errors.New("it is not")
+		}
+		return err
+	})
 }
 
 // What operators look at: metrics of the replica that leads and of the other, and a log in
