@@ -354,7 +354,9 @@ func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 	// may be of then, and other tests ask for it.
 	eventually(t, "our API is discovered", func(context.Context) error {
 		_, resources, err := kube(t).Discovery().ServerGroupsAndResources()
-		if err == nil && !slices.ContainsFunc(resources, func(l *metav1.APIResourceList) bool { return l.GroupVersion == "configdep.io/v1alpha1" && len(l.APIResources) > 0 }) {
+		if err == nil && !slices.ContainsFunc(resources, func(l *metav1.APIResourceList) bool {
+			return l.GroupVersion == "configdep.io/v1alpha1" && len(l.APIResources) > 0
+		}) {
 			err = errors.New("it is not")
 		}
 		return err
