@@ -29,11 +29,11 @@ var mayImport = map[string][]string{
 	"pkg/dependency":  {},
 	"pkg/version":     {},
 	"pkg/metrics":     {},
-	"pkg/certificate": {},
+	"pkg/certificate": {"pkg/logging"},
 	// What the clients and the API server of our types are made of.
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
 	"pkg/policy":    {"pkg/dependency"},
-	"pkg/ingest":    {"pkg/dependency", "pkg/policy"},
+	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/logging"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy"},
 	// These do not know each other. What they share is below them.
 	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/workload", "pkg/metrics", "pkg/registry/configdependency", "pkg/registry/watchcache"},

@@ -19,6 +19,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/logging"
 )
 
 // Store holds the serving certificate that all replicas share by a Secret. Load gets it,
@@ -85,7 +87,7 @@ const patience = 5 * time.Second
 // Load gets the certificate. The first replica makes it; the others find it. It tries until
 // the context is done, because the API server may come up later than we do.
 func (s *Store) Load(ctx context.Context) error {
-	ctx = withoutBodies(ctx)
+	ctx = logging.WithoutBodies(ctx)
 	begun := time.Now()
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
 	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -155,7 +157,7 @@ func (s *Store) update(ctx context.Context, read *corev1.Secret, content *Conten
 // the leader to mend, and the certificate before is served on. When somebody has deleted
 // the Secret, it is put back.
 func (s *Store) Watch(ctx context.Context) {
-	ctx = withoutBodies(ctx)
+	ctx = logging.WithoutBodies(ctx)
 	logger := klog.FromContext(ctx)
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
 	observe := func(o any) {
@@ -208,7 +210,7 @@ const rest = 10 * time.Minute
 // Lead renews the certificate and has its CAs trusted in the cluster, until the context
 // is done. One replica at a time does it.
 func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
-	ctx = withoutBodies(ctx)
+	ctx = logging.WithoutBodies(ctx)
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
 	leads := false

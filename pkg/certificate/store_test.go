@@ -24,6 +24,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/configdep/configdep/pkg/logging"
 )
 
 const (
@@ -598,7 +600,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 				t.Error("a key is in the log")
 			}
 		}
-		if withoutBodies(ctx) == ctx {
+		if logging.WithoutBodies(ctx) == ctx {
 			t.Error("client-go may log bodies")
 		}
 	})

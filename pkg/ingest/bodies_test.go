@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/configdep/configdep/pkg/logging"
 )
 
 // client-go logs the bodies of answers at a verbosity that people ask for when something
@@ -58,11 +60,11 @@ func TestSecretsAreNotLoggedHoweverVerbose(t *testing.T) {
 
 	for what, request := range map[string]func(logger klog.Logger) error{
 		"the list of Secrets": func(logger klog.Logger) error {
-			_, err := client.CoreV1().Secrets("").List(withoutBodies(klog.NewContext(t.Context(), logger)), metav1.ListOptions{})
+			_, err := client.CoreV1().Secrets("").List(logging.WithoutBodies(klog.NewContext(t.Context(), logger)), metav1.ListOptions{})
 			return err
 		},
 		"with a logger that has a name and values": func(logger klog.Logger) error {
-			ctx := withoutBodies(klog.NewContext(t.Context(), logger.WithName("n").WithValues("k", "v").V(1)))
+			ctx := logging.WithoutBodies(klog.NewContext(t.Context(), logger.WithName("n").WithValues("k", "v").V(1)))
 			_, err := client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
 			return err
 		},
@@ -86,7 +88,7 @@ func TestSecretsAreNotLoggedHoweverVerbose(t *testing.T) {
 // by a level on a level, is not let through again.
 func TestVerbosityBelowBodiesStays(t *testing.T) {
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.Verbosity(10)))
-	ctx := withoutBodies(klog.NewContext(t.Context(), logger))
+	ctx := logging.WithoutBodies(klog.NewContext(t.Context(), logger))
 	for name, l := range map[string]klog.Logger{
 		"as it is":      klog.FromContext(ctx),
 		"with a name":   klog.FromContext(ctx).WithName("n"),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/logging"
 )
 
 // The Secret, in the namespace of the server, that holds the key of the digests, and the
@@ -41,7 +42,7 @@ func LoadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte,
 }
 
 func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {
-	ctx = withoutBodies(ctx)
+	ctx = logging.WithoutBodies(ctx)
 	found, err := secrets.Get(ctx, KeySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		fresh := make([]byte, dependency.KeySize)

@@ -13,6 +13,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/logging"
 )
 
 // watchKey watches the Secret with the key until the context is done. It calls changed
@@ -20,7 +22,7 @@ import (
 // has deleted it: all replicas have to agree, and hashes with another key say nothing. What
 // cannot be a key is left there for somebody to mend, and the present one is used on.
 func watchKey(ctx context.Context, secrets corev1client.SecretInterface, key []byte, changed func()) {
-	ctx = withoutBodies(ctx)
+	ctx = logging.WithoutBodies(ctx)
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, KeySecret).String()
 	check := func(o any) {
 		secret, ok := o.(*corev1.Secret)

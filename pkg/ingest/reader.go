@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/logging"
 )
 
 // Reader reads resources from an API server. It decodes an answer object by object while
@@ -98,7 +99,7 @@ func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key de
 }
 
 func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions) (*metav1.List, error) {
-	answer, err := r.requests(s)(options).Stream(withoutBodies(ctx))
+	answer, err := r.requests(s)(options).Stream(logging.WithoutBodies(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 		// take the content of the past for a change; so lists are of the present. They are not
 		// in pages, each of which would cost a round trip.
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			answer, err := request(metav1.ListOptions{}).Stream(withoutBodies(ctx))
+			answer, err := request(metav1.ListOptions{}).Stream(logging.WithoutBodies(ctx))
 			if err != nil {
 				return nil, err
 			}
@@ -132,7 +133,7 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 			}
 			watches <- lasts
 			lasts = r.lag
-			return request(options).Watch(withoutBodies(ctx))
+			return request(options).Watch(logging.WithoutBodies(ctx))
 		},
 	}}
 }

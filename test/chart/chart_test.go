@@ -21,12 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
@@ -220,7 +220,7 @@ func (r *release) uninstall(t *testing.T) {
 	if first, then := api(), deployment(); first > then {
 		t.Errorf("the Deployment went at revision %d, before the APIService at %d", then, first)
 	}
-	eventually(t, "all objects of the release are gone", func(ctx context.Context) error {
+	await.Until(t, "all objects of the release are gone", func(ctx context.Context) error {
 		left, err := cluster.Kubectl(ctx, "get", "-f", manifest, "--ignore-not-found", "-o", "name")
 		if err == nil && left != "" {
 			err = fmt.Errorf("there is %s", left)
@@ -286,7 +286,7 @@ func (r *release) bundles(t *testing.T, hasWebhook bool) (bundles []string) {
 func (r *release) checkBundles(t *testing.T, hasWebhook bool) {
 	t.Helper()
 	want := map[bool]int{true: 3, false: 1}[hasWebhook]
-	eventually(t, "all caBundles are filled in", func(context.Context) error {
+	await.Until(t, "all caBundles are filled in", func(context.Context) error {
 		if found := r.bundles(t, hasWebhook); len(found) != want || slices.Contains(found, "") {
 			return fmt.Errorf("they are %v", found)
 		}
@@ -337,7 +337,7 @@ func works(t *testing.T, namespace string, hasWebhook bool) {
 	}
 	web := workload("web-", source.Name)
 	if hasWebhook {
-		eventually(t, "the webhook stamps new workloads", func(ctx context.Context) error {
+		await.Until(t, "the webhook stamps new workloads", func(ctx context.Context) error {
 			made, err := deployments.Create(ctx, web, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil && made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
 				err = fmt.Errorf("the template has the annotations %v", made.Spec.Template.Annotations)
@@ -354,7 +354,7 @@ func works(t *testing.T, namespace string, hasWebhook bool) {
 	if _, err := secrets.Update(ctx, source, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the workload is reloaded", func(ctx context.Context) error {
+	await.Until(t, "the workload is reloaded", func(ctx context.Context) error {
 		now, err := deployments.Get(ctx, made.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -365,7 +365,7 @@ func works(t *testing.T, namespace string, hasWebhook bool) {
 		}
 		return nil
 	})
-	eventually(t, "there is an event that tells so", func(ctx context.Context) error {
+	await.Until(t, "there is an event that tells so", func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=ConfigReloaded,involvedObject.name=" + made.Name})
 		if err == nil && len(events.Items) == 0 {
 			err = errors.New("there is none")
@@ -453,16 +453,4 @@ func kubectl(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	return out
-}
-
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
 }

@@ -20,6 +20,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -86,7 +87,7 @@ func (r *release) startReplica(t *testing.T) *replica {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	})
-	eventually(t, "the replica is ready", p.ready)
+	await.Until(t, "the replica is ready", p.ready)
 	r.api.add(p.port)
 	if p.webhook != 0 {
 		r.webhook.add(p.webhook)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -59,7 +60,7 @@ func refusedEverywhere(t *testing.T, namespace, name string, code int32, reason 
 	t.Helper()
 	for _, where := range everywhere(t) {
 		client := where.ConfigdepV1alpha1().ConfigDependencies(namespace)
-		eventually(t, where.name+" refuses a reload", func(ctx context.Context) error {
+		await.Until(t, where.name+" refuses a reload", func(ctx context.Context) error {
 			_, err := client.Reload(ctx, name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err == nil {
 				return errors.New("it does not")
@@ -157,7 +158,7 @@ func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 
 			edit(t, roles, install.Name, func(role *rbacv1.ClusterRole) { role.Rules = original.Rules })
 			for _, where := range everywhere(t) {
-				eventually(t, where.name+" may reload again", func(ctx context.Context) error {
+				await.Until(t, where.name+" may reload again", func(ctx context.Context) error {
 					_, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).
 						Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 					return err

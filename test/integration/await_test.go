@@ -9,36 +9,20 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 )
 
 // limit is how long anything may take on a machine that does other things meanwhile.
 const limit = 2 * time.Minute
-
-// eventually calls check until it returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if ctx.Err() == nil || err == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
-}
 
 // view returns a ConfigDependency once every replica shows one that satisfies all checks.
 func view(t *testing.T, namespace, name string, checks ...func(*v1alpha1.ConfigDependency) error) *v1alpha1.ConfigDependency {
 	t.Helper()
 	var found *v1alpha1.ConfigDependency
 	for _, where := range everywhere(t) {
-		eventually(t, fmt.Sprintf("%s shows %s/%s as expected", where.name, namespace, name), func(ctx context.Context) error {
+		await.Until(t, fmt.Sprintf("%s shows %s/%s as expected", where.name, namespace, name), func(ctx context.Context) error {
 			var err error
 			if found, err = where.ConfigdepV1alpha1().ConfigDependencies(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
 				return err
@@ -56,7 +40,7 @@ func view(t *testing.T, namespace, name string, checks ...func(*v1alpha1.ConfigD
 func viewGone(t *testing.T, namespace, name string) {
 	t.Helper()
 	for _, where := range everywhere(t) {
-		eventually(t, fmt.Sprintf("%s shows %s/%s no longer", where.name, namespace, name), func(ctx context.Context) error {
+		await.Until(t, fmt.Sprintf("%s shows %s/%s no longer", where.name, namespace, name), func(ctx context.Context) error {
 			found, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).Get(ctx, name, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 )
 
 const (
@@ -127,7 +128,7 @@ func TestLastChangedFollowsContent(t *testing.T) {
 		t.Errorf("lastChanged is %v, but it was created at %v", first, made.CreationTimestamp)
 	}
 	// Times are to the second: the next write must fall into another one.
-	eventually(t, "the clock has moved on", func(ctx context.Context) error {
+	await.Until(t, "the clock has moved on", func(ctx context.Context) error {
 		o, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "clock-"}}, metav1.CreateOptions{})
 		if err == nil && !o.CreationTimestamp.After(first) {
 			err = errors.New("it is the same second")
@@ -225,7 +226,7 @@ func TestWhichWorkloadsAreShown(t *testing.T) {
 		runningPods(t, namespace, app, want, nil)
 	}
 	for _, name := range []string{"seed", "report-1"} {
-		eventually(t, "Job "+name+" is complete", func(ctx context.Context) error {
+		await.Until(t, "Job "+name+" is complete", func(ctx context.Context) error {
 			o, err := batch.Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 			if err == nil && o.Status.CompletionTime == nil {
 				err = errors.New("it is not")

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/test/await"
 )
 
 // What a client finds out about the resource decides what it tries: a verb "delete" would
@@ -45,7 +47,7 @@ func TestDiscovery(t *testing.T) {
 		t.Run("all at once, "+where.name, func(t *testing.T) {
 			t.Parallel()
 			// The aggregator asks servers for it now and then.
-			eventually(t, "the group is in the aggregated discovery", func(context.Context) error {
+			await.Until(t, "the group is in the aggregated discovery", func(context.Context) error {
 				var list apidiscoveryv2.APIGroupDiscoveryList
 				accept := header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 				if err := json.Unmarshal(send(t, where.Config, request{path: "/apis", header: accept}).body, &list); err != nil {
@@ -112,7 +114,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			var all map[string]*schema
-			eventually(t, "the document has the types", func(context.Context) error {
+			await.Until(t, "the document has the types", func(context.Context) error {
 				var err error
 				all, err = schemas(send(t, cluster.RESTConfig(), request{path: path, header: header("Accept", "application/json")}).body)
 				if err == nil && all["io.configdep.v1alpha1.ConfigDependency"] == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/informers"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/hop"
 	"github.com/configdep/configdep/test/install"
 )
@@ -55,7 +56,7 @@ func acquainted(t *testing.T, replicas ...*install.Replica) {
 	began := time.Now()
 	for _, a := range replicas {
 		for _, b := range replicas {
-			eventually(t, b.Name()+" knows versions of "+a.Name(), func(ctx context.Context) error {
+			await.Until(t, b.Name()+" knows versions of "+a.Name(), func(ctx context.Context) error {
 				list, err := clientset(t, directly(a)).ConfigdepV1alpha1().ConfigDependencies("default").List(ctx, metav1.ListOptions{})
 				if err != nil {
 					return err
@@ -150,7 +151,7 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 		}
 	}
 	for name, held := range copies {
-		eventually(t, name+" holds what is there", func(ctx context.Context) error { return compare(ctx, t, held, replicas, ours) })
+		await.Until(t, name+" holds what is there", func(ctx context.Context) error { return compare(ctx, t, held, replicas, ours) })
 	}
 	// What lists and follows gets the objects by the factory's lister as well.
 	listed, err := factory.Configdep().V1alpha1().ConfigDependencies().Lister().ConfigDependencies(namespaces[0]).List(labels.Everything())
@@ -261,7 +262,7 @@ func TestRollingRestartWithoutLists(t *testing.T) {
 		t.Helper()
 		n++
 		create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep(fmt.Sprint("app-", n)))
-		eventually(t, "the follower holds what is there", func(context.Context) error {
+		await.Until(t, "the follower holds what is there", func(context.Context) error {
 			if got := len(f.Copy()); got != n {
 				return fmt.Errorf("it holds %d objects, not %d", got, n)
 			}
@@ -391,7 +392,7 @@ func TestRetryWatcherHopsBetweenReplicas(t *testing.T) {
 		seen.until(name+" is added", event(watch.Added, "deployment."+name))
 		// A replica may lag behind the one before. It says when it has caught up.
 		for _, r := range replicas {
-			eventually(t, r.Name()+" has seen it all", func(ctx context.Context) error {
+			await.Until(t, r.Name()+" has seen it all", func(ctx context.Context) error {
 				_, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{ResourceVersion: seen.version})
 				return err
 			})
@@ -432,7 +433,7 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 		waited <- err
 	}()
 	for _, r := range replicas {
-		eventually(t, "somebody is watching", func(context.Context) error {
+		await.Until(t, "somebody is watching", func(context.Context) error {
 			if h.Open() == 0 {
 				return errors.New("nobody is")
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/generated/informers"
+	"github.com/configdep/configdep/test/await"
 )
 
 // crowdSize is more than fits into two pages of a client.
@@ -50,7 +51,7 @@ func newCrowd(t *testing.T) string {
 	close(names)
 	wg.Wait()
 	for _, where := range everywhere(t) {
-		eventually(t, where.name+" shows all of them", func(ctx context.Context) error {
+		await.Until(t, where.name+" shows all of them", func(ctx context.Context) error {
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) != crowdSize {
 				err = fmt.Errorf("it shows %d", len(list.Items))

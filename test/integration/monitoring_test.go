@@ -24,6 +24,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/test/await"
 )
 
 // metricUse is what test/monitoring tells of an expression.
@@ -116,7 +117,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	callNobody(t, namespace)
 
 	var ours, theirs model.Vector
-	eventually(t, "everything is exposed that expressions use", func(ctx context.Context) error {
+	await.Until(t, "everything is exposed that expressions use", func(ctx context.Context) error {
 		ours = nil
 		for _, r := range server.Replicas {
 			found, err := scrape(ctx, r.Name(), directly(r))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 )
 
 // bind gives a user a ClusterRole in a namespace, and waits until it is in force for what
@@ -34,7 +35,7 @@ func awaitRight(t *testing.T, user rbacv1.Subject, namespace string, need author
 	if user.Kind == rbacv1.ServiceAccountKind {
 		name = "system:serviceaccount:" + user.Namespace + ":" + user.Name
 	}
-	eventually(t, fmt.Sprintf("%s may %s", name, need.Verb), func(ctx context.Context) error {
+	await.Until(t, fmt.Sprintf("%s may %s", name, need.Verb), func(ctx context.Context) error {
 		review, err := kube(t).AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &need}}, metav1.CreateOptions{})
 		if err == nil && !review.Status.Allowed {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 )
 
 // reload reloads, and must succeed.
@@ -80,7 +81,7 @@ func getRollout(t *testing.T, namespace, kind, name string) rollout {
 func reloadEvents(t *testing.T, namespace, kind, name string, uid types.UID) []string {
 	t.Helper()
 	var messages []string
-	eventually(t, fmt.Sprintf("there is an event about %s %s", kind, name), func(ctx context.Context) error {
+	await.Until(t, fmt.Sprintf("there is an event about %s %s", kind, name), func(ctx context.Context) error {
 		list, err := kube(t).CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: fmt.Sprintf("reason=ConfigReloaded,type=Normal,involvedObject.kind=%s,involvedObject.name=%s,involvedObject.uid=%s", kind, name, uid),
 		})
@@ -206,7 +207,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 			}
 			name := strings.ToLower(kind) + ".web"
 			shown := view(t, namespace, name)
-			eventually(t, "the controller has done its work", func(context.Context) error {
+			await.Until(t, "the controller has done its work", func(context.Context) error {
 				if o := getRollout(t, namespace, kind, "web"); o.observed != o.Generation {
 					return fmt.Errorf("it has observed %d of %d", o.observed, o.Generation)
 				}

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -100,7 +101,7 @@ func TestChangeOfContentReplacesAllPods(t *testing.T) {
 				t.Errorf("lastReload is %+v", last)
 			}
 			want := []string{"Restarted because Secret/db has changed"}
-			eventually(t, "an event tells of it", func(context.Context) error {
+			await.Until(t, "an event tells of it", func(context.Context) error {
 				if got := reloadEvents(t, namespace, kind, "web", before.Spec.WorkloadRef.UID); !slices.Equal(got, want) {
 					return fmt.Errorf("the events are %q", got)
 				}
@@ -126,7 +127,7 @@ func TestAdoptingManyWorkloadsRestartsNone(t *testing.T) {
 	})
 	await := func(what string, restarted bool) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%d workloads %s", many, what), func(ctx context.Context) error {
+		await.Until(t, fmt.Sprintf("%d workloads %s", many, what), func(ctx context.Context) error {
 			list, err := deployments.List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
@@ -241,7 +242,7 @@ func TestStatesThatNeedSomebody(t *testing.T) {
 // other tests run replicas that elect no leader.
 func told(t *testing.T, namespace, name, reason string) {
 	t.Helper()
-	eventually(t, "there is an event "+reason, func(ctx context.Context) error {
+	await.Until(t, "there is an event "+reason, func(ctx context.Context) error {
 		events, err := kube(t).CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + name})
 		if err == nil && len(events.Items) == 0 {
 			err = errors.New("there is none")
@@ -270,7 +271,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	}
 	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
 	for name, want := range map[string]string{"deployment.web": "Matched, by Default: 7s, 8m0s", "deployment.own": "Auto, by configdep.io/reload: 0s, 0s"} {
-		eventually(t, "the replica shows "+name, func(ctx context.Context) error {
+		await.Until(t, "the replica shows "+name, func(ctx context.Context) error {
 			o, err := client.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -330,7 +331,7 @@ func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 	}
 
 	remove(t, secrets.Delete, key.Name)
-	eventually(t, "the key is put back", func(ctx context.Context) error {
+	await.Until(t, "the key is put back", func(ctx context.Context) error {
 		back, err := secrets.Get(ctx, key.Name, metav1.GetOptions{})
 		if err == nil && string(back.Data["key"]) != string(key.Data["key"]) {
 			err = errors.New("it is another one")
@@ -352,7 +353,7 @@ func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 
 	// No replica was ready while they read everything anew. What kube-apiserver tells of our API
 	// may be of then, and other tests ask for it.
-	eventually(t, "our API is discovered", func(context.Context) error {
+	await.Until(t, "our API is discovered", func(context.Context) error {
 		_, resources, err := kube(t).Discovery().ServerGroupsAndResources()
 		if err == nil && !slices.ContainsFunc(resources, func(l *metav1.APIResourceList) bool {
 			return l.GroupVersion == "configdep.io/v1alpha1" && len(l.APIResources) > 0
@@ -380,7 +381,7 @@ func TestMetricsAndLogs(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "one replica leads, and has counted the restart", func(ctx context.Context) error {
+	await.Until(t, "one replica leads, and has counted the restart", func(ctx context.Context) error {
 		leaders, counted := 0, 0
 		for _, replica := range server.Replicas {
 			got, err := try(ctx, directly(replica), request{path: "/metrics"})

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -63,7 +64,7 @@ func TestContentIsNotKept(t *testing.T) {
 	// and longer content.
 	last := content.overwrite()
 	client := clientset(t, directly(replica)).ConfigdepV1alpha1().ConfigDependencies(namespace)
-	eventually(t, "the server has seen what came last", func(ctx context.Context) error {
+	await.Until(t, "the server has seen what came last", func(ctx context.Context) error {
 		shown, err := client.Get(ctx, "deployment.last", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -76,7 +77,7 @@ func TestContentIsNotKept(t *testing.T) {
 	if err := syscall.Kill(replica.PID(), syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the heap is dumped", func(context.Context) error {
+	await.Until(t, "the heap is dumped", func(context.Context) error {
 		_, err := os.Stat(dump)
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -98,7 +99,7 @@ func awaitOnlyRed(t *testing.T, replica *install.Replica, check, why string) {
 	t.Helper()
 	config := directly(replica)
 	red := regexp.MustCompile(`(?m)^\[-\](\S+) failed`)
-	eventually(t, "readyz is red because of "+check+" alone", func(ctx context.Context) error {
+	await.Until(t, "readyz is red because of "+check+" alone", func(ctx context.Context) error {
 		got, err := try(ctx, config, request{path: "/readyz"})
 		if err != nil {
 			return err
@@ -109,7 +110,7 @@ func awaitOnlyRed(t *testing.T, replica *install.Replica, check, why string) {
 		}
 		return nil
 	})
-	eventually(t, check+" says: "+why, func(ctx context.Context) error {
+	await.Until(t, check+" says: "+why, func(ctx context.Context) error {
 		got, err := try(ctx, config, request{path: "/readyz/" + check})
 		if err == nil && strings.TrimSpace(string(got.body)) != "internal server error: "+why {
 			err = fmt.Errorf("%d: %s", got.code, got.body)
@@ -259,7 +260,7 @@ func TestNamespaceIsDeleted(t *testing.T) {
 	t.Parallel()
 	namespace := shop(t)
 	remove(t, kube(t).CoreV1().Namespaces().Delete, namespace)
-	eventually(t, "the namespace is gone", func(ctx context.Context) error {
+	await.Until(t, "the namespace is gone", func(ctx context.Context) error {
 		found, err := kube(t).CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + namespace})
 		if err == nil && len(found.Items) > 0 {
 			err = fmt.Errorf("it is %s: %v", found.Items[0].Status.Phase, found.Items[0].Status.Conditions)
@@ -267,7 +268,7 @@ func TestNamespaceIsDeleted(t *testing.T) {
 		return err
 	})
 	for _, where := range everywhere(t) {
-		eventually(t, where.name+" shows nothing of it", func(ctx context.Context) error {
+		await.Until(t, where.name+" shows nothing of it", func(ctx context.Context) error {
 			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) > 0 {
 				err = errors.New(list.Items[0].Name + " is still shown")

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/configdep/configdep/test/await"
 )
 
 // create creates an object as one of the typed clients does it, and returns what the
@@ -177,7 +179,7 @@ func secret(name string, data map[string]string) *corev1.Secret {
 func runningPods(t *testing.T, namespace, app string, want int, old map[types.UID]bool) map[types.UID]bool {
 	t.Helper()
 	var running map[types.UID]bool
-	eventually(t, fmt.Sprintf("%d new pods of %s run", want, app), func(ctx context.Context) error {
+	await.Until(t, fmt.Sprintf("%d new pods of %s run", want, app), func(ctx context.Context) error {
 		list, err := kube(t).CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
 		if err != nil {
 			return err

@@ -18,9 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/pki"
 )
@@ -80,7 +80,7 @@ func TestDeployAndUndeploy(t *testing.T) {
 		}
 	})
 	t.Run("pods are admitted, under the strictest pod security", func(t *testing.T) {
-		eventually(t, "there are two pods", func(ctx context.Context) error {
+		await.Until(t, "there are two pods", func(ctx context.Context) error {
 			pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + name})
 			if err == nil && len(pods.Items) != 2 {
 				err = fmt.Errorf("there are %d", len(pods.Items))
@@ -124,7 +124,7 @@ func TestDeployAndUndeploy(t *testing.T) {
 		if err := client.CoreV1().Namespaces().Delete(t.Context(), "stuck", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the namespace controller tells why", func(ctx context.Context) error {
+		await.Until(t, "the namespace controller tells why", func(ctx context.Context) error {
 			found, err := client.CoreV1().Namespaces().Get(ctx, "stuck", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -147,7 +147,7 @@ func TestDeployAndUndeploy(t *testing.T) {
 		if all := kubectl(t, "get", "clusterroles,clusterrolebindings,apiservices,mutatingwebhookconfigurations", "-o", "name"); strings.Contains(all, "configdep") {
 			t.Errorf("something is left in\n%s", all)
 		}
-		eventually(t, "the namespace that was stuck is gone", func(ctx context.Context) error {
+		await.Until(t, "the namespace that was stuck is gone", func(ctx context.Context) error {
 			_, err := client.CoreV1().Namespaces().Get(ctx, "stuck", metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -211,16 +211,4 @@ func kubectl(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	return out
-}
-
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
 }

@@ -161,30 +161,26 @@ func grants(ctx context.Context) (all []grant, err error) {
 // without takes a rule away until it is given back.
 func (g *grant) without(ctx context.Context) (giveBack func() error, err error) {
 	if g.namespace == "" {
-		roles := client.RbacV1().ClusterRoles()
-		role, err := roles.Get(ctx, g.role, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		all := role.Rules
-		role.Rules = slices.Delete(slices.Clone(all), g.index, g.index+1)
-		role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-		return func() error {
-			role.Rules = all
-			_, err := roles.Update(ctx, role, metav1.UpdateOptions{})
-			return err
-		}, err
+		return without(ctx, client.RbacV1().ClusterRoles(), g, func(r *rbacv1.ClusterRole) *[]rbacv1.PolicyRule { return &r.Rules })
 	}
-	roles := client.RbacV1().Roles(g.namespace)
+	return without(ctx, client.RbacV1().Roles(g.namespace), g, func(r *rbacv1.Role) *[]rbacv1.PolicyRule { return &r.Rules })
+}
+
+func without[T any](ctx context.Context, roles interface {
+	Get(context.Context, string, metav1.GetOptions) (*T, error)
+	Update(context.Context, *T, metav1.UpdateOptions) (*T, error)
+}, g *grant, rulesOf func(*T) *[]rbacv1.PolicyRule,
+) (giveBack func() error, err error) {
 	role, err := roles.Get(ctx, g.role, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	all := role.Rules
-	role.Rules = slices.Delete(slices.Clone(all), g.index, g.index+1)
+	rules := rulesOf(role)
+	all := *rules
+	*rules = slices.Delete(slices.Clone(all), g.index, g.index+1)
 	role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	return func() error {
-		role.Rules = all
+		*rulesOf(role) = all
 		_, err := roles.Update(ctx, role, metav1.UpdateOptions{})
 		return err
 	}, err

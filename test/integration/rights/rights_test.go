@@ -14,17 +14,15 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
-
-const limit = time.Minute
 
 var (
 	cluster *controlplane.ControlPlane
@@ -45,20 +43,6 @@ func TestMain(m *testing.M) {
 	})
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
-}
-
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		if err := check(ctx); ctx.Err() == nil || err == nil {
-			last = err
-		}
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
 }
 
 // refused returns the requests of the server that were refused for want of a right.
@@ -127,7 +111,7 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 		used := map[string]bool{}
-		eventually(t, "every right has been used", func(ctx context.Context) error {
+		await.Until(t, "every right has been used", func(ctx context.Context) error {
 			if err := s.provoke(ctx, directly(t, replica)); err != nil {
 				return err
 			}
@@ -170,11 +154,11 @@ func TestRights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a reload through the aggregator", func(ctx context.Context) error {
+		await.Until(t, "a reload through the aggregator", func(ctx context.Context) error {
 			_, err := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 			return err
 		})
-		eventually(t, "the audit log has it", func(context.Context) error {
+		await.Until(t, "the audit log has it", func(context.Context) error {
 			found, _, err := calls(0)
 			if err != nil {
 				return err
@@ -207,7 +191,7 @@ func TestRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			restart()
-			eventually(t, "the right is missed", func(ctx context.Context) error {
+			await.Until(t, "the right is missed", func(ctx context.Context) error {
 				found, _, err := calls(from)
 				if err != nil {
 					return err
@@ -242,7 +226,7 @@ func TestRights(t *testing.T) {
 		if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the right is missed", func(context.Context) error {
+		await.Until(t, "the right is missed", func(context.Context) error {
 			found, _, err := calls(from)
 			if err == nil && !slices.ContainsFunc(refused(found), func(c call) bool { return c.needs(&all[i].rule) }) {
 				err = fmt.Errorf("what was refused is %v", refused(found))
@@ -252,7 +236,7 @@ func TestRights(t *testing.T) {
 		if err := giveBack(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "with it, all of it is used", func(context.Context) error {
+		await.Until(t, "with it, all of it is used", func(context.Context) error {
 			found, _, err := calls(from)
 			if err == nil {
 				if unused := unusedOf(&all[i], found); len(unused) > 0 {

@@ -16,15 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 )
-
-// limit is how long anything may take on a machine that does other things meanwhile.
-const limit = 3 * time.Minute
 
 // What all tests share. They run one after the other.
 var (
@@ -54,20 +51,6 @@ func installed(t *testing.T) *install.Installation {
 	return server
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		if err := check(ctx); ctx.Err() == nil || err == nil {
-			last = err
-		}
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
-}
-
 // deleteNamespace makes a namespace with something in it, and asks for its deletion.
 func deleteNamespace(t *testing.T) (name string) {
 	t.Helper()
@@ -88,7 +71,7 @@ func deleteNamespace(t *testing.T) (name string) {
 
 func namespaceGone(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "namespace "+name+" is gone", func(ctx context.Context) error {
+	await.Until(t, "namespace "+name+" is gone", func(ctx context.Context) error {
 		found, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -103,7 +86,7 @@ func namespaceGone(t *testing.T, name string) {
 // stuck waits until the namespace controller says that it cannot go on.
 func stuck(t *testing.T, name string) {
 	t.Helper()
-	eventually(t, "the namespace controller cannot go on", func(ctx context.Context) error {
+	await.Until(t, "the namespace controller cannot go on", func(ctx context.Context) error {
 		found, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -147,7 +130,7 @@ func nothingLeft(t *testing.T) {
 
 func unavailable(t *testing.T) {
 	t.Helper()
-	if _, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Available=false", "apiservice/"+install.APIService, "--timeout="+limit.String()); err != nil {
+	if _, err := cluster.Kubectl(t.Context(), "wait", "--for=condition=Available=false", "apiservice/"+install.APIService, "--timeout="+await.Limit.String()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -220,7 +203,7 @@ func TestNamespaceFirst(t *testing.T) {
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), install.Namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the APIService is gone", func(ctx context.Context) error {
+	await.Until(t, "the APIService is gone", func(ctx context.Context) error {
 		_, err := cluster.Kubectl(ctx, "get", "apiservice", install.APIService)
 		if err == nil {
 			return errors.New("it is there")

@@ -22,7 +22,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -31,13 +30,11 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
 	"github.com/configdep/configdep/test/pki"
 )
-
-// limit is how long anything may take on a machine that does other things meanwhile.
-const limit = 2 * time.Minute
 
 // What all tests share. They run one after the other.
 var (
@@ -73,21 +70,6 @@ func run(m *testing.M) (code int, err error) {
 		err = errors.Join(err, server.CheckLogs())
 	}()
 	return m.Run(), nil
-}
-
-// eventually calls check until it returns nil.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		if err := check(ctx); ctx.Err() == nil || err == nil {
-			last = err
-		}
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("waiting until %s: %v: %v", what, err, last)
-	}
 }
 
 // shop is a namespace with a Secret that workloads read.
@@ -169,7 +151,7 @@ func (s *shop) inSync(name string, more func(*v1alpha1.ConfigDependency) error) 
 		s.Fatal(err)
 	}
 	var found *v1alpha1.ConfigDependency
-	eventually(s.T, name+" is in sync", func(ctx context.Context) (err error) {
+	await.Until(s.T, name+" is in sync", func(ctx context.Context) (err error) {
 		found, err = api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, "deployment."+name, metav1.GetOptions{})
 		if err == nil && (found.Status.State != v1alpha1.StateInSync || found.Status.AppliedHash != found.Status.ConfigHash) {
 			err = fmt.Errorf("it is %+v", found.Status)
@@ -249,7 +231,7 @@ func setWebhooks(t *testing.T, change func(*admissionregistrationv1.WebhookClien
 func (s *shop) awaitOpen() (name string) {
 	s.Helper()
 	before, n := failedOpen(s.T), 0
-	eventually(s.T, "a workload is admitted without the webhook", func(context.Context) error {
+	await.Until(s.T, "a workload is admitted without the webhook", func(context.Context) error {
 		name = fmt.Sprintf("open-%d", n)
 		n++
 		made := s.create(name)
@@ -333,7 +315,7 @@ func TestFailsOpen(t *testing.T) {
 	t.Run("and then it is back", func(t *testing.T) {
 		s := newShop(t)
 		n := 0
-		eventually(t, "new workloads are stamped", func(context.Context) error {
+		await.Until(t, "new workloads are stamped", func(context.Context) error {
 			n++
 			if made := s.create(fmt.Sprintf("web-%d", n)); made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
 				return errors.New("this one is not")

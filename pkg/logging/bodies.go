@@ -1,4 +1,6 @@
-package certificate
+// Package logging keeps out of logs what must not be there. It imports no other package of
+// ours.
+package logging
 
 import (
 	"context"
@@ -6,9 +8,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// withoutBodies returns a context in which client-go does not log the bodies of requests
-// and answers, however verbose the program is: ours hold private keys.
-func withoutBodies(ctx context.Context) context.Context {
+// WithoutBodies returns a context in which client-go does not log the bodies of requests
+// and answers, however verbose the program is: ours are Secrets.
+func WithoutBodies(ctx context.Context) context.Context {
 	logger := klog.FromContext(ctx)
 	if logger.GetSink() == nil { // it logs nothing
 		return ctx

@@ -1,0 +1,30 @@
+// Package await waits for what is about to happen.
+package await
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Limit is how long anything may take on a machine that does other things meanwhile.
+const Limit = 3 * time.Minute
+
+// Until calls check until it returns nil. It ends the test when that takes too long, with the
+// last error.
+func Until(t testing.TB, what string, check func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, Limit, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if ctx.Err() == nil || err == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}
