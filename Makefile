@@ -14,9 +14,9 @@ bin := .cache/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 ldflags = -X $(module)/pkg/version.version=$(VERSION)
 
-# A package of tests may run a control plane, which wants a core or two for itself.
+# A package of tests may run a control plane, for which it waits more than it computes.
 cores := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : 1)))
+TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : $(cores) > 1 ? 2 : 1)))
 TEST_TIMEOUT ?= 20m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
