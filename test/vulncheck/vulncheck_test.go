@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// A small program that makes certificates, and cannot do so without this function.
+// A small package that makes certificates, and cannot do so without this function.
 const (
-	scanned = "./hack/gencert"
+	scanned = "./test/pki"
 	called  = "CreateCertificate"
 )
 
