@@ -188,13 +188,22 @@ func TestPassesAsItIs(t *testing.T) {
 		"written by us": {synced, func(r *admissionv1.AdmissionRequest) {
 			r.Options.Raw = []byte(`{"kind":"PatchOptions","fieldManager":"configdep"}`)
 		}},
-		"a subresource":             {synced, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }},
-		"a deletion":                {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }},
-		"another kind":              {synced, func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "ReplicaSet" }},
-		"an object that is none":    {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`"x"`) }},
-		"no object":                 {synced, func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
-		"an object of other types":  {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata": {"annotations": 1}}`) }},
-		"an update of nothing":      {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
+		"a subresource":            {synced, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }},
+		"a deletion":               {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }},
+		"another kind":             {synced, func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "ReplicaSet" }},
+		"an object that is none":   {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`"x"`) }},
+		"no object":                {synced, func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
+		"an object of other types": {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata": {"annotations": 1}}`) }},
+		"an update of nothing":     {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
+		"more sources than pods have": {synced, func(r *admissionv1.AdmissionRequest) {
+			var from []any
+			for i := range maxReferences + 1 {
+				from = append(from, object{"secretRef": object{"name": fmt.Sprint("s-", i), "optional": true}})
+			}
+			many := parse(t, deployment("app:1", optedIn+`, "configdep.io/exclude": "secret/s-*"`, ""))
+			many["spec"].(object)["template"].(object)["spec"].(object)["containers"].([]any)[0].(object)["envFrom"] = from
+			r.Object.Raw = encode(t, many)
+		}},
 		"a template of other types": {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"spec": {"template": []}}`) }},
 		"annotations that are no texts": {synced, func(r *admissionv1.AdmissionRequest) {
 			r.Object.Raw = []byte(`{"spec": {"template": {"metadata": {"annotations": {"a": 1}}}}}`)

@@ -30,6 +30,10 @@ type shape struct {
 	} `json:"spec"`
 }
 
+// maxReferences bounds the sources of a workload. Each is looked at while the index is
+// locked, and what comes here has not been validated, not even for its size.
+const maxReferences = 500
+
 // readWorkload reads a workload of a kind whose pods can be restarted.
 func readWorkload(kind, namespace string, raw []byte) (*written, error) {
 	s, err := readShape(kind, raw)
@@ -49,6 +53,9 @@ func readWorkload(kind, namespace string, raw []byte) (*written, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+	}
+	if len(w.References) > maxReferences {
+		return nil, fmt.Errorf("a %s with %d sources is left to the controller, at most %d are read", kind, len(w.References), maxReferences)
 	}
 	w.Namespace = namespace // one that is created need not say it
 	return w, nil

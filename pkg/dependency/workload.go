@@ -111,6 +111,8 @@ func (w *Workload) After(previous *Workload, live bool) {
 		w.StartVersion = versionOf(previous.ResourceVersion) + 1
 	}
 	switch {
+	case (previous == nil || previous.UID != w.UID) && live && w.Annotations[AppliedSourcesAnnotation] != "":
+		w.RecordVersion = versionOf(w.ResourceVersion) // it was created with it
 	case previous == nil || previous.UID != w.UID:
 	case previous.Annotations[AppliedSourcesAnnotation] == w.Annotations[AppliedSourcesAnnotation]:
 		w.RecordVersion = previous.RecordVersion

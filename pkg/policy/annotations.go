@@ -88,7 +88,9 @@ func parseKinds(value string) ([]dependency.SourceKind, error) {
 		if err != nil {
 			return nil, err
 		}
-		kinds = append(kinds, kind)
+		if !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
 	}
 	if kinds == nil {
 		return nil, errors.New("a comma list of configmap and secret is needed")
@@ -105,6 +107,13 @@ func parseKind(value string) (dependency.SourceKind, error) {
 	return "", fmt.Errorf("%q is neither configmap nor secret", abbreviate(value))
 }
 
+// Each pattern of an annotation is tried on each source of a workload, and meanwhile nothing
+// can be written into the index.
+const (
+	maxPatterns = 256 // of an annotation
+	maxPattern  = 253 // bytes of one: no name is longer
+)
+
 // parsePatterns parses a comma list of configmap/NAME and secret/NAME, where NAME may be
 // a glob as in path.Match.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
@@ -118,12 +127,17 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") {
+		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") || len(name) > maxPattern {
 			return nil, fmt.Errorf("%q is neither the name of an object nor a pattern with * and ?", abbreviate(name))
 		}
-		if p := (dependency.Pattern{Kind: k, Name: name}); !slices.Contains(patterns, p) {
-			patterns = append(patterns, p)
+		p := dependency.Pattern{Kind: k, Name: name}
+		if slices.Contains(patterns, p) {
+			continue
 		}
+		if len(patterns) == maxPatterns {
+			return nil, fmt.Errorf("at most %d are allowed", maxPatterns)
+		}
+		patterns = append(patterns, p)
 	}
 	return patterns, nil
 }

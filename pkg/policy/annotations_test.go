@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -51,6 +52,7 @@ func TestAnnotationValues(t *testing.T) {
 		{SourcesAnnotation, " , ", base},
 		{ExcludeAnnotation, "configmap/feature-*", with(func(p *Policy) { p.Exclude = []dependency.Pattern{features} })},
 		{KindsAnnotation, "secret", with(func(p *Policy) { p.Kinds = []dependency.SourceKind{dependency.Secret} })},
+		{KindsAnnotation, "secret,secret", with(func(p *Policy) { p.Kinds = []dependency.SourceKind{dependency.Secret} })},
 		{KindsAnnotation, "Configmap, secret", with(func(p *Policy) {
 			p.Kinds = []dependency.SourceKind{dependency.ConfigMap, dependency.Secret}
 		})},
@@ -126,6 +128,27 @@ func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 				t.Errorf("on the namespace (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What somebody else has to wait for is bounded: patterns are tried on sources while the
+// index is locked.
+func TestPatternsAreBounded(t *testing.T) {
+	var most []string
+	for i := range maxPatterns {
+		most = append(most, fmt.Sprintf("secret/s-%d", i))
+	}
+	of := func(patterns ...string) Policy {
+		return Of(map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: strings.Join(patterns, ",")}, nil, Defaults{})
+	}
+	if p := of(append(most, most...)...); len(p.Problems) != 0 || len(p.Exclude) != maxPatterns {
+		t.Errorf("%d patterns, and the problems %q", len(p.Exclude), p.Problems)
+	}
+	if p := of(append(most, "secret/s")...); len(p.Problems) != 1 || !strings.Contains(p.Problems[0], "at most 256") {
+		t.Errorf("of one more, the problems are %q", p.Problems)
+	}
+	if p := of("secret/" + strings.Repeat("*a", maxPattern)); len(p.Problems) != 1 {
+		t.Errorf("of a long one, the problems are %q", p.Problems)
 	}
 }
 
