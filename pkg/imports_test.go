@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"pkg/dependency":  {},
 	"pkg/version":     {},
 	"pkg/metrics":     {},
+	"pkg/logging":     {},
 	"pkg/certificate": {"pkg/logging"},
 	// What the clients and the API server of our types are made of.
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
