@@ -149,6 +149,39 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	}
 }
 
+// What depends on which names there are is not told to callers that nobody knows: they could
+// find the names of all Secrets, letter by letter.
+func TestGlobsAreLeftToTheController(t *testing.T) {
+	for _, globs := range []string{"secret/d*", "secret/x*", "secret/d?, secret/db"} {
+		c := newCluster(secret("db", "password", "x"))
+		o := parse(t, deployment("app:1", fmt.Sprintf(`"configdep.io/reload": "listed", "configdep.io/sources": %q`, globs), ""))
+		if diff := cmp.Diff(o, c.admit(t, o, nil)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", globs, diff)
+		}
+		before := parse(t, deployment("app:1", `"configdep.io/reload": "listed", "configdep.io/config-hash": "v1.x.y"`, `"configdep.io/config-hash": "v1.x.y"`))
+		if got := c.admit(t, o, before); onTemplate(got)[policy.ConfigHashAnnotation] != "v1.x.y" {
+			t.Errorf("%s: what the owner has dropped is not put back: %v", globs, onTemplate(got))
+		}
+	}
+}
+
+// A key of the hashes that is replaced while a source is looked up: what was digested by the
+// one before says nothing.
+func TestKeyIsReplacedMeanwhile(t *testing.T) {
+	c := newCluster()
+	c.late[dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}] = secret("db", "password", "x")
+	h := c.handler()
+	h.Digester = func() *dependency.Digester {
+		if c.finds > 0 {
+			return dependency.NewDigester(append(make([]byte, dependency.KeySize-1), 1))
+		}
+		return digester
+	}
+	if patch, _, err := h.admit(t.Context(), request(t, parse(t, deployment("app:1", optedIn, "")), nil)); patch != nil || err != nil || c.finds != 1 {
+		t.Errorf("%d looked up, the patch is %s, %v", c.finds, patch, err)
+	}
+}
+
 // An optional source counts as absent only when it has been looked up.
 func TestUnknownOptionalSource(t *testing.T) {
 	optional := strings.Replace(deployment("app:1", optedIn, ""), `"key": "password"`, `"key": "password", "optional": true`, 1)
@@ -190,7 +223,6 @@ func TestPassesAsItIs(t *testing.T) {
 		}},
 		"a subresource":            {synced, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }},
 		"a deletion":               {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }},
-		"another kind":             {synced, func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "ReplicaSet" }},
 		"an object that is none":   {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`"x"`) }},
 		"no object":                {synced, func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
 		"an object of other types": {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata": {"annotations": 1}}`) }},
@@ -218,10 +250,15 @@ func TestPassesAsItIs(t *testing.T) {
 	if got := synced.post(t, request(t, o, nil)); got.Patch == nil {
 		t.Error("without a reason it passes as well")
 	}
-	elsewhere := synced.handler()
-	elsewhere.Namespaces = []string{"other"}
-	if patch, _, err := elsewhere.admit(t.Context(), request(t, o, nil)); patch != nil || err != nil {
-		t.Errorf("in a namespace that is not read: %s, %v", patch, err)
+	for what, change := range map[string]func(*Handler){
+		"that is not read": func(h *Handler) { h.Namespaces = []string{"other"} },
+		"that is exempt":   func(h *Handler) { h.Exempt = []string{"other", namespace} },
+	} {
+		elsewhere := synced.handler()
+		change(elsewhere)
+		if patch, _, err := elsewhere.admit(t.Context(), request(t, o, nil)); patch != nil || err != nil {
+			t.Errorf("in a namespace %s: %s, %v", what, patch, err)
+		}
 	}
 }
 

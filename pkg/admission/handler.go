@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -27,9 +30,12 @@ const (
 	// maxBody bounds a request. It holds a workload twice, of which kube-apiserver takes no
 	// larger one than 3 MB.
 	maxBody = 8 << 20
-	// maxConcurrent bounds the requests that are handled at once, and with it the memory.
-	// Others wait.
-	maxConcurrent = 32
+	// maxObjects bounds the objects and lists in a request: decoded, each takes a hundred times
+	// what it takes on the wire. A Deployment of a hundred containers has fewer.
+	maxObjects = 20_000
+	// turns bounds the requests that are handled at once, and with it the memory: one takes a
+	// turn for each MB. Others wait.
+	turns = 16
 	// patience is how long one waits for its turn, and how long its body may take to arrive:
 	// less than the caller waits.
 	patience = 2 * time.Second
@@ -53,19 +59,20 @@ type Config struct {
 	Defaults policy.Defaults
 	// Digester returns the digester of the server; it is there once Graph is read.
 	Digester func() *dependency.Digester
-	// Namespaces are those that the graph holds; empty: all.
-	Namespaces []string
+	// Namespaces are those that the graph holds; empty: all. Workloads of Exempt ones are
+	// admitted as they are, whoever asks.
+	Namespaces, Exempt []string
 }
 
 // Handler answers AdmissionReviews of workloads.
 type Handler struct {
 	Config
 
-	turns chan struct{}
+	turns *semaphore.Weighted
 }
 
 // NewHandler returns a Handler.
-func NewHandler(c Config) *Handler { return &Handler{c, make(chan struct{}, maxConcurrent)} }
+func NewHandler(c Config) *Handler { return &Handler{c, semaphore.NewWeighted(turns)} }
 
 // ServeHTTP is part of http.Handler. What is no AdmissionReview of a workload gets an error
 // of HTTP, and kube-apiserver goes on without us.
@@ -92,18 +99,24 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
-	select {
-	case h.turns <- struct{}{}:
-		defer func() { <-h.turns }()
-	case <-ctx.Done():
+	size := r.ContentLength
+	if size < 0 || size > maxBody { // it is not known, or refused below
+		size = maxBody
+	}
+	weight := 1 + size>>20
+	if h.turns.Acquire(ctx, weight) != nil {
 		return http.StatusServiceUnavailable, nil, errors.New("too many requests at once")
 	}
+	defer h.turns.Release(weight)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience)) // not in tests
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("at most %d bytes are read", tooLarge.Limit)
 	} else if err != nil {
 		return http.StatusBadRequest, nil, fmt.Errorf("reading the request: %w", err)
+	}
+	if bytes.Count(body, []byte("{"))+bytes.Count(body, []byte("[")) > maxObjects {
+		return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("at most %d objects and lists are read", maxObjects)
 	}
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(body, &review); err != nil {
@@ -114,6 +127,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	}
 	if review.Request.UID == "" {
 		return http.StatusBadRequest, nil, errors.New("the request of the AdmissionReview has no uid")
+	}
+	if kind := review.Request.Kind; kind.Group != appsv1.GroupName || readers[kind.Kind] == nil {
+		return http.StatusBadRequest, nil, fmt.Errorf("a %s is not a workload whose pods can be restarted", kind.Kind)
 	}
 	review.Response = h.review(ctx, review.Request)
 	review.Request = nil
@@ -145,7 +161,8 @@ func (h *Handler) admit(ctx context.Context, r *admissionv1.AdmissionRequest) (p
 	switch {
 	case r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update:
 		return nil, metrics.WebhookUnchanged, nil
-	case len(h.Namespaces) > 0 && !slices.Contains(h.Namespaces, r.Namespace), // nothing is known of it
+	case slices.Contains(h.Exempt, r.Namespace),
+		len(h.Namespaces) > 0 && !slices.Contains(h.Namespaces, r.Namespace), // nothing is known of it
 		writtenByUs(r): // a webhook configuration without our match conditions
 		return nil, metrics.WebhookUnchanged, nil
 	}
@@ -187,12 +204,13 @@ func (h *Handler) marks(ctx context.Context, object *written, before *shape) (ma
 		admission.Before = before.workload()
 	}
 	var absent []dependency.SourceKey
-	digester := h.Digester()
+	var digester *dependency.Digester
 	evaluate := func(g *dependency.Graph) {
 		admission.Evaluation = policy.Evaluate(g, digester, object.Workload, h.Defaults)
 		marks, purpose = admission.Marks(), admission.Purpose()
 	}
-	ready = digester != nil && h.Graph.Read(func(g *dependency.Graph) {
+	ready = h.Graph.Read(func(g *dependency.Graph) {
+		digester = h.Digester()
 		evaluate(g)
 		if purpose == policy.Adopt || purpose == policy.Stamp {
 			absent = admission.Absent()
@@ -208,7 +226,12 @@ func (h *Handler) marks(ctx context.Context, object *written, before *shape) (ma
 		admission.Unsure = true
 	}
 	if len(found) > 0 || admission.Unsure {
-		ready = h.Graph.Read(func(g *dependency.Graph) { evaluate(g.With(found)) })
+		ready = h.Graph.Read(func(g *dependency.Graph) {
+			if now := h.Digester(); now != digester { // what was looked up says nothing any more
+				digester, found, admission.Unsure = now, nil, true
+			}
+			evaluate(g.With(found))
+		})
 	}
 	return marks, purpose, ready
 }

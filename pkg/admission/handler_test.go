@@ -40,6 +40,9 @@ func TestGarbageIsRefused(t *testing.T) {
 		"an older version":       {"", "application/json", strings.NewReader(`{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "1"}}`), http.StatusBadRequest, "v1beta1"},
 		"no request":             {"", "application/json", strings.NewReader(review("")), http.StatusBadRequest, "with a request"},
 		"no uid":                 {"", "application/json", strings.NewReader(review(`, "request": {}`)), http.StatusBadRequest, "no uid"},
+		"another kind of object": {"", "application/json", strings.NewReader(review(`, "request": {"uid": "1", "kind": {"group": "apps", "kind": "ReplicaSet"}}`)), http.StatusBadRequest, "a ReplicaSet is not"},
+		"another group":          {"", "application/json", strings.NewReader(review(`, "request": {"uid": "1", "kind": {"group": "other", "kind": "Deployment"}}`)), http.StatusBadRequest, "a Deployment is not"},
+		"too many objects":       {"", "application/json", strings.NewReader(review(`, "x": [` + strings.Repeat("{},", maxObjects) + `{}]`)), http.StatusRequestEntityTooLarge, "at most 20000 objects"},
 		"too much":               {"", "application/json", io.MultiReader(strings.NewReader(review("")), bytes.NewReader(make([]byte, maxBody))), http.StatusRequestEntityTooLarge, "at most 8388608 bytes"},
 		"a connection that ends": {"", "application/json; charset=utf-8", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)), http.StatusBadRequest, "reading the request"},
 	} {
@@ -76,7 +79,7 @@ func (f *slowFinder) Find(ctx context.Context, _ *dependency.Digester, _ depende
 // More requests than can be handled at once wait, and those that wait too long are sent
 // away, before they are read.
 func TestRequestsWaitForTheirTurn(t *testing.T) {
-	finder := &slowFinder{newCluster(), make(chan struct{}, maxConcurrent), make(chan struct{})}
+	finder := &slowFinder{newCluster(), make(chan struct{}, turns), make(chan struct{})}
 	handler := finder.handler()
 	handler.Finder = finder
 	send := func(ctx context.Context) *httptest.ResponseRecorder {
@@ -89,14 +92,14 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 		return recorder
 	}
 	var wg sync.WaitGroup
-	for range maxConcurrent {
+	for range turns {
 		wg.Go(func() {
 			if got := send(t.Context()); got.Code != http.StatusOK {
 				t.Errorf("one whose turn it was got %d: %s", got.Code, got.Body)
 			}
 		})
 	}
-	for range maxConcurrent {
+	for range turns {
 		<-finder.asked
 	}
 	gone, leave := context.WithCancel(t.Context())

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"reflect"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -34,24 +32,14 @@ type shape struct {
 // locked, and what comes here has not been validated, not even for its size.
 const maxReferences = 500
 
-// readWorkload reads a workload of a kind whose pods can be restarted.
+// readWorkload reads a workload of a kind that there is a reader for.
 func readWorkload(kind, namespace string, raw []byte) (*written, error) {
 	s, err := readShape(kind, raw)
 	if err != nil {
 		return nil, err
 	}
 	w := &written{shape: *s}
-	switch dependency.WorkloadKind(kind) {
-	case dependency.Deployment:
-		w.Workload, err = decode(raw, dependency.FromDeployment)
-	case dependency.StatefulSet:
-		w.Workload, err = decode(raw, dependency.FromStatefulSet)
-	case dependency.DaemonSet:
-		w.Workload, err = decode(raw, dependency.FromDaemonSet)
-	default:
-		return nil, fmt.Errorf("a %s is not a workload whose pods can be restarted", kind)
-	}
-	if err != nil {
+	if w.Workload, err = readers[kind](raw); err != nil {
 		return nil, fmt.Errorf("reading a %s: %w", kind, err)
 	}
 	if len(w.References) > maxReferences {
@@ -93,12 +81,21 @@ func (s *shape) templateAnnotations() map[string]string {
 	return out
 }
 
-func decode[T appsv1.Deployment | appsv1.StatefulSet | appsv1.DaemonSet](raw []byte, from func(*T) *dependency.Workload) (*dependency.Workload, error) {
-	o := new(T)
-	if err := json.Unmarshal(raw, o); err != nil {
-		return nil, err
+// readers read workloads by their kind.
+var readers = map[string]func([]byte) (*dependency.Workload, error){
+	string(dependency.Deployment):  reader(dependency.FromDeployment),
+	string(dependency.StatefulSet): reader(dependency.FromStatefulSet),
+	string(dependency.DaemonSet):   reader(dependency.FromDaemonSet),
+}
+
+func reader[T any](from func(*T) *dependency.Workload) func([]byte) (*dependency.Workload, error) {
+	return func(raw []byte) (*dependency.Workload, error) {
+		o := new(T)
+		if err := json.Unmarshal(raw, o); err != nil {
+			return nil, err
+		}
+		return from(o), nil
 	}
-	return from(o), nil
 }
 
 // sameTemplate tells whether two workloads have the same pod template, but for our

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -171,8 +172,8 @@ func (o *Options) Validate() error {
 	errs = append(errs, o.validateWebhook()...)
 	errs = append(errs, o.validateNamespaces()...)
 	errs = append(errs, o.validateCertificate()...)
-	if o.Namespace == "" {
-		errs = append(errs, errors.New("--namespace must not be empty"))
+	for _, wrong := range validation.ValidateNamespaceName(o.Namespace, false) {
+		errs = append(errs, fmt.Errorf("--namespace: %q is not the name of a namespace: %s", o.Namespace, wrong))
 	}
 	return errors.Join(errs...)
 }

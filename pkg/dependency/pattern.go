@@ -21,6 +21,9 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 	if p.Kind != kind {
 		return false
 	}
+	if !p.Glob() {
+		return p.Name == name
+	}
 	matched, err := path.Match(p.Name, name)
 	return err == nil && matched
 }

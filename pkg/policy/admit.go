@@ -31,7 +31,7 @@ const (
 
 // Purpose tells what is to be done. It does not depend on content.
 func (a *Admission) Purpose() Purpose {
-	if len(a.Policy.Problems) > 0 || a.Policy.Mode == Off || a.Unsure {
+	if len(a.Policy.Problems) > 0 || a.Policy.Mode == Off || a.Unsure || a.tellsNames() {
 		return a.restore()
 	}
 	switch {
@@ -43,6 +43,13 @@ func (a *Admission) Purpose() Purpose {
 	default:
 		return a.restore()
 	}
+}
+
+// tellsNames tells whether what is present depends on which names there are: callers of the
+// webhook are unknown, and could find the names of all Secrets by globs. The controller does
+// what is left out.
+func (a *Admission) tellsNames() bool {
+	return slices.ContainsFunc(a.Policy.Sources, func(p dependency.Pattern) bool { return p.Glob() })
 }
 
 func (a *Admission) restore() Purpose {

@@ -112,12 +112,17 @@ func parseKind(value string) (dependency.SourceKind, error) {
 const (
 	maxPatterns = 256 // of an annotation
 	maxPattern  = 253 // bytes of one: no name is longer
+	maxGlobs    = 32  // of the patterns
+	maxStars    = 4   // in one
+	// maxComparisons bounds the globs of a workload times its sources.
+	maxComparisons = 20_000
 )
 
 // parsePatterns parses a comma list of configmap/NAME and secret/NAME, where NAME may be
 // a glob as in path.Match.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
 	var patterns []dependency.Pattern
+	globs := 0
 	for part := range listed(value) {
 		kind, name, found := strings.Cut(part, "/")
 		if !found || name == "" {
@@ -136,6 +141,14 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 		}
 		if len(patterns) == maxPatterns {
 			return nil, fmt.Errorf("at most %d are allowed", maxPatterns)
+		}
+		if p.Glob() {
+			if globs++; globs > maxGlobs {
+				return nil, fmt.Errorf("at most %d patterns are allowed", maxGlobs)
+			}
+			if strings.Count(name, "*") > maxStars {
+				return nil, fmt.Errorf("%q has more than %d *", abbreviate(name), maxStars)
+			}
 		}
 		patterns = append(patterns, p)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -149,6 +150,38 @@ func TestPatternsAreBounded(t *testing.T) {
 	}
 	if p := of("secret/" + strings.Repeat("*a", maxPattern)); len(p.Problems) != 1 {
 		t.Errorf("of a long one, the problems are %q", p.Problems)
+	}
+}
+
+func TestGlobsAreBounded(t *testing.T) {
+	var globs []string
+	for i := range maxGlobs {
+		globs = append(globs, fmt.Sprintf("secret/s-%d-*", i))
+	}
+	for what, tt := range map[string]struct {
+		patterns []string
+		says     string
+	}{
+		"as many as there may be": {globs, ""},
+		"one more":                {append(slices.Clone(globs), "secret/*"), "at most 32 patterns are allowed"},
+		"many stars":              {[]string{"secret/*a*b*c*d*"}, "has more than 4 *"},
+	} {
+		p := Of(map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: strings.Join(tt.patterns, ",")}, nil, Defaults{})
+		if got := strings.Join(p.Problems, "; "); tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
+			t.Errorf("%s: the problems are %q", what, got)
+		}
+	}
+
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
+	for i := range maxComparisons/maxGlobs + 1 {
+		pod.Containers[0].EnvFrom = append(pod.Containers[0].EnvFrom, corev1.EnvFromSource{
+			SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("s-", i)}, Optional: new(true)},
+		})
+	}
+	x := newWorld(t, pod)
+	x.annotate(ExcludeAnnotation, strings.Join(globs, ","))
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "too many to be tried") {
+		t.Errorf("it is %+v", d)
 	}
 }
 

@@ -36,6 +36,7 @@ type Evaluation struct {
 // after the graph has changed.
 func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
 	p := Of(w.Annotations, g.Namespace(w.Namespace), defaults)
+	p.bound(len(w.References))
 	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, defaults: defaults}
 	counting := p // in mode Off nothing triggers, but the hash still says something
 	if p.Mode == Off {

@@ -66,6 +66,23 @@ func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	return p
 }
 
+// bound makes a problem of more globs than can be tried on so many sources.
+func (p *Policy) bound(sources int) {
+	globs := 0
+	for _, patterns := range [][]dependency.Pattern{p.Sources, p.Exclude} {
+		for _, x := range patterns {
+			if x.Glob() {
+				globs++
+			}
+		}
+	}
+	if globs*sources <= maxComparisons {
+		return
+	}
+	p.Problems = append(p.Problems, fmt.Sprintf("the annotations name %d patterns for a pod template with %d sources, which are too many to be tried", globs, sources))
+	p.Sources, p.Exclude = nil, nil
+}
+
 // reader looks annotations up.
 type reader struct {
 	workload, namespace map[string]string
