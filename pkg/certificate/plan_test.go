@@ -354,6 +354,7 @@ func TestWhoGoesOverToWhat(t *testing.T) {
 		"one that nobody may trust yet":         {renewed, stranger, 70 * day, false},
 		"the same, as ours has expired":         {first, stranger, 91 * day, true},
 		"one by another CA, which is published": {renewed, published, 70 * day, true},
+		"one that is valid, as ours is not yet": {renewed, first, day, true},
 		"an expired one":                        {Content{}, first, 91 * day, false},
 	} {
 		if got := Succeeds(&tt.held, &tt.found, start.Add(tt.after)); got != tt.want {
