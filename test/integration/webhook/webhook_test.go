@@ -439,7 +439,7 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const review = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "DELETE"}}`
+	const review = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "DELETE", "kind": {"group": "apps", "kind": "Deployment"}}}`
 	for _, tt := range []struct {
 		name, path, body string
 		to               *install.Replica
