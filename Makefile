@@ -41,11 +41,11 @@ demo: prerequisites ## Run the tour of the README on a cluster of its own; it st
 	@$(bin)/demo
 
 .PHONY: deploy
-deploy: ## Install into the cluster of the current kubectl context: IMAGE=..., and KUBECTL, WAIT, TIMEOUT (see hack/deploy.sh)
+deploy: ## Install into the cluster of the current kubectl context: IMAGE=..., and OVERLAY, KUBECTL, WAIT, TIMEOUT (see hack/deploy.sh)
 	@hack/deploy.sh
 
 .PHONY: undeploy
-undeploy: ## Remove what deploy has installed: KUBECTL, WAIT, TIMEOUT (see hack/undeploy.sh)
+undeploy: ## Remove what deploy has installed: OVERLAY, KUBECTL, WAIT, TIMEOUT (see hack/undeploy.sh)
 	@hack/undeploy.sh
 
 ##@ Build
@@ -64,7 +64,7 @@ release: ## Make what a release consists of in .cache/dist: VERSION, IMAGE, PLAT
 	@VERSION="$(VERSION)" hack/release.sh
 
 .PHONY: chart
-chart: prerequisites ## Package the Helm chart into .cache/dist: VERSION
+chart: prerequisites ## Package the Helm chart into .cache/dist: VERSION, IMAGE
 	@VERSION="$(VERSION)" hack/package-chart.sh
 
 .PHONY: clean

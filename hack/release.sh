@@ -4,13 +4,14 @@
 #   COMMAND_VERSION_OS_ARCH.tar.gz        each command, for each platform on which it makes sense
 #   COMMAND_VERSION_OS_ARCH.cdx.json      what it is built from (a CycloneDX SBOM)
 #   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the
-#   configdep-apiservice_VERSION.yaml     version; the APIService apart, as it is applied last
-#   configdep-VERSION.tgz                 the Helm chart
+#   configdep-apiservice_VERSION.yaml     version; the APIService and the webhooks apart, as
+#                                         they are applied last
+#   configdep-VERSION.tgz                 the Helm chart, with that image
 #   SHA256SUMS                            the checksums of all of them
 #
 #   VERSION    such as v0.1.0, from a clean checkout with the Go of the Dockerfile; anything
 #              else is a snapshot, from whatever is there
-#   IMAGE      the image in the manifests, without a tag    configdep/configdep-apiserver
+#   IMAGE      the image that is installed, without a tag   configdep/configdep-apiserver
 #   PLATFORMS  only these, such as "linux/amd64"            all
 #   DIST       where to                                     .cache/dist/VERSION
 #
@@ -111,21 +112,22 @@ images:
 EOF
 hack/kustomize.sh build "$tmp/manifests" >"$tmp/all.yaml"
 grep -qF "image: $image:$version" "$tmp/all.yaml" || fail "the manifests do not name the image $image:$version"
-separate() { # yes or no: the APIService
+separate() { # yes or no: what leads kube-apiserver to the server
   awk -v want="$1" 'function flush() { if (doc != "" && is == want) printf "---\n%s", doc; doc = ""; is = "no" }
     BEGIN { is = "no" }
     /^---$/ { flush(); next }
-    /^kind: APIService$/ { is = "yes" }
+    /^kind: (APIService|MutatingWebhookConfiguration)$/ { is = "yes" }
     { doc = doc $0 "\n" }
     END { flush() }' "$tmp/all.yaml"
 }
 separate no >"$tmp/dist/configdep-install_$version.yaml"
 separate yes >"$tmp/dist/configdep-apiservice_$version.yaml"
 [[ $(grep -c '^kind: APIService$' "$tmp/dist/configdep-apiservice_$version.yaml") == 1 ]] || fail "there is not one APIService"
+[[ $(grep -c '^kind: ' "$tmp/dist/configdep-apiservice_$version.yaml") == 2 ]] || fail "there is not one MutatingWebhookConfiguration beside the APIService"
 
 say "the Helm chart"
 mkdir "$tmp/chart" "$tmp/packed"
-VERSION=$version DIST=$tmp/packed hack/package-chart.sh
+VERSION=$version IMAGE=$image DIST=$tmp/packed hack/package-chart.sh
 for package in "$tmp"/packed/*.tgz; do
   # Packed again, because helm notes the time.
   tar --extract --gzip --file="$package" --directory="$tmp/chart"

@@ -8,28 +8,51 @@ import (
 )
 
 // Who has installed by kustomize can go over to the chart without removing anything: the names,
-// and the Deployment's selector, are the same.
+// and the Deployment's selector, are the same. Whoever forgot a flag tries again with it.
 func TestChartTakesOverFromKustomize(t *testing.T) {
+	for name, attempts := range map[string]struct{ failing, last []string }{
+		"at once": {last: []string{"install", "configdep"}},
+		"after an attempt that did not own the objects": {
+			failing: []string{"install", "configdep", mustAbs(t, chart)},
+			last:    []string{"upgrade", "--install", "configdep"},
+		},
+		"after an attempt that met conflicts": {
+			failing: []string{"install", "configdep", mustAbs(t, chart), "--take-ownership"},
+			last:    []string{"upgrade", "--install", "configdep"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { takeOver(t, attempts.failing, attempts.last) })
+	}
+}
+
+func takeOver(t *testing.T, failing, last []string) {
+	t.Helper()
 	kubectl(t, "apply", "-k", filepath.Join(root, "artifacts", "base"))
 	uid, err := cluster.Kubectl(t.Context(), "-n", namespace, "get", "deployment", name, "-o", "jsonpath={.metadata.uid}")
 	if err != nil || uid == "" {
 		t.Fatalf("the Deployment is %q (%v)", uid, err)
 	}
-	run := func(args ...string) {
-		t.Helper()
+	run := func(args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		cmd := cluster.Command(ctx, filepath.Join(root, "hack", "helm.sh"), append(args, "--namespace", namespace)...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("helm %s: %v:\n%s", strings.Join(args, " "), err, out)
+		out, err := cluster.Command(ctx, filepath.Join(root, "hack", "helm.sh"), append(args, "--namespace", namespace)...).CombinedOutput()
+		return string(out), err
+	}
+	if failing != nil {
+		if out, err := run(failing...); err == nil {
+			t.Errorf("helm %s succeeded:\n%s", strings.Join(failing, " "), out)
 		}
 	}
-	run("install", "configdep", mustAbs(t, chart), "--take-ownership", "--force-conflicts")
+	if out, err := run(append(last, mustAbs(t, chart), "--take-ownership", "--force-conflicts")...); err != nil {
+		t.Fatalf("helm %s: %v:\n%s", strings.Join(last, " "), err, out)
+	}
 	now, err := cluster.Kubectl(t.Context(), "-n", namespace, "get", "deployment", name, "-o", `jsonpath={.metadata.uid} {.metadata.labels.helm\.sh/chart}`)
 	if err != nil || !strings.HasPrefix(now, uid+" configdep-") {
 		t.Errorf("the Deployment, which was %s, is %s (%v)", uid, now, err)
 	}
-	run("uninstall", "configdep")
+	if out, err := run("uninstall", "configdep"); err != nil {
+		t.Fatalf("helm uninstall: %v:\n%s", err, out)
+	}
 	// An APIService without a server would hold up what other tests delete.
 	if left, err := cluster.Kubectl(t.Context(), "get", "apiservice", "v1alpha1.configdep.io", "--ignore-not-found", "-o", "name"); err != nil || left != "" {
 		t.Errorf("there is %s (%v)", left, err)

@@ -44,6 +44,8 @@ func TestBadValues(t *testing.T) {
 		"readinessProbe.httpGet.path=/":           "at '/readinessProbe': additional properties",
 		"replicas=two":                            "at '/replicas': got string, want integer",
 		"replicas=-1":                             "at '/replicas': minimum",
+		"replicas=0":                              "at '/replicas': minimum",
+		"updateStrategy.rollingUpdate.maxSurge=0": "updateStrategy.rollingUpdate: maxUnavailable and maxSurge cannot both be 0",
 		"rbac.create=maybe":                       "at '/rbac/create': got string, want boolean",
 		"namespaces=shop":                         "at '/namespaces': got string, want array",
 		"namespaces={shop,shop}":                  "at '/namespaces': items at 0 and 1 are equal",
@@ -114,6 +116,19 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"webhook.enabled=false"},
 			want: []string{"--webhook-configuration=\n"},
 			not:  []string{"MutatingWebhookConfiguration", "9443", "mutatingwebhookconfigurations", "webhook-secure-port"},
+		},
+		"another port of the webhook is that of the pods, never one that the Service has already": {
+			set:  []string{"webhook.port=443"},
+			want: []string{"--webhook-secure-port=443", "containerPort: 443", "port: 9443\n    targetPort: webhook", "port: 9443\n      path:"},
+		},
+		"the Secret of the certificate is watched where the server makes it": {
+			set:  []string{"namespaces={shop}"},
+			want: []string{"resourceNames: [configdep-serving-cert]\n  verbs: [get, list, watch, update]"},
+		},
+		"another Secret is not watched": {
+			set:  []string{"namespaces={shop}", "tls.mode=existingSecret", "tls.existingSecret=mine"},
+			want: []string{"resourceNames: [configdep-hmac-key]\n  verbs: [list, watch]"},
+			not:  []string{"configdep-serving-cert"},
 		},
 		"no APIService": {
 			set: []string{"apiService.enabled=false"},

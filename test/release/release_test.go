@@ -26,9 +26,10 @@ import (
 )
 
 const (
-	program = "configdep-apiserver"
-	version = "v0.0.0-test"
-	epoch   = "1700000000"
+	program    = "configdep-apiserver"
+	version    = "v0.0.0-test"
+	epoch      = "1700000000"
+	repository = "registry.example:5000/team/configdep-apiserver"
 )
 
 // The life of a release, on one platform: it is made twice, looked into, and compared with
@@ -43,7 +44,7 @@ func TestRelease(t *testing.T) {
 	folder := name + "/"
 
 	dist := filepath.Join(t.TempDir(), "dist")
-	execute(t, root, append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+dist), "hack/release.sh")
+	execute(t, root, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+dist), "hack/release.sh")
 	made := contents(t, dist)
 	archive := unpack(t, made[name+".tar.gz"])
 
@@ -55,7 +56,7 @@ func TestRelease(t *testing.T) {
 			copyFile(t, filepath.Join(root, file), filepath.Join(other, file))
 		}
 		again := filepath.Join(other, "dist")
-		execute(t, other, append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo"),
+		execute(t, other, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo"),
 			"bash", "-c", "umask 077; exec hack/release.sh")
 		remade := contents(t, again)
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(remade))); diff != "" {
@@ -152,14 +153,16 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the standard library has version %q, not %s", versions["std"], runtime.Version())
 		}
 	})
-	t.Run("the manifests are those of the version, the APIService apart", func(t *testing.T) {
+	t.Run("the manifests are those of the version, the APIService and the webhooks apart", func(t *testing.T) {
 		manifests := string(made["configdep-install_"+version+".yaml"])
-		if !strings.Contains(manifests, "image: configdep/configdep-apiserver:"+version+"\n") || strings.Contains(manifests, "kind: APIService\n") {
+		if !strings.Contains(manifests, "image: "+repository+":"+version+"\n") ||
+			strings.Contains(manifests, "kind: APIService\n") || strings.Contains(manifests, "kind: MutatingWebhookConfiguration\n") {
 			t.Errorf("they are:\n%s", manifests)
 		}
 		apiService := string(made["configdep-apiservice_"+version+".yaml"])
-		if !strings.Contains(apiService, "kind: APIService\n") || strings.Count(apiService, "kind: ") != 1 {
-			t.Errorf("that of the APIService is:\n%s", apiService)
+		if !strings.Contains(apiService, "\nkind: APIService\n") || !strings.Contains(apiService, "\nkind: MutatingWebhookConfiguration\n") ||
+			strings.Count(apiService, "\nkind: ") != 2 {
+			t.Errorf("those are:\n%s", apiService)
 		}
 	})
 	t.Run("the chart is one that helm reads", func(t *testing.T) {
@@ -174,7 +177,7 @@ func TestRelease(t *testing.T) {
 			t.Fatalf("there are %v", charts)
 		}
 		out := execute(t, root, os.Environ(), "hack/helm.sh", "template", "configdep", charts[0], "--namespace", "configdep-system")
-		if !strings.Contains(out, "kind: APIService") {
+		if !strings.Contains(out, "kind: APIService") || !strings.Contains(out, `image: "`+repository+":") {
 			t.Errorf("it renders:\n%s", out)
 		}
 	})
