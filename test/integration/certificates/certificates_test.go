@@ -388,8 +388,11 @@ func TestRotation(t *testing.T) {
 		return install.Options{
 			Replicas: 2, Race: race, ManagedCertificates: true, Log: t.Output(),
 			Args: []string{
-				"--serving-certificate-lifetime=25s", "--serving-ca-lifetime=60s", "--shutdown-delay-duration=0s",
-				"--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+				"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=80s", "--shutdown-delay-duration=0s",
+				// A third of a lifetime is left when a certificate is to be renewed, and then the leader
+				// may be killed: until another leads and a new CA has been trusted for a twentieth of
+				// its lifetime, that must do.
+				"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms",
 			},
 		}
 	})
