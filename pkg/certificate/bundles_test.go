@@ -1,0 +1,225 @@
+package certificate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func apiService(bundle string) *unstructured.Unstructured {
+	spec := map[string]any{"group": "configdep.io", "version": "v1alpha1"}
+	if bundle != "" {
+		spec["caBundle"] = bundle
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": ours, "resourceVersion": "1"}, "spec": spec,
+	}}
+}
+
+func webhooks(bundles ...string) *unstructured.Unstructured {
+	var list []any
+	for i, b := range bundles {
+		client := map[string]any{"service": map[string]any{"name": "x"}, "newField": int64(i)}
+		if b != "" {
+			client["caBundle"] = b
+		}
+		list = append(list, map[string]any{"name": fmt.Sprintf("w%d.configdep.io", i), "clientConfig": client})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+		"metadata": map[string]any{"name": "configdep-apiserver", "resourceVersion": "1"}, "webhooks": list,
+	}}
+}
+
+func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		apiServices: "APIServiceList", webhookConfigurations: "MutatingWebhookConfigurationList",
+	}, objects...)
+}
+
+// inCluster returns the bundles that are in an object.
+func inCluster(t *testing.T, client *dynamicfake.FakeDynamicClient, resource schema.GroupVersionResource, object string) (bundles []string) {
+	t.Helper()
+	o, err := client.Resource(resource).Get(t.Context(), object, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := apiServicePlaces
+	if resource == webhookConfigurations {
+		places = webhookPlaces
+	}
+	for _, p := range places(o) {
+		bundles = append(bundles, string(p.bundle))
+	}
+	return bundles
+}
+
+func patches(client *dynamicfake.FakeDynamicClient) (n int) {
+	for _, a := range client.Actions() {
+		if a.GetVerb() == "patch" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestTheBundleIsPutEverywhere(t *testing.T) {
+	bundle := string(next(t, usual, Content{}, nowhere, time.Now()).Content.Bundle)
+	other := next(t, usual, Content{}, nowhere, time.Now()).Content
+	synctest.Test(t, func(t *testing.T) {
+		client := newDynamic(apiService(""), webhooks("", "b3RoZXI=", "***"), apiServiceOfAnother())
+		b := NewBundles(client, ours, "configdep-apiserver")
+		background(t, b.Run)
+		synctest.Wait()
+		if n := patches(client); n > 0 {
+			t.Errorf("before there is a bundle, there are %d patches", n)
+		}
+		b.Set([]byte(bundle))
+		check := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff([]string{want}, inCluster(t, client, apiServices, ours)); diff != "" {
+				t.Errorf("APIService (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{want, want, want}, inCluster(t, client, webhookConfigurations, "configdep-apiserver")); diff != "" {
+				t.Errorf("webhooks (-want +got):\n%s", diff)
+			}
+		}
+		check(bundle)
+		if diff := cmp.Diff([]string{""}, inCluster(t, client, apiServices, "v1.other.io")); diff != "" {
+			t.Errorf("another APIService (-want +got):\n%s", diff)
+		}
+		ca := parseCerts([]byte(bundle))[0]
+		settle()
+		if !b.InPlace(ca) || b.InPlace(parseCerts(other.Bundle)[0]) {
+			t.Error("what is in place is not known")
+		}
+		// What others have in an object stays.
+		o, err := client.Resource(webhookConfigurations).Get(t.Context(), "configdep-apiserver", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+		if got := list[2].(map[string]any)["clientConfig"].(map[string]any)["newField"]; got != int64(2) {
+			t.Errorf("a field that we do not know is %v", got)
+		}
+		if n := patches(client); n != 2 {
+			t.Errorf("%d patches", n)
+		}
+		// It is put right at once, whatever somebody does.
+		replace := func(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
+			t.Helper()
+			o.SetResourceVersion("1")
+			if _, err := client.Resource(resource).Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		replace(apiServices, apiService("b3RoZXI="))
+		check(bundle)
+		replace(webhookConfigurations, webhooks("", "", ""))
+		check(bundle)
+		b.Set(other.Bundle)
+		check(string(other.Bundle))
+		// And when it comes back.
+		if err := client.Resource(apiServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if !b.InPlace(parseCerts(other.Bundle)[0]) {
+			t.Error("it waits for an object that does not exist")
+		}
+		if _, err := client.Resource(apiServices).Create(t.Context(), apiService(""), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		check(string(other.Bundle))
+	})
+}
+
+func apiServiceOfAnother() *unstructured.Unstructured {
+	o := apiService("")
+	o.SetName("v1.other.io")
+	return o
+}
+
+// Without a right, or while somebody else writes, it is tried again and again, ever less
+// often, and nothing is taken for done.
+func TestARightIsMissing(t *testing.T) {
+	c := next(t, usual, Content{}, nowhere, time.Now()).Content
+	ca := parseCerts(c.Bundle)[0]
+	for _, verb := range []string{"list", "patch"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := newDynamic(apiService(""))
+				var mu sync.Mutex
+				refuse, refused := true, 0
+				client.PrependReactor(verb, "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if refuse {
+						refused++
+						return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "apiservices"}, ours, nil)
+					}
+					return false, nil, nil
+				})
+				b := NewBundles(client, ours, "")
+				b.Set(c.Bundle)
+				background(t, b.Run)
+				<-time.After(20 * time.Second)
+				mu.Lock()
+				if refused < 3 || refused > 100 {
+					t.Errorf("it was tried %d times", refused)
+				}
+				refuse = false
+				mu.Unlock()
+				if b.InPlace(ca) {
+					t.Error("it is taken for published")
+				}
+				<-time.After(time.Minute / 2)
+				synctest.Wait()
+				if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, client, apiServices, ours)); diff != "" || !b.InPlace(ca) {
+					t.Errorf("it is not put right (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// Two programs that want another bundle each do not keep the cluster busy.
+func TestNoRaceForTheBundle(t *testing.T) {
+	c := next(t, usual, Content{}, nowhere, time.Now()).Content
+	synctest.Test(t, func(t *testing.T) {
+		client := newDynamic(apiService(""))
+		client.PrependReactor("patch", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
+			// The other writes at the same moment.
+			o := apiService("b3RoZXI=")
+			return true, o, client.Tracker().Update(apiServices, o, "")
+		})
+		b := NewBundles(client, ours, "")
+		b.Set(c.Bundle)
+		background(t, b.Run)
+		<-time.After(50 * time.Second)
+		if n := patches(client); n < 5 || n > 25 {
+			t.Errorf("%d patches in 50 s", n)
+		}
+	})
+}
+
+// lead runs a leader until it is stopped, or the test ends.
+func lead(t *testing.T, s *Store, client *dynamicfake.FakeDynamicClient) (b *Bundles, stop context.CancelFunc) {
+	t.Helper()
+	b = NewBundles(client, ours, "configdep-apiserver")
+	return b, background(t, func(ctx context.Context) { s.Lead(ctx, b) })
+}

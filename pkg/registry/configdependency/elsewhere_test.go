@@ -1,0 +1,146 @@
+package configdependency
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// elsewhere returns the version of a replica that has seen everything up to a revision.
+func elsewhere(t *testing.T, revision uint64) *metainternalversion.ListOptions {
+	t.Helper()
+	other := newCluster(t)
+	other.progress(revision)
+	return &metainternalversion.ListOptions{ResourceVersion: other.list(t, "", nil).ResourceVersion}
+}
+
+// lag is the progress of a replica that waits for a resource on which nothing is written,
+// while something has come of another one.
+func (c *cluster) lag(latest uint64) dependency.Progress {
+	at := c.at()
+	at.Latest = latest
+	return at
+}
+
+// A client that comes from another replica is sent what that may not have shown.
+func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		w := workload(dependency.Pod, "ns", "1", nil)
+		from := c.watch(t, "ns", elsewhere(t, 105))
+		c.set(w)
+		from.expect("an input that it has seen")
+		c.views.Changed(c.graph, c.lag(110), []dependency.WorkloadKey{w.WorkloadKey})
+		from.expect("one that may be newer, and shows only now", "MODIFIED ns/pod.1@105")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, w := withWebInSync(t)
+		c.secret("db", "two", secondOf(4), now)
+		c.set(w)
+		from := c.watch(t, "shop", elsewhere(t, 105))
+		c.run(t)
+		c.pass(time.Second)
+		from.expect("what follows from the time, and what time alone has caused", "MODIFIED shop/deployment.web@105", "MODIFIED shop/deployment.web@105")
+	})
+}
+
+// Another replica may have shown for a moment that an object uses a source, or was in a
+// state, as that depends on several resources; but never with a label that it had not.
+func TestWhatMayHaveBeenSelectedElsewhere(t *testing.T) {
+	for selector, want := range map[string][]string{
+		"status.state=Failed":      {"DELETED ns/pod.1@101"},
+		"source=Secret/db":         {"DELETED ns/pod.1@101"},
+		"spec.workloadRef.name=2":  nil,
+		"metadata.name=pod.2":      nil,
+		"metadata.namespace=other": nil,
+		"app=web":                  nil,
+	} {
+		t.Run(selector, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+				options := elsewhere(t, 100)
+				var err error
+				if selector == "app=web" {
+					options.LabelSelector, err = labels.Parse(selector)
+				} else {
+					options.FieldSelector, err = parseFields(t, selector)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				from := c.watch(t, "ns", options)
+				c.set(workload(dependency.Pod, "ns", "1", nil))
+				from.expect("something is written that it depends on", want...)
+			})
+		})
+	}
+}
+
+// Where a resource was lost and listed again, what had gone meanwhile was not seen. Clients
+// that may have seen it elsewhere begin anew.
+func TestARelistEndsWatchesThatBeganElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+		own := c.watch(t, "ns", nil)
+		own.expect("at first", "ADDED ns/pod.1@100")
+		from := c.watch(t, "ns", elsewhere(t, 105))
+		c.floor = 120
+		c.progress(110)
+		if got, open := from.next(); open || len(got) != 0 {
+			t.Errorf("one that began elsewhere: got %v, open %v", told(t, got), open)
+		}
+		if got, open := c.watch(t, "ns", elsewhere(t, 115)).next(); open || !cmp.Equal(told(t, got), []string{"ERROR 410"}) {
+			t.Errorf("from a version before the list: got %v, open %v", told(t, got), open)
+		}
+		c.set(workload(dependency.Pod, "ns", "1", nil))
+		own.expect("one that began here", "MODIFIED ns/pod.1@111")
+	})
+}
+
+// Where resources do not have revisions of one counter, or that is not known yet, versions
+// of other replicas say nothing.
+func TestWithoutOneCounterVersionsOfOtherReplicasAreExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+		own, from := c.watch(t, "ns", nil), c.watch(t, "ns", elsewhere(t, 105))
+		own.expect("at first", "ADDED ns/pod.1@100")
+		at := c.at()
+		at.OneCounter = false
+		c.views.Progressed(at)
+		if got, open := from.next(); open || len(got) != 0 {
+			t.Errorf("one that began elsewhere: got %v, open %v", told(t, got), open)
+		}
+		if got, open := c.watch(t, "ns", elsewhere(t, 105)).next(); open || !cmp.Equal(told(t, got), []string{"ERROR 410"}) {
+			t.Errorf("another one: got %v, open %v", told(t, got), open)
+		}
+		if _, err := c.rest.List(in("ns"), elsewhere(t, 100)); !apierrors.IsResourceExpired(err) {
+			t.Errorf("list: %v", err)
+		}
+		c.progress(106)
+		c.watch(t, "ns", elsewhere(t, 105)).expect("when it is known")
+
+		at = c.at()
+		at.OneCounter, at.SeveralCounters = false, true
+		before := c.list(t, "ns", nil).ResourceVersion
+		c.views.Progressed(at)
+		c.views.Changed(c.graph, at, []dependency.WorkloadKey{{Kind: dependency.Pod, Namespace: "ns", Name: "1"}})
+		if after := c.list(t, "ns", nil).ResourceVersion; revisionOf(t, after) < 1<<39 || number(t, after) <= number(t, before) {
+			t.Errorf("version %s after %s: it could be taken for one with a revision", after, before)
+		}
+		if events, open := own.next(); !open || len(events) != 1 || events[0].Type != watch.Modified {
+			t.Errorf("one that began here: got %v, open %v", told(t, events), open)
+		}
+		c.progress(107)
+		if got, open := c.watch(t, "ns", elsewhere(t, 107)).next(); open || !cmp.Equal(told(t, got), []string{"ERROR 410"}) {
+			t.Errorf("it is so for ever: got %v, open %v", told(t, got), open)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/pki"
+)
+
+// deleted: the Secret comes back as it was.
+func (s *scene) deleted() {
+	s.t.Helper()
+	before := s.secret()
+	if err := s.core.CoreV1().Secrets(install.Namespace).Delete(s.t.Context(), before.Name, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.eventually("the Secret is back", func(ctx context.Context) error {
+		after, err := s.core.CoreV1().Secrets(install.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
+		if err == nil && after.UID == before.UID {
+			err = errors.New("it is the same")
+		}
+		if err == nil && !certs(after.Data["ca.crt"])[0].Equal(certs(before.Data["ca.crt"])[0]) {
+			s.t.Error("it has another CA")
+		}
+		return err
+	})
+}
+
+// spoilt: the Secret is mended from what is served.
+func (s *scene) spoilt() {
+	s.t.Helper()
+	before := s.secret()
+	spoilt := before.DeepCopy()
+	spoilt.Data["tls.crt"], spoilt.Data["ca.crt"], spoilt.Annotations = []byte("x"), []byte("y"), nil
+	delete(spoilt.Data, "ca.key")
+	spoilt.ResourceVersion = ""
+	if _, err := s.core.CoreV1().Secrets(install.Namespace).Update(s.t.Context(), spoilt, metav1.UpdateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.eventually("the Secret is mended", func(context.Context) error {
+		after := s.secret()
+		if ca := certs(after.Data["ca.crt"]); len(ca) == 0 || !ca[0].Equal(certs(before.Data["ca.crt"])[0]) || len(after.Data["ca.key"]) == 0 {
+			return fmt.Errorf("there are %d CAs", len(ca))
+		}
+		return nil
+	})
+}
+
+// overwritten: caBundle is put right.
+func (s *scene) overwritten() {
+	s.t.Helper()
+	stranger, err := pki.NewAuthority("stranger")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	list, err := s.dynamic.Resource(webhooks).Get(s.t.Context(), install.Name, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	n, _, _ := unstructured.NestedSlice(list.Object, "webhooks")
+	var patch []map[string]any
+	for i := range n {
+		patch = append(patch, map[string]any{"op": "replace", "path": fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), "value": stranger.BundlePEM()})
+	}
+	ofWebhooks, err := json.Marshal(patch)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ofService, err := json.Marshal([]map[string]any{{"op": "remove", "path": "/spec/caBundle"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.forgive(func() {
+		if _, err := s.dynamic.Resource(apiServices).Patch(s.t.Context(), install.APIService, types.JSONPatchType, ofService, metav1.PatchOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := s.dynamic.Resource(webhooks).Patch(s.t.Context(), install.Name, types.JSONPatchType, ofWebhooks, metav1.PatchOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.eventually("the bundles are put right", func(ctx context.Context) error {
+			bundles, err := s.bundles(ctx)
+			if err != nil {
+				return err
+			}
+			for i, b := range bundles {
+				if len(b) == 0 || bytes.Equal(b, stranger.BundlePEM()) {
+					return fmt.Errorf("bundle %d is not", i)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// leaderKilled: another goes on with the rotation that it finds. Requests to the one that is
+// killed fail; all others are answered.
+func (s *scene) leaderKilled() {
+	s.t.Helper()
+	leader, other := s.leader()
+	s.forgive(func() {
+		// Whoever deletes the key of the CA gets another CA.
+		before := certs(s.secret().Data["ca.crt"])
+		if _, err := s.core.CoreV1().Secrets(install.Namespace).Patch(s.t.Context(), install.CertificateSecret, types.JSONPatchType,
+			[]byte(`[{"op": "remove", "path": "/data/ca.key"}]`), metav1.PatchOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		var successor *x509.Certificate
+		s.eventually("there is another CA", func(context.Context) error {
+			now := certs(s.secret().Data["ca.crt"])
+			if successor = now[len(now)-1]; successor.Equal(before[len(before)-1]) {
+				return errors.New("there is not")
+			}
+			return nil
+		})
+		leader.Kill()
+		s.eventually("the other serves by it", func(ctx context.Context) error {
+			leaf, err := s.dial(ctx, other)
+			if err != nil {
+				s.t.Errorf("by a new connection to the other: %v", err)
+				return err
+			}
+			return leaf.CheckSignatureFrom(successor)
+		})
+		if err := leader.Start(); err != nil {
+			s.t.Fatal(err)
+		}
+		if err := leader.AwaitReady(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	})
+}
+
+// withoutARight: a replica that cannot have a certificate serves nobody, tries on, and ends
+// when it is told to.
+func (s *scene) withoutARight() {
+	s.t.Helper()
+	r, err := s.server.StartExtra("without-a-right", install.ReplicaOptions{Args: []string{"--serving-certificate-secret=of-somebody-else"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.eventually("it has tried twice", func(context.Context) error {
+		log, err := os.ReadFile(r.Log())
+		if err != nil {
+			return err
+		}
+		if strings.Count(string(log), "Reading the serving certificate, will try again") < 2 {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	if err := r.Terminate(); err != nil {
+		s.t.Errorf("it did not end in order: %v", err)
+	}
+	if log, err := os.ReadFile(r.Log()); err != nil || strings.Contains(string(log), "Serving securely") {
+		s.t.Errorf("it has served (%v)", err)
+	}
+}

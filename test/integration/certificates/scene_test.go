@@ -1,0 +1,363 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+// scene is a cluster with replicas.
+type scene struct {
+	t       *testing.T
+	cluster *controlplane.ControlPlane
+	server  *install.Installation
+	core    kubernetes.Interface
+	dynamic dynamic.Interface
+
+	requests, lenient atomic.Int64
+	failures          chan error
+}
+
+func newScene(t *testing.T, options func(*controlplane.ControlPlane) install.Options) *scene {
+	t.Helper()
+	s := &scene{t: t, failures: make(chan error, 1000)}
+	var err error
+	s.cluster, err = controlplane.Start(t.Context(), controlplane.Options{APIServerOnly: true, Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.server, err = install.Install(t.Context(), s.cluster, options(s.cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.server.Stop()
+		if err := s.server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.core, err = kubernetes.NewForConfig(s.cluster.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if s.dynamic, err = dynamic.NewForConfig(s.cluster.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *scene) eventually(what string, check func(context.Context) error) {
+	s.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(s.t.Context(), pause, limit, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		s.t.Fatalf("waiting until %s: %v: %v", what, err, last)
+	}
+}
+
+// bundles returns each caBundle that is in the cluster.
+func (s *scene) bundles(ctx context.Context) (bundles [][]byte, err error) {
+	service, err := s.dynamic.Resource(apiServices).Get(ctx, install.APIService, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	configuration, err := s.dynamic.Resource(webhooks).Get(ctx, install.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
+	all := []string{encoded}
+	list, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
+	for _, w := range list {
+		encoded, _, _ := unstructured.NestedString(w.(map[string]any), "clientConfig", "caBundle")
+		all = append(all, encoded)
+	}
+	if len(all) < 2 {
+		return nil, errors.New("there are no webhooks")
+	}
+	for _, encoded := range all {
+		bundle, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return nil, err
+		}
+		bundles = append(bundles, bundle)
+	}
+	return bundles, nil
+}
+
+func certs(data []byte) (all []*x509.Certificate) {
+	for {
+		var block *pem.Block
+		if block, data = pem.Decode(data); block == nil {
+			return all
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, cert)
+		}
+	}
+}
+
+func (s *scene) secret() *corev1.Secret {
+	s.t.Helper()
+	secret, err := s.core.CoreV1().Secrets(install.Namespace).Get(s.t.Context(), install.CertificateSecret, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return secret
+}
+
+// dial connects to a replica anew, as the aggregator and the webhook client do: it trusts
+// nothing but each caBundle that is in the cluster.
+func (s *scene) dial(ctx context.Context, r *install.Replica) (*x509.Certificate, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	bundles, err := s.bundles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := (&tls.Dialer{Config: &tls.Config{
+		ServerName:         serverName,
+		InsecureSkipVerify: true, //nolint:gosec // it is verified below, by each bundle
+		VerifyConnection: func(state tls.ConnectionState) error {
+			for i, bundle := range bundles {
+				roots := x509.NewCertPool()
+				roots.AppendCertsFromPEM(bundle)
+				if _, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{DNSName: serverName, Roots: roots}); err != nil {
+					return fmt.Errorf("by bundle %d of %d CAs: %w", i, len(certs(bundle)), err)
+				}
+			}
+			return nil
+		},
+	}}).DialContext(ctx, "tcp", r.Address())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	state := conn.(*tls.Conn).ConnectionState()
+	if _, err := io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); err != nil {
+		return nil, err
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) {
+		return nil, fmt.Errorf("answered %q, %w", answer, err)
+	}
+	return state.PeerCertificates[0], nil
+}
+
+// keep has a client do something again and again, until the function that it returns is
+// called. A failure ends the test, unless it is lenient at the time.
+func (s *scene) keep(what string, do func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			before := s.lenient.Load()
+			err := do(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			s.requests.Add(1)
+			if err != nil && before == 0 && s.lenient.Load() == 0 {
+				s.failures <- fmt.Errorf("%s, at %s: %w", what, time.Now().Format("15:04:05.000"), err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// connected is a client of a replica that stays connected, by the CAs of the beginning.
+func (s *scene) connected(r *install.Replica) (get func(context.Context) error, dialed *atomic.Int64) {
+	s.t.Helper()
+	dialed = &atomic.Int64{}
+	config := s.directly(r) // connections of those who are unknown are closed
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/livez", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if _, err = io.Copy(io.Discard, response.Body); err == nil && response.StatusCode != http.StatusOK {
+			err = errors.New(response.Status)
+		}
+		return err
+	}, dialed
+}
+
+// forgive lets requests fail while something is done, and until they succeed again.
+func (s *scene) forgive(do func()) {
+	s.t.Helper()
+	s.lenient.Add(1)
+	do()
+	s.eventually("requests succeed again", func(ctx context.Context) error {
+		for range 20 { // by any connection
+			if err := s.get(ctx); err != nil {
+				return err
+			}
+		}
+		for _, r := range s.server.Replicas {
+			if _, err := s.dial(ctx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.lenient.Add(-1)
+}
+
+// get asks through the aggregator.
+func (s *scene) get(ctx context.Context) error {
+	client, err := versioned.NewForConfig(s.cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
+	_, err = client.ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{Limit: 1})
+	return err
+}
+
+func (s *scene) check(after string) {
+	s.t.Helper()
+	s.t.Logf("%s, there were %d requests", after, s.requests.Load())
+	for {
+		select {
+		case err := <-s.failures:
+			s.t.Error(err)
+		default:
+			if s.t.Failed() {
+				s.t.FailNow()
+			}
+			return
+		}
+	}
+}
+
+// directly is the configuration of a client of one replica that may do everything.
+func (s *scene) directly(r *install.Replica) *rest.Config {
+	config, admin := r.RESTConfig(), s.cluster.RESTConfig()
+	config.CertData, config.KeyData = admin.CertData, admin.KeyData
+	return config
+}
+
+// metric returns the value of a metric of a replica.
+func (s *scene) metric(ctx context.Context, r *install.Replica, name string) (float64, error) {
+	config := s.directly(r)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return 0, err
+	}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(content)
+	if found == nil {
+		return 0, errors.New("there is no metric " + name)
+	}
+	return strconv.ParseFloat(string(found[1]), 64)
+}
+
+// leader returns the replica that leads, and the other.
+func (s *scene) leader() (leader, other *install.Replica) {
+	s.t.Helper()
+	s.eventually("one replica leads", func(ctx context.Context) error {
+		for i, r := range s.server.Replicas {
+			leads, err := s.metric(ctx, r, "configdep_leader")
+			if err != nil {
+				return err
+			}
+			if leads == 1 {
+				leader, other = r, s.server.Replicas[1-i]
+				return nil
+			}
+		}
+		return errors.New("none does")
+	})
+	return leader, other
+}
+
+// noRightIsMissing looks for what the manifests do not allow.
+func (s *scene) noRightIsMissing() {
+	logs, err := filepath.Glob(filepath.Join(s.server.Dir(), "*.log"))
+	if err != nil || len(logs) == 0 {
+		s.t.Errorf("there are no logs (%v)", err)
+	}
+	for _, log := range logs {
+		content, err := os.ReadFile(log)
+		if err != nil {
+			s.t.Error(err)
+		}
+		for line := range strings.Lines(string(content)) {
+			if strings.Contains(line, "forbidden") {
+				s.t.Errorf("%s: %s", filepath.Base(log), line)
+			}
+		}
+	}
+}
