@@ -14,12 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
@@ -139,27 +136,16 @@ func bundleOf(o map[string]any, path ...string) []byte {
 	return bundle
 }
 
-// watch observes the object. It is found by its name, so that a right to this one object is
-// enough.
+// watch observes the object.
 func (t *target) watch(ctx context.Context) {
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String()
 	observe := func(o any) {
 		if o, ok := o.(*unstructured.Unstructured); ok {
 			t.observe(o)
 		}
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.FieldSelector = only
-				return t.objects.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.FieldSelector = only
-				return t.objects.Watch(ctx, o)
-			},
-		}, t.client),
-		ObjectType: &unstructured.Unstructured{},
+		ListerWatcher: named(t.name, t.client, t.objects.List, t.objects.Watch),
+		ObjectType:    &unstructured.Unstructured{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    observe,
 			UpdateFunc: func(_, o any) { observe(o) },

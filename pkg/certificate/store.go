@@ -11,10 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -159,7 +156,6 @@ func (s *Store) update(ctx context.Context, read *corev1.Secret, content *Conten
 func (s *Store) Watch(ctx context.Context) {
 	ctx = logging.WithoutBodies(ctx)
 	logger := klog.FromContext(ctx)
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
 	observe := func(o any) {
 		secret, ok := o.(*corev1.Secret)
 		if !ok {
@@ -175,17 +171,8 @@ func (s *Store) Watch(ctx context.Context) {
 		s.changed.send()
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.FieldSelector = only
-				return s.secrets.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.FieldSelector = only
-				return s.secrets.Watch(ctx, o)
-			},
-		}, s.client),
-		ObjectType: &corev1.Secret{},
+		ListerWatcher: named(s.name, s.client, s.secrets.List, s.secrets.Watch),
+		ObjectType:    &corev1.Secret{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    observe,
 			UpdateFunc: func(_, o any) { observe(o) },

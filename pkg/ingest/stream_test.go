@@ -135,6 +135,25 @@ func TestStreamsOfNamespaces(t *testing.T) {
 	}
 }
 
+// A label of a namespace says the same as the annotation, which wins over it. No other label
+// says anything.
+func TestModeOfANamespaceByItsLabel(t *testing.T) {
+	const reload, settle = "configdep.io/reload", "configdep.io/settle"
+	for name, tt := range map[string]struct{ labels, annotations, want map[string]string }{
+		"neither":            {nil, nil, nil},
+		"the label":          {map[string]string{reload: "auto", settle: "5s", "a": "b"}, nil, map[string]string{reload: "auto"}},
+		"beside others":      {map[string]string{reload: "auto"}, map[string]string{settle: "1s", "a": "b"}, map[string]string{reload: "auto", settle: "1s"}},
+		"an annotation":      {nil, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
+		"both, which differ": {map[string]string{reload: "auto"}, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
+	} {
+		var o object
+		readNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: tt.labels, Annotations: tt.annotations}}, &o)
+		if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // A run of a CronJob is not shown, but keeps its name, so that it can be taken out; a Job
 // of somebody else is shown.
 func TestJobsOfCronJobsAreNotShown(t *testing.T) {
