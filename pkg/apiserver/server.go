@@ -71,6 +71,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Digester: s.digester.Load,
 	})
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
+	s.index.SetDefaults(c.options.Reload)
 	s.index.Within(c.options.Namespaces)
 
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)

@@ -56,6 +56,14 @@ type cluster struct {
 	requests []request
 	events   []string
 	refuse   func(clienttesting.Action) error // of requests that change something
+	owner    func()                           // is called a moment after each patch
+
+	// clock is that of the processes, which may differ from that of the API server.
+	clock clock.WithTicker
+	// ahead is by how much the revision counter of a resource is ahead of that of the others.
+	ahead map[string]uint64
+	// defaults are those of the next process.
+	defaults policy.Defaults
 
 	hear func(reason string) // of events; set while nothing is under way
 }
@@ -65,7 +73,7 @@ type request struct {
 	at   time.Duration
 	verb string // patch, or evict
 	name string
-	kind string // of a patch: rollout, baseline, recreate, recreated, abandoned
+	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned
 	err  string // the reason of the answer
 }
 
@@ -81,7 +89,10 @@ func (r request) String() string {
 func inCluster(t *testing.T, test func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, start: time.Now(), version: 100, client: fake.NewClientset(), objects: map[string]runtime.Object{}}
+		c := &cluster{
+			t: t, start: time.Now(), version: 100, client: fake.NewClientset(), objects: map[string]runtime.Object{}, clock: clock.RealClock{},
+			defaults: policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
+		}
 		c.client.PrependReactor("patch", "*", c.patch)
 		c.client.PrependReactor("create", "pods", c.evict)
 		c.newProcess()
@@ -93,11 +104,12 @@ func inCluster(t *testing.T, test func(*cluster)) {
 func (c *cluster) newProcess() {
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	c.controller = New(Config{
-		Client: c.client, Recorder: recorder{c}, Clock: clock.RealClock{}, Workers: 2,
-		Defaults: policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
+		Client: c.client, Recorder: recorder{c}, Clock: c.clock, Workers: 2,
+		Defaults: c.defaults,
 		Digester: func() *dependency.Digester { return digester },
 	})
-	c.index = ingest.NewIndex(clock.RealClock{}, c.controller)
+	c.index = ingest.NewIndex(c.clock, c.controller)
+	c.index.SetDefaults(c.defaults)
 	c.replay = ingest.NewReplay(c.index, digester)
 }
 
@@ -156,7 +168,7 @@ func (c *cluster) store(o metav1.Object) {
 	c.t.Helper()
 	c.version++
 	o.SetNamespace(namespace)
-	o.SetResourceVersion(strconv.FormatUint(c.version, 10))
+	o.SetResourceVersion(strconv.FormatUint(c.version+c.ahead[resourceOf(o).Resource], 10))
 	if o.GetUID() == "" {
 		o.SetUID(types.UID("uid-" + o.GetName()))
 	}
@@ -199,7 +211,7 @@ func (c *cluster) remove(o metav1.Object) {
 	c.version++
 	delete(c.objects, resource.Resource+"/"+o.GetName())
 	gone := o.(runtime.Object).DeepCopyObject()
-	gone.(metav1.Object).SetResourceVersion(strconv.FormatUint(c.version, 10))
+	gone.(metav1.Object).SetResourceVersion(strconv.FormatUint(c.version+c.ahead[resource.Resource], 10))
 	c.tell(func() {
 		if err := c.replay.Delete(gone); err != nil {
 			c.t.Error(err)
@@ -268,7 +280,22 @@ func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, erro
 	if err != nil {
 		return true, nil, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owner != nil {
+		time.AfterFunc(ownerLatency, c.owner)
+	}
 	return true, o, nil
+}
+
+// ownerLatency is how long the owner takes to react.
+const ownerLatency = 10 * time.Millisecond
+
+// owning sets what the owner of the workloads does a moment after each patch; nil: nothing.
+func (c *cluster) owning(react func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owner = react
 }
 
 func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
@@ -331,6 +358,10 @@ func kindOf(patch []byte) string {
 	switch text := string(patch); {
 	case strings.Contains(text, `"spec"`):
 		return "rollout"
+	case strings.Contains(text, policy.VerifiedAnnotation+`":"`):
+		return "verified"
+	case strings.Contains(text, `.mixed"`):
+		return "mixed"
 	case strings.Contains(text, policy.ConfigHashAnnotation+`":null`):
 		return "abandoned"
 	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
@@ -492,6 +523,26 @@ func live[T metav1.Object](c *cluster, o T) T {
 		c.t.Fatal(err)
 	}
 	return got.DeepCopyObject().(T)
+}
+
+// decision returns what a view of the Deployment web would show.
+func (c *cluster) decision() (d policy.Decision) {
+	c.t.Helper()
+	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
+	if !c.index.Read(func(g *dependency.Graph) {
+		e := policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults)
+		d = e.Decide(policy.Observed{Now: c.clock.Now()})
+	}) {
+		c.t.Fatal("the index has not read everything")
+	}
+	return d
+}
+
+func (c *cluster) expectState(what string, state policy.State, reason string) {
+	c.t.Helper()
+	if d := c.decision(); d.State != state || d.Reason != reason {
+		c.t.Fatalf("%s: %s/%s, want %s/%s", what, d.State, d.Reason, state, reason)
+	}
 }
 
 // edit changes an object as it is in the cluster.

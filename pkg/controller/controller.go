@@ -40,8 +40,10 @@ type Controller struct {
 	Config
 
 	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[dependency.WorkloadKey] // nil: not leading
+	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: not leading
 	notes map[dependency.WorkloadKey]*note
+	// restored is how often revisions have gone back.
+	restored int
 }
 
 // note is what is remembered of a workload while this replica leads.
@@ -54,13 +56,29 @@ type note struct {
 	record     string
 	// told is the last thing that was told in an event about a workload that is blocked.
 	told string
+	// waits is what an eviction waits for, since when, and whether that was told.
+	waits      string
+	waitsSince time.Time
+	waitsTold  bool
+	// managed: automatic restarts were on when the workload was last looked at.
+	managed bool
+	pace    pace
 }
 
 // New returns a Controller.
 func New(c Config) *Controller { return &Controller{Config: c} }
 
 // Synced is part of ingest.Sink.
-func (c *Controller) Synced(g *dependency.Graph, _ dependency.Progress) { c.enqueueAll(g) }
+func (c *Controller) Synced(g *dependency.Graph, at dependency.Progress) {
+	c.mu.Lock()
+	if at.Restored != c.restored {
+		// The revisions of our writes mean nothing any more.
+		c.restored = at.Restored
+		clear(c.notes)
+	}
+	c.mu.Unlock()
+	c.enqueueAll(g)
+}
 
 // Changed is part of ingest.Sink.
 func (c *Controller) Changed(_ *dependency.Graph, _ dependency.Progress, workloads []dependency.WorkloadKey) {
@@ -86,20 +104,12 @@ func (c *Controller) enqueueAll(g *dependency.Graph) {
 	g.EachWorkload(func(w *dependency.Workload) { c.queue.Add(w.WorkloadKey) })
 }
 
-// The back-off of a workload whose patch fails. Others are not held up.
-const (
-	firstRetry = 5 * time.Millisecond
-	lastRetry  = 5 * time.Minute
-)
-
 // Run handles workloads until the context is done, and returns when nothing is under way
 // any more.
 func (c *Controller) Run(ctx context.Context, graph Graph) {
 	logger := klog.FromContext(ctx)
-	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[dependency.WorkloadKey](firstRetry, lastRetry),
-		workqueue.TypedRateLimitingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock},
-	)
+	// Each workload has a pace of its own; see pace.
+	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock})
 	c.lead(queue)
 	logger.Info("Leading: restarting workloads whose content changes")
 	metrics.Leading(true)
@@ -121,14 +131,14 @@ func (c *Controller) Run(ctx context.Context, graph Graph) {
 	wg.Wait()
 }
 
-func (c *Controller) lead(queue workqueue.TypedRateLimitingInterface[dependency.WorkloadKey]) {
+func (c *Controller) lead(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue, c.notes = queue, map[dependency.WorkloadKey]*note{}
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.
-func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.TypedRateLimitingInterface[dependency.WorkloadKey]) bool {
+func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -138,17 +148,11 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 		return true // what is left is for the next leader
 	}
 	after, err := c.reconcile(ctx, graph, key)
-	switch {
-	case err != nil:
-		if !apierrors.IsConflict(err) && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Handling a workload, will try again", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name))
-		}
-		queue.AddRateLimited(key)
-	case after > 0:
-		queue.Forget(key)
+	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Handling a workload, will try again", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
+	}
+	if after > 0 {
 		queue.AddAfter(key, after)
-	default:
-		queue.Forget(key)
 	}
 	return true
 }

@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -23,47 +25,80 @@ type step struct {
 	workload *dependency.Workload
 	policy   policy.Policy
 	present  policy.Record
+	// data is the patch, or err why there is none, where only the evaluation can make it.
+	data []byte
+	err  error
 }
 
-// reconcile handles one workload. It returns after which time to do so again, if time
-// alone changes what is to be done. A worker handles a workload at a time, so that its
-// note needs no lock.
+// reconcile handles one workload. It returns after which time to do so again, if time alone
+// changes what is to be done or a request has failed. A worker handles a workload at a time,
+// so that its note needs no lock.
 func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.WorkloadKey) (time.Duration, error) {
-	var verified *bool
+	var found findings
 	for {
-		s := c.decide(graph, key, verified)
+		s := c.decide(graph, key, found)
 		if s == nil {
 			return 0, nil
 		}
-		var err error
-		switch s.Action {
-		case policy.WriteBaseline:
-			err = c.baseline(ctx, s)
-		case policy.RollOut:
-			err = c.rollOut(ctx, s)
-		case policy.Continue:
-			return c.recreate(ctx, s)
-		case policy.Abandon:
-			err = c.abandon(ctx, s)
-		case policy.Verify:
-			var newer bool
-			if newer, err = c.revisionIsNewer(ctx, s); err == nil {
-				verified = &newer
-				continue
-			}
+		n := c.note(key)
+		if s.Action == policy.None {
+			n.pace.failures = 0
+			return s.recheck(c.Clock.Now()), nil
 		}
-		if err != nil {
+		if wait := n.pace.wait(c.Clock.Now()); wait > 0 {
+			return wait, nil
+		}
+		again, after, err := c.act(ctx, s, &found)
+		switch {
+		case err != nil && ctx.Err() != nil: // not refused: we do not lead any more
 			return 0, err
+		case err != nil:
+			return n.pace.failed(c.Clock.Now(), err), err
+		case !again:
+			return cmp.Or(after, s.recheck(c.Clock.Now())), nil
 		}
-		if s.RecheckAt.IsZero() {
-			return 0, nil
-		}
-		return max(time.Millisecond, s.RecheckAt.Sub(c.Clock.Now())), nil
 	}
 }
 
+// findings are what was looked up because a decision asked for it.
+type findings struct {
+	verified  *bool
+	inspected *policy.Inspection
+}
+
+// act carries a decision out. It reports whether to decide again by what it has found, or
+// after which time to look again.
+func (c *Controller) act(ctx context.Context, s *step, found *findings) (again bool, after time.Duration, err error) {
+	switch s.Action {
+	case policy.WriteBaseline, policy.WriteVerified, policy.WriteMixed, policy.Abandon:
+		err = c.record(ctx, s)
+	case policy.RollOut:
+		err = c.rollOut(ctx, s)
+	case policy.Continue:
+		after, err = c.recreate(ctx, s)
+	case policy.Verify:
+		var newer bool
+		newer, err = c.revisionIsNewer(ctx, s)
+		found.verified, again = &newer, err == nil
+	case policy.Inspect:
+		found.inspected, err = c.inspect(ctx, s)
+		if again = found.inspected != nil; !again {
+			after = inspectPause
+		}
+	}
+	return again, after, err
+}
+
+// recheck returns after which time the decision changes by time alone, or zero.
+func (s *step) recheck(now time.Time) time.Duration {
+	if s.RecheckAt.IsZero() {
+		return 0
+	}
+	return max(time.Millisecond, s.RecheckAt.Sub(now))
+}
+
 // decide asks what is to be done; nil: nothing, or nothing yet.
-func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, verified *bool) (s *step) {
+func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findings) (s *step) {
 	graph.Read(func(g *dependency.Graph) {
 		w := g.Workload(key)
 		if w == nil {
@@ -79,7 +114,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, verified *b
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
-		s.Decision = e.Decide(policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: verified})
+		s.Decision = e.Decide(policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected})
 		switch {
 		case !s.Stale, s.State == policy.Blocked: // nobody waits for it to settle
 			n.staleSince = time.Time{}
@@ -89,18 +124,39 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, verified *b
 		if s.Action != policy.None {
 			s.present = e.Present()
 		}
+		if s.Action == policy.WriteMixed {
+			s.data, s.err = e.MixedPatch(s.Mixed)
+		}
 		c.tellBlocked(n, s)
+		c.tellUnmanaged(n, s)
 	})
 	return s
 }
 
-// baseline records the present content on the workload. Its pods are not restarted.
-func (c *Controller) baseline(ctx context.Context, s *step) error {
-	data, err := policy.BaselinePatch(s.workload, s.present)
+// record writes what the pods were started with, which restarts nothing.
+func (c *Controller) record(ctx context.Context, s *step) error {
+	data, err := s.data, s.err
+	switch s.Action {
+	case policy.WriteBaseline:
+		data, err = policy.BaselinePatch(s.workload, s.present)
+	case policy.WriteVerified:
+		data, err = policy.VerifiedPatch(s.workload, s.present, c.Clock.Now())
+	case policy.Abandon:
+		data, err = policy.AbandonedPatch(s.workload)
+	}
 	if err != nil {
 		return err
 	}
-	return c.patch(ctx, s, data)
+	err = c.patch(ctx, s, data)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // deleted meanwhile
+	case err == nil, apierrors.IsConflict(err), ctx.Err() != nil:
+	default:
+		c.event(s.workload, corev1.EventTypeWarning, "ConfigRecordFailed",
+			fmt.Sprintf("Recording the content that the pods run with was refused and will be tried again: %v", err))
+	}
+	return err
 }
 
 // rollOut restarts the pods of the workload.
@@ -109,7 +165,19 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	last := policy.Automatic(policy.LastReloadOf(w), now, s.policy.MinInterval, s.Trigger)
 	// After a rollback the template may carry the hash already.
 	always := w.TemplateAnnotations[policy.ConfigHashAnnotation] == s.present.Hash
-	data, err := s.policy.RestartPatch(w, s.present, last, always)
+	// And pods of a template with this hash may be left from before, with other content.
+	always = always || w.Rollout.Phase != dependency.RolloutComplete
+	restart := policy.Restart{Present: s.present, Last: last, Always: always}
+	var err error
+	if s.policy.Recreates() {
+		var pods []corev1.Pod
+		pods, err = c.podsOf(ctx, w)
+		restart.Pods = workload.UIDs(pods)
+	}
+	var data []byte
+	if err == nil {
+		data, err = s.policy.RestartPatch(w, &restart)
+	}
 	if err == nil {
 		err = c.patch(ctx, s, data)
 	}
@@ -137,12 +205,38 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 
 // patch sends a patch and notes its version.
 func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
-	patched, err := workload.Patch(ctx, c.Client, s.workload.WorkloadKey, data, nil)
+	w := s.workload
+	patched, err := workload.Patch(ctx, c.Client, w.WorkloadKey, data, nil)
 	if err != nil {
 		return err
 	}
-	c.note(s.workload.WorkloadKey).written = version(patched.GetResourceVersion())
+	n := c.note(w.WorkloadKey)
+	n.written = version(patched.GetResourceVersion())
+	if fight, delay := n.pace.wrote(c.Clock.Now(), s.checksum()); fight {
+		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
+			"Another client keeps removing or changing what configdep writes to this %s: its annotations configdep.io/*, or the content of its sources. The next write follows in %v at the earliest.",
+			w.Kind, delay))
+	}
 	return nil
+}
+
+// checksum stands for what a step writes, whatever the version of the workload.
+func (s *step) checksum() uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, s.Action, s.present.Hash, s.present.Sources, s.Mixed)
+	return h.Sum64()
+}
+
+// tellUnmanaged leaves an event when automatic restarts are switched off for a workload that
+// was restarted automatically: kubectl rollout undo does so when it goes back to a revision
+// from before the workload opted in.
+func (c *Controller) tellUnmanaged(n *note, s *step) {
+	managed := s.State != policy.Unmanaged
+	if n.managed && !managed && s.Reason == policy.ReasonNotOptedIn {
+		c.event(s.workload, corev1.EventTypeNormal, "ConfigReloadOff",
+			"Automatic restarts are off: the annotation "+policy.ReloadAnnotation+" was removed or set to off. (kubectl rollout undo restores the annotations of the older revision.)")
+	}
+	n.managed = managed
 }
 
 // tellBlocked leaves an event when a workload that should be restarted by itself cannot

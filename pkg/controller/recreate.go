@@ -10,47 +10,43 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
 )
 
 // recreatePause is how long to wait for a pod to be replaced before looking again, when
 // nothing that happens to the workload makes us look earlier.
 const recreatePause = 5 * time.Second
 
-// maxEvictBefore is how far the time before which pods have to go may lie ahead, as clocks
-// differ.
-const maxEvictBefore = time.Minute
+// deadAfter is how long after the end of its grace period a pod that is still there is taken
+// for one of a dead node.
+const deadAfter = 2 * time.Minute
 
 // recreate evicts the next pod of a workload that is being recreated: one at a time, and
-// one that is ready only while all others are. Evictions respect PodDisruptionBudgets.
+// one that is ready only while enough others are. Evictions respect PodDisruptionBudgets.
 func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, error) {
 	w := s.workload
-	before, err := time.Parse(time.RFC3339, w.Annotations[policy.RecreatingAnnotation])
-	if err != nil {
-		return 0, c.endRecreate(ctx, s) // somebody has spoilt it: there is nothing to go by
-	}
-	wait := before.Sub(c.Clock.Now())
-	switch {
-	case wait > maxEvictBefore:
-		return 0, c.endRecreate(ctx, s) // the same
-	case wait > 0:
-		return wait, nil
-	}
 	pods, err := c.podsOf(ctx, w)
 	if err != nil {
-		return 0, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+		return 0, err
 	}
-	next, ready := nextToGo(pods, before)
+	next, ready := nextToGo(pods, policy.PodsToEvictOf(w))
+	dead := int32(0)
+	if w.Kind != dependency.Deployment { // a ReplicaSet replaces a pod that is ending
+		dead = deadPods(pods, c.Clock.Now().Add(-deadAfter))
+	}
 	switch {
 	case next == nil:
 		return 0, c.endRecreate(ctx, s)
-	case next.DeletionTimestamp != nil:
+	case !s.policy.Recreates(): // the strategy was changed meanwhile
+		return 0, c.rollOut(ctx, s)
+	case isReady(next) && ready+dead < w.Replicas:
+		c.tellWaits(s, fmt.Sprintf("%d of %d pods are ready", ready, w.Replicas))
 		return recreatePause, nil
-	case isReady(next) && (w.Rollout.Phase == dependency.RolloutRunning || ready < w.Replicas):
+	case isReady(next) && dead == 0 && w.Rollout.Phase == dependency.RolloutRunning:
+		c.tellWaits(s, w.Rollout.Message)
 		return recreatePause, nil
 	}
 	eviction := &policyv1.Eviction{
@@ -60,87 +56,73 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 	err = c.Client.PolicyV1().Evictions(w.Namespace).Evict(ctx, eviction)
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		c.note(w.WorkloadKey).waits = ""
 		return recreatePause, nil
-	case apierrors.IsTooManyRequests(err): // a PodDisruptionBudget
-		klog.FromContext(ctx).V(2).Info("An eviction has to wait", "pod", klog.KRef(w.Namespace, next.Name), "err", err)
+	case apierrors.IsTooManyRequests(err):
+		c.tellWaits(s, fmt.Sprintf("a PodDisruptionBudget protects pod %s", next.Name))
 		return recreatePause, nil
 	default:
 		return 0, fmt.Errorf("evicting pod %s/%s: %w", w.Namespace, next.Name, err)
 	}
 }
 
-// podsOf returns the pods of a workload that have not finished. Its selector may select
-// pods of others too, such as those of a Job with the same labels.
-func (c *Controller) podsOf(ctx context.Context, w *dependency.Workload) ([]corev1.Pod, error) {
-	selector, err := metav1.LabelSelectorAsSelector(w.Selector)
-	if err != nil {
-		return nil, err
+// tellWaits leaves an event when an eviction has been waiting for the same thing for a
+// minute: that a pod is replaced takes a moment.
+func (c *Controller) tellWaits(s *step, what string) {
+	n, now := c.note(s.workload.WorkloadKey), c.Clock.Now()
+	switch {
+	case n.waits != what:
+		n.waits, n.waitsSince, n.waitsTold = what, now, false
+	case !n.waitsTold && now.Sub(n.waitsSince) >= time.Minute:
+		n.waitsTold = true
+		c.event(s.workload, corev1.EventTypeNormal, "ConfigReloadWaiting", "The next pod will be evicted later: "+what+".")
 	}
-	options := metav1.ListOptions{LabelSelector: selector.String()}
-	controllers := []types.UID{w.UID}
-	if w.Kind == dependency.Deployment {
-		sets, err := c.Client.AppsV1().ReplicaSets(w.Namespace).List(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		controllers = nil
-		for i := range sets.Items {
-			if set := &sets.Items[i]; controls(w.UID, set) {
-				controllers = append(controllers, set.UID)
-			}
-		}
-	}
-	pods, err := c.Client.CoreV1().Pods(w.Namespace).List(ctx, options)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
-		owner := metav1.GetControllerOf(&p)
-		finished := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-		return owner == nil || finished || !slices.Contains(controllers, owner.UID)
-	}), nil
 }
 
-// nextToGo returns the pod that has to go next of those created before a time, or nil:
-// first one that is ending already, then one that is not ready and serves nobody, so that
-// pods that cannot become ready with old content do not hold up the others. Ready is the
-// number of all pods that are.
-func nextToGo(pods []corev1.Pod, before time.Time) (next *corev1.Pod, ready int32) {
-	rank := func(p *corev1.Pod) int {
-		switch {
-		case p.DeletionTimestamp != nil:
-			return 0
-		case !isReady(p):
-			return 1
-		default:
-			return 2
-		}
+// podsOf returns the pods of a workload.
+func (c *Controller) podsOf(ctx context.Context, w *dependency.Workload) ([]corev1.Pod, error) {
+	pods, err := workload.Pods(ctx, c.Client, w)
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
+	return pods, nil
+}
+
+// nextToGo returns the pod that has to go next of some, or nil: first one that is not ready
+// and serves nobody, so that pods that cannot become ready with old content do not hold up
+// the others. One that is ending has been replaced, or will be. Ready is how many pods are
+// ready and stay.
+func nextToGo(pods []corev1.Pod, evict policy.PodsToEvict) (next *corev1.Pod, ready int32) {
 	for i := range pods {
 		p := &pods[i]
-		if rank(p) == 2 {
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		if isReady(p) {
 			ready++
 		}
-		if p.CreationTimestamp.Time.Before(before) && (next == nil || rank(p) < rank(next)) {
+		if evict.Has(p.UID) && (next == nil || isReady(next) && !isReady(p)) {
 			next = p
 		}
 	}
 	return next, ready
 }
 
+// deadPods counts the pods that should have ended before a time. They are on dead nodes, and
+// pods in their places do not come until they are removed.
+func deadPods(pods []corev1.Pod, before time.Time) (n int32) {
+	for i := range pods {
+		if end := pods[i].DeletionTimestamp; end != nil && end.Time.Before(before) {
+			n++
+		}
+	}
+	return n
+}
+
 func isReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-// abandon forgets that pods were to be evicted.
-func (c *Controller) abandon(ctx context.Context, s *step) error {
-	data, err := policy.AbandonedPatch(s.workload)
-	if err != nil {
-		return err
-	}
-	return c.patch(ctx, s, data)
 }
 
 func (c *Controller) endRecreate(ctx context.Context, s *step) error {

@@ -38,9 +38,9 @@ func unready(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// recreating is a cluster with a Deployment of three ready pods, whose strategy is
-// recreate, just after its content has changed and settled.
-func recreating(c *cluster) {
+// aboutToRecreate is a cluster with a Deployment of three ready pods, whose strategy is
+// recreate and whose content has just changed. It will have settled in a second.
+func aboutToRecreate(c *cluster) {
 	c.t.Helper()
 	adopted(c)
 	c.set(replicaSet("web-a", "1", "uid-web", time.Now()))
@@ -54,8 +54,14 @@ func recreating(c *cluster) {
 	})
 	c.advance(500 * time.Millisecond)
 	c.set(secret("db", "2"))
+}
+
+// recreating is that cluster when the first pod has just been evicted.
+func recreating(c *cluster) {
+	c.t.Helper()
+	aboutToRecreate(c)
 	c.advance(time.Second)
-	c.expect("it begins", "1m1.5s recreate web")
+	c.expect("it begins", "1m1.5s recreate web", "1m1.5s evict web-0")
 	c.expectEvents("it begins", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
 }
 
@@ -80,6 +86,16 @@ func (c *cluster) replace(ready bool) {
 	}
 }
 
+// refusingEvictions lets evictions be refused by an error.
+func (c *cluster) refusingEvictions(err error) {
+	c.refusing(func(a clienttesting.Action) error {
+		if a.GetSubresource() == "eviction" {
+			return err
+		}
+		return nil
+	})
+}
+
 func (c *cluster) podNames() []string {
 	c.t.Helper()
 	pods, err := c.client.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
@@ -100,11 +116,6 @@ func TestRecreateEvictsOnePodAfterTheOther(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		before := live(c, deployment("web", "db")).Spec.Template
-		// Creation times are whole seconds: a pod that comes in this one would look old.
-		c.advance(499 * time.Millisecond)
-		c.expect("before the second is over")
-		c.advance(time.Millisecond)
-		c.expect("the first", "1m2s evict web-0")
 		c.advance(time.Minute)
 		c.expect("it has not gone yet")
 		c.replace(false)
@@ -112,13 +123,13 @@ func TestRecreateEvictsOnePodAfterTheOther(t *testing.T) {
 		c.expect("its heir is not ready")
 		edit(c, pod("new-web-0", ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue })
 		c.advance(5 * time.Second)
-		c.expect("the second", "3m7s evict web-1")
+		c.expect("the second", "3m6.5s evict web-1")
 		c.replace(true)
 		c.advance(5 * time.Second)
-		c.expect("the third", "3m12s evict web-2")
+		c.expect("the third", "3m11.5s evict web-2")
 		c.replace(true)
 		c.advance(5 * time.Second)
-		c.expect("the end", "3m17s recreated web")
+		c.expect("the end", "3m16.5s recreated web")
 		c.advance(time.Hour)
 		c.expect("after that")
 		if diff := cmp.Diff([]string{"new-web-0", "new-web-1", "new-web-2"}, c.podNames()); diff != "" {
@@ -127,35 +138,43 @@ func TestRecreateEvictsOnePodAfterTheOther(t *testing.T) {
 		if diff := cmp.Diff(before, live(c, deployment("web", "db")).Spec.Template); diff != "" {
 			t.Errorf("the template has changed (-before +after):\n%s", diff)
 		}
-		c.expectEvents("one restart is one event")
+		c.expectEvents("one restart is one event, besides what it waits for",
+			"Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: 2 of 3 pods are ready.")
 	})
 }
 
 func TestRecreateGoesOnAfterTheProcessHasEnded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
-		c.advance(500 * time.Millisecond)
-		c.expect("the first", "1m2s evict web-0")
 		c.replace(true)
 		c.newProcess() // the old one leads no more: it hears of nothing
 		c.synced()
 		c.lead()
-		c.expect("the second", "1m2s evict web-1")
+		c.expect("the second", "1m1.5s evict web-1")
 	})
 }
 
-// TestRecreateWaitsForDisruptionBudgets, which the API server tells by 429.
+// TestRecreateWaitsForDisruptionBudgets, which the API server tells by 429, and says so when
+// it takes long.
 func TestRecreateWaitsForDisruptionBudgets(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		recreating(c)
-		c.refusing(func(clienttesting.Action) error { return apierrors.NewTooManyRequests("the budget", 1) })
-		c.advance(12500 * time.Millisecond)
-		c.expect("it asks now and then",
-			"1m2s evict web-0: TooManyRequests", "1m7s evict web-0: TooManyRequests", "1m12s evict web-0: TooManyRequests")
-		c.expectEvents("which is no failure")
+		aboutToRecreate(c)
+		c.refusingEvictions(apierrors.NewTooManyRequests("the budget", 1))
+		c.advance(12 * time.Second)
+		c.expect("it asks now and then", "1m1.5s recreate web",
+			"1m1.5s evict web-0: TooManyRequests", "1m6.5s evict web-0: TooManyRequests", "1m11.5s evict web-0: TooManyRequests")
+		c.expectEvents("which is no failure", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
+		c.advance(48 * time.Second)
+		c.expectEvents("a moment before a minute has passed")
+		c.advance(time.Second)
+		c.expectEvents("a minute has passed",
+			"Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: a PodDisruptionBudget protects pod web-0.")
+		c.advance(time.Hour)
+		c.expectEvents("it is told once")
 		c.refusing(nil)
+		c.took()
 		c.advance(5 * time.Second)
-		c.expect("then", "1m17s evict web-0")
+		c.expect("then", "1h2m6.5s evict web-0")
 		if log := c.log.String(); strings.Contains(log, "will try again") {
 			t.Errorf("logged as an error: %s", log)
 		}
@@ -190,12 +209,12 @@ func TestRecreateEvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 		},
 		"the rollout has failed": {
 			func(c *cluster) {
+				c.remove(pod("web-2", ""))
 				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
 					d.Status.Conditions = []appsv1.DeploymentCondition{{
 						Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 					}}
 				})
-				c.remove(pod("web-2", ""))
 			},
 			func(c *cluster) { c.set(pod("fresh", "uid-web-a")) },
 		},
@@ -203,12 +222,13 @@ func TestRecreateEvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				recreating(c)
+				c.replace(true)
 				change.on(c)
 				c.advance(time.Minute)
 				c.expect("it waits")
 				change.off(c)
 				c.advance(5 * time.Second)
-				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "evict web-0") {
+				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "evict web-1") {
 					t.Errorf("then: %v", got)
 				}
 			})
@@ -220,24 +240,22 @@ func TestRecreateEvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 // waiting for them would be waiting for ever.
 func TestRecreateMendsPodsThatCannotBecomeReady(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		recreating(c)
+		aboutToRecreate(c)
 		for _, name := range []string{"web-1", "web-2"} {
 			edit(c, pod(name, ""), func(p *corev1.Pod) { unready(p) })
 		}
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 1 })
-		c.advance(500 * time.Millisecond)
-		c.expect("the first of them", "1m2s evict web-1")
+		c.advance(time.Second)
+		c.expect("the first of them", "1m1.5s recreate web", "1m1.5s evict web-1")
 		c.replace(true)
 		c.advance(5 * time.Second)
-		c.expect("the other", "1m7s evict web-2")
+		c.expect("the other", "1m6.5s evict web-2")
 		c.replace(true)
 		c.advance(5 * time.Second)
 		c.expect("the one that is ready waits for the status")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 3 })
-		c.advance(5 * time.Second)
-		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "evict web-0") {
-			t.Errorf("then: %v", got)
-		}
+		c.advance(time.Second)
+		c.expect("then", "1m11.5s evict web-0")
 	})
 }
 
@@ -255,15 +273,14 @@ func TestRecreateTouchesNoPodsOfOthers(t *testing.T) {
 		c.set(done)
 		recreating(c)
 		for range 3 {
-			c.advance(5 * time.Second)
 			c.replace(true)
+			c.advance(5 * time.Second)
 		}
-		c.advance(5 * time.Second)
 		var evicted []string
 		for _, r := range c.took() {
 			evicted = append(evicted, strings.Join(strings.Fields(r)[1:], " "))
 		}
-		if diff := cmp.Diff([]string{"evict web-0", "evict web-1", "evict web-2", "recreated web"}, evicted); diff != "" {
+		if diff := cmp.Diff([]string{"evict web-1", "evict web-2", "recreated web"}, evicted); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -285,7 +302,7 @@ func TestRecreateOfKindsThatOwnTheirPods(t *testing.T) {
 				c.advance(5 * time.Second)
 				c.replace(true)
 				c.advance(5 * time.Second)
-				c.expect("all", "0s baseline web", "1m1s recreate web", "1m2s evict web-0", "1m7s recreated web")
+				c.expect("all", "0s baseline web", "1m1s recreate web", "1m1s evict web-0", "1m6s recreated web")
 			})
 		})
 	}
@@ -299,10 +316,10 @@ func TestEvictionThatComesTooLate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
-				recreating(c)
-				c.refusing(func(clienttesting.Action) error { return refusal })
-				c.advance(500 * time.Millisecond)
-				if got := c.took(); len(got) != 1 || !strings.HasPrefix(got[0], "1m2s evict web-0: ") {
+				aboutToRecreate(c)
+				c.refusingEvictions(refusal)
+				c.advance(time.Second)
+				if got := c.took(); len(got) != 2 || !strings.HasPrefix(got[1], "1m1.5s evict web-0: ") {
 					t.Fatalf("got %v", got)
 				}
 				c.refusing(nil)
@@ -318,9 +335,11 @@ func TestEvictionThatComesTooLate(t *testing.T) {
 	}
 }
 
-// TestRecreateThatSomebodySpoilsEnds: without the time there is nothing to go by.
+// TestRecreateThatSomebodySpoilsEnds: without the names of pods there is nothing to go by.
 func TestRecreateThatSomebodySpoilsEnds(t *testing.T) {
-	for name, spoilt := range map[string]string{"no time": "now", "far ahead": "2099-01-01T00:00:00Z"} {
+	for name, spoilt := range map[string]string{
+		"a word": "now", "a time": "2099-01-01T00:00:00Z", "no pod": "none", "commas": ",,", "UIDs": "uid-web-1,uid-web-2", "spaces": " ",
+	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				recreating(c)
@@ -338,8 +357,6 @@ func TestRecreateThatSomebodySpoilsEnds(t *testing.T) {
 func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
 	midway := func(c *cluster, annotation, value string) {
 		recreating(c)
-		c.advance(500 * time.Millisecond)
-		c.expect("the first", "1m2s evict web-0")
 		c.replace(true)
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[annotation] = value })
 		c.advance(time.Hour)
@@ -347,19 +364,35 @@ func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
 	t.Run("another strategy", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			midway(c, policy.StrategyAnnotation, "annotation")
-			c.expect("the rest are replaced", "1m2s rollout web")
+			c.expect("the rest are replaced", "1m1.5s rollout web")
 			if d := live(c, deployment("web", "db")); d.Annotations[policy.RecreatingAnnotation] != "" {
 				t.Errorf("the annotations are %v", d.Annotations)
 			}
 		})
 	})
+	t.Run("another strategy, when all have gone", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			aboutToRecreate(c)
+			c.refusingEvictions(apierrors.NewTooManyRequests("the budget", 1))
+			c.advance(time.Second)
+			for i := range 3 { // somebody else drains the nodes
+				p := live(c, pod(fmt.Sprint("web-", i), ""))
+				c.remove(p)
+				c.set(pod("new-"+p.Name, "uid-web-a"))
+			}
+			c.took()
+			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.StrategyAnnotation] = "annotation" })
+			c.advance(time.Hour)
+			c.expect("none is left", "1m1.5s recreated web")
+		})
+	})
 	t.Run("opted out", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			midway(c, policy.ReloadAnnotation, "off")
-			c.expect("nothing is known of the rest", "1m2s abandoned web")
+			c.expect("nothing is known of the rest", "1m1.5s abandoned web")
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = "auto" })
 			c.advance(time.Hour)
-			c.expect("opted in again", "1h1m2s baseline web")
+			c.expect("opted in again", "1h1m1.5s baseline web")
 		})
 	})
 }
@@ -368,15 +401,13 @@ func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
 func TestRecreateStopsWhileASourceIsMissing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
-		c.advance(500 * time.Millisecond)
-		c.expect("the first", "1m2s evict web-0")
 		c.replace(true)
 		c.remove(live(c, secret("db", "")))
 		c.advance(time.Hour)
 		c.expect("the source is missing")
 		c.set(secret("db", "2"))
 		c.advance(time.Second)
-		c.expect("it is there again, with the same content", "1h1m2s evict web-1")
+		c.expect("it is there again, with the same content", "1h1m1.5s evict web-1")
 	})
 }
 
@@ -385,18 +416,16 @@ func TestRecreateStopsWhileASourceIsMissing(t *testing.T) {
 func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
-		c.advance(500 * time.Millisecond)
-		c.expect("the first", "1m2s evict web-0")
 		c.replace(true)
 		c.set(secret("db", "3"))
 		c.advance(5 * time.Second)
 		c.expect("it has to wait for the interval")
 		c.advance(5 * time.Second)
-		c.expect("it begins anew", "1m11.5s recreate web", "1m12s evict new-web-0")
+		c.expect("it begins anew", "1m11.5s recreate web", "1m11.5s evict new-web-0")
 		for range 3 {
 			c.replace(true)
 			c.advance(5 * time.Second)
 		}
-		c.expect("all of them", "1m17s evict web-1", "1m22s evict web-2", "1m27s recreated web")
+		c.expect("all of them", "1m16.5s evict web-1", "1m21.5s evict web-2", "1m26.5s recreated web")
 	})
 }

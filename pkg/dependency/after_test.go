@@ -20,7 +20,7 @@ func sawAt(previous *Workload, uid, version, image string, live bool) *Workload 
 	o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", types.UID(uid), version
 	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
 	w := FromDeployment(o)
-	w.After(previous, live)
+	w.After(previous, Arrival{Live: live})
 	return w
 }
 
@@ -55,7 +55,7 @@ func TestPausedDeploymentStartsPodsWhenItIsResumed(t *testing.T) {
 	saw := func(previous *Workload, version, image string, paused, live bool) *Workload {
 		w := sawAt(nil, "a", version, image, false)
 		w.Paused = paused
-		w.After(previous, live)
+		w.After(previous, Arrival{Live: live})
 		return w
 	}
 	running := saw(nil, "10", "1", false, true)
@@ -65,13 +65,13 @@ func TestPausedDeploymentStartsPodsWhenItIsResumed(t *testing.T) {
 		got  *Workload
 		want uint64
 	}{
-		"paused":                               {paused, 10},
-		"another template":                     {changed, 10},
-		"resumed with it":                      {saw(changed, "40", "2", false, true), 40},
-		"paused with another template at once": {saw(running, "20", "2", true, true), 10},
-		"another template and back, resumed":   {saw(saw(changed, "40", "1", true, true), "50", "1", false, true), 10},
-		"made paused, resumed":                 {saw(saw(nil, "10", "1", true, true), "20", "1", false, true), 20},
-		"found paused, resumed":                {saw(saw(nil, "10", "1", true, false), "20", "1", false, true), 0},
+		"paused":                                {paused, 10},
+		"another template":                      {changed, 10},
+		"resumed with it":                       {saw(changed, "40", "2", false, true), 40},
+		"paused with another template at once":  {saw(running, "20", "2", true, true), 10},
+		"another template and back, resumed":    {saw(saw(changed, "40", "1", true, true), "50", "1", false, true), 10},
+		"made paused, resumed":                  {saw(saw(nil, "10", "1", true, true), "20", "1", false, true), 20},
+		"found paused, resumed: it had no pods": {saw(saw(nil, "10", "1", true, false), "20", "1", false, true), 20},
 	} {
 		if tc.got.StartVersion != tc.want {
 			t.Errorf("%s: the pods started at %d, want %d", name, tc.got.StartVersion, tc.want)
@@ -107,7 +107,7 @@ func TestAnyChangeOfATemplateIsNoticed(t *testing.T) {
 		o.ResourceVersion = "20"
 		tc.change(o)
 		w := FromDeployment(o)
-		w.After(previous, true)
+		w.After(previous, Arrival{Live: true})
 		if w.StartVersion != tc.want {
 			t.Errorf("%s: %d, want %d", name, w.StartVersion, tc.want)
 		}
@@ -121,7 +121,7 @@ func TestWhenContentChanged(t *testing.T) {
 		if content != "" {
 			s.Keys = []KeyDigest{{Key: "a", Digest: Digest{content[0]}}}
 		}
-		s.After(previous, seen, live)
+		s.After(previous, nil, Arrival{Live: live, Seen: seen})
 		return s
 	}
 	first := at(nil, "10", "1", time.Time{}, false)
@@ -130,15 +130,15 @@ func TestWhenContentChanged(t *testing.T) {
 		want Change
 	}{
 		"found in the first list: then or before":     {first, Change{Version: 10}},
-		"made before our eyes":                        {at(nil, "10", "1", now, true), Change{10, true, now}},
-		"changed":                                     {at(first, "20", "2", now, true), Change{20, true, now}},
+		"made before our eyes":                        {at(nil, "10", "1", now, true), Change{10, true, now, 0}},
+		"changed":                                     {at(first, "20", "2", now, true), Change{20, true, now, 0}},
 		"metadata changed":                            {at(first, "20", "1", now, true), Change{Version: 10}},
-		"a key goes":                                  {at(first, "20", "", now, true), Change{20, true, now}},
-		"kept as long as it stays":                    {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{20, true, now}},
-		"made empty":                                  {at(nil, "10", "", now, true), Change{10, true, now}},
-		"made while nobody looked, and then listed":   {at(nil, "20", "1", now, false), Change{20, false, now}},
+		"a key goes":                                  {at(first, "20", "", now, true), Change{20, true, now, 0}},
+		"kept as long as it stays":                    {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{20, true, now, 0}},
+		"made empty":                                  {at(nil, "10", "", now, true), Change{10, true, now, 0}},
+		"made while nobody looked, and then listed":   {at(nil, "20", "1", now, false), Change{20, false, now, 0}},
 		"changed once more before the first sync":     {at(first, "20", "2", time.Time{}, false), Change{Version: 20}},
-		"a version that is no number is the earliest": {at(nil, "x", "1", now, true), Change{0, true, now}},
+		"a version that is no number is the earliest": {at(nil, "x", "1", now, true), Change{0, true, now, 0}},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got.Change); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -170,7 +170,7 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 			if s != nil {
 				at = now
 			}
-			next.After(s, at, live)
+			next.After(s, nil, Arrival{Live: live, Seen: at})
 			s = next
 		}
 		observe(false)

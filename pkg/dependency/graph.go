@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Graph holds the workloads and sources of a cluster and knows in both directions who
@@ -16,10 +17,23 @@ type Graph struct {
 	users      map[SourceKey][]*Workload       // in no order
 	// globs are the workloads of a namespace that use sources by a pattern.
 	globs map[string]map[WorkloadKey]glob
+	// terminating are the namespaces that are being deleted.
+	terminating map[string]bool
 	// gone are sources that have been deleted and that workloads refer to.
-	gone map[SourceKey]Change
+	gone map[SourceKey]goneSource
 	// forgotten is the last change of those that had to be forgotten.
 	forgotten Change
+	// since is when the first lists were complete. What came first of what they showed is
+	// not known.
+	since Moment
+	// severalCounters: versions of different resources must not be compared.
+	severalCounters bool
+}
+
+// goneSource is a source that has been deleted, as it was, with when it went.
+type goneSource struct {
+	*Source
+	change Change
 }
 
 type glob struct {
@@ -35,9 +49,49 @@ func NewGraph() *Graph {
 		namespaces: map[string]map[string]string{},
 		users:      map[SourceKey][]*Workload{},
 		globs:      map[string]map[WorkloadKey]glob{},
-		gone:       map[SourceKey]Change{},
+		gone:       map[SourceKey]goneSource{},
+
+		terminating: map[string]bool{},
 	}
 }
+
+// SetSince notes when the first lists were complete.
+func (g *Graph) SetSince(at Moment) { g.since = at }
+
+// SetSeveralCounters notes whether resources may have several revision counters, so that
+// versions of one say nothing of when another changed. A graph takes them for one.
+func (g *Graph) SetSeveralCounters(several bool) { g.severalCounters = several }
+
+// Before reports whether one moment was certainly, or with several revision counters by
+// the order of reading, before another one. The zero moment is before all others.
+func (g *Graph) Before(a, b Moment) bool {
+	if g.severalCounters {
+		return a.Order < b.Order
+	}
+	return a.Version < b.Version
+}
+
+// Latest returns the latest of some moments.
+func (g *Graph) Latest(moments ...Moment) (latest Moment) {
+	for _, m := range moments {
+		if g.Before(latest, m) {
+			latest = m
+		}
+	}
+	return latest
+}
+
+// Since returns when the first lists were complete.
+func (g *Graph) Since() Moment { return g.since }
+
+// SeveralCounters reports whether versions of different resources must not be compared.
+func (g *Graph) SeveralCounters() bool { return g.severalCounters }
+
+// Deleted returns what was known of a source that has been deleted, or nil.
+func (g *Graph) Deleted(key SourceKey) *Source { return g.gone[key].Source }
+
+// Terminating reports whether a workload is being deleted, or its namespace is.
+func (g *Graph) Terminating(w *Workload) bool { return w.Terminating || g.terminating[w.Namespace] }
 
 // Workload returns a workload, or nil.
 func (g *Graph) Workload(key WorkloadKey) *Workload { return g.workloads[key] }
@@ -62,20 +116,45 @@ func (g *Graph) LastChange(key SourceKey) Change {
 	if s := g.Source(key); s != nil {
 		return s.Change
 	}
-	return g.gone[key]
+	return g.gone[key].change
 }
 
-// LastWritten returns an upper bound of when what a reference of a workload in a namespace
-// reads, of what is there, last changed, as a resourceVersion.
-func (g *Graph) LastWritten(namespace string, r *Reference) uint64 {
-	s := g.Source(SourceKey{r.Kind, namespace, r.Name})
-	if keys, all := r.Keys(); !all {
-		return s.written(keys)
-	}
+// LastWritten returns an upper bound on the last change of what r reads in a namespace. With
+// several revision counters it is that of the last change of the source.
+func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
+	key := SourceKey{r.Kind, namespace, r.Name}
+	s, gone := g.Source(key), g.gone[key]
 	if s == nil {
-		return 0
+		return gone.change.Moment()
 	}
-	return s.Change.Version
+	return Moment{s.written(r), s.Change.Order}
+}
+
+// ChangedSince returns when the content of a source first and last changed after a moment,
+// by the clock of the API server where that is known, else by ours. The first is zero when
+// that is not remembered, the last when it has not changed.
+func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time) {
+	s := g.Source(key)
+	var episodes []episode
+	switch gone := g.gone[key]; {
+	case s != nil:
+		episodes = s.episodes
+	case gone.Source != nil:
+		episodes = gone.episodes
+	}
+	if len(episodes) == 0 {
+		return first, last
+	}
+	last = episodes[len(episodes)-1].at
+	if g.severalCounters || len(episodes) == maxEpisodes && episodes[0].version > since.Version {
+		return first, last
+	}
+	for _, e := range episodes {
+		if e.version > since.Version {
+			return e.at, last
+		}
+	}
+	return last, last
 }
 
 // Users returns the workloads that a change of a source concerns. The source need not
@@ -153,10 +232,16 @@ func (g *Graph) EachSource(f func(*Source)) {
 	}
 }
 
-// EachNamespace calls f with the name of every namespace that has annotations of ours.
+// EachNamespace calls f with the name of every namespace that has annotations of ours or is
+// being deleted.
 func (g *Graph) EachNamespace(f func(string)) {
 	for name := range g.namespaces {
 		f(name)
+	}
+	for name := range g.terminating {
+		if _, done := g.namespaces[name]; !done {
+			f(name)
+		}
 	}
 }
 
@@ -165,7 +250,7 @@ func (g *Graph) EachNamespace(f func(string)) {
 func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
 	before := g.takeOut(w.WorkloadKey)
 	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
-		w.waiting = waiting{begun: g.mustWait(w)}
+		g.beginWaiting(w)
 	}
 	g.workloads[w.WorkloadKey] = w
 	for i := range w.References {
@@ -255,7 +340,8 @@ func (g *Graph) SetSource(s *Source) {
 func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	of := g.sources[key.Namespace]
 	id := sourceID{key.Kind, key.Name}
-	if of[id] == nil {
+	deleted := of[id]
+	if deleted == nil {
 		return
 	}
 	delete(of, id)
@@ -263,7 +349,11 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 		delete(g.sources, key.Namespace)
 	}
 	if len(g.Users(key)) > 0 {
-		g.gone[key] = change
+		was := *deleted
+		if was.episodes = addEpisode(was.episodes, episode{change.Version, change.Seen}); change.Seen.IsZero() {
+			was.episodes = nil
+		}
+		g.gone[key] = goneSource{&was, change}
 		if len(g.gone) > maxGone {
 			g.forgetOldest()
 		}
@@ -283,9 +373,9 @@ func (g *Graph) forgetOldest() {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b SourceKey) int { return cmp.Compare(g.gone[a].Version, g.gone[b].Version) })
+	slices.SortFunc(keys, func(a, b SourceKey) int { return cmp.Compare(g.gone[a].change.Version, g.gone[b].change.Version) })
 	for _, key := range keys[:len(keys)/2] {
-		if change := g.gone[key]; change.Version > g.forgotten.Version {
+		if change := g.gone[key].change; change.Version > g.forgotten.Version {
 			g.forgotten = change
 		}
 		delete(g.gone, key)
@@ -302,6 +392,20 @@ func (g *Graph) SetNamespace(name string, annotations map[string]string) (change
 		delete(g.namespaces, name)
 	} else {
 		g.namespaces[name] = annotations
+	}
+	return true
+}
+
+// SetTerminating notes whether a namespace is being deleted, and reports whether that has
+// changed.
+func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {
+	if g.terminating[name] == terminating {
+		return false
+	}
+	if terminating {
+		g.terminating[name] = true
+	} else {
+		delete(g.terminating, name)
 	}
 	return true
 }

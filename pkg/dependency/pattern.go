@@ -33,7 +33,8 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 // known. It may be later than that when too many have gone to remember them all.
 func (g *Graph) LastGone(namespace string, p Pattern, except []Pattern) Change {
 	last := g.forgotten
-	for key, change := range g.gone {
+	for key, gone := range g.gone {
+		change := gone.change
 		if key.Namespace == namespace && change.Version >= last.Version && p.Matches(key.Kind, key.Name) && !matchesAny(except, key.Kind, key.Name) {
 			last = change
 		}

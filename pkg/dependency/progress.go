@@ -17,4 +17,7 @@ type Progress struct {
 	// SeveralCounters tells that they have not, which is so for good. Until it is known, both
 	// are false.
 	SeveralCounters bool
+	// Restored counts how often revisions were found to have gone back, as after a restore of
+	// etcd. What was noted by a revision before that means nothing any more.
+	Restored int
 }

@@ -30,11 +30,38 @@ type Source struct {
 	// Ignored: the source never restarts anything. Match: it restarts the workloads that
 	// ask for sources so marked.
 	Ignored, Match bool
+	// Immutable: the kubelet keeps what it has read while any pod of its node uses it.
+	Immutable bool
 	// Keys are in order.
 	Keys []KeyDigest
 	// Change is when the content last changed.
 	Change Change
+	// MarkedAt is when Ignored or Match last changed. Zero: they have not since the source
+	// was first read.
+	MarkedAt Moment
+	// removed are keys that were there and are not now, with when they went.
+	removed []removedKey
+	// episodes are the last changes of the content, the latest last.
+	episodes []episode
 }
+
+type removedKey struct {
+	key     string
+	version uint64 // an upper bound
+}
+
+// episode is a change of the content that was seen.
+type episode struct {
+	version uint64
+	at      time.Time // by the clock of the API server where that is known, else by ours
+}
+
+const (
+	// maxRemoved bounds the removed keys that are remembered of a source.
+	maxRemoved = 32
+	// maxEpisodes bounds its changes.
+	maxEpisodes = 16
+)
 
 // The annotations that users set on ConfigMaps and Secrets, with the value "true".
 const (
@@ -50,34 +77,109 @@ type Change struct {
 	Exact bool
 	// Seen is when this process saw it; zero for what it found when it began to look.
 	Seen time.Time
+	// Order is when this process read it; see Moment.
+	Order uint64
 }
 
-// After completes a source by what was known of it before, or nil, and by when it was
-// seen: zero for the first list. Live tells that it comes from an event, so that nothing
-// can have happened in between.
-func (s *Source) After(previous *Source, seen time.Time, live bool) {
+// Moment returns when it was.
+func (c *Change) Moment() Moment { return Moment{c.Version, c.Order} }
+
+// After completes a source by what was known of it before, or nil. Deleted is what was
+// known of a source of the same name that had been deleted, or nil.
+func (s *Source) After(previous, deleted *Source, at Arrival) {
 	version := versionOf(s.ResourceVersion)
+	before := previous
+	if before == nil {
+		before = deleted
+	}
 	for i := range s.Keys {
 		k := &s.Keys[i]
-		if before := previous.key(k.Key); before != nil && before.Digest == k.Digest && before.Binary == k.Binary {
-			k.Version = before.Version
-		} else {
+		switch old := before.key(k.Key); {
+		case old == nil, old.Digest != k.Digest, old.Binary != k.Binary:
 			k.Version = version
+		case previous == nil:
+			k.Version, k.Returned = old.Version, version
+		default:
+			k.Version, k.Returned = old.Version, old.Returned
 		}
 	}
-	if previous != nil && slices.Equal(previous.Keys, s.Keys) {
-		s.Change = previous.Change
-		return
+	if before != nil {
+		s.removed, s.episodes = s.goneKeys(before, version), before.episodes
 	}
-	s.Change = Change{Version: version, Exact: live, Seen: seen}
+	if previous != nil {
+		if s.MarkedAt = previous.MarkedAt; previous.Ignored != s.Ignored || previous.Match != s.Match {
+			s.MarkedAt = Moment{version, at.Order}
+		}
+		if slices.Equal(previous.Keys, s.Keys) {
+			s.Change = previous.Change
+			return
+		}
+	} else if !at.Seen.IsZero() {
+		s.MarkedAt = Moment{version, at.Order}
+	}
+	s.Change = Change{Version: version, Exact: at.Live, Seen: at.Seen, Order: at.Order}
+	if !at.Seen.IsZero() {
+		s.episodes = addEpisode(s.episodes, episode{version, s.LastChanged.Time})
+	}
 }
 
-// written returns an upper bound of when any of some keys, of those that are there, last
-// changed. A nil source has none.
-func (s *Source) written(keys []string) (version uint64) {
-	for _, key := range keys {
-		if k := s.key(key); k != nil {
-			version = max(version, k.Version)
+// addEpisode returns the last episodes. Values in the graph are immutable.
+func addEpisode(before []episode, e episode) []episode {
+	if len(before) >= maxEpisodes {
+		before = before[len(before)-maxEpisodes+1:]
+	}
+	return append(slices.Clip(before), e)
+}
+
+// goneKeys returns the keys that were there before and are not now. Of more than maxRemoved
+// the earliest share one entry without a name.
+func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
+	if len(before.removed) == 0 && !slices.ContainsFunc(before.Keys, func(k KeyDigest) bool { return !s.Has(k.Key) }) {
+		return nil
+	}
+	var gone []removedKey
+	for _, r := range before.removed {
+		if !s.Has(r.key) {
+			gone = append(gone, r)
+		}
+	}
+	for i := range before.Keys {
+		if key := before.Keys[i].Key; !s.Has(key) {
+			gone = append(slices.DeleteFunc(gone, func(r removedKey) bool { return r.key == key }), removedKey{key, version})
+		}
+	}
+	if len(gone) > maxRemoved {
+		rest := removedKey{}
+		for _, r := range gone[:len(gone)-maxRemoved+1] {
+			rest.version = max(rest.version, r.version)
+		}
+		gone = append([]removedKey{rest}, gone[len(gone)-maxRemoved+1:]...)
+	}
+	return gone
+}
+
+// written returns an upper bound of when what a reference reads of a source last changed.
+// Pods that can start without a key, or without the source, may have started while it was
+// away. A nil source has no keys.
+func (s *Source) written(r *Reference) (version uint64) {
+	if s == nil {
+		return 0
+	}
+	optional := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && u.Optional })
+	keys, all := r.Keys()
+	for i := range s.Keys {
+		k := &s.Keys[i]
+		if !all && !slices.Contains(keys, k.Key) || r.sees(k) == seenNot {
+			continue
+		}
+		version = max(version, k.Version)
+		if optional {
+			version = max(version, k.Returned)
+		}
+	}
+	for _, gone := range s.removed {
+		if all || gone.key == "" || slices.Contains(keys, gone.key) {
+			version = max(version, gone.version)
 		}
 	}
 	return version
@@ -91,6 +193,9 @@ type KeyDigest struct {
 
 	// Version is an upper bound of when it last changed, as a resourceVersion.
 	Version uint64
+	// Returned is when the source was created again with the same content of the key, as a
+	// resourceVersion; 0: it was not.
+	Returned uint64
 }
 
 // key returns what stands for a key, or nil. A nil source has no keys.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/dump"
@@ -45,7 +46,7 @@ func TestSourceOfAnObject(t *testing.T) {
 				SourceKey: SourceKey{tt.got.Kind, "shop", "db"}, UID: "u", ResourceVersion: "7",
 				Created: created, LastChanged: created, Keys: tt.want,
 			}
-			if diff := cmp.Diff(want, tt.got); diff != "" {
+			if diff := cmp.Diff(want, tt.got, cmpopts.IgnoreUnexported(Source{})); diff != "" {
 				t.Errorf("source (-want +got):\n%s", diff)
 			}
 		})
@@ -207,7 +208,7 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Resolve(tt.reference, tt.source)); diff != "" {
+			if diff := cmp.Diff(tt.want, Resolve(tt.reference, tt.source), cmpopts.IgnoreUnexported(Source{})); diff != "" {
 				t.Errorf("resolution (-want +got):\n%s", diff)
 			}
 		})

@@ -1,48 +1,199 @@
 package dependency
 
-import "slices"
+import (
+	"slices"
 
-// waiting tells that the pods of a template cannot have started: something that they
-// require was not there when the template came, and has not been since.
-type waiting struct {
-	begun bool
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The kubelet holds a whole pod back until all of its volumes can be made. A container
+// whose environment cannot be made fails alone: the others start, except those that come
+// after an init container that has yet to finish. (kubelet: WaitForAttachAndMount in
+// SyncPod, and computePodActions and SyncPod of the runtime manager.)
+//
+// So the containers of a pod start through gates, each with what it requires: gate 0 is that
+// of the volumes, gate i+1 that of stage i.
+
+// stage is a container with an environment that is made from sources, in the order in which
+// the containers of a pod start.
+type stage struct {
+	container string
+	// init: the containers after it start when it has finished. A sidecar is none: that the
+	// kubelet waits for it as well only means that they may start later.
+	init bool
+}
+
+func stagesOf(pod *corev1.PodSpec) (stages []stage) {
+	for i := range pod.InitContainers {
+		c := &pod.InitContainers[i]
+		if readsEnvironment(c) {
+			sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			stages = append(stages, stage{c.Name, !sidecar})
+		}
+	}
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; readsEnvironment(c) {
+			stages = append(stages, stage{c.Name, false})
+		}
+	}
+	return stages
+}
+
+func readsEnvironment(c *corev1.Container) bool {
+	return len(c.EnvFrom) > 0 || slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+		return e.ValueFrom != nil && (e.ValueFrom.ConfigMapKeyRef != nil || e.ValueFrom.SecretKeyRef != nil)
+	})
+}
+
+// gate is when containers of the current template started that may have had to wait.
+type gate struct {
+	// start is a lower bound, as a resourceVersion.
+	start uint64
+	// waiting: something that they require was missing when the template came, and has been
+	// since, so that none can have started.
+	waiting bool
 	// lost is when something that they require was last seen to go, or to change and still
 	// not suffice. What comes with an earlier version, because it is read on another stream,
 	// may have been there before that.
 	lost uint64
 }
 
-// mustWait tells whether something was certainly missing when the template of a workload
-// came.
-func (g *Graph) mustWait(w *Workload) bool {
-	return slices.ContainsFunc(w.References, func(r Reference) bool {
-		key := SourceKey{r.Kind, w.Namespace, r.Name}
-		return g.missing(w, &r) && g.LastChange(key).Version < w.StartVersion
-	})
-}
-
-func (g *Graph) missing(w *Workload, r *Reference) bool {
-	return Resolve(r, g.Source(SourceKey{r.Kind, w.Namespace, r.Name})).Missing
-}
-
-// endWaiting lets the pods start that wait for nothing more after a change of a source.
-func (g *Graph) endWaiting(key SourceKey, change Change) {
-	for _, w := range slices.Clone(g.users[key]) {
-		at := slices.IndexFunc(w.References, func(r Reference) bool { return r.Kind == key.Kind && r.Name == key.Name })
-		if !w.waiting.begun || w.References[at].Optional() {
-			continue
-		}
-		next := *w // values in the graph are immutable
-		switch {
-		case g.missing(w, &w.References[at]):
-			next.waiting.lost = max(next.waiting.lost, change.Version)
-		case !change.Exact, change.Version < next.waiting.lost:
-			next.waiting = waiting{} // it is not known when they start
-		case slices.ContainsFunc(w.References, func(r Reference) bool { return g.missing(w, &r) }):
-			continue
-		default:
-			next.StartVersion, next.waiting = max(next.StartVersion, change.Version+1), waiting{}
-		}
-		g.SetWorkload(&next, g.globs[w.Namespace][w.WorkloadKey].patterns)
+// Started returns a lower bound of when the containers that a use passes content to first
+// read it, as a resourceVersion; 0: it is not known.
+func (g *Graph) Started(w *Workload, u *Use) uint64 {
+	if g.severalCounters {
+		return 0
 	}
+	if at := w.gateOf(u); at >= 0 && at < len(w.gates) {
+		return w.gates[at].start
+	}
+	return w.StartVersion
+}
+
+// gateOf returns the number of the gate behind which a use is read, or -1.
+func (w *Workload) gateOf(u *Use) int {
+	switch u.Type {
+	case Volume, Projected:
+		return 0
+	case Env, EnvFrom:
+		return slices.IndexFunc(w.stages, func(s stage) bool { return s.container == u.Container }) + 1
+	default:
+		return -1
+	}
+}
+
+// holds reports whether a use that a pod requires holds back a gate.
+func (w *Workload) holds(u *Use, gate int) bool {
+	if u.Optional {
+		return false
+	}
+	switch u.Type {
+	case Volume, Projected, CSI, VolumeSecret:
+		return true
+	case Env, EnvFrom:
+		at := w.gateOf(u)
+		return at == gate || 0 < at && at < gate && w.stages[at-1].init
+	default:
+		return false
+	}
+}
+
+// lacks reports whether a use that holds back a gate is not satisfied.
+func (g *Graph) lacks(w *Workload, r *Reference, u *Use) bool {
+	if !r.Kind.Observed() {
+		return false
+	}
+	s := g.Source(SourceKey{r.Kind, w.Namespace, r.Name})
+	switch {
+	case s == nil:
+		return true
+	case u.Type == Env:
+		return slices.ContainsFunc(u.Keys, func(key string) bool { k := s.key(key); return k == nil || k.Binary })
+	case u.SubPath: // which may name a file that the volume does not need
+		return false
+	case u.Type == Volume, u.Type == Projected:
+		return slices.ContainsFunc(u.Keys, func(key string) bool { return !s.Has(key) })
+	default:
+		return false
+	}
+}
+
+// closed reports whether anything holds back a gate, of the references that are selected.
+func (g *Graph) closed(w *Workload, gate int, selected func(*Reference) bool) bool {
+	for i := range w.References {
+		r := &w.References[i]
+		if !selected(r) {
+			continue
+		}
+		for j := range r.Uses {
+			if u := &r.Uses[j]; w.holds(u, gate) && g.lacks(w, r, u) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// beginWaiting notes which containers of a template that has just come certainly have to
+// wait: what they require was missing before.
+func (g *Graph) beginWaiting(w *Workload) {
+	w.gates = nil
+	if w.StartVersion == 0 || g.severalCounters {
+		return
+	}
+	gates := make([]gate, len(w.stages)+1)
+	waiting := false
+	for i := range gates {
+		gates[i] = gate{start: w.StartVersion, waiting: g.closed(w, i, func(r *Reference) bool {
+			return g.LastChange(SourceKey{r.Kind, w.Namespace, r.Name}).Version < w.StartVersion
+		})}
+		waiting = waiting || gates[i].waiting
+	}
+	if waiting {
+		w.gates = gates
+	}
+}
+
+// endWaiting lets the containers start that wait for nothing more after a change of a source.
+func (g *Graph) endWaiting(key SourceKey, change Change) {
+	is := func(r *Reference) bool { return r.Kind == key.Kind && r.Name == key.Name }
+	for _, w := range slices.Clone(g.users[key]) {
+		var next *Workload
+		for i, before := range w.gates {
+			if !before.waiting || !w.heldBy(i, is) {
+				continue
+			}
+			now := before
+			switch {
+			case g.closed(w, i, is):
+				now.lost = max(now.lost, change.Version)
+			case !change.Exact, change.Version < now.lost, g.severalCounters:
+				now = gate{start: now.start} // it is not known when they start
+			case g.closed(w, i, func(*Reference) bool { return true }):
+				continue
+			default:
+				now = gate{start: max(now.start, change.Version+1)}
+			}
+			if next == nil {
+				copied := *w // values in the graph are immutable
+				next = &copied
+				next.gates = slices.Clone(w.gates)
+			}
+			next.gates[i] = now
+		}
+		if next != nil {
+			g.SetWorkload(next, g.globs[w.Namespace][w.WorkloadKey].patterns)
+		}
+	}
+}
+
+// heldBy reports whether a reference that is selected can hold back a gate.
+func (w *Workload) heldBy(gate int, selected func(*Reference) bool) bool {
+	for i := range w.References {
+		r := &w.References[i]
+		if selected(r) && slices.ContainsFunc(r.Uses, func(u Use) bool { return w.holds(&u, gate) }) {
+			return true
+		}
+	}
+	return false
 }

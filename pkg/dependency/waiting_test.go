@@ -50,7 +50,7 @@ func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 		// What is not referred to is forgotten.
 		w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("x:a", "y"))}, nil)
 		tc.do(w)
-		if got := w.g.Workload(w.key).StartVersion; got != tc.want {
+		if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tc.want {
 			t.Errorf("%s: the pods start at %d, want %d", name, got, tc.want)
 		}
 	}
@@ -68,7 +68,7 @@ func (w *watched) workload(uses ...string) {
 	o.Namespace, o.Name, o.ResourceVersion = "shop", "web", fmt.Sprint(w.version)
 	o.Spec.Template.Spec = *pod(uses...)
 	d := FromDeployment(o)
-	d.After(w.g.Workload(d.WorkloadKey), true)
+	d.After(w.g.Workload(d.WorkloadKey), Arrival{Live: true})
 	w.g.SetWorkload(d, nil)
 	w.key = d.WorkloadKey
 	w.version++
@@ -85,7 +85,7 @@ func (w *watched) put(name string, version uint64, live bool, keys ...string) {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: Digest{byte(version)}})
 	}
 	previous := w.g.Source(s.SourceKey)
-	s.After(previous, seenAt, live)
+	s.After(previous, w.g.Deleted(s.SourceKey), Arrival{Live: live, Seen: seenAt})
 	w.g.SetSource(s)
 }
 

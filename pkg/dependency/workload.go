@@ -2,6 +2,7 @@ package dependency
 
 import (
 	"bytes"
+	"cmp"
 	"hash/maphash"
 	"strconv"
 	"strings"
@@ -71,66 +72,183 @@ type Workload struct {
 	Replicas   int32
 	Rollout    Rollout
 	References []Reference
-	// Opted is what annotations say of whether the workload is restarted by itself, and
-	// OptedVersion the resourceVersion of what made them say so; 0: they did when the
-	// workload was first read.
-	Opted        string
-	OptedVersion uint64
+	// Opted is what annotations say of whether the workload is restarted automatically, and
+	// OptedAt when they began to say so. Zero: they did when the workload was first read.
+	Opted   string
+	OptedAt Moment
+	// Scope stands for the annotations that say which sources count, and ScopedAt is when
+	// they first changed after the record was written. Zero: they have not.
+	Scope    string
+	ScopedAt Moment
 
-	// StartVersion is a lower bound of when the first pods of the present template started,
-	// as a resourceVersion; 0: it is not known. They start when the template changes, or
-	// when the last comes of what they have to wait for.
+	// StartVersion is a lower bound of when the first pods of the current template were
+	// created, as a resourceVersion; 0: it is not known. That is when the template changed,
+	// when a paused Deployment was resumed, or when the workload was scaled up from zero.
+	// Containers may start later: see Graph.Started.
 	StartVersion uint64
-	waiting      waiting
-	// RecordVersion is an upper bound of when AppliedSourcesAnnotation last changed, as a
-	// resourceVersion; 0: it has not since the workload was first read.
-	RecordVersion uint64
+	// StartUnsure: pods of the current template may be older than that. Its rollout began
+	// before that of the last template was complete, and it may be one from before, whose pods
+	// were never replaced.
+	StartUnsure bool
+	// Revision is that of the ReplicaSet of a Deployment which its controller saw last, and
+	// RevisionBefore the same when the template last changed.
+	Revision, RevisionBefore string
+	stages                   []stage
+	gates                    []gate // nil: no container of the template had to wait for anything
+	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
+	// been written since the workload was first read.
+	RecordedAt Moment
+	dropped    *record
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
-	fingerprint     uint64 // of the template of the pods, in this process
+	// TemplatePending: a Deployment is paused, and its pods are of another template.
+	TemplatePending bool
+	// Terminating: the workload is being deleted.
+	Terminating bool
+	// Idle: no pod runs, and none is created until the object is written again.
+	Idle bool
+
+	template uint64 // the fingerprint of the pod template, in this process
+	applied  uint64 // that of the template of the pods; 0: it is not known
+	updated  appliedTemplate
 }
 
-// After completes a workload by what was known of it before, or nil. Live tells that it
-// comes from an event, so that nothing can have happened in between.
-func (w *Workload) After(previous *Workload, live bool) {
-	if w.Paused { // its pods are those of the template that it was paused with
+// appliedTemplate reports what the status says of the pods of a paused Deployment.
+type appliedTemplate int
+
+const (
+	appliedUnknown appliedTemplate = iota
+	appliedAll                     // all pods are of the current template
+	appliedNone                    // no pod is
+)
+
+// record holds the annotations that remember with which content the pods were started.
+type record struct{ hash, sources, verified, recreating string }
+
+// Moment says when something happened, as far as this process knows.
+type Moment struct {
+	// Version is a resourceVersion.
+	Version uint64
+	// Order is the place in the order in which this process has read things. It stands in
+	// for Version where resources have several revision counters.
+	Order uint64
+}
+
+// Arrival says how an object was read.
+type Arrival struct {
+	// Live: it came as an event, so that nothing can have happened in between.
+	Live bool
+	// Seen is when it was read; zero for the first lists.
+	Seen time.Time
+	// Order is its place among all that was read; see Moment.
+	Order uint64
+}
+
+// After completes a workload by what was known of it before, or nil.
+func (w *Workload) After(previous *Workload, at Arrival) {
+	same := previous != nil && previous.UID == w.UID
+	w.applied = w.template
+	if w.Paused { // its pods are those of the template with which it was paused
 		switch {
-		case previous != nil && previous.UID == w.UID:
-			w.fingerprint = previous.fingerprint
-		case live:
-			w.fingerprint = 0 // it has none
+		case same:
+			w.applied = previous.applied
+		case at.Live, w.updated == appliedNone:
+			w.applied = 0 // it has none
 		}
+		w.TemplatePending = w.applied != w.template
 	}
+	samePods := same && previous.applied == w.applied
+	started := !samePods || previous.Idle && !w.Idle
 	switch {
-	case previous != nil && previous.UID == w.UID && previous.fingerprint == w.fingerprint:
-		w.StartVersion, w.waiting = previous.StartVersion, previous.waiting
-	case live:
+	case !started:
+		w.StartVersion, w.gates = previous.StartVersion, previous.gates
+		w.StartUnsure, w.RevisionBefore = previous.StartUnsure, previous.RevisionBefore
+	case at.Live:
 		w.StartVersion = versionOf(w.ResourceVersion)
 	case previous != nil:
 		w.StartVersion = versionOf(previous.ResourceVersion) + 1
 	}
+	if samePods {
+		w.keepRecord(previous)
+	} else if same {
+		ours := w.TemplateAnnotations[ReloadedAtAnnotation]
+		w.StartUnsure = previous.Rollout.Phase != RolloutComplete && (ours == "" || ours == previous.TemplateAnnotations[ReloadedAtAnnotation])
+		w.RevisionBefore = previous.Revision
+	}
+	written := Moment{versionOf(w.ResourceVersion), at.Order}
 	switch {
-	case (previous == nil || previous.UID != w.UID) && live && w.Annotations[AppliedSourcesAnnotation] != "":
-		w.RecordVersion = versionOf(w.ResourceVersion) // it was created with it
-	case previous == nil || previous.UID != w.UID:
-	case previous.Annotations[AppliedSourcesAnnotation] == w.Annotations[AppliedSourcesAnnotation]:
-		w.RecordVersion = previous.RecordVersion
+	case w.record().hash == "":
+	case !same && at.Live:
+		w.RecordedAt = written // it was created with it
+	case !same:
+	case w.record().says(previous.record()):
+		w.RecordedAt = previous.RecordedAt
 	default:
-		w.RecordVersion = versionOf(w.ResourceVersion)
+		w.RecordedAt = written
 	}
 }
 
-// Opt notes what annotations say, of which one has come in a version, by what was known of
-// the workload before, or nil.
-func (w *Workload) Opt(opted string, previous *Workload, version string) {
-	w.Opted = opted
-	switch {
-	case previous == nil:
-	case previous.Opted == opted:
-		w.OptedVersion = previous.OptedVersion
-	default:
-		w.OptedVersion = versionOf(version)
+// says reports whether a record tells no more than another one.
+func (r record) says(other record) bool {
+	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "")
+}
+
+// keepRecord keeps a record that another client has removed while the pods stayed the same:
+// they still run with what it says.
+func (w *Workload) keepRecord(previous *Workload) {
+	before, now := previous.record(), w.record()
+	if before.hash != "" && (now.hash == "" || now.hash == before.hash && now.sources == "" && before.sources != "") {
+		w.dropped = &before
+	}
+}
+
+// Record returns the annotations that remember with which content the pods were started:
+// those of the workload, or those that it carried when another client removed them.
+func (w *Workload) Record() (hash, sources string) {
+	r := w.record()
+	return r.hash, r.sources
+}
+
+func (w *Workload) record() record {
+	if w.dropped != nil {
+		return *w.dropped
+	}
+	return record{
+		w.Annotations[ConfigHashAnnotation], w.Annotations[AppliedSourcesAnnotation], w.Annotations[VerifiedAnnotation],
+		w.Annotations[RecreatingAnnotation],
+	}
+}
+
+// Recreating returns which pods have to be evicted, as the annotation of that name says; empty:
+// none.
+func (w *Workload) Recreating() string {
+	return cmp.Or(w.Annotations[RecreatingAnnotation], w.record().recreating)
+}
+
+// RecordDropped reports whether another client has removed the record, or a part of it.
+func (w *Workload) RecordDropped() bool { return w.dropped != nil }
+
+// Opt notes what annotations say of the workload, some of which came with a version, by
+// what was known of it before, or nil. A workload that has opted out keeps no record that
+// another client has removed.
+func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, version string, at Arrival) {
+	w.Opted, w.Scope = opted, scope
+	if off {
+		w.dropped = nil
+	}
+	if previous == nil {
+		return
+	}
+	now := Moment{versionOf(version), at.Order}
+	if w.OptedAt = previous.OptedAt; previous.Opted != opted {
+		w.OptedAt = now
+	}
+	if previous.RecordedAt == w.RecordedAt {
+		w.ScopedAt = previous.ScopedAt
+	}
+	if w.ScopedAt == (Moment{}) && previous.Scope != scope {
+		w.ScopedAt = now
 	}
 }
 
@@ -150,7 +268,8 @@ var seed = maphash.MakeSeed()
 // setTemplate notes what tells whether the pod template has changed.
 func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
 	if raw, err := template.Marshal(); err == nil {
-		w.fingerprint = maphash.Bytes(seed, raw)
+		w.template = maphash.Bytes(seed, raw)
+		w.applied = w.template
 	}
 	w.TemplateWritten = m.CreationTimestamp.Time
 	for i := range m.ManagedFields {
@@ -165,9 +284,26 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 // annotationPrefix is the prefix of the annotations that a Workload keeps.
 const annotationPrefix = "configdep.io/"
 
-// AppliedSourcesAnnotation is on the workload and stands for the content with which its pods
-// were started, source by source.
-const AppliedSourcesAnnotation = annotationPrefix + "applied-sources"
+// The annotations of the record, on the workload.
+const (
+	// ConfigHashAnnotation stands for the content with which the pods were started.
+	ConfigHashAnnotation = annotationPrefix + "config-hash"
+	// AppliedSourcesAnnotation stands for the same content, source by source.
+	AppliedSourcesAnnotation = annotationPrefix + "applied-sources"
+	// VerifiedAnnotation is when the pods were last looked up and found to have been started
+	// with that content, although it had changed and changed back.
+	VerifiedAnnotation = annotationPrefix + "verified-at"
+)
+
+// RecreatingAnnotation is on the workload while its pods are evicted, and says which.
+const RecreatingAnnotation = annotationPrefix + "recreating"
+
+// ReloadedAtAnnotation is on the pod template and makes it differ from all that were before.
+const ReloadedAtAnnotation = annotationPrefix + "reloaded-at"
+
+// RevisionAnnotation is where the Deployment controller counts the rollouts of a Deployment,
+// on it and on its ReplicaSets.
+const RevisionAnnotation = "deployment.kubernetes.io/revision"
 
 func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations map[string]string, pod *corev1.PodSpec) *Workload {
 	return &Workload{
@@ -179,6 +315,8 @@ func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations ma
 		Annotations:         OwnAnnotations(m.Annotations),
 		TemplateAnnotations: OwnAnnotations(templateAnnotations),
 		References:          References(pod),
+		Terminating:         m.DeletionTimestamp != nil,
+		stages:              stagesOf(pod),
 	}
 }
 
@@ -203,8 +341,17 @@ func OwnAnnotations(all map[string]string) map[string]string {
 func FromDeployment(o *appsv1.Deployment) *Workload {
 	w := newWorkload(Deployment, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
 	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
-	w.Selector, w.Paused = o.Spec.Selector, o.Spec.Paused
+	w.Selector, w.Paused, w.Revision = o.Spec.Selector, o.Spec.Paused, o.Annotations[RevisionAnnotation]
 	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), deploymentRollout(o)
+	if o.Status.ObservedGeneration >= o.Generation {
+		w.Idle = w.Replicas == 0 && o.Status.Replicas == 0
+		switch {
+		case o.Status.UpdatedReplicas == 0:
+			w.updated = appliedNone
+		case o.Status.UpdatedReplicas == o.Status.Replicas:
+			w.updated = appliedAll
+		}
+	}
 	return w
 }
 
@@ -214,6 +361,7 @@ func FromStatefulSet(o *appsv1.StatefulSet) *Workload {
 	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
 	w.Selector = o.Spec.Selector
 	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), statefulSetRollout(o)
+	w.Idle = w.Replicas == 0 && o.Status.Replicas == 0 && o.Status.ObservedGeneration >= o.Generation
 	return w
 }
 

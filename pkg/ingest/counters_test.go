@@ -63,7 +63,7 @@ func TestOneCounter(t *testing.T) {
 				t.Errorf("at the sync (-want +got):\n%s", diff)
 			}
 			for _, p := range tt.probes {
-				x.probed(quiet(t), p.stream, p.now, p.before)
+				x.probed(quiet(t), p.stream, p.now, p.before, 0)
 			}
 			told := h.told()
 			if diff := cmp.Diff(tt.want, told); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -30,15 +31,22 @@ type Sink interface {
 type Index struct {
 	sinks     []Sink
 	clock     clock.PassiveClock
+	defaults  policy.Defaults
 	within    []string // the namespaces that are read; empty: all
 	resources []string // that are awaited, by the names of their streams
 
 	mu       sync.RWMutex
 	graph    *dependency.Graph
-	waiting  map[string]bool     // the streams whose first list has not been applied
-	seen     map[string]seen     // by stream
-	progress dependency.Progress // but for the watermark
-	unprobed map[string]bool     // the streams whose present revision has not been asked for
+	waiting  map[string]bool                  // the streams whose first list has not been applied
+	seen     map[string]seen                  // by stream
+	progress dependency.Progress              // but for the watermark
+	told     dependency.Progress              // what the sinks were told last
+	several  bool                             // several revision counters were found since the last Reset
+	regress  bool                             // revisions have gone back since the last Reset
+	unsure   sets.Set[dependency.WorkloadKey] // that changed before that was known
+	restart  func()                           // ends the reading of everything, which then begins again
+	unprobed map[string]bool                  // the streams whose present revision has not been asked for
+	order    uint64                           // how many things have been read; see dependency.Moment
 }
 
 // seen tells up to which revision a stream has been applied, and when it last moved.
@@ -57,6 +65,24 @@ func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
 	x.Reset()
 	return x
 }
+
+// regressed is called when revisions have gone back, as after etcd was restored from a backup:
+// nothing that is known may be compared with what comes, so that everything is read again.
+// The lock is held.
+func (x *Index) regressed(resource string, now, before uint64) {
+	klog.Background().Error(nil, "The revision of a resource has gone back, as after a restore of etcd: reading everything again",
+		"resource", resource, "revision", now, "before", before)
+	x.progress.SeveralCounters, x.progress.OneCounter = true, false
+	x.progress.Restored++
+	x.regress = true
+	x.graph.SetSeveralCounters(true)
+	if x.restart != nil {
+		x.restart()
+	}
+}
+
+// SetDefaults sets the policy of workloads without annotations. It is called before Run.
+func (x *Index) SetDefaults(d policy.Defaults) { x.defaults = d }
 
 // Within limits the index to some namespaces; none: to all. It is called before Run.
 func (x *Index) Within(namespaces []string) {
@@ -78,10 +104,15 @@ func (x *Index) Reset() {
 	defer x.mu.Unlock()
 	x.graph = dependency.NewGraph()
 	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, map[string]seen{}
-	x.progress.Floor, x.progress.OneCounter = 0, false
+	x.progress.Floor, x.progress.OneCounter, x.several = 0, false, false
+	if x.regress { // what comes has nothing to do with what was
+		x.progress.Latest, x.regress = 0, false
+	}
+	x.unsure = sets.New[dependency.WorkloadKey]()
 	for _, name := range x.resources {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
+	x.graph.SetSeveralCounters(true) // until it is known that there is one
 }
 
 // Synced returns nil once the graph equals the cluster, else an error that names what is
@@ -153,6 +184,9 @@ func (x *Index) remove(stream *stream, o *object) {
 func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if v, err := strconv.ParseUint(version, 10, 64); err == nil && v < x.seen[stream.name].revision {
+		x.regressed(stream.name, v, x.seen[stream.name].revision)
+	}
 	x.observe(stream, version)
 	x.progress.Floor = max(x.progress.Floor, x.seen[stream.name].revision)
 
@@ -179,8 +213,11 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	if len(x.waiting) > 0 {
 		return false
 	}
+	x.order++
+	x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
+	progress := x.announce()
 	for _, s := range x.sinks {
-		s.Synced(x.graph, x.now())
+		s.Synced(x.graph, progress)
 	}
 	return true
 }
@@ -210,29 +247,37 @@ func (x *Index) bookmark(stream *stream, version string) {
 // put brings what remains of an object into the graph and returns the workloads that it
 // concerns. Live tells that it comes from an event and not from a list.
 func (x *Index) put(o *object, live bool) []dependency.WorkloadKey {
-	synced := len(x.waiting) == 0
+	at := x.arrival(live)
 	switch {
 	case o.workload != nil:
 		w := o.workload
 		previous := x.graph.Workload(w.WorkloadKey)
-		w.After(previous, live && synced)
-		x.setWorkload(w, previous, o.ResourceVersion)
+		w.After(previous, at)
+		x.setWorkload(w, previous, o.ResourceVersion, at)
 		return []dependency.WorkloadKey{w.WorkloadKey}
 	case o.source != nil:
-		var seen time.Time
-		if synced {
-			seen = x.clock.Now()
-		}
-		o.source.After(x.graph.Source(o.source.SourceKey), seen, live && synced)
+		key := o.source.SourceKey
+		o.source.After(x.graph.Source(key), x.graph.Deleted(key), at)
 		x.graph.SetSource(o.source)
-		return x.graph.Users(o.source.SourceKey)
+		return x.graph.Users(key)
 	case o.namespace != nil:
-		return x.setNamespace(o.Name, *o.namespace, o.ResourceVersion)
+		return x.setNamespace(o.Name, *o.namespace, o.terminating, o.ResourceVersion, at)
 	case o.dropped != (dependency.WorkloadKey{}):
 		// A workload that was shown and now has a controller is shown no longer.
 		return x.dropWorkload(o.dropped)
 	}
 	return nil
+}
+
+// arrival returns how what is being applied was read. Before the first sync nothing is
+// known of the order of events.
+func (x *Index) arrival(live bool) dependency.Arrival {
+	x.order++
+	at := dependency.Arrival{Order: x.order}
+	if len(x.waiting) == 0 {
+		at.Live, at.Seen = live, x.clock.Now()
+	}
+	return at
 }
 
 // drop removes an object of a stream from the graph and returns the workloads that this
@@ -242,16 +287,13 @@ func (x *Index) drop(stream *stream, namespace, name, version string) []dependen
 	case stream.sources != "":
 		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
 		v, _ := strconv.ParseUint(version, 10, 64)
-		change := dependency.Change{Version: v}
-		if len(x.waiting) == 0 {
-			change.Seen = x.clock.Now()
-		}
-		x.graph.DeleteSource(key, change)
+		at := x.arrival(true)
+		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order})
 		return x.graph.Users(key)
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:
-		return x.setNamespace(name, nil, version)
+		return x.setNamespace(name, nil, false, version, x.arrival(true))
 	}
 }
 
@@ -264,9 +306,10 @@ func (x *Index) dropWorkload(key dependency.WorkloadKey) []dependency.WorkloadKe
 }
 
 // setNamespace applies the annotations of a namespace, which are defaults for all
-// workloads in it.
-func (x *Index) setNamespace(name string, annotations map[string]string, version string) []dependency.WorkloadKey {
-	if !x.graph.SetNamespace(name, annotations) {
+// workloads in it, and whether it is being deleted.
+func (x *Index) setNamespace(name string, annotations map[string]string, terminating bool, version string, at dependency.Arrival) []dependency.WorkloadKey {
+	annotated, ending := x.graph.SetNamespace(name, annotations), x.graph.SetTerminating(name, terminating)
+	if !annotated && !ending {
 		return nil
 	}
 	var touched []*dependency.Workload
@@ -278,7 +321,7 @@ func (x *Index) setNamespace(name string, annotations map[string]string, version
 	keys := make([]dependency.WorkloadKey, len(touched))
 	for i, w := range touched {
 		next := *w // values in the graph are immutable
-		x.setWorkload(&next, w, version)
+		x.setWorkload(&next, w, version, at)
 		keys[i] = w.WorkloadKey
 	}
 	return keys
@@ -286,13 +329,8 @@ func (x *Index) setNamespace(name string, annotations map[string]string, version
 
 // setWorkload brings a workload into the graph, with what annotations say of it: its own
 // and those of its namespace, one of which has just come in a version.
-func (x *Index) setWorkload(w, previous *dependency.Workload, version string) {
-	p := policy.Of(w.Annotations, x.graph.Namespace(w.Namespace), policy.Defaults{})
-	opted := string(p.Mode)
-	if len(p.Problems) > 0 {
-		opted = "invalid"
-	}
-	w.Opt(opted, previous, version)
+func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at dependency.Arrival) {
+	p := policy.Note(w, previous, x.graph.Namespace(w.Namespace), x.defaults, version, at)
 	x.graph.SetWorkload(w, p.Sources)
 }
 
@@ -302,11 +340,15 @@ func (x *Index) tell(touched []dependency.WorkloadKey) {
 	if len(x.waiting) > 0 {
 		return
 	}
+	if len(x.unprobed) > 0 {
+		x.unsure.Insert(touched...)
+	}
+	progress := x.announce()
 	for _, s := range x.sinks {
 		if len(touched) > 0 {
-			s.Changed(x.graph, x.now(), touched)
+			s.Changed(x.graph, progress, touched)
 		} else {
-			s.Progressed(x.now())
+			s.Progressed(progress)
 		}
 	}
 }
@@ -329,5 +371,15 @@ func (x *Index) now() dependency.Progress {
 	for _, s := range x.seen {
 		p.Watermark = min(p.Watermark, s.revision)
 	}
+	if p.Restored > 0 {
+		// Versions that clients were given must not come again.
+		p.Watermark, p.Latest, p.Floor = max(p.Watermark, x.told.Watermark), max(p.Latest, x.told.Latest), max(p.Floor, x.told.Floor)
+	}
 	return p
+}
+
+// announce returns the progress for the sinks.
+func (x *Index) announce() dependency.Progress {
+	x.told = x.now()
+	return x.told
 }

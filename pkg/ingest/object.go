@@ -18,6 +18,8 @@ type object struct {
 	source    *dependency.Source
 	namespace *map[string]string
 	dropped   dependency.WorkloadKey
+	// terminating: the namespace is being deleted.
+	terminating bool
 }
 
 // reduced returns an object with the metadata that reflectors and bookmarks need.

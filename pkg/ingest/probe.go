@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Before a watch ends, the API server sends a bookmark, on a resource on which nothing is
@@ -34,13 +36,13 @@ func (x *Index) probe(ctx context.Context, s *stream, synced <-chan struct{}, wa
 		return
 	}
 	try := func(ctx context.Context) (bool, error) {
-		before := x.latest()
+		before, own := x.latest(s)
 		now, err := revision(ctx, s)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Asking for the present revision, will try again", "resource", s.name, "err", err)
 			return false, nil
 		}
-		x.probed(ctx, s, now, before)
+		x.probed(ctx, s, now, before, own)
 		return true, nil
 	}
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
@@ -64,11 +66,11 @@ func (x *Index) probe(ctx context.Context, s *stream, synced <-chan struct{}, wa
 	}
 }
 
-// latest returns the highest revision that has been applied.
-func (x *Index) latest() uint64 {
+// latest returns the highest revision that has been applied, and the highest of a stream.
+func (x *Index) latest(s *stream) (latest, own uint64) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.progress.Latest
+	return x.progress.Latest, x.seen[s.name].revision
 }
 
 // silent tells whether nothing has come of a stream since a time.
@@ -78,20 +80,43 @@ func (x *Index) silent(s *stream, since time.Time) bool {
 	return !x.seen[s.name].at.After(since)
 }
 
-// probed notes the present revision of a stream. Before is the highest that was seen before
-// it was asked for.
-func (x *Index) probed(ctx context.Context, s *stream, now, before uint64) {
+// probed notes the current revision of a stream. Before is the highest that was seen before
+// it was asked for, and own the highest of the stream.
+func (x *Index) probed(ctx context.Context, s *stream, now, before, own uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known := x.progress
-	if now < before && !x.progress.SeveralCounters {
-		klog.FromContext(ctx).Error(nil, "The resources of this cluster are not in one etcd, so that versions of other replicas say nothing: clients that change the replica list again",
+	switch {
+	case now < own:
+		x.regressed(s.name, now, own)
+	case now < before && !x.several:
+		klog.FromContext(ctx).Error(nil, "Resources do not share one etcd revision counter; clients that switch replicas must relist",
 			"resource", s.name, "revision", now, "seenBefore", before)
-		x.progress.SeveralCounters = true
+		x.several, x.progress.SeveralCounters = true, true
 	}
 	delete(x.unprobed, s.name)
 	x.progress.OneCounter = len(x.unprobed) == 0 && !x.progress.SeveralCounters
-	if x.progress != known {
-		x.tell(nil)
+	touched := x.compare()
+	if x.progress != known || len(touched) > 0 {
+		x.tell(touched)
 	}
+}
+
+// compare lets the graph compare versions of different resources, or not. It returns the
+// workloads that were evaluated otherwise.
+func (x *Index) compare() (touched []dependency.WorkloadKey) {
+	if len(x.unprobed) > 0 || len(x.waiting) > 0 {
+		return nil
+	}
+	unsure := x.unsure
+	x.unsure = nil
+	if x.graph.SeveralCounters() == x.several {
+		return nil
+	}
+	x.graph.SetSeveralCounters(x.several)
+	if !x.several {
+		return unsure.UnsortedList()
+	}
+	x.graph.EachWorkload(func(w *dependency.Workload) { touched = append(touched, w.WorkloadKey) })
+	return touched
 }

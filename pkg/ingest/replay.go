@@ -22,6 +22,10 @@ type Replay struct {
 // NewReplay returns a Replay of an index that is not running.
 func NewReplay(x *Index, digester *dependency.Digester) *Replay {
 	r := &Replay{index: x, streams: map[string]*stream{}}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.unprobed)
+	x.graph.SetSeveralCounters(false)
 	for _, s := range streams(digester) {
 		r.streams[s.name] = s
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
-// the digests from one of the Secrets, tells ready of a digester, and reads everything; when
-// the key is replaced, it begins anew.
+// the digests from one of the Secrets, tells ready of a digester, and reads everything. When
+// the key is replaced, or revisions go back, it begins again.
 func (x *Index) Run(ctx context.Context, reader *Reader, secrets corev1client.SecretInterface, ready func(*dependency.Digester)) {
 	for ctx.Err() == nil {
 		key, err := LoadKey(ctx, secrets)
@@ -34,6 +34,9 @@ func (x *Index) Run(ctx context.Context, reader *Reader, secrets corev1client.Se
 func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Digester, watchKey func(context.Context, func())) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	x.mu.Lock()
+	x.restart = stop
+	x.mu.Unlock()
 	var wg sync.WaitGroup
 	synced := make(chan struct{})
 	for _, s := range streamsIn(x.within, digester) {

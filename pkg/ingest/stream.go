@@ -166,7 +166,7 @@ func readNamespace(n *corev1.Namespace, o *object) {
 			annotations[policy.ReloadAnnotation] = mode
 		}
 	}
-	o.namespace = &annotations
+	o.namespace, o.terminating = &annotations, n.DeletionTimestamp != nil
 }
 
 func joinSorted(set map[string]bool) string {

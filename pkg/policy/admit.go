@@ -86,7 +86,7 @@ type Marks struct {
 
 // The annotations that are ours to write.
 var (
-	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation, RecreatingAnnotation}
+	workloadMarks = []string{ConfigHashAnnotation, AppliedSourcesAnnotation, VerifiedAnnotation, LastReloadAnnotation, RecreatingAnnotation}
 	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation}
 )
 

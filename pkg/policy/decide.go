@@ -32,10 +32,15 @@ const (
 	WriteBaseline Action = "WriteBaseline" // record the present content, restart nothing
 	// Verify: the template has changed too, and it must be looked up whether before or
 	// after the content; then decide again.
-	Verify   Action = "Verify"
-	RollOut  Action = "RollOut"
-	Continue Action = "Continue" // evict the next pod
-	Abandon  Action = "Abandon"  // forget pods that were still to be evicted, and the record with them
+	Verify Action = "Verify"
+	// Inspect: it must be looked up whether a container was started while content was other
+	// than now; then decide again.
+	Inspect       Action = "Inspect"
+	WriteVerified Action = "WriteVerified" // record that none was
+	WriteMixed    Action = "WriteMixed"    // record that some were
+	RollOut       Action = "RollOut"
+	Continue      Action = "Continue" // evict the next pod
+	Abandon       Action = "Abandon"  // forget pods that were still to be evicted, and the record with them
 )
 
 // Reasons of decisions that others look at.
@@ -44,6 +49,18 @@ const (
 	ReasonSourceMissing     = "SourceMissing"
 	ReasonKeyMissing        = "KeyMissing"
 	ReasonRecreating        = "Recreating" // pods are being evicted
+	// ReasonNotOptedIn: automatic restarts are off.
+	ReasonNotOptedIn = "NotOptedIn"
+	// ReasonNotRecorded: it is not recorded yet with which content the pods were started.
+	ReasonNotRecorded = "NotRecorded"
+	// ReasonVerifying: it is being looked up with which content pods were started.
+	ReasonVerifying = "Verifying"
+	// ReasonRecordRemoved: another client has removed what was recorded.
+	ReasonRecordRemoved = "RecordRemoved"
+	// ReasonTerminating: the workload or its namespace is being deleted.
+	ReasonTerminating = "Terminating"
+	// ReasonNoPods: no pod runs.
+	ReasonNoPods = "NoPods"
 )
 
 // Observed is what Decide knows besides the evaluation.
@@ -55,6 +72,8 @@ type Observed struct {
 	// Verified is set when the last Decide said Verify: whether the pods of the present
 	// template were all started after the content had last been written.
 	Verified *bool
+	// Inspected is set when the last Decide said Inspect.
+	Inspected *Inspection
 }
 
 // Decision is the state of a workload and what happens next.
@@ -76,6 +95,10 @@ type Decision struct {
 	DueAt time.Time
 	// WrittenAt is when the content was last written, for Verify.
 	WrittenAt time.Time
+	// Excursions are the times in question, for Inspect, and Mixed those of them in which some
+	// containers may have been started, for WriteMixed.
+	Excursions []Excursion
+	Mixed      []string
 }
 
 // settleLimit is how many settle times a restart waits at most.
@@ -88,11 +111,15 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	default:
 		return e.decideOther()
 	}
+	if e.graph.Terminating(e.Workload) {
+		return Decision{State: Unmanaged, Reason: ReasonTerminating,
+			Message: fmt.Sprintf("The %s is being deleted and will not be restarted.", e.Workload.Kind)}
+	}
 	if len(e.Policy.Problems) > 0 { // they matter to those who have opted in, or tried to
 		return e.invalid()
 	}
 	if e.Policy.Mode == Off {
-		d := Decision{State: Unmanaged, Reason: "NotOptedIn",
+		d := Decision{State: Unmanaged, Reason: ReasonNotOptedIn,
 			Message: "Nothing restarts this workload when its sources change; a Reload does."}
 		if e.recreating() {
 			d.Action = Abandon
@@ -103,16 +130,76 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0)
 	}
+	excursions := append(e.doubts(), e.excursions()...)
 	switch {
+	case e.Workload.Replicas == 0:
+		return e.decideNoReplicas(len(changed) > 0 || len(excursions) > 0)
 	case e.recreating() && !e.Policy.Recreates():
 		return e.decideStrategyChanged()
 	case len(changed) > 0:
 		return e.decideStale(o, changed, trigger)
+	case len(excursions) > 0:
+		return e.decideExcursions(o, excursions)
+	case e.Workload.TemplatePending && e.Record.Hash != "":
+		// What the template that has yet to be applied reads says nothing of the pods.
+		return e.inSync(None)
+	case !e.comparable():
+		return e.notRecorded()
 	case !e.recorded():
 		return e.inSync(WriteBaseline)
 	default:
 		return e.inSync(None)
 	}
+}
+
+// decideNoReplicas decides when there is to be no pod. Those that come read what is there
+// then.
+func (e *Evaluation) decideNoReplicas(stale bool) Decision {
+	w := e.Workload
+	d := Decision{State: InSync, Reason: ReasonNoPods, Message: "No pods run; new pods read the current content."}
+	if last := LastReloadOf(w); last != nil {
+		d.Trigger = last.Trigger
+	}
+	switch {
+	case w.Kind == dependency.DaemonSet: // a node may come at any moment
+	case !w.Idle && stale:
+		d.State, d.Reason, d.Stale = Pending, "ScalingDown", true
+		d.Message = "Its content has changed and its last pods are ending; new pods read the current content."
+	case !w.Idle:
+	case e.recreating():
+		d.Action = Continue
+	case !e.recorded():
+		d.Action = WriteBaseline
+	}
+	return d
+}
+
+// decideExcursions decides when content has changed and changed back.
+func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decision {
+	ids := make([]string, len(excursions))
+	for i := range excursions {
+		ids[i] = excursions[i].ID
+	}
+	what := strings.Join(ids, ", ")
+	if o.Inspected == nil {
+		return Decision{State: Pending, Reason: ReasonVerifying, Action: Inspect, Excursions: excursions, Trigger: ids[0],
+			Message: what + " changed while the pods were not restarted. Checking whether a container was started with other content."}
+	}
+	if len(o.Inspected.Mixed) > 0 {
+		return Decision{State: Pending, Reason: ReasonVerifying, Action: WriteMixed, Mixed: o.Inspected.Mixed, Trigger: ids[0], Stale: true,
+			Message: what + " changed while the pods were not restarted, and a container may have been started with other content. The workload will be restarted."}
+	}
+	return e.inSync(WriteVerified)
+}
+
+// notRecorded decides when nothing is recorded that can be compared with what is there.
+func (e *Evaluation) notRecorded() Decision {
+	d := e.inSync(WriteBaseline)
+	if d.State == InSync {
+		d.State, d.Reason = Pending, ReasonNotRecorded
+		d.Message = "The content that the pods run with is not recorded yet. It is recorded without a restart; later changes restart the workload."
+	}
+	return d
 }
 
 func (e *Evaluation) invalid() Decision {
@@ -130,10 +217,10 @@ func (e *Evaluation) missing(stale bool) Decision {
 		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods do not start. Nothing is restarted until that is mended."}
 }
 
-// recorded tells whether the record says exactly what is present.
+// recorded reports whether the workload carries a record that says exactly what is present.
 func (e *Evaluation) recorded() bool {
 	present := e.Present()
-	if e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
+	if e.Workload.RecordDropped() || e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
 		return false
 	}
 	for id, entry := range present.Sources {
@@ -163,7 +250,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	// The owner may have changed the template after the content while nobody looked.
 	if verifiable && e.Workload.TemplateWritten.After(d.WrittenAt) {
 		if o.Verified == nil {
-			d.State, d.Reason, d.Action = Pending, "Verifying", Verify
+			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
 			d.Message = what + ", and so has the pod template: it is looked up which came first."
 			return d
 		}
@@ -197,20 +284,20 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 
 // recreating tells whether pods were being evicted when the record was written that is
 // there: some of them may still run with what was there before.
-func (e *Evaluation) recreating() bool { return e.Workload.Annotations[RecreatingAnnotation] != "" }
+func (e *Evaluation) recreating() bool { return e.Workload.Recreating() != "" }
 
 // decideStrategyChanged decides when pods that were still to be evicted are not to be any
-// more.
+// more. It is a restart, if any of them is left.
 func (e *Evaluation) decideStrategyChanged() Decision {
-	d := Decision{State: Pending, Reason: "StrategyChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
-		Because: "its strategy was changed while pods were evicted",
-		Message: "Some pods were still to be evicted when the strategy was changed; the workload is restarted now."}
+	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
+		Because: "its strategy was changed while pods were being evicted",
+		Message: "The strategy was changed while pods were being evicted. If any of them is left, the workload will be restarted."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason, d.Action = Blocked, "Paused", None
-		d.Message = "Some pods were still to be evicted when the strategy was changed. The Deployment is paused: it is restarted when somebody resumes it."
+		d.Message = "The strategy was changed while pods were being evicted. The Deployment is paused; it will restart when it is resumed."
 	}
 	return d
 }
@@ -236,6 +323,10 @@ func (e *Evaluation) inSync(action Action) Decision {
 		Message: "The pods run with the present content; the next change restarts them."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
+	}
+	if e.Workload.RecordDropped() {
+		d.Reason = ReasonRecordRemoved
+		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays while that goes on."
 	}
 	if len(e.units) == 0 {
 		d.Reason = "NothingTriggers"
@@ -285,7 +376,7 @@ func describe(changes []change, trigger string) string {
 	}
 	ids := make([]string, len(changes))
 	for i := range changes {
-		ids[i] = changes[i].id
+		ids[i] = changes[i].unit.id
 	}
 	verb := " has changed"
 	if len(ids) > 1 {

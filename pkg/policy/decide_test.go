@@ -64,8 +64,14 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			Decision{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db", Message: "The pods run with the present content; the next change restarts them."},
 		},
 		"nothing recorded": {
-			func(x *world) { x.annotate(ConfigHashAnnotation, "") },
-			Decision{State: InSync, Reason: "ContentApplied", Action: WriteBaseline, Message: "The pods run with the present content; the next change restarts them."},
+			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
+			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
+				Message: "The content that the pods run with is not recorded yet. It is recorded without a restart; later changes restart the workload."},
+		},
+		"the record was removed": {
+			func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") },
+			Decision{State: InSync, Reason: ReasonRecordRemoved, Action: WriteBaseline,
+				Message: "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays while that goes on."},
 		},
 		"an annotation is spoilt": {
 			func(x *world) { x.annotate(SettleAnnotation, "soon") },
@@ -221,8 +227,8 @@ func TestWhatAWorkloadSays(t *testing.T) {
 		},
 		"pods were being evicted, and the strategy is another: those that are left must go too": {
 			func(x *world) { x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z") },
-			Decision{State: Pending, Reason: "StrategyChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
-				Message: "Some pods were still to be evicted when the strategy was changed; the workload is restarted now."},
+			Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
+				Message: "The strategy was changed while pods were being evicted. If any of them is left, the workload will be restarted."},
 		},
 		"the same, and the Deployment is paused": {
 			func(x *world) {
@@ -230,7 +236,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			},
 			Decision{State: Blocked, Reason: "Paused", Trigger: TriggerUnknown, Stale: true,
-				Message: "Some pods were still to be evicted when the strategy was changed. The Deployment is paused: it is restarted when somebody resumes it."},
+				Message: "The strategy was changed while pods were being evicted. The Deployment is paused; it will restart when it is resumed."},
 		},
 		"pods were being evicted, and the workload has opted out: nobody knows what is left": {
 			func(x *world) {

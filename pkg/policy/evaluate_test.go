@@ -66,7 +66,30 @@ func TestWhatIsAChange(t *testing.T) {
 				x.set(configMap("settings", "a", "2", "b", "1"))
 				x.set(configMap("settings", "a", "1", "b", "1"))
 			},
-			want: nothing,
+			want: inspect("ConfigMap/settings"),
+		},
+		"content there and back, and some containers were started meanwhile": {
+			do: func(x *world) {
+				x.mixed = []string{"ConfigMap/settings"}
+				x.set(configMap("settings", "a", "2", "b", "1"))
+				x.set(configMap("settings", "a", "1", "b", "1"))
+				x.act()
+			},
+			want: rollOut("ConfigMap/settings"),
+		},
+		"a key goes and comes back": {
+			do: func(x *world) {
+				x.set(configMap("settings", "a", "1"))
+				x.set(configMap("settings", "a", "1", "b", "1"))
+			},
+			want: inspect("ConfigMap/settings"),
+		},
+		"an optional source comes and goes": {
+			do: func(x *world) {
+				x.set(secret("extra", "a", "1"))
+				x.remove(dependency.Secret, "extra")
+			},
+			want: inspect("Secret/extra"),
 		},
 		"deleted and created again with the same content": {
 			do: func(x *world) {
@@ -256,7 +279,7 @@ func TestWhatIsAChange(t *testing.T) {
 
 		"the key of the hash is replaced": {
 			do:   func(x *world) { x.replaceKey() },
-			want: baseline,
+			want: adoption,
 		},
 		"the process begins anew": {
 			do:   func(x *world) { x.restart() },
@@ -284,11 +307,11 @@ func TestWhatIsAChange(t *testing.T) {
 		},
 		"the hash is spoilt: it cannot be compared": {
 			do:   func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
-			want: baseline,
+			want: adoption,
 		},
 		"the record is removed, as by an owner who rewrites everything": {
 			do:   func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") },
-			want: baseline,
+			want: restored,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -355,11 +378,11 @@ func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"of the same content": {drop, baseline},
+		"of the same content": {drop, restored},
 		"of other content": {func(x *world) {
 			drop(x)
 			x.set(secret("db", "password", "3"))
-		}, rollOut(TriggerUnknown)},
+		}, rollOut("Secret/db")},
 		"of other content, while nobody looked": {func(x *world) {
 			x.away(func() {
 				drop(x)
@@ -370,12 +393,12 @@ func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
 			x.set(secret("db", "password", "3"))
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 			drop(x)
-		}, baseline},
+		}, restored},
 		"made with another key": {func(x *world) {
 			drop(x)
 			x.set(secret("db", "password", "3"))
 			x.replaceKey()
-		}, baseline},
+		}, outcome{Pending, "NotRecorded", WriteBaseline, "Secret/db"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := rolled(t)
@@ -413,7 +436,7 @@ func TestMatchedSourceThatVanishesIsAChange(t *testing.T) {
 		do   func()
 		want outcome
 	}{
-		{"vanishes and comes again at once", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("1")) }, nothing},
+		{"vanishes and comes again at once", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("1")) }, inspect("Secret/extra")},
 		{"vanishes and comes with other content", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("2")) }, rollOut("Secret/extra")},
 		{"vanishes", func() { x.remove(dependency.Secret, "extra") }, rollOut("Secret/extra")},
 		{"comes again", func() { x.set(marked("3")) }, rollOut("Secret/extra")},
@@ -507,7 +530,7 @@ func TestStaleIsKnownInEveryMode(t *testing.T) {
 	}
 	check("nothing is recorded", nil, false)
 	e := x.evaluate()
-	x.patch(e.Policy.RestartPatch(e.Workload, e.Present(), Requested(nil, x.now, "me", ""), true))
+	x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Requested(nil, x.now, "me", ""), Always: true}))
 	check("just restarted", nil, true)
 	x.set(secret("db", "password", "2"))
 	x.set(secret("extra", "a", "1"))

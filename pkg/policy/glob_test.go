@@ -40,7 +40,7 @@ func TestGlobs(t *testing.T) {
 		},
 		"one goes and comes again at once, with the same content": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
-			{"one", func(x *world) { remove("feature-1")(x); put("feature-1", "1")(x) }, nothing},
+			{"one", func(x *world) { remove("feature-1")(x); put("feature-1", "1")(x) }, inspect(glob)},
 			{"one, with other content", func(x *world) { remove("feature-1")(x); put("feature-1", "2")(x) }, rollOut(glob)},
 		},
 		"nobody looks": {

@@ -111,18 +111,18 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"nothing happens":                   {func(*world) {}, baseline},
+		"nothing happens":                   {func(*world) {}, adoption},
 		"content changes":                   {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut("Secret/db")},
 		"an optional one appears":           {func(x *world) { x.set(secret("extra", "a", "1")) }, rollOut("Secret/extra")},
 		"content that a glob names changes": {func(x *world) { x.set(secret("feature-1", "a", "2")) }, rollOut("Secret/feature-*")},
 		"a required one appears: the pods have waited for it": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
-		}, baseline},
+		}, adoption},
 		"the required one appears without a key, which comes later": {func(x *world) {
 			x.set(configMap("late", "b", "1"))
 			x.set(secret("extra", "a", "1"))
 			x.set(configMap("late", "a", "1", "b", "1"))
-		}, baseline},
+		}, adoption},
 		"the required one appears, and changes": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
 			x.set(configMap("late", "a", "2"))
@@ -132,34 +132,38 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x.set(secret("db", "password", "2"))
 		}, rollOut("Secret/db")},
 		"what a glob names goes": {func(x *world) { x.remove(dependency.Secret, "feature-1") }, rollOut("Secret/feature-*")},
+		"another container has waited for one that appears: the first has not": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.set(configMap("late", "a", "1"))
+		}, rollOut("Secret/db")},
 		"content changes, and the workload opts in after that": {func(x *world) {
 			x.annotate(ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.annotate(ReloadAnnotation, "auto")
-		}, baseline},
+		}, adoption},
 		"the same, by its namespace": {func(x *world) {
 			x.annotate(ReloadAnnotation, "")
 			x.set(secret("db", "password", "2"))
 			x.namespaceAnnotations(map[string]string{ReloadAnnotation: "auto"})
-		}, baseline},
+		}, adoption},
 		"an optional one appears, and then the required one: the pods have read both": {func(x *world) {
 			x.set(secret("extra", "a", "1"))
 			x.set(secret("db", "password", "2"))
 			x.set(configMap("late", "a", "1"))
-		}, baseline},
+		}, adoption},
 		"a required one appears, and then an optional one": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
 			x.set(secret("extra", "a", "1"))
 		}, rollOut("Secret/extra")},
-		"metadata changes": {func(x *world) { x.set(annotated(secret("db", "password", "1"), "a", "b")) }, baseline},
+		"metadata changes": {func(x *world) { x.set(annotated(secret("db", "password", "1"), "a", "b")) }, adoption},
 		"content changes, and then the template": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
-		}, baseline},
+		}, adoption},
 		"the process begins anew: adoption restarts nothing": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.restart()
-		}, baseline},
+		}, adoption},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnvFrom(dependency.Secret, "extra"), envFrom(dependency.ConfigMap, "settings")),
@@ -169,6 +173,11 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 				d.Spec.Template.Spec.Containers[0].Image = "app:2"
 				if strings.Contains(name, "required one appears") || strings.Contains(name, "then the required one") {
 					env(dependency.ConfigMap, "late", "a")(&d.Spec.Template.Spec)
+				}
+				if strings.Contains(name, "another container") {
+					other := podOf(env(dependency.ConfigMap, "late", "a")).Containers[0]
+					other.Name = "other"
+					d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, other)
 				}
 			})
 			tc.do(x)
@@ -210,7 +219,7 @@ func TestOwnRolloutOvertakenByAChange(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	e := x.evaluate()
-	data, err := e.Policy.RestartPatch(e.Workload, e.Present(), Automatic(nil, x.now, e.Policy.MinInterval, "Secret/db"), false)
+	data, err := e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Automatic(nil, x.now, e.Policy.MinInterval, "Secret/db")})
 	x.set(secret("db", "password", "3"))
 	x.patch(data, err)
 	x.tick(time.Minute)

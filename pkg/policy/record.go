@@ -2,10 +2,12 @@ package policy
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -14,18 +16,21 @@ import (
 const (
 	// ConfigHashAnnotation is the hash of the content with which the pods were started: on
 	// the workload, and on the pod template, where it makes the rollout.
-	ConfigHashAnnotation = "configdep.io/config-hash"
+	ConfigHashAnnotation = dependency.ConfigHashAnnotation
 	// AppliedSourcesAnnotation, on the workload, stands for the same content source by
 	// source, so that a change can be named, and one of the policy told from one of content.
 	AppliedSourcesAnnotation = dependency.AppliedSourcesAnnotation
+	// VerifiedAnnotation, on the workload, is when its pods were last looked up and found to
+	// have been started with the recorded content, although that had changed and changed back.
+	VerifiedAnnotation = dependency.VerifiedAnnotation
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
-	ReloadedAtAnnotation = "configdep.io/reloaded-at"
+	ReloadedAtAnnotation = dependency.ReloadedAtAnnotation
 	// LastReloadAnnotation, on the workload, tells of the last restart (a LastReload).
 	LastReloadAnnotation = "configdep.io/last-reload"
-	// RecreatingAnnotation, on the workload, stands there while its pods are evicted: it is
-	// the time before which a pod was created that has yet to go.
-	RecreatingAnnotation = "configdep.io/recreating"
+	// RecreatingAnnotation, on the workload, stands there while its pods are evicted: it
+	// names those that have to go; see PodsToEvict.
+	RecreatingAnnotation = dependency.RecreatingAnnotation
 )
 
 // FieldManager is the name under which workloads are patched. It must not begin with
@@ -51,12 +56,12 @@ type Record struct {
 // RecordOf returns what a workload remembers. What stands on the workload is newer than
 // what stands on its template, which cannot be changed without restarting pods.
 func RecordOf(w *dependency.Workload) Record {
-	hash := w.Annotations[ConfigHashAnnotation]
+	hash, sources := w.Record()
 	if hash == "" {
 		return Record{Hash: w.TemplateAnnotations[ConfigHashAnnotation]}
 	}
 	r := Record{Hash: hash}
-	if json.Unmarshal([]byte(w.Annotations[AppliedSourcesAnnotation]), &r.Sources) != nil {
+	if json.Unmarshal([]byte(sources), &r.Sources) != nil {
 		r.Sources = nil
 	}
 	return r
@@ -147,50 +152,132 @@ func notBefore(last *LastReload, minimum time.Duration, now time.Time) time.Time
 
 type object map[string]any
 
+// Restart is what a restart needs to know.
+type Restart struct {
+	// Present is the record of the content that the pods are restarted with.
+	Present Record
+	Last    LastReload
+	// Always makes the template differ even when the hash does not.
+	Always bool
+	// Pods are those that the strategy recreate has to evict: all that there are.
+	Pods []types.UID
+}
+
 // RestartPatch returns the JSON merge patch that restarts the pods of a workload as the
 // policy says, and records with which content. It names our annotations alone, and is
 // refused with a conflict when the object is no longer that of the given UID and version.
-// With always the template differs even when the hash does not.
-func (p *Policy) RestartPatch(w *dependency.Workload, present Record, last LastReload, always bool) ([]byte, error) {
+func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
 	annotations := object{
-		ConfigHashAnnotation:     present.Hash,
-		AppliedSourcesAnnotation: present.sources(),
-		LastReloadAnnotation:     last.json(),
+		ConfigHashAnnotation:     r.Present.Hash,
+		AppliedSourcesAnnotation: r.Present.sources(),
+		LastReloadAnnotation:     r.Last.json(),
 	}
-	if p.Recreates() {
-		// Creation times are whole seconds: pods are evicted once the present one is over, so
-		// that those that replace them are newer.
-		before := last.Time.Truncate(time.Second).Add(time.Second)
-		annotations[RecreatingAnnotation] = before.UTC().Format(time.RFC3339)
+	if w.Annotations[VerifiedAnnotation] != "" {
+		annotations[VerifiedAnnotation] = nil
+	}
+	if p.Recreates() && len(r.Pods) <= MaxPodsToEvict {
+		annotations[RecreatingAnnotation] = podsToEvict(r.Pods)
 		return patch(w, annotations, nil)
 	}
 	if w.Annotations[RecreatingAnnotation] != "" {
 		annotations[RecreatingAnnotation] = nil
 	}
-	template := object{ConfigHashAnnotation: present.Hash}
-	if always {
-		template[ReloadedAtAnnotation] = last.Time.UTC().Format(time.RFC3339Nano)
+	template := object{ConfigHashAnnotation: r.Present.Hash}
+	if r.Always {
+		template[ReloadedAtAnnotation] = r.Last.Time.UTC().Format(time.RFC3339Nano)
 	}
 	return patch(w, annotations, object{"template": object{"metadata": object{"annotations": template}}})
 }
+
+// MaxPodsToEvict is how many pods RecreatingAnnotation can name, so that it stays far below
+// the limit of 256 KiB for all annotations of an object. A workload with more is restarted by
+// a rollout.
+const MaxPodsToEvict = 10_000
+
+// noPod is the value of RecreatingAnnotation when there is no pod to evict.
+const noPod = "none"
+
+func podsToEvict(pods []types.UID) string {
+	if len(pods) == 0 {
+		return noPod
+	}
+	ids := make([]string, len(pods))
+	for i, uid := range pods {
+		ids[i] = podID(uid)
+	}
+	slices.Sort(ids)
+	return strings.Join(slices.Compact(ids), ",")
+}
+
+// podID stands for a pod in few bytes. Should two be alike, one pod is evicted for nothing.
+func podID(uid types.UID) string { return checksum([]string{string(uid)}) }
+
+// PodsToEvict are the pods that RecreatingAnnotation names.
+type PodsToEvict map[string]bool
+
+// PodsToEvictOf returns the pods of a workload that had to be evicted when its last restart
+// began.
+func PodsToEvictOf(w *dependency.Workload) PodsToEvict {
+	out := PodsToEvict{}
+	for id := range strings.SplitSeq(w.Recreating(), ",") {
+		out[id] = true
+	}
+	return out
+}
+
+// Has reports whether a pod has to be evicted.
+func (p PodsToEvict) Has(uid types.UID) bool { return p[podID(uid)] }
 
 // Recreates tells whether a restart evicts the pods. The controller does that, and for
 // workloads that have opted in alone.
 func (p *Policy) Recreates() bool { return p.Strategy == Recreate && p.Mode != Off }
 
-// BaselinePatch returns the JSON merge patch that records the present content on the
+// BaselinePatch returns the JSON merge patch that records the current content on the
 // workload and restarts nothing.
 func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
+	annotations := object{
+		ConfigHashAnnotation:     present.Hash,
+		AppliedSourcesAnnotation: present.sources(),
+	}
+	if w.Annotations[VerifiedAnnotation] != "" {
+		annotations[VerifiedAnnotation] = nil
+	}
+	if w.RecordDropped() && w.Recreating() != "" { // it was removed as well
+		annotations[RecreatingAnnotation] = w.Recreating()
+	}
+	return patch(w, annotations, nil)
+}
+
+// VerifiedPatch returns the JSON merge patch that records that the pods were looked up at a
+// time and found to have been started with the current content.
+func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byte, error) {
 	return patch(w, object{
 		ConfigHashAnnotation:     present.Hash,
 		AppliedSourcesAnnotation: present.sources(),
+		VerifiedAnnotation:       now.UTC().Format(time.RFC3339Nano),
 	}, nil)
+}
+
+// mixed stands for the digest of content that is not the same for all pods.
+const mixed = "mixed"
+
+// MixedPatch returns the JSON merge patch that records that some pods were started with
+// other content of some units than the current.
+func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
+	r := e.Present()
+	for i := range e.units {
+		if u := &e.units[i]; slices.Contains(ids, u.id) {
+			r.Sources[u.id] = u.mixedEntry()
+		}
+	}
+	r.Hash = r.Hash[:strings.LastIndexByte(r.Hash, '.')+1] + mixed
+	return BaselinePatch(e.Workload, r)
 }
 
 // AbandonedPatch returns the JSON merge patch that ends an eviction of which pods are left:
 // with which content they run is then not known.
 func AbandonedPatch(w *dependency.Workload) ([]byte, error) {
-	return patch(w, object{RecreatingAnnotation: nil, ConfigHashAnnotation: nil, AppliedSourcesAnnotation: nil}, nil)
+	return patch(w, object{RecreatingAnnotation: nil, ConfigHashAnnotation: nil, AppliedSourcesAnnotation: nil, VerifiedAnnotation: nil}, nil)
 }
 
 // RecreatedPatch returns the JSON merge patch that ends it.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -43,12 +44,17 @@ func TestPatches(t *testing.T) {
 	automatic := Automatic(nil, now, time.Minute, "Secret/db")
 	requested := Requested(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
 	for name, patch := range map[string]func() ([]byte, error){
-		"rollout":       func() ([]byte, error) { return rollout.RestartPatch(w, present, automatic, false) },
-		"rolloutAlways": func() ([]byte, error) { return rollout.RestartPatch(w, present, requested, true) },
-		"baseline":      func() ([]byte, error) { return BaselinePatch(w, present) },
-		"recreate":      func() ([]byte, error) { return recreate.RestartPatch(w, present, automatic, false) },
-		"recreated":     func() ([]byte, error) { return RecreatedPatch(w) },
-		"abandoned":     func() ([]byte, error) { return AbandonedPatch(w) },
+		"rollout": func() ([]byte, error) { return rollout.RestartPatch(w, &Restart{Present: present, Last: automatic}) },
+		"rolloutAlways": func() ([]byte, error) {
+			return rollout.RestartPatch(w, &Restart{Present: present, Last: requested, Always: true})
+		},
+		"baseline": func() ([]byte, error) { return BaselinePatch(w, present) },
+		"recreate": func() ([]byte, error) {
+			return recreate.RestartPatch(w, &Restart{Present: present, Last: automatic, Pods: []types.UID{"pod-2", "pod-1"}})
+		},
+		"verified":  func() ([]byte, error) { return VerifiedPatch(w, present, now) },
+		"recreated": func() ([]byte, error) { return RecreatedPatch(w) },
+		"abandoned": func() ([]byte, error) { return AbandonedPatch(w) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := patch()
@@ -99,9 +105,13 @@ func TestPatchesNameOurAnnotationsAlone(t *testing.T) {
 			last = Requested(&last, now, text(), text())
 		}
 		for kind, patch := range map[string]func() ([]byte, error){
-			"rollout":   func() ([]byte, error) { return rollout.RestartPatch(w, present, last, r.IntN(2) == 0) },
-			"baseline":  func() ([]byte, error) { return BaselinePatch(w, present) },
-			"recreate":  func() ([]byte, error) { return recreate.RestartPatch(w, present, last, r.IntN(2) == 0) },
+			"rollout": func() ([]byte, error) {
+				return rollout.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
+			},
+			"baseline": func() ([]byte, error) { return BaselinePatch(w, present) },
+			"recreate": func() ([]byte, error) {
+				return recreate.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
+			},
 			"recreated": func() ([]byte, error) { return RecreatedPatch(w) },
 		} {
 			data, err := patch()

@@ -15,7 +15,7 @@ import (
 // sentWith returns a workload with the annotations that a patch for a restart sets.
 func sentWith(t *testing.T, last LastReload, always bool) *dependency.Workload {
 	t.Helper()
-	patch, err := (&Policy{}).RestartPatch(&dependency.Workload{UID: "u", ResourceVersion: "1"}, Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, last, always)
+	patch, err := (&Policy{}).RestartPatch(&dependency.Workload{UID: "u", ResourceVersion: "1"}, &Restart{Present: Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, Last: last, Always: always})
 	if err != nil {
 		t.Fatal(err)
 	}

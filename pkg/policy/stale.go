@@ -13,12 +13,12 @@ import (
 func (e *Evaluation) Stale() (ids []string, known bool) {
 	changed, _ := e.stale()
 	for i := range changed {
-		ids = append(ids, changed[i].id)
+		ids = append(ids, changed[i].unit.id)
 	}
 	if len(ids) == 0 && e.recreating() && !e.Policy.Recreates() {
 		ids = []string{TriggerUnknown} // with what some pods were started that were not evicted
 	}
-	return ids, e.Record.Hash != "" && sameKey(e.Record.Hash, e.Hash)
+	return ids, e.comparable()
 }
 
 // stale returns what has changed since the pods were started, and which of it to name as
@@ -26,9 +26,9 @@ func (e *Evaluation) Stale() (ids []string, known bool) {
 func (e *Evaluation) stale() (changed []change, trigger string) {
 	r := &e.Record
 	switch {
-	case r.Hash == "":
-		changed = e.changedAfterStart()
-	case !sameKey(r.Hash, e.Hash) || r.Hash == e.Hash:
+	case !e.comparable():
+		changed = e.changedUnrecorded()
+	case r.Sources == nil && r.Hash == e.Hash:
 	case r.Sources == nil:
 		// Only the hash is left, so that it cannot be told which source has changed.
 		for i := range e.units {
@@ -45,47 +45,119 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	if len(changed) == 0 {
 		return nil, ""
 	}
-	return changed, changed[0].id
+	return changed, changed[0].unit.id
 }
 
-// unread drops the changes after which the pods are known to have started: they have read
-// them.
+// comparable reports whether there is a record that can be compared with what is there.
+func (e *Evaluation) comparable() bool {
+	return e.Record.Hash != "" && sameKey(e.Record.Hash, e.Hash)
+}
+
+// unread drops the changes that the pods are known to have read, because they started after
+// them, or that were adopted.
 func (e *Evaluation) unread(changes []change) []change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		return e.Workload.StartVersion > c.version
+		if e.recordedMixed(c.unit) && !e.outdated(c.unit) {
+			return false
+		}
+		return e.started(c.unit) > c.at.Version || e.adoptedByWebhook(c.at)
 	})
 }
 
-// changed returns the units whose content differs from the record. Those that the record
-// does not know, or knows by other keys, were adopted or came with a change of the policy;
-// or with one of the template, after which they can have changed as well.
-func (e *Evaluation) changed() (changed []change) {
-	fresh := e.Workload.RecordVersion < e.Workload.StartVersion
-	for i := range e.units {
-		switch u := &e.units[i]; {
-		case e.differs(u):
-			changed = append(changed, e.change(u))
-		case fresh && !e.knows(u) && e.writtenAfterStart(u):
-			if c, after := e.changeAfterStart(u); after {
-				changed = append(changed, c)
+// recordedMixed reports whether pods were found to be started with different content.
+func (e *Evaluation) recordedMixed(u *unit) bool {
+	return e.Record.Sources[u.id] == u.mixedEntry()
+}
+
+// adoptedByWebhook reports whether something happened before the workload opted in and was
+// recorded in the same write: by the webhook of a replica that had not read it yet.
+func (e *Evaluation) adoptedByWebhook(at dependency.Moment) bool {
+	w := e.Workload
+	return w.OptedAt.Version > 0 && w.OptedAt == w.RecordedAt && e.graph.Before(at, w.OptedAt)
+}
+
+// started returns a lower bound of when the first of the containers that read a unit
+// started, as a resourceVersion; 0: it is not known.
+func (e *Evaluation) started(u *unit) uint64 {
+	if e.graph.SeveralCounters() {
+		return 0
+	}
+	least, found := uint64(0), false
+	for i := range u.references {
+		r := &u.references[i]
+		for j := range r.Uses {
+			if !r.Uses[j].Reads() {
+				continue
 			}
+			if start := e.graph.Started(e.Workload, &r.Uses[j]); !found || start < least {
+				least, found = start, true
+			}
+		}
+	}
+	if !found { // a glob that names nothing
+		return e.Workload.StartVersion
+	}
+	return least
+}
+
+// outdated reports whether the record was written before the pods were started, so that it
+// says nothing of them.
+func (e *Evaluation) outdated(u *unit) bool { return e.Workload.RecordedAt.Version < e.started(u) }
+
+// changed returns the units whose content differs from what is recorded of the pods, or has
+// changed after they started, or after it began to count.
+func (e *Evaluation) changed() (changed []change) {
+	for i := range e.units {
+		u := &e.units[i]
+		var found bool
+		switch {
+		case !e.knows(u):
+			w := e.Workload
+			found = e.changedAfter(u, w.ScopedAt, w.OptedAt, e.markedAt(u))
+		case e.outdated(u):
+			found = e.changedAfter(u)
+		default:
+			found = e.differs(u)
+		}
+		if found {
+			changed = append(changed, e.change(u))
 		}
 	}
 	return changed
 }
 
-// changedAfterStart returns changes that pods cannot have read although nothing is
-// recorded.
-func (e *Evaluation) changedAfterStart() (changed []change) {
+// changedUnrecorded returns changes that pods cannot have read although nothing is recorded:
+// those after the pods started, the workload opted in, and this process began to look.
+func (e *Evaluation) changedUnrecorded() (changed []change) {
 	for i := range e.units {
-		if c, after := e.changeAfterStart(&e.units[i]); after {
+		if u := &e.units[i]; e.changedAfter(u, e.Workload.OptedAt) {
+			c := e.change(u)
+			c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
 			changed = append(changed, c)
 		}
 	}
 	return changed
 }
 
-// knows tells whether the record knows a unit, by the same keys.
+// changedAfter reports whether this process saw a unit change after its pods had started and
+// after some moments.
+func (e *Evaluation) changedAfter(u *unit, moments ...dependency.Moment) bool {
+	c := e.change(u)
+	moments = append(moments, e.graph.Since())
+	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && e.started(u) <= c.at.Version
+}
+
+// markedAt returns when an annotation of a source last said whether it counts.
+func (e *Evaluation) markedAt(u *unit) (at dependency.Moment) {
+	for i := range u.references {
+		if s := e.graph.Source(e.sourceKey(&u.references[i])); s != nil {
+			at = e.graph.Latest(at, s.MarkedAt)
+		}
+	}
+	return at
+}
+
+// knows reports whether the record knows a unit, by the same keys.
 func (e *Evaluation) knows(u *unit) bool {
 	before, known := e.Record.Sources[u.id]
 	scope, _, _ := strings.Cut(before, ".")
@@ -96,56 +168,111 @@ func (e *Evaluation) differs(u *unit) bool {
 	return e.knows(u) && e.Record.Sources[u.id] != u.entry()
 }
 
-// adopted is the version of what pods have read, or are taken to have read, of what is not
-// recorded: what was there when they started, and when the workload opted in. 0: nobody saw
-// that.
-func (e *Evaluation) adopted() uint64 {
-	if e.Workload.StartVersion == 0 {
-		return 0
+// Excursion is a time in which content was other than now. Containers that were started in it
+// have read something else: when content changed and changed back, those between; when it
+// changed before a rollback to pods that may never have been replaced, all before.
+type Excursion struct {
+	// ID names the source or the glob.
+	ID string
+	// From is when it began, zero if that is not known, and To when it ended.
+	From, To time.Time
+	// Containers are those that read it; nil: any may.
+	Containers []string
+	// OlderPods: only pods that are older than the current template may have been started in it.
+	OlderPods bool
+}
+
+// doubts returns what has changed since it was last recorded and is thought to have been read,
+// because the pods were started after that, although some may be older.
+func (e *Evaluation) doubts() (out []Excursion) {
+	if !e.Workload.StartUnsure {
+		return nil
 	}
-	return max(e.Workload.StartVersion, e.Workload.OptedVersion)
+	for i := range e.units {
+		u := &e.units[i]
+		c := e.change(u)
+		known := e.graph.Latest(e.Workload.OptedAt, e.graph.Since())
+		if !e.outdated(u) {
+			known = e.graph.Latest(known, e.Workload.RecordedAt)
+		}
+		if !c.seen.IsZero() && e.started(u) > c.at.Version && e.graph.Before(known, c.at) {
+			out = append(out, Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true})
+		}
+	}
+	return out
 }
 
-// changeAfterStart returns the change of a unit, and whether pods were seen to start before
-// it.
-func (e *Evaluation) changeAfterStart(u *unit) (c change, after bool) {
-	c = e.change(u)
-	c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
-	adopted := e.adopted()
-	return c, adopted > 0 && !c.seen.IsZero() && c.version >= adopted
+// containers returns those that read a unit; nil: any may.
+func (u *unit) containers() (names []string) {
+	if u.glob != nil {
+		return nil
+	}
+	for i := range u.references {
+		r := &u.references[i]
+		for j := range r.Uses {
+			if use := &r.Uses[j]; use.Reads() && use.Container != "" {
+				names = append(names, use.Container)
+			}
+		}
+	}
+	return names
 }
 
-// writtenAfterStart tells whether one of the very keys of a unit, of those that are there,
-// may have been written after that.
-func (e *Evaluation) writtenAfterStart(u *unit) bool {
-	return slices.ContainsFunc(u.references, func(r dependency.Reference) bool {
-		return e.graph.LastWritten(e.Workload.Namespace, &r) >= e.adopted()
-	})
+// excursions returns what has changed and changed back since the record was written.
+func (e *Evaluation) excursions() (out []Excursion) {
+	if !e.comparable() || e.Record.Sources == nil {
+		return nil
+	}
+	vouched := e.graph.Latest(e.Workload.RecordedAt, e.graph.Since())
+	for i := range e.units {
+		u := &e.units[i]
+		if !e.knows(u) || e.differs(u) || e.outdated(u) {
+			continue
+		}
+		c := e.change(u)
+		if c.seen.IsZero() || !e.graph.Before(vouched, c.at) {
+			continue
+		}
+		x := Excursion{ID: u.id, To: c.seen, Containers: u.containers()}
+		for j := range u.references {
+			r := &u.references[j]
+			first, last := e.graph.ChangedSince(e.sourceKey(r), vouched)
+			if j == 0 || first.Before(x.From) {
+				x.From = first
+			}
+			x.To = later(x.To, last)
+		}
+		if u.glob != nil {
+			x.From = time.Time{}
+		}
+		out = append(out, x)
+	}
+	return out
 }
 
 // change is what is known of the change of a unit.
 type change struct {
-	id string
-	// version is an upper bound of when, as a resourceVersion; seen is when this process
-	// saw it, and written when clients last wrote the content. The last two are zero when
-	// they are not known.
-	version       uint64
+	unit *unit
+	// at is an upper bound of when; seen is when this process saw it, and written when
+	// clients last wrote the content. The last two are zero when they are not known.
+	at            dependency.Moment
 	seen, written time.Time
 }
 
-func (c *change) at(last dependency.Change) {
-	c.version, c.seen = max(c.version, last.Version), later(c.seen, last.Seen)
-}
-
 func (e *Evaluation) change(u *unit) change {
-	c := change{id: u.id}
+	c := change{unit: u}
 	// What vanishes leaves no time behind: neither a source, nor a key, whose removal no
 	// field manager is noted for.
 	before, remembered := e.Record.Sources[u.id]
 	known := u.glob == nil && (!remembered || !u.hadMoreKeys(before))
 	for i := range u.references {
 		r := &u.references[i]
-		c.at(e.graph.LastChange(e.sourceKey(r)))
+		c.at = e.graph.Latest(c.at, e.graph.LastWritten(e.Workload.Namespace, r))
+		last := e.graph.LastChange(e.sourceKey(r))
+		c.seen = later(c.seen, last.Seen)
+		if u.glob != nil { // that there is a source with its name counts as well
+			c.at = e.graph.Latest(c.at, last.Moment())
+		}
 		if source := e.graph.Source(e.sourceKey(r)); source != nil {
 			c.written = later(c.written, source.LastChanged.Time)
 		} else {
@@ -153,7 +280,9 @@ func (e *Evaluation) change(u *unit) change {
 		}
 	}
 	if u.glob != nil {
-		c.at(e.graph.LastGone(e.Workload.Namespace, *u.glob, e.Policy.Exclude))
+		gone := e.graph.LastGone(e.Workload.Namespace, *u.glob, e.Policy.Exclude)
+		c.at = e.graph.Latest(c.at, gone.Moment())
+		c.seen = later(c.seen, gone.Seen)
 	}
 	if !known {
 		c.written = time.Time{}

@@ -30,6 +30,10 @@ func (u *unit) entry() string {
 	return u.scope + "." + u.digest + "." + strconv.Itoa(u.keys)
 }
 
+// mixedEntry is what a record remembers of the unit when some pods were started with other
+// content of it than others.
+func (u *unit) mixedEntry() string { return u.scope + "." + mixed + "." }
+
 // hadMoreKeys tells whether an entry was made when there were more keys than now, or may
 // have been.
 func (u *unit) hadMoreKeys(entry string) bool {

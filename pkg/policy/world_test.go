@@ -33,11 +33,14 @@ type world struct {
 	graph       *dependency.Graph
 	digester    *dependency.Digester
 	version     uint64
+	order       uint64
 	deployment  *appsv1.Deployment
 	sources     map[dependency.SourceKey]metav1.Object
 	annotations map[string]string // of the namespace
 	staleSince  time.Time
 	verified    *bool
+	// mixed are what a look at the pods finds to be read by some while it was different.
+	mixed []string
 }
 
 // newWorld returns a world with a Deployment that reads what pod does, in mode auto, and
@@ -162,11 +165,8 @@ func (x *world) read(o metav1.Object) {
 	case *corev1.Secret:
 		s = dependency.FromSecret(x.digester, o.DeepCopy())
 	}
-	var seen time.Time
-	if x.live {
-		seen = x.now
-	}
-	s.After(x.graph.Source(s.SourceKey), seen, x.live)
+	at := x.arrival()
+	s.After(x.graph.Source(s.SourceKey), x.graph.Deleted(s.SourceKey), at)
 	x.graph.SetSource(s)
 }
 
@@ -175,7 +175,7 @@ func (x *world) remove(kind dependency.SourceKind, name string) {
 	x.version++
 	key := dependency.SourceKey{Kind: kind, Namespace: namespace, Name: name}
 	delete(x.sources, key)
-	x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now})
+	x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now, Order: x.arrival().Order})
 }
 
 // edit changes the Deployment and what an API server and a controller that is done at
@@ -198,12 +198,22 @@ func (x *world) roll() {
 	s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, s.ReadyReplicas = 1, 1, 1, 1
 }
 
+// arrival returns how the next thing is read.
+func (x *world) arrival() dependency.Arrival {
+	x.order++
+	at := dependency.Arrival{Order: x.order}
+	if x.live {
+		at.Live, at.Seen = true, x.now
+	}
+	return at
+}
+
 func (x *world) readDeployment() {
 	w := dependency.FromDeployment(x.deployment.DeepCopy())
 	previous := x.graph.Workload(w.WorkloadKey)
-	w.After(previous, x.live)
-	p := Of(w.Annotations, x.graph.Namespace(namespace), Defaults{})
-	w.Opt(string(p.Mode), previous, strconv.FormatUint(x.version, 10))
+	at := x.arrival()
+	w.After(previous, at)
+	p := Note(w, previous, x.graph.Namespace(namespace), x.defaults, strconv.FormatUint(x.version, 10), at)
 	x.graph.SetWorkload(w, p.Sources)
 }
 
@@ -285,13 +295,22 @@ func (x *world) decide() Decision {
 func (x *world) act() Decision {
 	x.t.Helper()
 	d, e := x.decide(), x.evaluate()
-	switch d.Action {
+	action := d.Action
+	if action == Inspect {
+		next := e.Decide(Observed{Now: x.now, StaleSince: x.staleSince, Inspected: &Inspection{Mixed: x.mixed}})
+		if action = next.Action; action == WriteMixed {
+			x.patch(e.MixedPatch(next.Mixed))
+		}
+	}
+	switch action {
+	case WriteVerified:
+		x.patch(VerifiedPatch(e.Workload, e.Present(), x.now))
 	case WriteBaseline:
 		x.patch(BaselinePatch(e.Workload, e.Present()))
 	case RollOut:
 		last := Automatic(LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
 		always := e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash
-		x.patch(e.Policy.RestartPatch(e.Workload, e.Present(), last, always))
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: last, Always: always}))
 	}
 	return d
 }
@@ -324,7 +343,14 @@ func outcomeOf(d Decision) outcome { return outcome{d.State, d.Reason, d.Action,
 var (
 	nothing  = outcome{State: InSync, Reason: "ContentApplied"}
 	baseline = outcome{State: InSync, Reason: "ContentApplied", Action: WriteBaseline}
+	adoption = outcome{State: Pending, Reason: "NotRecorded", Action: WriteBaseline}
+	restored = outcome{State: InSync, Reason: "RecordRemoved", Action: WriteBaseline}
 )
+
+// inspect is the outcome when content has changed and changed back.
+func inspect(trigger string) outcome {
+	return outcome{Pending, "Verifying", Inspect, trigger}
+}
 
 func rollOut(trigger string) outcome {
 	return outcome{Pending, "SourceChanged", RollOut, trigger}

@@ -57,7 +57,7 @@ func sourcesResolved(e *policy.Evaluation, since metav1.Time) metav1.Condition {
 func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionInSync, LastTransitionTime: since, Reason: d.Reason, Message: d.Message}
 	switch {
-	case d.State == policy.Unmanaged:
+	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying:
 		c.Status = metav1.ConditionUnknown
 	case d.State == policy.InSync && d.Action == policy.None:
 		c.Status = metav1.ConditionTrue

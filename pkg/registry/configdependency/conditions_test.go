@@ -95,8 +95,8 @@ func TestConditions(t *testing.T) {
 			want: []string{"SourcesResolved True AllPresent", "InSync Unknown NotOptedIn", "RolloutComplete True Complete"},
 		},
 		"it has just opted in, and the record is yet to be written": {
-			workload: web(), unrecorded: true, state: v1alpha1.StateInSync,
-			want: []string{"SourcesResolved True AllPresent", "InSync Unknown ContentApplied", "RolloutComplete True Complete"},
+			workload: web(), unrecorded: true, state: v1alpha1.StatePending,
+			want: []string{"SourcesResolved True AllPresent", "InSync Unknown NotRecorded", "RolloutComplete True Complete"},
 		},
 		"its pods run with the present content": {
 			workload: web(), state: v1alpha1.StateInSync,

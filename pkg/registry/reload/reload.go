@@ -51,8 +51,12 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		}
 		status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
 		status.Generation = live.generation
-		if request.Spec.Mode == v1alpha1.ReloadIfStale && len(content.stale) == 0 {
+		if request.Spec.Mode == v1alpha1.ReloadIfStale && (len(content.stale) == 0 || live.Replicas == 0) {
 			status.Message = unneeded(content, live.Workload)
+			return nil
+		}
+		if content.terminating {
+			refused = conflict(view, "%s %s is being deleted", ref.Kind, ref.Name)
 			return nil
 		}
 		if live.Paused {
@@ -60,7 +64,15 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return nil
 		}
 		last := policy.Requested(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
-		data, err := content.policy.RestartPatch(live.Workload, content.present, last, true)
+		restart := policy.Restart{Present: content.present, Last: last, Always: true}
+		if content.policy.Recreates() {
+			pods, err := workload.Pods(ctx, r.Client, live.Workload)
+			if err != nil {
+				return err
+			}
+			restart.Pods = workload.UIDs(pods)
+		}
+		data, err := content.policy.RestartPatch(live.Workload, &restart)
 		if err != nil {
 			return err
 		}
@@ -99,15 +111,23 @@ type content struct {
 	stale    []string      // what has changed since
 	known    bool          // whether that can be told
 	missing  []string      // without which new pods do not start
+
+	terminating bool // it is being deleted, or its namespace is
 }
 
 // evaluate returns false while the index is being read anew.
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 	synced = r.Graph.Read(func(g *dependency.Graph) {
+		// What this process knows of the pods' start is known of the live workload too.
+		previous := g.Workload(w.WorkloadKey)
+		at := dependency.Arrival{Live: previous != nil, Seen: r.Clock.Now()}
+		w.After(previous, at)
+		policy.Note(w, previous, g.Namespace(w.Namespace), r.Defaults, w.ResourceVersion, at)
 		e := policy.Evaluate(g, r.Digester(), w, r.Defaults)
 		c.policy, c.present, c.previous = e.Policy, e.Present(), e.Record.Hash
 		c.stale, c.known = e.Stale()
 		c.missing, _ = e.Missing()
+		c.terminating = g.Terminating(w)
 	})
 	return c, synced
 }
@@ -140,6 +160,8 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 // unneeded tells why a request with mode IfStale restarts nothing.
 func unneeded(c content, w *dependency.Workload) string {
 	switch {
+	case w.Replicas == 0:
+		return "Not restarted: no pods run, and new pods read the current content."
 	case w.Annotations[policy.RecreatingAnnotation] != "":
 		return "Not restarted: the pods are being evicted already, one after the other."
 	case c.previous == "":

@@ -125,8 +125,8 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			p := sent[0]
 			m := testMeta(kind)
 			wantPatch, err := (&policy.Policy{}).RestartPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
-				policy.Record{Hash: present, Sources: map[string]string{}},
-				policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}, true)
+				&policy.Restart{Present: policy.Record{Hash: present, Sources: map[string]string{}}, Always: true,
+					Last: policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,237 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// skewed is a clock that differs from that of the API server.
+type skewed struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (s skewed) Now() time.Time                  { return s.RealClock.Now().Add(s.by) }
+func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+// TestRecreateDoesNotDependOnClocks: each old pod is evicted exactly once, whatever times
+// there are in pods, and in the process that goes on.
+func TestRecreateDoesNotDependOnClocks(t *testing.T) {
+	for name, tc := range map[string]struct{ before, after time.Duration }{
+		"behind":                      {-5 * time.Second, -5 * time.Second},
+		"ahead":                       {90 * time.Second, 90 * time.Second},
+		"far behind":                  {-time.Hour, -time.Hour},
+		"far ahead":                   {time.Hour, time.Hour},
+		"the next leader's is behind": {time.Hour, -time.Hour},
+		"the next leader's is ahead":  {-time.Hour, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.clock = skewed{by: tc.before}
+				c.newProcess()
+				recreating(c)
+				if tc.after != tc.before {
+					c.clock = skewed{by: tc.after}
+					c.newProcess()
+					c.synced()
+					c.lead()
+				}
+				evicted := map[string]int{"web-0": 1}
+				for range 30 {
+					c.replace(true)
+					c.advance(5 * time.Second)
+					c.mu.Lock()
+					for _, r := range c.requests {
+						if r.verb == "evict" {
+							evicted[r.name]++
+						}
+					}
+					c.requests = nil
+					c.mu.Unlock()
+				}
+				if diff := cmp.Diff(map[string]int{"web-0": 1, "web-1": 1, "web-2": 1}, evicted); diff != "" {
+					t.Errorf("evictions (-want +got):\n%s", diff)
+				}
+				if d := live(c, deployment("web", "db")); d.Annotations[policy.RecreatingAnnotation] != "" {
+					t.Errorf("it has not ended: %v", d.Annotations)
+				}
+			})
+		})
+	}
+}
+
+// TestRecreateGetsPastADeadNodeOfADeployment: the ReplicaSet has replaced the pod, which
+// stays there until somebody removes the node.
+func TestRecreateGetsPastADeadNodeOfADeployment(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.set(pod("heir", "uid-web-a"))
+		c.advance(5 * time.Second)
+		c.expect("the heir is ready", "1m6.5s evict web-1")
+		c.remove(pod("web-1", ""))
+		c.set(pod("new-web-1", "uid-web-a"))
+		c.advance(5 * time.Second)
+		c.expect("the next", "1m11.5s evict web-2")
+		c.remove(pod("web-2", ""))
+		c.set(pod("new-web-2", "uid-web-a"))
+		c.advance(5 * time.Second)
+		c.expect("the end", "1m16.5s recreated web")
+		c.advance(24 * time.Hour)
+		c.expect("after that")
+		if diff := cmp.Diff([]string{"heir", "new-web-1", "new-web-2", "web-0"}, c.podNames()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestRecreateGetsPastADeadNodeOfOtherKinds: nothing comes in the place of the pod. Until it
+// is certain that it is dead, the others stay.
+func TestRecreateGetsPastADeadNodeOfOtherKinds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		workload metav1.Object
+		status   func(c *cluster, ready int32)
+	}{
+		"StatefulSet": {statefulSet("web", "db"), func(c *cluster, ready int32) {
+			edit(c, statefulSet("web", "db"), func(s *appsv1.StatefulSet) {
+				s.Spec.Replicas = ptr.To[int32](3)
+				s.Status = appsv1.StatefulSetStatus{Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: ready}
+			})
+		}},
+		"DaemonSet": {daemonSet("web", "db"), func(c *cluster, ready int32) {
+			edit(c, daemonSet("web", "db"), func(s *appsv1.DaemonSet) {
+				s.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberAvailable: ready}
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				c.set(secret("db", "1"))
+				tc.workload.GetAnnotations()[policy.StrategyAnnotation] = "recreate"
+				c.set(tc.workload)
+				tc.status(c, 3)
+				for i := range 3 {
+					c.set(pod(fmt.Sprint("web-", i), "uid-web"))
+				}
+				c.lead()
+				c.advance(time.Minute)
+				c.set(secret("db", "2"))
+				c.advance(5 * time.Second)
+				c.expect("it begins", "0s baseline web", "1m1s recreate web", "1m1s evict web-0")
+				c.told()
+				tc.status(c, 2)
+				c.advance(2 * time.Minute)
+				c.expect("it may be ending yet")
+				c.expectEvents("it may be ending yet",
+					"Normal ConfigReloadWaiting "+name+"/shop/web: The next pod will be evicted later: 2 of 3 pods are ready.")
+				c.advance(time.Second)
+				c.expect("it is dead", "3m6s evict web-1")
+				c.advance(time.Minute)
+				c.expect("another one is ending")
+				c.remove(pod("web-1", ""))
+				c.set(pod("new-web-1", "uid-web"))
+				c.advance(5 * time.Second)
+				c.expect("the last", "4m11s evict web-2")
+				c.remove(pod("web-2", ""))
+				c.set(pod("new-web-2", "uid-web"))
+				c.advance(5 * time.Second)
+				c.expect("the end", "4m16s recreated web")
+			})
+		})
+	}
+}
+
+// evicting returns the pods of some UIDs as those to be evicted.
+func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
+	t.Helper()
+	p := policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}
+	data, err := p.RestartPatch(&dependency.Workload{}, &policy.Restart{Present: policy.Record{Hash: "v1.a.b"}, Pods: uids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patch struct{ Metadata metav1.ObjectMeta }
+	if err := json.Unmarshal(data, &patch); err != nil {
+		t.Fatal(err)
+	}
+	return policy.PodsToEvictOf(&dependency.Workload{Annotations: patch.Metadata.Annotations})
+}
+
+func TestWhichPodGoesNext(t *testing.T) {
+	made := func(name string, changes ...func(*corev1.Pod)) corev1.Pod {
+		p := pod(name, "uid-web-a")
+		p.UID = types.UID("uid-" + name)
+		for _, change := range changes {
+			change(p)
+		}
+		return *p
+	}
+	notReady := func(p *corev1.Pod) { unready(p) }
+	unknown := func(p *corev1.Pod) { p.Status.Conditions = nil }
+	ending := func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }
+	for name, tc := range map[string]struct {
+		pods  []corev1.Pod
+		evict []types.UID
+		next  string
+		ready int32
+	}{
+		"no pods":                           {nil, []types.UID{"uid-a"}, "", 0},
+		"none to evict":                     {[]corev1.Pod{made("a"), made("b", notReady)}, nil, "", 1},
+		"new ones only":                     {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-c"}, "", 2},
+		"the first":                         {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-b", "uid-a"}, "a", 2},
+		"the old one":                       {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-b"}, "b", 2},
+		"one that is not ready":             {[]corev1.Pod{made("a"), made("b", notReady), made("c", notReady)}, []types.UID{"uid-a", "uid-b", "uid-c"}, "b", 1},
+		"one without conditions":            {[]corev1.Pod{made("a"), made("b", unknown)}, []types.UID{"uid-a", "uid-b"}, "b", 1},
+		"the first of those not ready":      {[]corev1.Pod{made("a", notReady), made("b", notReady), made("c")}, []types.UID{"uid-a", "uid-b", "uid-c"}, "a", 1},
+		"a new one that is not ready":       {[]corev1.Pod{made("a"), made("b", notReady)}, []types.UID{"uid-a"}, "a", 1},
+		"one that is ending has gone":       {[]corev1.Pod{made("a", ending), made("b")}, []types.UID{"uid-a", "uid-b"}, "b", 1},
+		"all are ending":                    {[]corev1.Pod{made("a", ending), made("b", ending, notReady)}, []types.UID{"uid-a", "uid-b"}, "", 0},
+		"the same name is not the same pod": {[]corev1.Pod{made("a", func(p *corev1.Pod) { p.UID = "another" })}, []types.UID{"uid-a"}, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next, ready := nextToGo(tc.pods, evicting(t, tc.evict...))
+			got := ""
+			if next != nil {
+				got = next.Name
+			}
+			if got != tc.next || ready != tc.ready {
+				t.Errorf("%q goes next, and %d are ready, want %q and %d", got, ready, tc.next, tc.ready)
+			}
+		})
+	}
+}
+
+func TestWhichPodsAreDead(t *testing.T) {
+	now := time.Now()
+	ends := func(after time.Duration) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(metav1.NewTime(now.Add(after)))}}
+	}
+	for name, tc := range map[string]struct {
+		pods []corev1.Pod
+		want int32
+	}{
+		"none":                      {nil, 0},
+		"none is ending":            {[]corev1.Pod{{}, {}}, 0},
+		"its time has not come yet": {[]corev1.Pod{ends(time.Second), {}}, 0},
+		"just then":                 {[]corev1.Pod{ends(0)}, 0},
+		"before":                    {[]corev1.Pod{ends(-time.Nanosecond), ends(time.Hour), ends(-time.Hour), {}}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := deadPods(tc.pods, now); got != tc.want {
+				t.Errorf("%d are dead, want %d", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+var (
+	errRefused  = apierrors.NewForbidden(appsv1.Resource("deployments"), "web", errors.New("quota"))
+	errConflict = apierrors.NewConflict(appsv1.Resource("deployments"), "web", errors.New("another version"))
+)
+
+func errLater(seconds int) error { return apierrors.NewTooManyRequests("later", seconds) }
+
+// TestPaceOfRequestsThatFail: each waits twice as long as the one before it. Wait is what an
+// event has to wait for, delay is when the request is made again without one.
+func TestPaceOfRequestsThatFail(t *testing.T) {
+	const ms = time.Millisecond
+	type failure struct {
+		err         error
+		delay, wait time.Duration
+	}
+	repeat := func(n int, f failure) []failure { return slices.Repeat([]failure{f}, n) }
+	for name, tc := range map[string][]failure{
+		"refused": slices.Concat(
+			[]failure{
+				{errRefused, 5 * ms, 5 * ms}, {errRefused, 10 * ms, 10 * ms}, {errRefused, 20 * ms, 20 * ms}, {errRefused, 40 * ms, 40 * ms},
+				{errRefused, 80 * ms, 80 * ms}, {errRefused, 160 * ms, 160 * ms}, {errRefused, 320 * ms, 320 * ms}, {errRefused, 640 * ms, 640 * ms},
+				{errRefused, 1280 * ms, 1280 * ms}, {errRefused, 2560 * ms, 2560 * ms}, {errRefused, 5120 * ms, 5120 * ms},
+				{errRefused, 10240 * ms, 10240 * ms}, {errRefused, 20480 * ms, 20480 * ms}, {errRefused, 40960 * ms, 40960 * ms},
+				{errRefused, 81920 * ms, 81920 * ms}, {errRefused, 163840 * ms, 163840 * ms},
+			},
+			repeat(100, failure{errRefused, 5 * time.Minute, 5 * time.Minute}),
+		),
+		"conflicts: the first few wait for no longer than the event of the change": slices.Concat(
+			[]failure{
+				{errConflict, 5 * ms, 0}, {errConflict, 10 * ms, 0}, {errConflict, 20 * ms, 0}, {errConflict, 40 * ms, 0}, {errConflict, 80 * ms, 0},
+				{errConflict, 160 * ms, 160 * ms}, {errConflict, 320 * ms, 320 * ms}, {errConflict, 640 * ms, 640 * ms},
+			},
+			repeat(100, failure{errConflict, time.Second, time.Second}),
+		),
+		"the API server says when": {
+			{errLater(30), 30 * time.Second, 30 * time.Second}, {errLater(0), 10 * ms, 10 * ms},
+			{errLater(301), 5 * time.Minute, 5 * time.Minute}, {errLater(1), time.Second, time.Second},
+		},
+		"it says so, but sooner than we would": slices.Concat(
+			repeatRefused(10, func(delay time.Duration) failure { return failure{errRefused, delay, delay} }),
+			[]failure{{errLater(1), 5120 * ms, 5120 * ms}},
+		),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, now := pace{}, time.Now()
+			for i, f := range tc {
+				if delay := p.failed(now, f.err); delay != f.delay {
+					t.Fatalf("failure %d: it is tried again after %v, want %v", i, delay, f.delay)
+				}
+				if wait := p.wait(now); wait != f.wait {
+					t.Fatalf("failure %d: an event waits for %v, want %v", i, wait, f.wait)
+				}
+				now = now.Add(f.delay)
+				if wait := p.wait(now); wait != 0 {
+					t.Fatalf("failure %d: after the delay it still waits for %v", i, wait)
+				}
+			}
+			p.wrote(now, 1)
+			if wait := p.wait(now); wait != 0 {
+				t.Errorf("after it has worked, the next one waits for %v", wait)
+			}
+			if delay := p.failed(now, errRefused); delay != 5*ms {
+				t.Errorf("after it has worked, the next failure is tried again after %v", delay)
+			}
+		})
+	}
+}
+
+func repeatRefused[T any](n int, f func(time.Duration) T) (out []T) {
+	for i := range n {
+		out = append(out, f(5*time.Millisecond<<i))
+	}
+	return out
+}
+
+// TestPaceOfAFight: what is written again and again is written ever more rarely, and what is
+// new at once.
+func TestPaceOfAFight(t *testing.T) {
+	// Each is written when its delay is over, after a pause.
+	type write struct {
+		pause time.Duration
+		what  uint64
+		delay time.Duration // 0: this is no fight
+	}
+	again := func(n int, w write) []write { return slices.Repeat([]write{w}, n) }
+	fight := []write{
+		{0, 1, 0}, {0, 1, 0}, {0, 1, 0}, {0, 1, 0},
+		{0, 1, time.Second}, {0, 1, 2 * time.Second}, {0, 1, 4 * time.Second}, {0, 1, 8 * time.Second},
+	}
+	long := slices.Concat(fight, []write{
+		{0, 1, 16 * time.Second}, {0, 1, 32 * time.Second}, {0, 1, 64 * time.Second}, {0, 1, 128 * time.Second}, {0, 1, 256 * time.Second},
+		{0, 1, 5 * time.Minute}, {0, 1, 5 * time.Minute},
+	})
+	different := func(n int) (out []write) {
+		for i := range n {
+			out = append(out, write{what: uint64(i) + 2})
+		}
+		return out
+	}
+	for name, tc := range map[string][]write{
+		"one thing":               slices.Concat(long, again(100, write{0, 1, 5 * time.Minute})),
+		"two things in turn":      {{0, 1, 0}, {0, 2, 0}, {0, 1, 0}, {0, 2, 0}, {0, 1, 0}, {0, 2, time.Second}, {0, 1, 2 * time.Second}},
+		"always something new":    different(1000),
+		"something new meanwhile": slices.Concat(fight, []write{{0, 2, 0}, {0, 1, 16 * time.Second}}),
+		"what was written long ago is new": slices.Concat(
+			again(4, write{0, 1, 0}), different(16), again(1, write{0, 1, 0}), []write{{0, 1, time.Second}}),
+		"what was written a while ago is not": slices.Concat(again(4, write{0, 1, 0}), different(15), []write{{0, 1, time.Second}}),
+		"a pause, but a short one":            slices.Concat(fight, []write{{time.Minute + 2*16*time.Second - 8*time.Second, 1, 16 * time.Second}}),
+		"a pause that ends the fight": slices.Concat(fight, []write{{time.Minute + 2*16*time.Second - 8*time.Second + 1, 1, 0}},
+			[]write{{0, 1, 0}, {0, 1, 0}, {0, 1, time.Second}}),
+		"now and then":                  again(100, write{time.Hour, 1, 0}),
+		"each hour, after a long fight": slices.Concat(long, again(5, write{time.Hour, 1, 0})),
+		"twice each hour":               slices.Repeat([]write{{time.Hour, 1, 0}, {time.Second, 1, 0}}, 100),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, now := pace{}, time.Now()
+			for i, w := range tc {
+				now = now.Add(w.pause)
+				fight, delay := p.wrote(now, w.what)
+				if fight != (w.delay > 0) || delay != w.delay || p.wait(now) != w.delay {
+					t.Fatalf("write %d, of %d: %v, it waits for %v and says %v, want %v", i, w.what, fight, p.wait(now), delay, w.delay)
+				}
+				if w.delay > 0 && p.wait(now.Add(w.delay-1)) != 1 {
+					t.Fatalf("write %d, of %d: the delay ends too early", i, w.what)
+				}
+				now = now.Add(w.delay)
+			}
+			if len(p.written) > remembered {
+				t.Errorf("%d writes are remembered", len(p.written))
+			}
+		})
+	}
+}
+
+// stripping is an owner that takes its own annotations for all that there are, such as an
+// operator that assigns metadata.annotations.
+func stripping(c *cluster) func() {
+	return func() {
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+			d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
+		})
+	}
+}
+
+// TestOwnerThatStripsTheRecordIsFoughtEverMoreSlowly, and the fight is told.
+func TestOwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "1"))
+		c.owning(stripping(c))
+		c.lead()
+		c.set(deployment("web", "db"))
+		c.advance(10 * time.Second)
+		c.expect("in ten seconds", "0s baseline web", "10ms baseline web", "20ms baseline web", "30ms baseline web",
+			"40ms baseline web", "1.04s baseline web", "3.04s baseline web", "7.04s baseline web")
+		fight := func(delay string) string {
+			return "Warning ConfigConflict Deployment/shop/web: Another client keeps removing or changing what configdep writes to this Deployment: " +
+				"its annotations configdep.io/*, or the content of its sources. The next write follows in " + delay + " at the earliest."
+		}
+		c.expectEvents("in ten seconds", fight("1s"), fight("2s"), fight("4s"), fight("8s"))
+		c.expectState("the record is not there", policy.InSync, policy.ReasonRecordRemoved)
+		c.advance(2 * time.Hour)
+		if n := len(c.took()); n < 24 || n > 30 {
+			t.Errorf("%d patches in two hours, want one in five minutes", n)
+		}
+		if n := len(c.told()); n < 24 || n > 30 {
+			t.Errorf("%d events in two hours", n)
+		}
+
+		c.owning(nil)
+		c.advance(5 * time.Minute)
+		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
+			t.Errorf("when the owner has learnt: %v", got)
+		}
+		c.expectState("when the owner has learnt", policy.InSync, "ContentApplied")
+		c.advance(24 * time.Hour)
+		c.expect("then")
+	})
+}
+
+// TestEventsDoNotHastenRefusedRequests: a workload whose status changes all the time is tried
+// again as rarely as a quiet one.
+func TestEventsDoNotHastenRefusedRequests(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind   string
+		before func(*cluster)
+	}{
+		"a restart":  {"rollout", func(c *cluster) { adopted(c); c.set(secret("db", "2")); c.advance(900 * time.Millisecond) }},
+		"a baseline": {"baseline", func(c *cluster) { c.synced(); c.set(secret("db", "1")); c.set(deployment("web", "db")) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attempts := map[bool][]string{}
+			for _, busy := range []bool{false, true} {
+				inCluster(t, func(c *cluster) {
+					c.refusing(nil)
+					tc.before(c)
+					c.refusing(func(clienttesting.Action) error { return errRefused })
+					if name == "a baseline" {
+						c.lead()
+					}
+					for i := range 100 {
+						c.advance(100 * time.Millisecond)
+						if busy {
+							edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.ObservedGeneration = int64(i) })
+						}
+					}
+					attempts[busy] = c.took()
+					if n := len(c.told()); n > len(attempts[busy]) {
+						t.Errorf("%d events of %d attempts", n, len(attempts[busy]))
+					}
+				})
+			}
+			if n := len(attempts[true]); n < 10 || n > 12 || !strings.Contains(attempts[true][0], tc.kind+" web: Forbidden") {
+				t.Errorf("%d attempts in ten seconds: %v", n, attempts[true])
+			}
+			if diff := cmp.Diff(attempts[false], attempts[true]); diff != "" {
+				t.Errorf("attempts (-quiet +busy):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEvictionsThatFailAreTriedAgainEverMoreSlowly, whatever happens to the workload.
+func TestEvictionsThatFailAreTriedAgainEverMoreSlowly(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		aboutToRecreate(c)
+		c.refusingEvictions(apierrors.NewInternalError(errors.New("etcd")))
+		c.advance(time.Second)
+		c.took()
+		for i := range 100 {
+			c.advance(100 * time.Millisecond)
+			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Labels = map[string]string{"i": fmt.Sprint(i)} })
+		}
+		if n := len(c.took()); n < 9 || n > 12 {
+			t.Errorf("%d attempts in ten seconds", n)
+		}
+	})
+}

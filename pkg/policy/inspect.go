@@ -1,0 +1,56 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Inspection is what was found out about pods when Decide said Inspect.
+type Inspection struct {
+	// Mixed are the IDs of the excursions that a container may have been started in.
+	Mixed []string
+}
+
+// clockMargin is how far the clocks of nodes, of the API server and of this server may
+// differ for an inspection to be right.
+const clockMargin = 2 * time.Minute
+
+// InspectPods finds out which excursions a container may have been started in: it may have
+// read what the content was in between. A container that is waiting will read what is there.
+func InspectPods(excursions []Excursion, pods []corev1.Pod) *Inspection {
+	found := &Inspection{}
+	for i := range excursions {
+		x := &excursions[i]
+		if slices.ContainsFunc(pods, func(p corev1.Pod) bool { return x.mayHaveBeenReadBy(&p) }) {
+			found.Mixed = append(found.Mixed, x.ID)
+		}
+	}
+	return found
+}
+
+func (x *Excursion) mayHaveBeenReadBy(p *corev1.Pod) bool {
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			if len(x.Containers) > 0 && !slices.Contains(x.Containers, s.Name) {
+				continue
+			}
+			var started time.Time
+			switch {
+			case s.State.Running != nil:
+				started = s.State.Running.StartedAt.Time
+			case s.State.Terminated != nil:
+				started = s.State.Terminated.StartedAt.Time
+			default:
+				continue
+			}
+			if started.After(x.To.Add(clockMargin)) || !x.From.IsZero() && started.Before(x.From.Add(-clockMargin)) {
+				continue
+			}
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,35 @@
+package policy
+
+import (
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// scopeAnnotations say which sources count.
+var scopeAnnotations = []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation}
+
+// Note notes on a workload what annotations say of it: its own and those of its namespace,
+// some of which came with a version. It returns the policy.
+func Note(w, previous *dependency.Workload, namespace map[string]string, defaults Defaults, version string, at dependency.Arrival) Policy {
+	p := Of(w.Annotations, namespace, defaults)
+	opted := "on"
+	switch {
+	case len(p.Problems) > 0:
+		opted = "invalid"
+	case p.Mode == Off:
+		opted = "off"
+	}
+	var scope strings.Builder
+	for _, key := range scopeAnnotations {
+		value, found := w.Annotations[key]
+		if !found {
+			value, found = namespace[key]
+		}
+		if found {
+			scope.WriteString(key + "=" + value + "\x00")
+		}
+	}
+	w.Opt(opted, scope.String(), p.Mode == Off && len(p.Problems) == 0, previous, version, at)
+	return p
+}
