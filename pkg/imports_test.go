@@ -20,6 +20,9 @@ const module = "github.com/configdep/configdep/"
 // everything lets a package import all others below pkg.
 const everything = "*"
 
+// forTests is the one package outside of pkg that tests of packages may import.
+const forTests = "test/seeds"
+
 // mayImport names, for each package of ours or folder of packages, which others of ours
 // it may import. The longest name that fits a package counts. Whoever adds a package
 // decides where it belongs.
@@ -111,9 +114,11 @@ func violations(packages []goPackage) (out []string) {
 	for _, p := range packages {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		for _, imported := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
-			if ours, found := strings.CutPrefix(imported, module); found && !within(ours, "pkg") {
-				out = append(out, fmt.Sprintf("%s imports %s, which is not below pkg", name, ours))
+			ours, found := strings.CutPrefix(imported, module)
+			if !found || within(ours, "pkg") || ours == forTests && !slices.Contains(p.Imports, imported) {
+				continue
 			}
+			out = append(out, fmt.Sprintf("%s imports %s, which is not below pkg", name, ours))
 		}
 		rule, found := longest(mayImport, name)
 		if !found {
@@ -178,6 +183,8 @@ func TestViolationsAreFound(t *testing.T) {
 		"registry imports another":    {importing("pkg/registry/configdependency", "pkg/registry/reload"), []string{`pkg/registry/configdependency imports pkg/registry/reload; it may import ` + registry}},
 		"a package without a place":   {importing("pkg/utils"), []string{"pkg/utils has no place in mayImport: which packages of ours may it import?"}},
 		"a test that imports tests":   {goPackage{ImportPath: module + "pkg/apiserver", XTestImports: []string{module + "test/pki"}}, []string{"pkg/apiserver imports test/pki, which is not below pkg"}},
+		"a test with seeds":           {goPackage{ImportPath: module + "pkg/policy", Imports: []string{"fmt"}, TestImports: []string{module + "test/seeds"}}, nil},
+		"seeds without a test":        {importing("pkg/policy", "test/seeds"), []string{"pkg/policy imports test/seeds, which is not below pkg", "pkg/policy imports test/seeds; it may import [\"pkg/dependency\"]"}},
 		"a client below":              {goPackage{ImportPath: module + "pkg/policy", Deps: []string{"k8s.io/client-go/rest"}}, []string{"pkg/policy needs k8s.io/client-go/rest"}},
 	}
 	for name, tt := range tests {

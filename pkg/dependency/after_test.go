@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // sawAt reads a Deployment of an image at a version, as the next thing after previous.
@@ -152,7 +154,7 @@ func TestWhenContentChanged(t *testing.T) {
 // that content is never taken for read that pods cannot have read; and they are exact for
 // what was seen.
 func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
-	for seed := range uint64(300) {
+	seeds.Each(t, 300, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		version, image, uid, content := uint64(100), 0, 0, 0
 		var changed struct{ template, content uint64 } // the truth
@@ -210,20 +212,20 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 				observe(true)
 			}
 			if w.StartVersion > changed.template {
-				t.Fatalf("seed %d: the template is thought to have changed at %d, and did at %d", seed, w.StartVersion, changed.template)
+				t.Fatalf("the template is thought to have changed at %d, and did at %d", w.StartVersion, changed.template)
 			}
 			if s.Change.Version < changed.content {
-				t.Fatalf("seed %d: content is thought to have changed at %d, and did at %d", seed, s.Change.Version, changed.content)
+				t.Fatalf("content is thought to have changed at %d, and did at %d", s.Change.Version, changed.content)
 			}
 			if w.StartVersion > s.Change.Version && changed.template < changed.content {
-				t.Fatalf("seed %d: content of %d is taken for read by the template of %d", seed, changed.content, changed.template)
+				t.Fatalf("content of %d is taken for read by the template of %d", changed.content, changed.template)
 			}
 			if exact && s.Change.Version != changed.content {
-				t.Fatalf("seed %d: content changed at %d, not %d", seed, changed.content, s.Change.Version)
+				t.Fatalf("content changed at %d, not %d", changed.content, s.Change.Version)
 			}
 			if exact && w.StartVersion != changed.template && w.StartVersion != 0 {
-				t.Fatalf("seed %d: the template changed at %d, not %d", seed, changed.template, w.StartVersion)
+				t.Fatalf("the template changed at %d, not %d", changed.template, w.StartVersion)
 			}
 		}
-	}
+	})
 }

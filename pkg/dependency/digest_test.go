@@ -228,7 +228,11 @@ func TestAnotherKeyHasAnotherKeyIDAndOtherDigests(t *testing.T) {
 // equal hashes, and different content has different ones, however alike it looks when it
 // is written one after the other.
 func TestHashesAreEqualIfAndOnlyIfContentIs(t *testing.T) {
-	r := random(t)
+	withSeeds(t, 1, hashesAreEqualIfAndOnlyIfContentIs)
+}
+
+func hashesAreEqualIfAndOnlyIfContentIs(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	d := testDigester()
 	references := []Reference{whole(ConfigMap, "a"), named(ConfigMap, "b", "k", "kk", "v"), whole(Secret, "a")}
 	seen := map[string]string{} // hash by content

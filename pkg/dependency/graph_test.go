@@ -3,6 +3,7 @@ package dependency
 import (
 	"fmt"
 	"maps"
+	"math/rand"
 	"slices"
 	"strings"
 	"testing"
@@ -112,8 +113,10 @@ func sortedKeys(keys []WorkloadKey) (out []string) {
 
 // Who uses a source, what a workload refers to and when a source last changed is always
 // what looking at everything would say.
-func TestGraphAfterAnyChanges(t *testing.T) {
-	r := random(t)
+func TestGraphAfterAnyChanges(t *testing.T) { withSeeds(t, 1, graphAfterAnyChanges) }
+
+func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	g := NewGraph()
 	n := newNaive()
 	randomSourceKey := func() SourceKey {

@@ -164,7 +164,11 @@ func below(folder, file string) bool {
 // lost; one that changes although they see the same is a restart for nothing. And a
 // source is missing if, and only if, pods do not start.
 func TestHashAndMissingSourcesAgreeWithTheKubelet(t *testing.T) {
-	r := random(t)
+	withSeeds(t, 1, hashAndMissingSourcesAgreeWithTheKubelet)
+}
+
+func hashAndMissingSourcesAgreeWithTheKubelet(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	d := NewDigester(make([]byte, KeySize))
 	const runs = 5_000
 	var same, starting int

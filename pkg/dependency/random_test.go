@@ -1,27 +1,16 @@
 package dependency
 
 import (
-	"flag"
 	"math/rand"
 	"testing"
-	"time"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
-var seedFlag = flag.Int64("seed", 0, "the seed of property tests, to run a failure again")
-
-// random returns a source of randomness whose seed is told when the test fails.
-func random(t *testing.T) *rand.Rand {
+// withSeeds runs a test with several seeds (see test/seeds).
+func withSeeds(t *testing.T, n int, test func(*testing.T, *rand.Rand)) {
 	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = time.Now().UnixNano()
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("to run this again: -run='^%s$' -seed=%d", t.Name(), seed)
-		}
-	})
-	return rand.New(rand.NewSource(seed))
+	seeds.Each(t, n, func(t *testing.T, seed uint64) { test(t, rand.New(rand.NewSource(int64(seed)))) }) //nolint:gosec // it has 63 bits
 }
 
 // pick returns one of several values.

@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 func TestRolloutOfADeployment(t *testing.T) {
@@ -224,7 +226,12 @@ func TestRolloutOfADaemonSet(t *testing.T) {
 // (k8s.io/kubectl, pkg/polymorphichelpers/rollout_status.go) for every small status. The
 // one difference: kubectl calls a rollout done that has come as far as its partition.
 func TestRolloutIsCompleteWhenKubectlSaysSo(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
+	seeds.Each(t, 1, rolloutIsCompleteWhenKubectlSaysSo)
+}
+
+func rolloutIsCompleteWhenKubectlSaysSo(t *testing.T, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 4))
 	n := func() int32 { return r.Int32N(4) }
 	for range 20000 {
 		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(n())}, Status: appsv1.DeploymentStatus{

@@ -16,7 +16,11 @@ import (
 // After any changes the graph equals the cluster, and whoever renders what it is told of,
 // and nothing else, shows what is there.
 func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
-	r := random(t)
+	withSeeds(t, 1, indexFollowsTheCluster)
+}
+
+func indexFollowsTheCluster(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	x, sink := synced(t, nil, nil)
 	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}, namespaces: {}}
 	names := []string{"secret/a", "secret/a*", "configmap/*", "secret/b,configmap/c"}

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"flag"
 	"math/rand"
 	"testing"
 	"time"
@@ -11,26 +10,16 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // Nothing that this package starts may outlive its context.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var seedFlag = flag.Int64("seed", 0, "the seed of property tests, to run a failure again")
-
-// random returns a source of randomness whose seed is told when the test fails.
-func random(t *testing.T) *rand.Rand {
+// withSeeds runs a test with several seeds (see test/seeds).
+func withSeeds(t *testing.T, n int, test func(*testing.T, *rand.Rand)) {
 	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = time.Now().UnixNano()
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("to run this again: -run='^%s$' -seed=%d", t.Name(), seed)
-		}
-	})
-	return rand.New(rand.NewSource(seed))
+	seeds.Each(t, n, func(t *testing.T, seed uint64) { test(t, rand.New(rand.NewSource(int64(seed)))) }) //nolint:gosec // it has 63 bits
 }
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.Intn(len(values))] }

@@ -143,8 +143,10 @@ func inner(t testing.TB, o interface{ Marshal() ([]byte, error) }) []byte {
 
 // What is read from the wire is what client-go would have read, reduced, however the
 // answer is cut into pieces.
-func TestListsAreThoseOfTheClient(t *testing.T) {
-	r := random(t)
+func TestListsAreThoseOfTheClient(t *testing.T) { withSeeds(t, 1, listsAreThoseOfTheClient) }
+
+func listsAreThoseOfTheClient(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	text := func() string {
 		return pick(r, "", "k", "value", "\x00\xff", strings.Repeat("long ", 100), strings.Repeat("x", r.Intn(200<<10)))
 	}

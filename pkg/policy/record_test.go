@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // Two policies by which workloads are restarted.
@@ -86,7 +87,12 @@ func TestPatches(t *testing.T) {
 // TestPatchesNameOurAnnotationsAlone, whatever the record says, and are bound to one
 // version of one object.
 func TestPatchesNameOurAnnotationsAlone(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
+	seeds.Each(t, 1, patchesNameOurAnnotationsAlone)
+}
+
+func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 2))
 	text := func() string {
 		b := make([]rune, r.IntN(12))
 		for i := range b {

@@ -2,44 +2,30 @@ package soak
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // limit is how long anything may take on a machine that does other things meanwhile.
 const limit = 5 * time.Minute
 
-const (
-	seedVariable     = "SOAK_SEED"
-	durationVariable = "SOAK_DURATION"
-)
-
 // TestHistory tries histories: always the same one, or with a duration as many as there is
 // time for, beginning with any.
 func TestHistory(t *testing.T) {
-	seed := uint64(1)
-	var duration time.Duration
-	if text := os.Getenv(durationVariable); text != "" {
-		var err error
-		if duration, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-		seed = rand.Uint64N(1e6)
+	asked, err := seeds.Read()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if text := os.Getenv(seedVariable); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for end := time.Now().Add(duration); ; seed++ {
-		h := generate(seed)
-		fmt.Fprintf(os.Stderr, "seed %d; again: %s=%d go test ./test/soak\n", seed, seedVariable, seed)
-		if !t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { play(t, h) }) || !time.Now().Before(end) {
+	end := time.Now().Add(asked.Duration)
+	for n := asked.First; ; n++ {
+		h := generate(n)
+		fmt.Fprintf(os.Stderr, "seed %d; again: %s=%d go test ./test/soak\n", n, seeds.Variable, n)
+		if !t.Run(strconv.FormatUint(n, 10), func(t *testing.T) { play(t, h) }) || !time.Now().Before(end) {
 			return
 		}
 	}
@@ -96,5 +82,5 @@ func (s *stage) report(t *testing.T) {
 			t.Logf("%s/%s, a %s:\n%s", w.cell.namespace, w.name, w.kind, strings.Join(w.trace, "\n"))
 		}
 	})
-	t.Logf("again: %s=%d go test ./test/soak", seedVariable, s.history.seed)
+	t.Logf("again: %s=%d go test ./test/soak", seeds.Variable, s.history.seed)
 }

@@ -27,26 +27,15 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/seeds"
 )
 
-var (
-	update   = flag.Bool("update", false, "write the golden files")
-	seedFlag = flag.Int64("seed", 0, "the seed of property tests, to run a failure again")
-)
+var update = flag.Bool("update", false, "write the golden files")
 
-// random returns a source of randomness whose seed is told when the test fails.
-func random(t *testing.T) *rand.Rand {
+// withSeeds runs a test with several seeds (see test/seeds).
+func withSeeds(t *testing.T, n int, test func(*testing.T, *rand.Rand)) {
 	t.Helper()
-	seed := *seedFlag
-	if seed == 0 {
-		seed = time.Now().UnixNano()
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("to run this again: -run='^%s$' -seed=%d", t.Name(), seed)
-		}
-	})
-	return rand.New(rand.NewSource(seed))
+	seeds.Each(t, n, func(t *testing.T, seed uint64) { test(t, rand.New(rand.NewSource(int64(seed)))) }) //nolint:gosec // it has 63 bits
 }
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.Intn(len(values))] }

@@ -108,8 +108,10 @@ func (p population) names(selects func(*dependency.Workload) bool) (out []string
 }
 
 // Paging gives what one request would have given, for any limit, namespace and selector.
-func TestPagesAreTheWholeList(t *testing.T) {
-	r := random(t)
+func TestPagesAreTheWholeList(t *testing.T) { withSeeds(t, 1, pagesAreTheWholeList) }
+
+func pagesAreTheWholeList(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	paged := 0
 	for range 500 {
 		p := randomPopulation(r, 60)
@@ -140,8 +142,10 @@ func TestPagesAreTheWholeList(t *testing.T) {
 
 // Whatever comes, changes or goes between the pages, they are the list as it was when the
 // first was read: nothing is missing, nothing is listed twice, and nothing is newer.
-func TestPagesAreTheListOfTheFirst(t *testing.T) {
-	r := random(t)
+func TestPagesAreTheListOfTheFirst(t *testing.T) { withSeeds(t, 1, pagesAreTheListOfTheFirst) }
+
+func pagesAreTheListOfTheFirst(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	changed := 0
 	for range 300 {
 		p := randomPopulation(r, 40)
@@ -277,7 +281,11 @@ func (n *neighbours) reach(i int, revision uint64) {
 // The pages of a list may come from replicas that have applied the same changes in another
 // order. What was there all the time is listed once, and nothing twice.
 func TestPagesFromTwoReplicasMissNothingThatWasThereAllTheTime(t *testing.T) {
-	r := random(t)
+	withSeeds(t, 1, pagesFromTwoReplicas)
+}
+
+func pagesFromTwoReplicas(t *testing.T, r *rand.Rand) {
+	t.Helper()
 	switched := 0
 	for range 300 {
 		p := randomPopulation(r, 40)

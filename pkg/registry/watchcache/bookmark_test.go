@@ -12,6 +12,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // whatComes reads a watch for a time and tells when what came, in seconds since the start.
@@ -83,8 +85,7 @@ func TestBookmarksEveryMinute(t *testing.T) {
 
 // A bookmark promises that nothing up to it has yet to come.
 func TestABookmarkDoesNotOvertakeEvents(t *testing.T) {
-	for range 200 {
-		seed := rand.Uint64()
+	seeds.Each(t, 200, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			c := syncedCache(here, "a/1", "b/1")
@@ -96,7 +97,7 @@ func TestABookmarkDoesNotOvertakeEvents(t *testing.T) {
 					case e := <-r.ResultChan():
 						v, err := parseVersion(unwrapped(e.Object).ResourceVersion)
 						if err != nil || v < last || v == last && e.Type != watch.Bookmark {
-							t.Fatalf("seed %d: %v after %s, %v", seed, showEvents([]watch.Event{e}), show(last.String()), err)
+							t.Fatalf("%v after %s, %v", showEvents([]watch.Event{e}), show(last.String()), err)
 						}
 						last = v
 					default:
@@ -116,7 +117,7 @@ func TestABookmarkDoesNotOvertakeEvents(t *testing.T) {
 			}
 			take()
 		})
-	}
+	})
 }
 
 // Nor when an event comes in the very moment of the bookmark.

@@ -10,6 +10,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // A client that does not read loses its watch when what it has not read is forgotten, and
@@ -55,8 +57,7 @@ func TestASlowReaderLosesOnlyItsOwnWatch(t *testing.T) {
 // The same for any pace, with a client that does as reflectors do: what it holds in the end
 // is right, and it lists again only when it is told to.
 func TestAClientOfAnyPaceConverges(t *testing.T) {
-	for range 200 {
-		seed := rand.Uint64()
+	seeds.Each(t, 200, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			c := syncedCache(here, "a/1", "a/2", "a/3")
@@ -82,7 +83,7 @@ func TestAClientOfAnyPaceConverges(t *testing.T) {
 							r = read(t, c, WatchOptions[*configMap]{ResourceVersion: version})
 						case e.Type == watch.Error:
 							if err := apierrors.FromObject(e.Object); !apierrors.IsResourceExpired(err) {
-								t.Fatalf("seed %d: %v", seed, err)
+								t.Fatal(err)
 							}
 							version = keep(list(t, c, ListOptions[*configMap]{}))
 							r = read(t, c, WatchOptions[*configMap]{ResourceVersion: version})
@@ -115,10 +116,10 @@ func TestAClientOfAnyPaceConverges(t *testing.T) {
 				want[o.Name] = o.value
 			}
 			if diff := gocmp.Diff(want, held); diff != "" {
-				t.Fatalf("seed %d: what the client holds (-want +got):\n%s", seed, diff)
+				t.Fatalf("what the client holds (-want +got):\n%s", diff)
 			}
 		})
-	}
+	})
 }
 
 // A watch that nothing concerns is not a slow one, however much happens elsewhere.

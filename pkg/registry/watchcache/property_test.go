@@ -3,7 +3,6 @@ package watchcache
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -20,42 +19,29 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
-)
 
-var (
-	histories = flag.Int("histories", 3000, "number of random histories")
-	seedFlag  = flag.Uint64("seed", 0, "run one history again")
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // TestClientConverges lets clients list from one replica and watch from another, through
 // any interleaving of the inputs' delays, lost streams and restarts, and then compares
 // what they hold with the truth.
 func TestClientConverges(t *testing.T) {
-	runHistories(t, *histories, false)
+	runHistories(t, 3000, false)
 }
 
 // TestClientConvergesWithSeveralCounters does so where each stream has revisions of its own
 // counter, and replicas notice that at any time, or never: a watermark then tells of each
 // stream how far it has arrived by its counter, so that nothing is wrong before they do.
 func TestClientConvergesWithSeveralCounters(t *testing.T) {
-	runHistories(t, *histories/3, true)
+	runHistories(t, 1000, true)
 }
 
 func runHistories(t *testing.T, n int, several bool) {
 	t.Helper()
-	first := rand.Uint64()
-	if *seedFlag != 0 {
-		first, n = *seedFlag, 1
-	}
-	for i := range n {
-		seed := first + uint64(i)
-		ok := t.Run("", func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { runHistory(t, seed, several) })
-		})
-		if !ok {
-			t.Fatalf("failed after %d histories; again with: go test -run '^%s$' -seed=%d", i+1, t.Name(), seed)
-		}
-	}
+	seeds.Each(t, n, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) { runHistory(t, seed, several) })
+	})
 }
 
 // world is the truth: inputs of several streams with revisions of one counter, or of one

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -29,6 +28,7 @@ import (
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/hop"
 	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // limit is how long anything may take on a machine that does other things meanwhile.
@@ -133,9 +133,12 @@ func newScene(t *testing.T, apiServerArgs ...string) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	s.churn = hop.NewChurn(core, seed, crowd, "one", "two")
+	asked, err := seeds.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d; again: %s=%[1]d", asked.First, seeds.Variable)
+	s.churn = hop.NewChurn(core, asked.First, crowd, "one", "two")
 	if err := s.churn.Fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,11 +14,7 @@ import (
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/controlplane"
 	"github.com/configdep/configdep/test/install"
-)
-
-const (
-	seedVariable     = "SOAK_SEED"
-	durationVariable = "SOAK_DURATION"
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // limit is how long anything may take on a machine that does other things meanwhile.
@@ -44,16 +38,12 @@ type settings struct {
 }
 
 func readSettings() (s settings, err error) {
-	s = settings{seed: 1, round: 8 * time.Second, namespaces: 3, workloads: 100, lag: 5 * time.Second, sample: time.Second}
-	if text := os.Getenv(durationVariable); text != "" {
-		if s.duration, err = time.ParseDuration(text); err != nil {
-			return s, err
-		}
-		s.seed, s.round, s.namespaces, s.workloads, s.lag, s.sample = rand.Uint64N(1e6), 45*time.Second, 10, 500, 20*time.Second, 2*time.Second
+	s = settings{round: 8 * time.Second, namespaces: 3, workloads: 100, lag: 5 * time.Second, sample: time.Second}
+	asked, err := seeds.Read()
+	if asked.Duration > 0 {
+		s.round, s.namespaces, s.workloads, s.lag, s.sample = 45*time.Second, 10, 500, 20*time.Second, 2*time.Second
 	}
-	if text := os.Getenv(seedVariable); text != "" {
-		s.seed, err = strconv.ParseUint(text, 10, 64)
-	}
+	s.seed, s.duration = asked.First, asked.Duration
 	return s, err
 }
 
@@ -72,7 +62,7 @@ func run(m *testing.M) (code int, err error) {
 	if how, err = readSettings(); err != nil {
 		return 1, err
 	}
-	fmt.Fprintf(os.Stderr, "seed %d; again: %s=%[1]d go test ./test/soak/watches\n", how.seed, seedVariable)
+	fmt.Fprintf(os.Stderr, "seed %d; again: %s=%[1]d go test ./test/soak/watches\n", how.seed, seeds.Variable)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 20*time.Minute, errors.New("not installed within twenty minutes"))
 	defer cancel()
 	cluster, err = controlplane.Start(ctx, controlplane.Options{APIServerOnly: true, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})

@@ -1,12 +1,10 @@
 package v1alpha1_test
 
 import (
-	"flag"
 	"math/rand"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
@@ -17,28 +15,21 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/seeds"
 )
-
-var seedFlag = flag.Int64("seed", 0, "the seed of the round trips, to run a failure again")
 
 // What a client writes or reads as JSON is what was there before, for any value; and a
 // deep copy is one.
-func TestRoundTrips(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = time.Now().UnixNano()
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("to run this again: -run=%s -seed=%d", t.Name(), seed)
-		}
-	})
+func TestRoundTrips(t *testing.T) { seeds.Each(t, 1, roundTrips) }
+
+func roundTrips(t *testing.T, seed uint64) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	codecs := serializer.NewCodecFactory(scheme)
-	filler := fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, pointersToTimes), rand.NewSource(seed), codecs)
+	filler := fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, pointersToTimes), rand.NewSource(int64(seed)), codecs) //nolint:gosec // it has 63 bits
 	roundtrip.RoundTripExternalTypesWithoutProtobuf(t, scheme, codecs, filler, nil)
 
 	// So that this test cannot pass with empty values: each field of ours was once set.

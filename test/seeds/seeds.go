@@ -1,0 +1,146 @@
+// Package seeds decides with which seeds property tests run.
+//
+// By default, and so in CI, a test runs with the same seeds each time: those that failed
+// once, and then 1 to n. So what is right cannot fail by chance. Two variables of the
+// environment change that, for every property test alike:
+//
+//   - SOAK_DURATION=30m (make soak) draws new seeds, for as long as that. Tests of packages
+//     share it: each runs for a part of it.
+//   - SOAK_SEED=n is the seed to begin with; without SOAK_DURATION it is the only one.
+//
+// A test that fails prints the command that repeats it. Its seed then becomes an argument of
+// Each, so that it runs from then on.
+package seeds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const (
+	// Variable is the name of the variable that holds a seed.
+	Variable = "SOAK_SEED"
+
+	durationVariable = "SOAK_DURATION"
+
+	// parts is into how many parts tests of packages cut the duration: there are about as
+	// many of them, so that together they take about as long.
+	parts = 20
+
+	// most is the greatest seed that is drawn. It is easy to copy, and every type of a seed
+	// has room for it.
+	most = 1_000_000_000
+)
+
+// Settings are what the environment asks for.
+type Settings struct {
+	// First is the seed to begin with. It is 1 unless the environment says otherwise.
+	First uint64
+	// Duration is how long to go on with the seeds that follow; 0 if new seeds are not wanted.
+	Duration time.Duration
+	// Given is true if the environment names the first seed.
+	Given bool
+}
+
+// Read returns what the environment asks for. With a duration but no seed, it draws the
+// first one.
+func Read() (Settings, error) { return read(os.Getenv) }
+
+func read(getenv func(string) string) (s Settings, err error) {
+	s.First = 1
+	if text := getenv(durationVariable); text != "" {
+		if s.Duration, err = time.ParseDuration(text); err != nil || s.Duration <= 0 {
+			return s, fmt.Errorf("%s=%q is not a positive duration such as 30m", durationVariable, text)
+		}
+		s.First = 1 + rand.Uint64N(most)
+	}
+	if text := getenv(Variable); text != "" {
+		if s.First, err = strconv.ParseUint(text, 10, 63); err != nil {
+			return s, fmt.Errorf("%s=%q is not a seed, which is a number", Variable, text)
+		}
+		s.Given = true
+	}
+	return s, nil
+}
+
+// Each runs a test with n seeds, each in a subtest of the seed's name, after those that
+// failed once. It stops after the first that fails. A test of which all randomness comes from
+// its seed fails again with that seed.
+func Each(t *testing.T, n int, test func(*testing.T, uint64), failed ...uint64) {
+	t.Helper()
+	s, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := time.Now().Add(s.Duration / parts)
+	count := 0
+	for seed := range s.all(n, failed, func() bool { return time.Now().Before(end) }) {
+		count++
+		if !run(t, seed, test) {
+			t.Fatalf("seed %d failed, after %d others. Repeat it:\n\t%s\nOnce it is fixed, pass the seed to seeds.Each, so that it runs from then on.",
+				seed, count-1, repeat(t, seed))
+		}
+	}
+	if s.Duration > 0 {
+		t.Logf("passed with %d seeds, %d and those that follow", count, s.First)
+	}
+}
+
+// all returns the seeds of a test. With a duration they go on for as long as there is time,
+// and there is at least one.
+func (s Settings) all(n int, failed []uint64, timeLeft func() bool) func(func(uint64) bool) {
+	return func(yield func(uint64) bool) {
+		switch {
+		case s.Duration > 0:
+			for seed := s.First; yield(seed) && timeLeft(); seed++ {
+			}
+		case s.Given:
+			yield(s.First)
+		default:
+			for _, seed := range failed {
+				if !yield(seed) {
+					return
+				}
+			}
+			for seed := range uint64(n) { //nolint:gosec // n is a small constant
+				if !yield(seed + 1) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func run(t *testing.T, seed uint64, test func(*testing.T, uint64)) bool {
+	t.Helper()
+	return t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { test(t, seed) })
+}
+
+// repeat returns the command that runs a test with one seed.
+func repeat(t *testing.T, seed uint64) string {
+	t.Helper()
+	return fmt.Sprintf("%s=%d go test %s -run '^%s$'", Variable, seed, packagePath(), t.Name())
+}
+
+// packagePath returns the path of the package under test, whose folder is the working
+// directory of its tests.
+func packagePath() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "."
+	}
+	for root := dir; ; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			path, _ := filepath.Rel(root, dir) // both are absolute
+			return "./" + filepath.ToSlash(path)
+		}
+		if root == filepath.Dir(root) {
+			return "."
+		}
+	}
+}
