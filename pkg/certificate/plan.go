@@ -94,7 +94,7 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 	ca := s.authorities[newest].cert
 	there := inPlace(ca)
 	if there && s.published != Fingerprint(ca) {
-		s.published, s.since = Fingerprint(ca), now.Truncate(time.Second)
+		s.published, s.since = Fingerprint(ca), roundUp(now)
 		plan.Did = append(plan.Did, "noted that the newest CA is published")
 	}
 	published := s.published == Fingerprint(ca)
@@ -126,6 +126,16 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 	var err error
 	plan.Content, err = s.content()
 	return plan, err
+}
+
+// roundUp returns the first whole second that is not before a time. The Secret notes when a CA
+// was published in seconds, and a time that is too early would cut the overlap short: by up to
+// a second, which is all of it for the shortest lifetimes.
+func roundUp(t time.Time) time.Time {
+	if second := t.Truncate(time.Second); second.Before(t) {
+		return second.Add(time.Second)
+	}
+	return t
 }
 
 // never is when what is not published will be trusted.

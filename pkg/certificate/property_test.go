@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/configdep/configdep/test/seeds"
 )
 
 // world is a cluster with replicas, in which everybody sees everything late.
@@ -24,7 +27,44 @@ type world struct {
 	woken    string    // what it has seen by then
 
 	verified            map[string]time.Time // what has been found good, until when
+	known               []*x509.Certificate  // by their numbers in the trace
 	cas, leaves, mended int
+
+	trace []string // of what was written, and who went over to it
+}
+
+// logf notes something for whoever reads why a walk failed.
+func (w *world) logf(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("%v: ", w.now.Sub(start))+fmt.Sprintf(format, args...))
+}
+
+// show describes a content by the numbers of its certificates.
+func (w *world) show(c *Content) string {
+	number := func(cert *x509.Certificate) string {
+		i := slices.IndexFunc(w.known, cert.Equal)
+		if i < 0 {
+			i, w.known = len(w.known), append(w.known, cert)
+		}
+		return fmt.Sprint(i)
+	}
+	s := parse(c, w.now)
+	out := "CAs"
+	for _, a := range s.authorities {
+		out += " " + number(a.cert)
+		if a.key == nil {
+			out += " (without key)"
+		}
+		if Fingerprint(a.cert) == s.published {
+			out += fmt.Sprintf(" (published after %v)", s.since.Sub(start))
+		}
+	}
+	if s.leaf != nil {
+		out += fmt.Sprintf(", serving %s by %s until %v", number(s.leaf.cert()), number(s.leaf.roots[0]), s.leaf.cert().NotAfter.Sub(start))
+	}
+	for _, old := range s.previous {
+		out += fmt.Sprintf(", before %s by %s", number(old.chain[0]), number(old.roots[0]))
+	}
+	return out
 }
 
 // version is what something has been since a time. A Secret without content is deleted.
@@ -39,7 +79,10 @@ type witness struct {
 	ready bool
 }
 
-func (w *world) write(c Content) { w.secret = append(w.secret, version{c, w.now}) }
+func (w *world) write(c Content) {
+	w.secret = append(w.secret, version{c, w.now})
+	w.logf("the Secret holds %s", w.show(&c))
+}
 
 func (w *world) latest() Content { return w.secret[len(w.secret)-1].content }
 
@@ -58,6 +101,7 @@ func (w *world) load(r *witness) {
 		w.t.Fatal("a replica that starts refuses what can be served")
 	}
 	r.held, r.seen, r.ready = found, len(w.secret)-1, true
+	w.logf("a replica starts with %s", w.show(&found))
 }
 
 // watch lets a replica see some of what it has not seen, and all that is older than the lag.
@@ -112,6 +156,7 @@ func (w *world) lead() {
 		w.t.Fatal(err)
 	}
 	if !plan.Content.equal(&found) {
+		w.logf("the leader writes, as it %s", strings.Join(plan.Did, ", "))
 		w.write(plan.Content)
 		w.cas += count(plan.Did, "made a CA")
 		w.leaves += count(plan.Did, "made a serving certificate")
@@ -131,6 +176,7 @@ func (w *world) publish() {
 	for i, o := range w.objects {
 		if last := o[len(o)-1].content; string(last.Bundle) != string(w.leader.held.Bundle) && w.r.Intn(3) > 0 {
 			w.objects[i] = append(o, version{w.leader.held, w.now})
+			w.logf("object %d has the bundle of %s", i, w.show(&w.leader.held))
 		}
 	}
 }
@@ -186,7 +232,8 @@ func (w *world) check(what string) {
 		for j, o := range w.objects {
 			for _, trusted := range w.trusted(o) {
 				if err := w.verify(&r.held, trusted.Bundle); err != nil {
-					w.t.Fatalf("after %v (%s) replica %d serves what is not trusted by object %d: %v", w.now.Sub(start), what, i, j, err)
+					w.t.Fatalf("after %v (%s) replica %d serves what is not trusted by object %d: %v\nIt serves %s.\nThe object has %s.\n%s",
+						w.now.Sub(start), what, i, j, err, w.show(&r.held), w.show(&trusted), strings.Join(w.trace[max(0, len(w.trace)-30):], "\n"))
 				}
 			}
 		}
@@ -216,16 +263,21 @@ func TestWhateverIsServedIsTrusted(t *testing.T) {
 		{Names: usual.Names, Lifetime: day, CALifetime: 5 * day},
 	} {
 		for _, accidents := range []bool{false, true} {
+			var failed []uint64
+			if accidents && p.Lifetime == time.Minute {
+				// The overlap was cut short by a part of a second.
+				failed = []uint64{1795303394832300666}
+			}
 			t.Run(fmt.Sprintf("%v of %v, accidents: %v", p.Lifetime, p.CALifetime, accidents), func(t *testing.T) {
-				walk(t, p, accidents)
+				seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, accidents, seed) }, failed...)
 			})
 		}
 	}
 }
 
-func walk(t *testing.T, p Profile, accidents bool) {
+func walk(t *testing.T, p Profile, accidents bool, seed uint64) {
 	t.Helper()
-	w := &world{t: t, r: random(t), p: p, now: start, verified: map[string]time.Time{}}
+	w := &world{t: t, r: rand.New(rand.NewSource(int64(seed))), p: p, now: start, verified: map[string]time.Time{}}
 	first := next(t, p, Content{}, nowhere, w.now).Content
 	w.write(first)
 	for range 3 {
