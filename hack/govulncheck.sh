@@ -27,11 +27,11 @@ probe=${PROBE_TIMEOUT:-60}
 mkdir -p .cache
 tmp=$(mktemp -d .cache/govulncheck.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
-GOFLAGS=-mod=readonly go build -modfile=hack/tools/vuln/go.mod -trimpath -o "$tmp/govulncheck" golang.org/x/vuln/cmd/govulncheck
+govulncheck=$(hack/tools/build.sh vuln)
 
 run() { # seconds, arguments; its own exit code
   code=0
-  timeout --kill-after=10 "$1" "$tmp/govulncheck" -db "$db" "${@:2}" >"$tmp/out" 2>&1 || code=$?
+  timeout --kill-after=10 "$1" "$govulncheck" -db "$db" "${@:2}" >"$tmp/out" 2>&1 || code=$?
 }
 unreachable() {
   say "NOT CHECKED: the vulnerability database $db cannot be reached ($1)"

@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# Runs helm with the given arguments. Its version is that of hack/tools/helm/go.mod; the first
-# time it is built, which takes a minute or two. It uses no configuration of the user's.
+# Runs helm with the given arguments. It is built the first time, which takes minutes (see
+# hack/tools/build.sh). It uses no configuration of the user's.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Shares what is compiled with "make build".
-GOFLAGS="$(go env GOFLAGS) -trimpath"
-export GOFLAGS
+helm=$(hack/tools/build.sh helm)
 for kind in CONFIG CACHE DATA; do
   export "HELM_${kind}_HOME=$PWD/.cache/helm"
 done
-exec go tool -modfile=hack/tools/helm/go.mod helm "$@"
+exec "$helm" "$@"

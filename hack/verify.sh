@@ -39,6 +39,9 @@ files | present | tar --null -T - -cf - | tar -xf - -C "$copy"
 # The copy is a repository of its own, whose index is what was there before.
 git -C "$copy" init -q
 git -C "$copy" add --all --force
+# Tools are built once for both.
+mkdir -p .cache/tools "$copy/.cache"
+ln -s "$root/.cache/tools" "$copy/.cache/tools"
 
 if (cd "$copy" && hack/tidy.sh && hack/generate.sh && hack/render.sh); then
   git -C "$copy" add --all --intent-to-add

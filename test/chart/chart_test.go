@@ -60,6 +60,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) {
 		var err error
 		cluster, client, objects = c, kubernetes.NewForConfigOrDie(c.RESTConfig()), dynamic.NewForConfigOrDie(c.RESTConfig())
@@ -188,7 +192,7 @@ func (r *release) helm(t *testing.T, verb string) string {
 
 func (r *release) run(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*limit) // helm may have to be built first
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := cluster.Command(ctx, filepath.Join(root, "hack", "helm.sh"), append(args, "--namespace", namespace)...)
 	cmd.Env = append(cmd.Env, "HELM_PLUGINS="+filepath.Join(r.dir, "plugins"))

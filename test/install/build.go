@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -31,4 +32,19 @@ func build(ctx context.Context, root string, race bool, program string) (string,
 		return "", fmt.Errorf("building %s: %w: %s", program, err, out)
 	}
 	return binary, nil
+}
+
+// BuildTools builds tools of hack/tools, such as helm, unless they are built already. The first
+// time that takes minutes, so TestMain does it, before any limit begins. Progress goes to log.
+func BuildTools(ctx context.Context, log io.Writer, names ...string) error {
+	root, err := repositoryRoot()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack", "tools", "build.sh"), names...)
+	cmd.Stderr = log
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building %v: %w", names, err)
+	}
+	return nil
 }

@@ -176,7 +176,7 @@ func scrape(ctx context.Context, name string, config *rest.Config) (model.Vector
 // metricUses asks Prometheus' own parser what the expressions use.
 func metricUses(t *testing.T) (uses []metricUse) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "run", ".", filepath.Join("..", "..", "artifacts", "monitoring"))
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-trimpath", ".", filepath.Join("..", "..", "artifacts", "monitoring"))
 	cmd.Dir = filepath.Join("..", "monitoring")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

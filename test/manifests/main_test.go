@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
 )
 
 const (
@@ -26,13 +28,17 @@ const (
 	chart     = root + "/artifacts/charts/configdep"
 	namespace = "configdep-system"
 	name      = "configdep-apiserver"
-	limit     = 5 * time.Minute // helm may have to be built first
+	limit     = 3 * time.Minute
 )
 
 // cluster has controllers and no nodes.
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) { cluster = c }))
 }
 

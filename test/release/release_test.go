@@ -4,9 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"debug/elf"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -23,6 +25,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/configdep/configdep/test/install"
 )
 
 const (
@@ -31,6 +35,14 @@ const (
 	epoch      = "1700000000"
 	repository = "registry.example:5000/team/configdep-apiserver"
 )
+
+func TestMain(m *testing.M) {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "kustomize", "sbom"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // The life of a release, on one platform: it is made twice, looked into, and compared with
 // the image.
@@ -50,13 +62,21 @@ func TestRelease(t *testing.T) {
 
 	t.Run("another checkout makes the same bytes", func(t *testing.T) {
 		// In a folder of another length, without git, in another time zone, for a user whose
-		// files nobody else may read.
+		// files nobody else may read, and with a module cache in which is only what this build
+		// puts there.
 		other := filepath.Join(t.TempDir(), "a", "longer", "path", "to", "the", "same", "tree")
 		for _, file := range tracked(t, root) {
 			copyFile(t, filepath.Join(root, file), filepath.Join(other, file))
 		}
+		if err := os.Mkdir(filepath.Join(other, ".cache"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(root, ".cache", "tools"), filepath.Join(other, ".cache", "tools")); err != nil {
+			t.Fatal(err)
+		}
+		modules := otherModules(t, root)
 		again := filepath.Join(other, "dist")
-		execute(t, other, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo"),
+		execute(t, other, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo", modules[0], modules[1]),
 			"bash", "-c", "umask 077; exec hack/release.sh")
 		remade := contents(t, again)
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(remade))); diff != "" {
@@ -233,6 +253,18 @@ func TestRelease(t *testing.T) {
 		}
 		t.Error("the Dockerfile does not say the version of Go")
 	})
+}
+
+// otherModules returns variables of the environment by which Go has a module cache of its own,
+// which it fills from the usual one.
+func otherModules(t *testing.T, root string) [2]string {
+	t.Helper()
+	usual := strings.Split(strings.TrimSpace(execute(t, root, os.Environ(), "go", "env", "GOMODCACHE", "GOPROXY")), "\n")
+	dir := filepath.Join(t.TempDir(), "modules")
+	t.Cleanup(func() { // what is in it is read-only
+		execute(t, root, append(os.Environ(), "GOMODCACHE="+dir), "go", "clean", "-modcache")
+	})
+	return [2]string{"GOMODCACHE=" + dir, "GOPROXY=file://" + usual[0] + "/cache/download," + usual[1]}
 }
 
 func id(of *int64) string {

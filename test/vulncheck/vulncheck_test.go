@@ -3,13 +3,17 @@
 package vulncheck
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/configdep/configdep/test/install"
 )
 
 // A small package that makes certificates, and cannot do so without this function.
@@ -17,6 +21,14 @@ const (
 	scanned = "./test/pki"
 	called  = "CreateCertificate"
 )
+
+func TestMain(m *testing.M) {
+	if err := install.BuildTools(context.Background(), os.Stderr, "vuln"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 func TestGovulncheck(t *testing.T) {
 	t.Parallel()
