@@ -20,9 +20,13 @@ TEST_PACKAGES_AT_ONCE ?= $(shell echo $$(($(cores) > 3 ? $(cores) / 2 : $(cores)
 TEST_TIMEOUT ?= 20m
 # More flags of go test: TEST_FLAGS="-run TestX -v".
 TEST_FLAGS ?=
-# How long each part of "make soak" takes, and with which history it begins; by default any.
+# How long each part of "make soak" takes, the seed with which it begins (by default any), and the
+# parts (by default all).
 SOAK_DURATION ?= 30m
 SOAK_SEED ?=
+SOAK_PARTS ?=
+# What is mutated, and how: MUTATE_ARGS="-run Decide ./pkg/policy".
+MUTATE_ARGS ?=
 # The race detector needs a C compiler, without which go turns cgo off.
 race = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 tell_race = $(if $(race),:,echo "make: no C compiler (gcc or clang), so the tests run without the race detector" >&2)
@@ -90,15 +94,14 @@ test-unit: prerequisites ## Run the unit tests: TEST_FLAGS
 	go test $(race) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./pkg/... ./cmd/...
 
 .PHONY: soak
-soak: prerequisites ## Try the server in random histories, and then the watches of many clients (see test/soak): SOAK_DURATION of each, SOAK_SEED
-	@hack/controlplane/build.sh >/dev/null
+soak: prerequisites ## Play everything that is random with new seeds, at length (see hack/soak.sh): SOAK_DURATION of each part, SOAK_SEED, SOAK_PARTS
 	@$(tell_race)
-	@# The second is run also when the first has failed, and without the race detector: it
-	@# judges the memory, and its clients would have no processor left for the server.
-	export SOAK_DURATION=$(SOAK_DURATION) SOAK_SEED=$(SOAK_SEED); failed=0; \
-	go test $(race) -count 1 -timeout 0 -v $(TEST_FLAGS) ./test/soak || failed=1; \
-	go test -count 1 -timeout 0 -v $(TEST_FLAGS) ./test/soak/watches || failed=1; \
-	exit $$failed
+	@RACE="$(race)" TEST_FLAGS="$(TEST_FLAGS)" SOAK_DURATION="$(SOAK_DURATION)" SOAK_SEED="$(SOAK_SEED)" hack/soak.sh $(SOAK_PARTS)
+
+.PHONY: mutate
+mutate: prerequisites ## Change the code that decides, and see whether tests fail (see hack/mutate): MUTATE_ARGS
+	@go build -trimpath -o $(bin)/mutate ./hack/mutate
+	@$(bin)/mutate $(MUTATE_ARGS)
 
 .PHONY: bench
 bench: prerequisites ## Measure the server on a cluster of its own (see test/bench)
