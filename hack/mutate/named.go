@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// namedChange is a change that loses updates, or restarts pods for nothing, in a way that
+// tests once did not notice. It says in words what is wrong, and where code moves it moves too.
+type namedChange struct {
+	name     string
+	file     string
+	old, new string // old occurs once in the file
+}
+
+var named = []namedChange{
+	{
+		"a template whose revision was looked up is always newer than the content", "pkg/controller/revision.go",
+		"return created.After(s.WrittenAt), nil", "_ = created; return true, nil",
+	},
+	{
+		"a revision of the same second is newer than the content", "pkg/controller/revision.go",
+		"return created.After(s.WrittenAt), nil", "return !created.Before(s.WrittenAt), nil",
+	},
+	{
+		"an upper bound of the start of pods instead of a lower one", "pkg/dependency/workload.go",
+		"w.StartVersion = versionOf(previous.ResourceVersion) + 1", "w.StartVersion = versionOf(w.ResourceVersion)",
+	},
+	{
+		"a change whose version is only a bound ends waiting", "pkg/dependency/waiting.go",
+		"case !change.Exact, change.Version < next.waiting.lost:", "case change.Version < next.waiting.lost:",
+	},
+	{
+		"what was lost while pods waited is ignored", "pkg/dependency/waiting.go",
+		"case !change.Exact, change.Version < next.waiting.lost:", "case !change.Exact:",
+	},
+	{
+		"a deletion is dated three revisions early", "pkg/dependency/graph.go",
+		"		g.gone[key] = change\n", "		change.Version -= 3\n		g.gone[key] = change\n",
+	},
+	{
+		"pods have read what changed up to two revisions after they started", "pkg/policy/stale.go",
+		"return e.Workload.StartVersion > c.version", "return e.Workload.StartVersion+2 > c.version",
+	},
+	{
+		"the removal of a key has a time", "pkg/policy/stale.go",
+		"known := u.glob == nil && (!remembered || !u.hadMoreKeys(before))", "_, _ = before, remembered; known := u.glob == nil",
+	},
+	{
+		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",
+		"case fresh && !e.knows(u) && e.writtenAfterStart(u):", "case fresh && false:",
+	},
+	{
+		"what a list shows is taken for an exact event", "pkg/dependency/source.go",
+		"s.Change = Change{Version: version, Exact: live, Seen: seen}", "s.Change = Change{Version: version, Exact: true, Seen: seen}",
+	},
+	{
+		"the template of a paused Deployment is taken for that of its pods", "pkg/dependency/workload.go",
+		"if w.Paused { // its pods", "if false { // its pods",
+	},
+	{
+		"pods that waited start a thousand revisions late", "pkg/dependency/waiting.go",
+		"change.Version+1", "change.Version+1000",
+	},
+	{
+		"a change after the start of pods is ignored where nothing is recorded", "pkg/policy/stale.go",
+		"		changed = e.changedAfterStart()\n", "		changed = nil\n",
+	},
+}
+
+func (n *namedChange) mutant(root string) (mutant, error) {
+	source, err := os.ReadFile(filepath.Join(root, n.file))
+	if err != nil {
+		return mutant{}, err
+	}
+	if c := bytes.Count(source, []byte(n.old)); c != 1 {
+		return mutant{}, fmt.Errorf("named.go: %q is %d times in %s, and should be there once: say where %q is now", n.old, c, n.file, n.name)
+	}
+	from := bytes.Index(source, []byte(n.old))
+	return mutant{
+		file: n.file, function: "(" + n.name + ")", line: bytes.Count(source[:from], []byte("\n")) + 1, source: source,
+		from: from, to: from + len(n.old), text: n.new,
+	}, nil
+}
