@@ -196,7 +196,8 @@ func (f *finder) zero(r *ast.ReturnStmt) {
 	}
 	for i, result := range r.Results {
 		switch t, value := f.text(types[i]), f.text(result); {
-		case value == "nil" || value == "0" || value == `""`:
+		case value == "nil" || value == "0" || value == `""` || value == t+"{}" && t[0] != '[' && !strings.HasPrefix(t, "map["):
+			// It is zero.
 		case t == "bool":
 			f.replace(result, "!("+value+")")
 		default:

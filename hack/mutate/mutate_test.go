@@ -13,6 +13,8 @@ const sample = `package p
 
 const most = 3
 
+func zero() (T, []T) { return T{}, []T{} }
+
 func (t *T[K]) less(a, b int) (bool, error) {
 	if a < b && b != 0 {
 		t.note(a)
@@ -52,20 +54,21 @@ func TestMutantsOf(t *testing.T) {
 	want := []string{
 		"3: pkg/p const: const most = 3 => const most = 4",
 		"3: pkg/p const: const most = 3 => const most = 2",
-		"6: pkg/p T.less: if a < b && b != 0 { => if !(a < b && b != 0) {",
-		"6: pkg/p T.less: if a < b && b != 0 { => if a < b || b != 0 {",
-		"6: pkg/p T.less: if a < b && b != 0 { => if a <= b && b != 0 {",
-		"6: pkg/p T.less: if a < b && b != 0 { => if a < b && b == 0 {",
-		"6: pkg/p T.less: if a < b && b != 0 { => if a < b && b != 1 {",
-		"6: pkg/p T.less: if a < b && b != 0 { => if a < b && b != -1 {",
-		"7: pkg/p T.less: t.note(a) => (nothing)",
-		"8: pkg/p T.less: a = b => (nothing)",
-		"9: pkg/p T.less: return true, nil => return !(true), nil",
-		"12: pkg/p T.less: case a > b: => case !(a > b):",
-		"12: pkg/p T.less: case a > b: => case a >= b:",
-		"13: pkg/p T.less: a-- => (nothing)",
-		"15: pkg/p T.less: return false, t.err => return !(false), t.err",
-		"15: pkg/p T.less: return false, t.err => return false, *new(error)",
+		"5: pkg/p zero: func zero() (T, []T) { return T{}, []T{} } => func zero() (T, []T) { return T{}, *new([]T) }",
+		"8: pkg/p T.less: if a < b && b != 0 { => if !(a < b && b != 0) {",
+		"8: pkg/p T.less: if a < b && b != 0 { => if a < b || b != 0 {",
+		"8: pkg/p T.less: if a < b && b != 0 { => if a <= b && b != 0 {",
+		"8: pkg/p T.less: if a < b && b != 0 { => if a < b && b == 0 {",
+		"8: pkg/p T.less: if a < b && b != 0 { => if a < b && b != 1 {",
+		"8: pkg/p T.less: if a < b && b != 0 { => if a < b && b != -1 {",
+		"9: pkg/p T.less: t.note(a) => (nothing)",
+		"10: pkg/p T.less: a = b => (nothing)",
+		"11: pkg/p T.less: return true, nil => return !(true), nil",
+		"14: pkg/p T.less: case a > b: => case !(a > b):",
+		"14: pkg/p T.less: case a > b: => case a >= b:",
+		"15: pkg/p T.less: a-- => (nothing)",
+		"17: pkg/p T.less: return false, t.err => return !(false), t.err",
+		"17: pkg/p T.less: return false, t.err => return false, *new(error)",
 	}
 	for i := range want {
 		want[i] = filepath.Join("pkg", "p", "p.go") + ":" + want[i]

@@ -10,7 +10,7 @@ import (
 // withSeeds runs a test with several seeds (see test/seeds).
 func withSeeds(t *testing.T, n int, test func(*testing.T, *rand.Rand)) {
 	t.Helper()
-	seeds.Each(t, n, func(t *testing.T, seed uint64) { test(t, rand.New(rand.NewSource(int64(seed)))) }) //nolint:gosec // it has 63 bits
+	seeds.Each(t, n, func(t *testing.T, seed uint64) { test(t, rand.New(rand.NewSource(int64(seed)))) })
 }
 
 // pick returns one of several values.

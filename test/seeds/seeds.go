@@ -14,6 +14,7 @@ package seeds
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -93,7 +94,7 @@ func Each(t *testing.T, n int, test func(*testing.T, uint64), failed ...uint64) 
 
 // all returns the seeds of a test. With a duration they go on for as long as there is time,
 // and there is at least one.
-func (s Settings) all(n int, failed []uint64, timeLeft func() bool) func(func(uint64) bool) {
+func (s Settings) all(n int, failed []uint64, timeLeft func() bool) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		switch {
 		case s.Duration > 0:
@@ -107,7 +108,7 @@ func (s Settings) all(n int, failed []uint64, timeLeft func() bool) func(func(ui
 					return
 				}
 			}
-			for seed := range uint64(n) { //nolint:gosec // n is a small constant
+			for seed := range uint64(n) {
 				if !yield(seed + 1) {
 					return
 				}
