@@ -27,6 +27,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -239,13 +240,12 @@ func (o *options) try(ctx context.Context, dir string, m *mutant) (result, strin
 		flags = []string{"-overlay", overlay}
 		packages = m.packages()
 	}
-	rounds := [][]string{packages}
 	if o.simulation {
-		rounds = append(rounds, []string{simulationPackage})
+		packages = append(slices.Clip(packages), simulationPackage)
 	}
-	for _, round := range rounds {
+	for _, p := range packages { // one by one, as most changes are noticed by the first
 		args := append([]string{"test", "-vet=off", "-failfast", "-timeout", o.limit.String()}, flags...)
-		out, err := output(ctx, o.root, "go", append(args, round...)...)
+		out, err := output(ctx, o.root, "go", append(args, p)...)
 		switch {
 		case err == nil:
 		case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
