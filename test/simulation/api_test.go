@@ -228,7 +228,7 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 			m.template.annotations = with(m.template.annotations, k, ptr.Deref(v, ""))
 		}
 	})
-	w.oracle.afterPatch(d, &before, restarts, wrote)
+	w.oracle.afterPatch(r, d, &before, restarts, wrote)
 	return d.object(), nil
 }
 

@@ -173,7 +173,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 }
 
 // afterPatch takes notice of a patch that was applied.
-func (o *oracle) afterPatch(d *workload, before *manifest, restarts, wrote bool) {
+func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts, wrote bool) {
 	if !wrote {
 		o.fail("a patch of %s changes nothing", workloadName(d.slot))
 		return
@@ -192,12 +192,42 @@ func (o *oracle) afterPatch(d *workload, before *manifest, restarts, wrote bool)
 	}
 	for s := range rec.contents {
 		for k, v := range rec.contents[s] {
-			if rec.scopes[s].keys.has(k) && d.pods.known[s][k].has(v) {
+			switch {
+			case !rec.scopes[s].keys.has(k):
+			case d.pods.known[s][k].has(v), d.pods.waiting:
 				d.pods.known[s][k] = only(v)
+			default:
+				o.judgeBaseline(r, d, before, s, k)
+				d.pods.known[s][k] |= only(v) // from now on every server takes it for read
 			}
 		}
 	}
 	o.lookAt(d)
+}
+
+// judgeBaseline judges a record of content that the pods have not read: the server that
+// has written it must not have been able to know that.
+func (o *oracle) judgeBaseline(r *request, d *workload, before *manifest, source, key int) {
+	if r.seen.sources[source].keys[key] <= d.pods.started {
+		return // the server lags, and will see that the pods have read something newer
+	}
+	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
+	if r.seen.witnessed(d, source, key) {
+		o.fail("%s: server %d records %s, which its pods, of revision %d, have not read, and has seen it change (%s)",
+			name, r.server.id, what, d.pods.started, describeKnown(d))
+		return
+	}
+	was := *d
+	was.manifest = *before
+	rec, bare := o.record(&was)
+	if rec == nil || bare || !rec.scopes[source].keys.has(key) || rec.scopes[source] != d.truth.scopes[source] ||
+		rec.contents[source][key] == r.seen.sources[source].content[key] {
+		return
+	}
+	if written := r.seen.sources[source].lastChanged; !seconds(d.newest().created).After(written) {
+		o.fail("%s: server %d records %s, which its pods, of revision %d, have not read: the record had another, and times do not tell that they are younger",
+			name, r.server.id, what, d.pods.started)
+	}
 }
 
 func describeKnown(d *workload) string {

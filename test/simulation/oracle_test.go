@@ -25,8 +25,8 @@ type tally struct {
 	restarts, baselines, conflicts, reads, failures int
 	// ambiguous are restarts that nothing shows to be needed, where the documentation allows
 	// one because neither versions nor times tell what came first; optional are restarts
-	// that could as well have been left out, and unknowable are changes that nobody can
-	// have noticed.
+	// that could as well have been left out, and unknowable are changes that no server can
+	// have noticed, which is proved for each.
 	ambiguous, optional, unknowable int
 	// rollbacks are those to pods that were still there.
 	rollbacks int
@@ -119,7 +119,7 @@ func (o *oracle) lookAt(d *workload) {
 				t.cause = created
 			case !was:
 				t.cause, t.adopted = optedIn, o.world.revision
-				o.adopt(d, contents)
+				o.adopt(d)
 			case d.annotations[hashAnnotation] != "" || d.template.annotations[hashAnnotation] != "":
 				t.cause = rekeyed
 			default:
@@ -127,9 +127,9 @@ func (o *oracle) lookAt(d *workload) {
 			}
 			o.world.logf("    %s: managed without a record: %s", workloadName(d.slot), t.cause)
 		}
-		anew := t.cause == optedIn || t.cause == rekeyed || o.unwitnessed(d)
+		// What begins to count is adopted as it is at that moment, and not what comes later.
 		for s := range contents {
-			if anew || t.scopes[s] != before[s] {
+			if t.scopes[s] != before[s] {
 				d.pods.known.allow(s, contents[s])
 			}
 		}
@@ -143,8 +143,10 @@ func (o *oracle) lookAt(d *workload) {
 	}
 }
 
-// adopt takes the present content as known. A server that lags may take what it sees.
-func (o *oracle) adopt(d *workload, present contents) {
+// adopt takes the content that is there when a workload opts in as known. A server that
+// lags may take what it sees.
+func (o *oracle) adopt(d *workload) {
+	present := o.world.contents()
 	before := d.pods.known
 	d.pods.known = startedWith(present)
 	for _, server := range o.world.servers {
@@ -171,16 +173,6 @@ func (o *oracle) servedOn(d *workload) {
 		d.pods.known.allow(s, c)
 	}
 	d.pods.thoughtWaiting = missing(d.template.variant, o.world.marks(), contents)
-}
-
-// unwitnessed tells whether a server leads that did not see how the record was lost.
-func (o *oracle) unwitnessed(d *workload) bool {
-	for _, server := range o.world.servers {
-		if server.leads && (!server.view.synced || server.view.unseen(d.truth.since)) {
-			return true
-		}
-	}
-	return false
 }
 
 // unseen tells whether the server does not know in which order things have happened since
@@ -259,11 +251,10 @@ func (o *oracle) checkCalm() {
 			continue
 		}
 		if stale {
-			if o.unknowable(d, contents) {
-				o.tally.unknowable++
-			} else {
-				o.fail("%s was never restarted: its pods, of revision %d, run with %s", workloadName(d.slot), d.pods.started, describeKnown(d))
+			if why := o.knowable(d, contents); why != "" {
+				o.fail("%s was never restarted: its pods, of revision %d, run with %s, and %s", workloadName(d.slot), d.pods.started, describeKnown(d), why)
 			}
+			o.tally.unknowable++
 		}
 		for s := range contents {
 			for k, v := range contents[s] {
@@ -287,21 +278,34 @@ func (o *oracle) stale(d *workload, present contents) bool {
 	return false
 }
 
-// unknowable tells whether a change has left no trace: the content is what was recorded,
-// and pods have started with something else before that could be.
-func (o *oracle) unknowable(d *workload, present contents) bool {
+// knowable tells how it could be known that pods run with other content than the present;
+// empty: the change has left no trace. Then what is recorded, if anything can be compared,
+// is the present content, and no server that leads has seen the change happen.
+func (o *oracle) knowable(d *workload, present contents) string {
 	rec, _ := o.record(d)
-	if rec == nil {
-		return false
-	}
 	for s := range present {
 		for k, v := range present[s] {
-			if d.truth.scopes[s].keys.has(k) && rec.contents[s][k] != v {
-				return false
+			if !d.truth.scopes[s].keys.has(k) || d.pods.known[s][k].has(v) {
+				continue
+			}
+			if rec != nil && rec.contents[s][k] != v {
+				return fmt.Sprintf("the record has another %s.%s", sourceNames[s], keyNames[k])
+			}
+			for _, server := range o.world.servers {
+				if server.leads && server.view.witnessed(d, s, k) {
+					return fmt.Sprintf("server %d has seen %s.%s change", server.id, sourceNames[s], keyNames[k])
+				}
 			}
 		}
 	}
-	return true
+	return ""
+}
+
+// witnessed tells whether a server knows that a key has changed after the pods had started:
+// it knew their template by then, and has seen the change happen.
+func (v *view) witnessed(d *workload, source, key int) bool {
+	changed := v.sources[source].witnessed[key]
+	return v.synced && changed > max(d.pods.started, d.truth.adopted) && !v.unseen(d.truth.templated)
 }
 
 // expect returns the state that servers should show, or nothing where they may choose.
@@ -314,7 +318,7 @@ func (o *oracle) expect(d *workload, blocked, stale bool) string {
 		return "Unmanaged"
 	case blocked:
 		return "Blocked"
-	case d.paused && stale && o.unknowable(d, o.world.contents()):
+	case d.paused && stale && o.knowable(d, o.world.contents()) == "":
 		return ""
 	case d.paused && stale && o.recordless(d):
 		return "" // only a server that has seen the pods start knows

@@ -79,6 +79,9 @@ type seenSource struct {
 	arrived     time.Time
 	byList      bool
 	lastChanged time.Time
+	// keys are the revisions of the last change of each key, and witnessed the revisions of the changes of each key that the server has seen happen:
+	// by an event, or by the difference between two lists; 0: none since its first sync.
+	keys, witnessed [keyCount]uint64
 }
 
 func (v *view) marks() (m [sourceCount]mark) {
@@ -222,7 +225,7 @@ func (s *server) list(id streamID) {
 	if id == configMaps || id == secrets {
 		for slot := range s.view.sources {
 			if sourceStream(slot) == id && !seen[slot] && s.view.sources[slot].present {
-				s.look(&event{slot: slot, source: &source{changed: s.world.revision}}, true)
+				s.look(&event{slot: slot, source: &source{changed: s.world.revision, keys: s.world.sources[slot].keys}}, true)
 			}
 		}
 	}
@@ -250,12 +253,18 @@ func (s *server) look(e *event, byList bool) {
 		return
 	}
 	seen := &s.view.sources[e.slot]
+	for k, v := range e.source.content {
+		if s.view.synced && v != seen.content[k] {
+			seen.witnessed[k] = e.source.keys[k]
+		}
+	}
 	if seen.changed == 0 || seen.content != e.source.content || seen.present != e.source.present {
 		seen.changed, seen.arrived, seen.byList = e.source.changed, time.Time{}, byList
 		if s.view.synced {
 			seen.arrived = time.Now()
 		}
 	}
+	seen.keys = e.source.keys
 	seen.mark, seen.content, seen.lastChanged = e.source.mark, e.source.content, e.source.lastChanged()
 }
 

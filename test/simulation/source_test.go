@@ -17,8 +17,10 @@ type source struct {
 	revision uint64
 	created  time.Time
 	content  content
-	// changed is the revision of the last change of content or presence.
+	// changed is the revision of the last change of content or presence, and keys those of
+	// the last change of each key.
 	changed uint64
+	keys    [keyCount]uint64
 	// written and labelled are when the owner, who sets the content, and somebody who sets
 	// labels only last wrote it, as managedFields have it.
 	written, labelled time.Time
@@ -80,8 +82,9 @@ func (w *world) createSource(slot int, c content) bool {
 		return false
 	}
 	w.uids++
-	*s = source{mark: mark{present: true}, uid: w.uids, created: time.Now(), written: time.Now(), content: c}
-	w.wroteSource(slot, true)
+	was := *s
+	*s = source{mark: mark{present: true}, uid: w.uids, created: time.Now(), written: time.Now(), content: c, keys: was.keys}
+	w.wroteSource(slot, was.content)
 	return true
 }
 
@@ -90,8 +93,9 @@ func (w *world) deleteSource(slot int) bool {
 	if !s.present {
 		return false
 	}
+	was := s.content
 	s.mark, s.content = mark{}, content{}
-	w.wroteSource(slot, true)
+	w.wroteSource(slot, was)
 	return true
 }
 
@@ -108,8 +112,9 @@ func (w *world) setContent(slot int, c content, applied bool) bool {
 			s.written = time.Now()
 		}
 	}
+	was := s.content
 	s.content = c
-	w.wroteSource(slot, true)
+	w.wroteSource(slot, was)
 	return true
 }
 
@@ -126,7 +131,7 @@ func (w *world) editSource(slot int, owner bool) bool {
 		s.label++
 		s.labelled = time.Now()
 	}
-	w.wroteSource(slot, false)
+	w.wroteSource(slot, s.content)
 	return true
 }
 
@@ -142,20 +147,28 @@ func (w *world) markSource(slot int, match bool) bool {
 		s.ignored = !s.ignored
 	}
 	s.labelled = time.Now()
-	w.wroteSource(slot, false)
+	w.wroteSource(slot, s.content)
 	return true
 }
 
-func (w *world) wroteSource(slot int, content bool) {
+// wroteSource tells of a source that has been written. Its content was another one, or the
+// same.
+func (w *world) wroteSource(slot int, was content) {
 	w.revision++
 	s := &w.sources[slot]
 	s.revision = w.revision
-	if content {
+	changed := s.content != was
+	if changed {
 		s.changed = w.revision
+	}
+	for k := range was {
+		if was[k] != s.content[k] {
+			s.keys[k] = w.revision
+		}
 	}
 	copied := *s
 	w.emit(event{stream: sourceStream(slot), slot: slot, source: &copied})
-	if content {
+	if changed {
 		w.startWaiting()
 	}
 	w.oracle.look()
