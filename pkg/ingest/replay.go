@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,10 @@ import (
 // Replay feeds an index with API objects in the place of an API server: in simulations, or
 // from files. Secrets and ConfigMaps that it is given lose their content.
 type Replay struct {
+	// Encoded: ConfigMaps and Secrets are encoded as the API server sends them, and decoded as
+	// they are then. They keep their content.
+	Encoded bool
+
 	index   *Index
 	streams map[string]*stream
 }
@@ -40,7 +45,11 @@ func (r *Replay) List(version string, objects ...runtime.Object) error {
 		if err != nil {
 			return err
 		}
-		lists[s.name] = append(lists[s.name], s.reduce(m))
+		reduced, err := r.reduce(s, m)
+		if err != nil {
+			return err
+		}
+		lists[s.name] = append(lists[s.name], reduced)
 	}
 	for name, s := range r.streams {
 		r.index.replace(s, lists[name], version)
@@ -61,7 +70,11 @@ func (r *Replay) ListOf(resource, version string, objects ...runtime.Object) err
 		if !ok {
 			return fmt.Errorf("a %T has no metadata", o)
 		}
-		list = append(list, s.reduce(m))
+		reduced, err := r.reduce(s, m)
+		if err != nil {
+			return err
+		}
+		list = append(list, reduced)
 	}
 	r.index.replace(s, list, version)
 	return nil
@@ -70,8 +83,12 @@ func (r *Replay) ListOf(resource, version string, objects ...runtime.Object) err
 // Set applies an object that was added or changed.
 func (r *Replay) Set(o runtime.Object) error {
 	s, m, err := r.streamOf(o)
+	if err != nil {
+		return err
+	}
+	reduced, err := r.reduce(s, m)
 	if err == nil {
-		r.index.set(s, s.reduce(m))
+		r.index.set(s, reduced)
 	}
 	return err
 }
@@ -83,6 +100,30 @@ func (r *Replay) Delete(o runtime.Object) error {
 		r.index.remove(s, reduced(m))
 	}
 	return err
+}
+
+// Probe applies the answer to the question for the present revision of a resource, asked for
+// just now.
+func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) error {
+	s := r.streams[resource]
+	if s == nil {
+		return fmt.Errorf("%s are not read", resource)
+	}
+	r.index.probed(ctx, s, revision, r.index.latest())
+	return nil
+}
+
+// reduce returns what remains of an object.
+func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
+	o, ok := m.(interface{ Marshal() ([]byte, error) })
+	if !r.Encoded || s.sources == "" || !ok {
+		return s.reduce(m), nil
+	}
+	raw, err := o.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return s.decode(raw)
 }
 
 func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {

@@ -20,30 +20,39 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	appsv1client "k8s.io/client-go/kubernetes/typed/apps/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	policyv1client "k8s.io/client-go/kubernetes/typed/policy/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
-// client passes what a controller asks for to the simulation, and waits for the answer.
+// client passes what a server asks for to the simulation, and waits for the answer.
 // Each call has a fake of its own, because a fake answers one request at a time.
 type client struct {
 	kubernetes.Interface // nil: no other API is used
 	server               *server
+	reload               *reloadRequest // nil: the controller asks
 }
 
-func (c client) AppsV1() appsv1client.AppsV1Interface {
+func (c client) fake() *fake.Clientset {
 	f := &fake.Clientset{}
 	f.AddReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		o, err := c.server.ask(action)
+		o, err := c.server.ask(action, c.reload)
 		return true, o, err
 	})
-	return f.AppsV1()
+	return f
 }
 
-// request is what a controller asks for.
+func (c client) AppsV1() appsv1client.AppsV1Interface       { return c.fake().AppsV1() }
+func (c client) CoreV1() corev1client.CoreV1Interface       { return c.fake().CoreV1() }
+func (c client) PolicyV1() policyv1client.PolicyV1Interface { return c.fake().PolicyV1() }
+
+// request is what a server asks for.
 type request struct {
 	server *server
 	action clienttesting.Action
+	reload *reloadRequest
+	name   string // of the object
 	slot   int
 	// seen is what the server had seen when it asked, and sent when that was.
 	noted bool
@@ -66,32 +75,52 @@ func (r *request) patch() clienttesting.PatchAction {
 	return p
 }
 
-func (r *request) String() string {
-	verb := r.action.GetVerb()
-	if p := r.patch(); p != nil {
-		verb += " " + string(p.GetPatch())
+// verb returns what is asked for, as in "list pods" or "create pods/eviction".
+func (r *request) verb() string {
+	verb := r.action.GetVerb() + " " + r.action.GetResource().Resource
+	if sub := r.action.GetSubresource(); sub != "" {
+		verb += "/" + sub
 	}
-	return fmt.Sprintf("server %d asks: %s %s %s", r.server.id, r.action.GetResource().Resource, workloadName(r.slot), verb)
+	return verb
 }
 
-// newRequest reads an action. The only names and labels that there are end in the slot.
-func newRequest(s *server, action clienttesting.Action) *request {
-	r := &request{server: s, action: action, reply: make(chan answer, 1)}
-	name := ""
+func (r *request) String() string {
+	text := ""
+	if p := r.patch(); p != nil {
+		text = string(p.GetPatch())
+	}
+	return fmt.Sprintf("server %d asks: %s %s %s", r.server.id, r.verb(), r.name, text)
+}
+
+// newRequest reads an action. All names and labels that there are name a workload.
+func newRequest(s *server, action clienttesting.Action, reload *reloadRequest) *request {
+	r := &request{server: s, action: action, reload: reload, reply: make(chan answer, 1)}
 	switch a := action.(type) {
 	case clienttesting.PatchAction:
-		name = a.GetName()
+		r.name = a.GetName()
 	case clienttesting.GetAction:
-		name = a.GetName()
+		r.name = a.GetName()
+	case clienttesting.CreateAction:
+		if m, ok := a.GetObject().(metav1.Object); ok {
+			r.name = m.GetName()
+		}
 	case clienttesting.ListAction:
-		name = a.GetListRestrictions().Labels.String()
+		r.name = a.GetListRestrictions().Labels.String()
 	}
-	r.slot, _ = strconv.Atoi(name[len(name)-1:])
+	if at := strings.IndexByte(r.name, 'w'); at >= 0 && at+1 < len(r.name) {
+		r.slot, _ = strconv.Atoi(r.name[at+1 : at+2])
+	}
 	return r
 }
 
 func compareRequests(a, b *request) int {
-	return cmp.Or(cmp.Compare(a.server.id, b.server.id), cmp.Compare(a.slot, b.slot))
+	user := func(r *request) int {
+		if r.reload != nil {
+			return 0 // it is answered at once, so that it meets no conflict
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(user(a), user(b)), cmp.Compare(a.server.id, b.server.id), cmp.Compare(a.slot, b.slot))
 }
 
 // fault is what goes wrong with a request.
@@ -102,7 +131,7 @@ const (
 	tooManyRequests
 	internalError
 	timeout      // nothing has been done
-	lostResponse // it has been done, and nobody learns of it
+	lostResponse // it has been done, and the answer is lost
 	faultCount
 )
 
@@ -110,7 +139,6 @@ var faultNames = [faultCount]string{"none", "429", "500", "timeout", "lost respo
 
 // do carries a request out, or lets it fail.
 func (w *world) do(r *request, f fault) answer {
-	resource := r.action.GetResource().GroupResource()
 	switch f {
 	case tooManyRequests:
 		return answer{err: apierrors.NewTooManyRequests("simulated", 1)}
@@ -119,7 +147,7 @@ func (w *world) do(r *request, f fault) answer {
 	case timeout:
 		return answer{err: apierrors.NewTimeoutError("simulated", 1)}
 	}
-	o, err := w.handle(r, resource)
+	o, err := w.handle(r)
 	if f == lostResponse {
 		return answer{err: apierrors.NewTimeoutError("simulated, though it has been done", 1)}
 	}
@@ -129,21 +157,26 @@ func (w *world) do(r *request, f fault) answer {
 	return answer{object: o}
 }
 
-func (w *world) handle(r *request, resource schema.GroupResource) (runtime.Object, error) {
+func (w *world) handle(r *request) (runtime.Object, error) {
 	d := w.workloads[r.slot]
-	switch r.action.GetVerb() + " " + resource.Resource {
-	case "get deployments":
-		if d == nil || d.kind != "Deployment" {
-			return nil, apierrors.NewNotFound(resource, workloadName(r.slot))
+	resource := r.action.GetResource().GroupResource()
+	switch r.verb() {
+	case "get deployments", "get statefulsets", "get daemonsets":
+		if d == nil || workloadStream(d.kind).String() != resource.Resource {
+			return nil, apierrors.NewNotFound(resource, r.name)
 		}
 		return d.object(), nil
 	case "list replicasets":
 		return d.replicaSets(), nil
 	case "list controllerrevisions":
 		return d.controllerRevisions(), nil
+	case "list pods":
+		return d.podList(), nil
+	case "create pods/eviction":
+		return nil, w.evictFor(r, d, resource)
 	case "patch deployments", "patch statefulsets", "patch daemonsets":
 		if d == nil || workloadStream(d.kind).String() != resource.Resource {
-			return nil, apierrors.NewNotFound(resource, workloadName(r.slot))
+			return nil, apierrors.NewNotFound(resource, r.name)
 		}
 		return w.patch(r, d, resource)
 	}
@@ -151,18 +184,39 @@ func (w *world) handle(r *request, resource schema.GroupResource) (runtime.Objec
 	return nil, apierrors.NewBadRequest("simulated")
 }
 
+// evictFor evicts a pod for a server, as PodDisruptionBudgets allow.
+func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource) error {
+	if d == nil {
+		return apierrors.NewNotFound(resource, r.name)
+	}
+	i := slices.IndexFunc(d.pods, func(p *pod) bool { return p.name(d) == r.name })
+	switch {
+	case i < 0:
+		return apierrors.NewNotFound(resource, r.name)
+	case d.pods[i].terminating:
+		return nil
+	case d.pdb:
+		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
+	}
+	w.oracle.evicted(d, d.pods[i])
+	w.evict(d, d.pods[i])
+	return nil
+}
+
 func (d *workload) owner() metav1.OwnerReference {
 	return metav1.OwnerReference{Kind: d.kind, Name: workloadName(d.slot), UID: types.UID(fmt.Sprint("workload-", d.uid)), Controller: new(true)}
 }
 
-// revisionMeta returns the metadata of the ReplicaSets or ControllerRevisions.
-func (d *workload) revisionMeta() (out []metav1.ObjectMeta) {
-	for i, r := range d.revisions {
-		out = append(out, metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprint(workloadName(d.slot), "-", i), Labels: map[string]string{"app": workloadName(d.slot)},
-			CreationTimestamp: metav1.NewTime(seconds(r.created)), OwnerReferences: []metav1.OwnerReference{d.owner()},
-			Annotations: map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(r.number)},
-		})
+// setMeta returns the metadata of the ReplicaSets or ControllerRevisions.
+func (d *workload) setMeta() (out []metav1.ObjectMeta) {
+	for _, s := range d.sets {
+		m := metav1.ObjectMeta{
+			Namespace: namespace, Name: s.name(d), UID: s.uid(d),
+			Labels:            map[string]string{"app": workloadName(d.slot), "pod-template-hash": s.hash()},
+			CreationTimestamp: metav1.NewTime(seconds(s.created)), OwnerReferences: []metav1.OwnerReference{d.owner()},
+			Annotations: map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(s.number)},
+		}
+		out = append(out, m)
 	}
 	return out
 }
@@ -170,8 +224,13 @@ func (d *workload) revisionMeta() (out []metav1.ObjectMeta) {
 func (d *workload) replicaSets() runtime.Object {
 	out := &appsv1.ReplicaSetList{}
 	if d != nil {
-		for _, m := range d.revisionMeta() {
-			out.Items = append(out.Items, appsv1.ReplicaSet{ObjectMeta: m})
+		for i, m := range d.setMeta() {
+			s := d.sets[i]
+			pods, _ := d.alive(s.identity)
+			set := appsv1.ReplicaSet{ObjectMeta: m, Spec: appsv1.ReplicaSetSpec{
+				Replicas: ptr.To(int32(len(pods))), Template: podTemplate(s.template.variant, s.template.image, s.template.annotations)}}
+			set.Spec.Template.Labels = map[string]string{"app": workloadName(d.slot), "pod-template-hash": s.hash()}
+			out.Items = append(out.Items, set)
 		}
 	}
 	return out
@@ -180,14 +239,14 @@ func (d *workload) replicaSets() runtime.Object {
 func (d *workload) controllerRevisions() runtime.Object {
 	out := &appsv1.ControllerRevisionList{}
 	if d != nil {
-		for i, m := range d.revisionMeta() {
-			out.Items = append(out.Items, appsv1.ControllerRevision{ObjectMeta: m, Revision: d.revisions[i].number})
+		for i, m := range d.setMeta() {
+			out.Items = append(out.Items, appsv1.ControllerRevision{ObjectMeta: m, Revision: d.sets[i].number})
 		}
 	}
 	return out
 }
 
-// patchBody is all that a patch of the controller may name.
+// patchBody is all that a patch of a server may name.
 type patchBody struct {
 	Metadata struct {
 		UID             string             `json:"uid"`
@@ -214,9 +273,13 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	w.oracle.checkForm(r, &body)
-	if uid := fmt.Sprint("workload-", d.uid); body.Metadata.UID != uid || body.Metadata.ResourceVersion != fmt.Sprint(d.revision) {
+	if uid := fmt.Sprint("workload-", d.uid); body.Metadata.UID != uid || body.Metadata.ResourceVersion != fmt.Sprint(d.version) {
 		w.logf("    conflict")
-		return nil, apierrors.NewConflict(resource, workloadName(d.slot), fmt.Errorf("the object has been modified"))
+		return nil, apierrors.NewConflict(resource, r.name, fmt.Errorf("the object has been modified"))
+	}
+	if d.refused && r.reload == nil {
+		w.logf("    refused")
+		return nil, apierrors.NewForbidden(resource, r.name, fmt.Errorf("a policy of the cluster denies it"))
 	}
 	before := d.manifest
 	restarts := w.oracle.beforePatch(r, d, &body)
@@ -243,18 +306,18 @@ func (o *oracle) checkForm(r *request, body *patchBody) {
 	for _, annotations := range []map[string]*string{body.Metadata.Annotations, body.Spec.Template.Metadata.Annotations} {
 		for key := range annotations {
 			if !strings.HasPrefix(key, "configdep.io/") {
-				o.fail("a patch of the annotation %s of somebody else", key)
+				o.fail("a patch of the annotation %s of another owner", key)
 			}
 		}
 	}
 }
 
-// ask is called by the workers of a controller.
-func (s *server) ask(action clienttesting.Action) (runtime.Object, error) {
-	if s.stopped.Load() {
+// ask is called by the workers of a controller, and by Reloads.
+func (s *server) ask(action clienttesting.Action, reload *reloadRequest) (runtime.Object, error) {
+	if s.stopped.Load() && reload == nil {
 		return nil, context.Canceled
 	}
-	r := newRequest(s, action)
+	r := newRequest(s, action, reload)
 	s.network.add(r)
 	a := <-r.reply
 	return a.object, a.err
@@ -262,6 +325,6 @@ func (s *server) ask(action clienttesting.Action) (runtime.Object, error) {
 
 // sorted returns requests in an order that does not depend on the scheduler.
 func sorted(requests []*request) []*request {
-	slices.SortFunc(requests, compareRequests)
+	slices.SortStableFunc(requests, compareRequests)
 	return requests
 }

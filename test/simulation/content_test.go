@@ -10,7 +10,7 @@ import (
 const (
 	sourceCount = 4
 	keyCount    = 3
-	valueCount  = 4 // besides absent
+	valueCount  = 6 // besides absent
 )
 
 var (
@@ -22,6 +22,9 @@ func isSecret(source int) bool { return source >= 2 }
 
 // value is that of one key; 0 stands for an absent key.
 type value uint8
+
+// isBinary reports whether a source holds a value in binaryData.
+func isBinary(source int, v value) bool { return !isSecret(source) && v > 4 }
 
 // content is that of one source. An absent source has no keys, and a present one has some.
 type content [keyCount]value
@@ -53,21 +56,35 @@ func only(v value) values { return 1 << v }
 
 func (s values) has(v value) bool { return s&only(v) != 0 }
 
-// knowledge tells for each key which value the pods may be taken to run with. There is
-// more than one where the documentation lets a controller choose.
+func (s values) String() string {
+	var choice []string
+	for v := range value(valueCount + 1) {
+		if s.has(v) {
+			choice = append(choice, fmt.Sprint(v))
+		}
+	}
+	return strings.Join(choice, "|")
+}
+
+// knowledge has, for each key, the values that a container may be taken to run with: that
+// with which it was started, and those that the documentation lets a server adopt.
 type knowledge [sourceCount][keyCount]values
 
-// startedWith returns the knowledge of pods that have just been started.
+// startedWith returns the knowledge of what has just been started.
 func startedWith(c contents) (k knowledge) {
 	for s := range c {
-		for i, v := range c[s] {
-			k[s][i] = only(v)
-		}
+		k.set(s, c[s])
 	}
 	return k
 }
 
-// allow adds the content of one source to what pods may be taken to run with.
+func (k *knowledge) set(source int, c content) {
+	for i, v := range c {
+		k[source][i] = only(v)
+	}
+}
+
+// allow adds the content of one source.
 func (k *knowledge) allow(source int, c content) {
 	for i, v := range c {
 		k[source][i] |= only(v)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 // length is how many operations follow the first ones.
@@ -11,41 +12,60 @@ const length = 40
 
 // generate makes the history of a seed.
 func generate(seedNumber uint64) *history {
-	h := &history{seed: seedNumber}
+	h := &history{Seed: seedNumber}
 	m := maker{rand.New(rand.NewPCG(seedNumber, 0)), h}
-	h.servers = 1 + m.IntN(2)
-	h.defaultMode = pick(m, "off", "auto")
-	h.batches = m.IntN(2) == 0
+	h.Servers = 1 + m.IntN(2)
+	h.DefaultMode = pick(m, "off", "auto")
+	h.Batches = m.IntN(2) == 0
+	h.Pace = pick(m, 0, 0, 100*time.Millisecond)
+	switch m.IntN(8) {
+	case 0:
+		h.Ahead[0] = 50_000
+	case 1:
+		h.Ahead[1] = 50_000
+	}
+	if m.IntN(3) == 0 {
+		skew := func() time.Duration { return time.Duration(m.IntN(181)-90) * time.Second }
+		h.Skews = skews{API: [2]time.Duration{skew(), skew()}, Servers: [2]time.Duration{skew(), skew()},
+			Nodes: [3]time.Duration{skew(), skew(), skew()}}
+	}
 	for range 1 + m.IntN(2) {
-		s := seed{kind: pick(m, "Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet"),
-			variants: [2]int{m.IntN(len(variants)), m.IntN(len(variants))}, annotations: map[string]string{}}
+		s := seed{Kind: pick(m, "Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet"), Replicas: 2,
+			Variants: [2]int{m.IntN(len(variants)), m.IntN(len(variants))}, Annotations: map[string]string{}}
 		if m.IntN(4) > 0 {
-			s.annotations[reloadAnnotation] = "auto"
+			s.Annotations[reloadAnnotation] = "auto"
 		}
 		if m.IntN(4) == 0 {
 			annotation := pick(m, toggled...)
-			s.annotations[annotation] = pick(m, slices.Sorted(maps.Keys(vocabulary[annotation]))...)
+			s.Annotations[annotation] = pick(m, slices.Sorted(maps.Keys(vocabulary[annotation]))...)
 		}
-		h.seeds = append(h.seeds, s)
+		if m.IntN(10) == 0 {
+			s.Reaction = pick(m, stripsMetadata, stripsTemplate, stripsBoth, heals, heals)
+			s.Delay = pick(m, 10*time.Millisecond, 500*time.Millisecond, 3*time.Second)
+		}
+		h.Workloads = append(h.Workloads, s)
 	}
 	var first []operation
 	for slot := range sourceCount {
 		if m.IntN(6) > 0 {
-			first = append(first, operation{do: "create source", a: slot, content: m.content()})
+			first = append(first, operation{Do: "create source", A: slot, Content: m.content()})
 		}
 	}
-	for slot := range h.seeds {
-		first = append(first, operation{do: "create workload", a: slot})
+	for slot := range h.Workloads {
+		first = append(first, operation{Do: "create workload", A: slot})
 	}
-	first = append(first, operation{do: "birth"})
-	for id := 1; id < h.servers; id++ {
-		first = append(first, operation{do: "birth", a: id})
+	first = append(first, operation{Do: "birth"})
+	for id := 1; id < h.Servers; id++ {
+		first = append(first, operation{Do: "birth", A: id})
 	}
 	m.Shuffle(len(first), func(i, j int) { first[i], first[j] = first[j], first[i] })
-	first = append(first, operation{do: "lead"})
-	h.operations = first
+	if m.IntN(4) == 0 {
+		first = append(first, operation{Do: "install webhook"})
+	}
+	first = append(first, operation{Do: "lead"})
+	h.Operations = first
 	if m.IntN(2) == 0 {
-		h.operations = append(h.operations, operation{do: "calm"})
+		h.Operations = append(h.Operations, operation{Do: "calm"})
 	}
 	names := slices.Sorted(maps.Keys(actions))
 	total := 0
@@ -57,8 +77,8 @@ func generate(seedNumber uint64) *history {
 		for _, name := range names {
 			if n -= actions[name].weight; n < 0 {
 				o := actions[name].make(m)
-				o.do = name
-				h.operations = append(h.operations, o)
+				o.Do = name
+				h.Operations = append(h.Operations, o)
 				break
 			}
 		}

@@ -5,23 +5,31 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
 // history is a world at its beginning and what happens to it.
 type history struct {
-	seed        uint64
-	servers     int
-	defaultMode string
-	seeds       []seed
-	batches     bool
-	operations  []operation
+	Seed        uint64        `json:"seed"`
+	Servers     int           `json:"servers"`
+	DefaultMode string        `json:"defaultMode"`
+	Workloads   []seed        `json:"workloads"`
+	Batches     bool          `json:"batches,omitempty"`
+	Pace        time.Duration `json:"pace,omitempty"`
+	// Ahead is by how much the revisions of workloads, and those of sources, are ahead of
+	// others: they are of different counters then.
+	Ahead      [2]uint64   `json:"ahead"`
+	Skews      skews       `json:"skews"`
+	Operations []operation `json:"operations"`
 }
 
 func (h *history) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d servers, reload %q by default, batches %v\n", h.servers, h.defaultMode, h.batches)
-	for slot, s := range h.seeds {
-		fmt.Fprintf(&b, "%s: %s, variants %v, %v\n", workloadName(slot), s.kind, s.variants, s.annotations)
+	fmt.Fprintf(&b, "%d servers, reload %q by default, batches %v, pace %v, ahead %v, skews %v\n",
+		h.Servers, h.DefaultMode, h.Batches, h.Pace, h.Ahead, h.Skews)
+	for slot, s := range h.Workloads {
+		fmt.Fprintf(&b, "%s: %+v\n", workloadName(slot), s)
 	}
 	return b.String()
 }
@@ -29,24 +37,26 @@ func (h *history) String() string {
 // operation is one thing that happens. What its numbers mean depends on what it does; one
 // that is not possible when its turn comes does nothing.
 type operation struct {
-	do         string
-	a, b, c    int
-	annotation string
-	text       string
-	content    content
-	wait       time.Duration
+	Do         string        `json:"do"`
+	A          int           `json:"a,omitempty"`
+	B          int           `json:"b,omitempty"`
+	C          int           `json:"c,omitempty"`
+	Annotation string        `json:"annotation,omitempty"`
+	Text       string        `json:"text,omitempty"`
+	Content    content       `json:"content,omitzero"`
+	Wait       time.Duration `json:"wait,omitempty"`
 }
 
 func (o operation) String() string {
-	s := fmt.Sprintf("%s(%d, %d, %d)", o.do, o.a, o.b, o.c)
-	if o.annotation != "" {
-		s += fmt.Sprintf(" %s=%q", o.annotation, o.text)
+	s := fmt.Sprintf("%s(%d, %d, %d)", o.Do, o.A, o.B, o.C)
+	if o.Annotation != "" {
+		s += fmt.Sprintf(" %s=%q", o.Annotation, o.Text)
 	}
-	if o.content != (content{}) {
-		s += " " + o.content.String()
+	if o.Content != (content{}) {
+		s += " " + o.Content.String()
 	}
-	if o.wait > 0 {
-		s += " " + o.wait.String()
+	if o.Wait > 0 {
+		s += " " + o.Wait.String()
 	}
 	return s
 }
@@ -58,13 +68,21 @@ type maker struct {
 }
 
 func (m maker) source() int   { return m.IntN(sourceCount) }
-func (m maker) workload() int { return m.IntN(len(m.h.seeds)) }
-func (m maker) server() int   { return m.IntN(m.h.servers) }
+func (m maker) workload() int { return m.IntN(len(m.h.Workloads)) }
+func (m maker) server() int   { return m.IntN(m.h.Servers) }
+
+// value returns that of a key: seldom one of binaryData.
+func (m maker) value() value {
+	if m.IntN(8) == 0 {
+		return value(5 + m.IntN(2))
+	}
+	return value(m.IntN(5))
+}
 
 func (m maker) content() (c content) {
 	for c == (content{}) {
 		for k := range c {
-			c[k] = value(m.IntN(valueCount + 1))
+			c[k] = m.value()
 		}
 	}
 	return c
@@ -83,122 +101,178 @@ func pick[T any](m maker, values ...T) T { return values[m.IntN(len(values))] }
 // toggles are the values that a policy annotation gets; empty: it is removed, and what is
 // not in the vocabulary spoils it.
 var toggles = map[string][]string{
-	excludeAnnotation: {"configmap/c0", "secret/*", "configmap/c1,secret/s0", "", "", "c0"},
-	kindsAnnotation:   {"configmap", "secret", "", "pods"},
-	liveAnnotation:    {"true", "", "false", "yes"},
-	sourcesAnnotation: {"configmap/c*", "secret/s1", "secret/s?", "configmap/c1", "configmap/c0-other", "", ""},
-	settleAnnotation:  {"0", "500ms", "5s", "", "soon"},
+	excludeAnnotation:     {"configmap/c0", "secret/*", "configmap/c1,secret/s0", "", "", "c0"},
+	kindsAnnotation:       {"configmap", "secret", "", "pods"},
+	liveAnnotation:        {"true", "", "false", "yes"},
+	sourcesAnnotation:     {"configmap/c*", "secret/s1", "secret/s?", "configmap/c1", "configmap/c0-other", "", ""},
+	settleAnnotation:      {"0", "500ms", "5s", "", "soon"},
+	minIntervalAnnotation: {"0", "10s", "1m", "", "often"},
+	strategyAnnotation:    {"recreate", "recreate", "annotation", "", "delete"},
 }
 
-var toggled = []string{excludeAnnotation, kindsAnnotation, liveAnnotation, sourcesAnnotation, settleAnnotation}
+var toggled = []string{excludeAnnotation, kindsAnnotation, liveAnnotation, sourcesAnnotation, settleAnnotation, minIntervalAnnotation, strategyAnnotation}
+
+func none(maker) operation { return operation{} }
+
+func aWorkload(m maker) operation { return operation{A: m.workload(), B: m.IntN(2), C: m.IntN(12)} }
+
+func aServer(m maker) operation { return operation{A: m.server(), B: m.IntN(2)} }
+
+func onWorkload(f func(w *world, d *workload, o operation) bool) func(*simulation, operation) bool {
+	return func(s *simulation, o operation) bool {
+		d := s.world.workloads[o.A]
+		return d != nil && f(s.world, d, o)
+	}
+}
 
 // actions are all that can happen.
 var actions = map[string]action{
-	"calm": {3, func(maker) operation { return operation{} }, func(s *simulation, _ operation) bool {
+	"calm": {3, none, func(s *simulation, _ operation) bool {
 		s.calm()
 		s.world.oracle.checkCalm()
 		return true
 	}},
 	"wait": {14, func(m maker) operation {
-		return operation{wait: pick(m, 10*time.Millisecond, 300*time.Millisecond, time.Second, 1100*time.Millisecond, 3*time.Second, 20*time.Second)}
-	}, func(s *simulation, o operation) bool { s.sleep(o.wait); return true }},
+		return operation{Wait: pick(m, 10*time.Millisecond, 300*time.Millisecond, time.Second, 1100*time.Millisecond, 3*time.Second, 20*time.Second)}
+	}, func(s *simulation, o operation) bool { s.sleep(o.Wait); return true }},
+	// What is shown now is checked, while faults last.
+	"look": {2, none, func(s *simulation, _ operation) bool {
+		s.sleep(time.Minute)
+		s.world.oracle.checkShown()
+		return true
+	}},
 
-	"create source": {5, func(m maker) operation { return operation{a: m.source(), content: m.content()} },
-		func(s *simulation, o operation) bool { return s.world.createSource(o.a, o.content) }},
-	"delete source": {4, func(m maker) operation { return operation{a: m.source()} },
-		func(s *simulation, o operation) bool { return s.world.deleteSource(o.a) }},
+	"create source": {5, func(m maker) operation { return operation{A: m.source(), Content: m.content()} },
+		func(s *simulation, o operation) bool { return s.world.createSource(o.A, o.Content) }},
+	"delete source": {4, func(m maker) operation { return operation{A: m.source()} },
+		func(s *simulation, o operation) bool { return s.world.deleteSource(o.A) }},
 	"recreate source": {4, func(m maker) operation {
-		o := operation{a: m.source(), b: m.IntN(2)}
-		if o.b == 1 {
-			o.content = m.content()
+		o := operation{A: m.source(), B: m.IntN(2)}
+		if o.B == 1 {
+			o.Content = m.content()
 		}
 		return o
 	}, func(s *simulation, o operation) bool {
-		c := s.world.sources[o.a].content
-		if o.b == 1 {
-			c = o.content
+		c := s.world.sources[o.A].content
+		if o.B == 1 {
+			c = o.Content
 		}
-		return s.world.deleteSource(o.a) && s.world.createSource(o.a, c)
+		return s.world.deleteSource(o.A) && s.world.createSource(o.A, c)
 	}},
-	"set key": {16, func(m maker) operation {
-		return operation{a: m.source(), b: m.IntN(keyCount), c: 1 + m.IntN(valueCount)}
+	"set key": {14, func(m maker) operation {
+		return operation{A: m.source(), B: m.IntN(keyCount), C: max(1, int(m.value()))}
 	}, func(s *simulation, o operation) bool {
-		c := s.world.sources[o.a].content
-		c[o.b] = value(o.c)
-		return s.world.setContent(o.a, c, false)
+		c := s.world.sources[o.A].content
+		c[o.B] = value(o.C)
+		return s.world.setContent(o.A, c, false)
 	}},
-	"remove key": {4, func(m maker) operation { return operation{a: m.source(), b: m.IntN(keyCount), c: m.IntN(2)} },
+	// A change that is taken back at once, or nearly.
+	"there and back": {3, func(m maker) operation {
+		return operation{A: m.source(), B: m.IntN(keyCount), C: max(1, int(m.value())), Wait: pick(m, 0, 200*time.Millisecond, 900*time.Millisecond)}
+	}, func(s *simulation, o operation) bool {
+		before := s.world.sources[o.A].content
+		c := before
+		c[o.B] = value(o.C)
+		if !s.world.setContent(o.A, c, false) {
+			return false
+		}
+		s.sleep(o.Wait)
+		return s.world.setContent(o.A, before, false)
+	}},
+	"remove key": {4, func(m maker) operation { return operation{A: m.source(), B: m.IntN(keyCount), C: m.IntN(2)} },
 		func(s *simulation, o operation) bool {
-			c := s.world.sources[o.a].content
-			c[o.b] = 0
-			return s.world.setContent(o.a, c, o.c == 1)
+			c := s.world.sources[o.A].content
+			c[o.B] = 0
+			return s.world.setContent(o.A, c, o.C == 1)
 		}},
-	"set content": {4, func(m maker) operation { return operation{a: m.source(), content: m.content()} },
-		func(s *simulation, o operation) bool { return s.world.setContent(o.a, o.content, false) }},
-	"edit source": {4, func(m maker) operation { return operation{a: m.source(), b: m.IntN(2)} },
-		func(s *simulation, o operation) bool { return s.world.editSource(o.a, o.b == 1) }},
-	"mark source": {1, func(m maker) operation { return operation{a: m.source(), b: m.IntN(2)} },
-		func(s *simulation, o operation) bool { return s.world.markSource(o.a, o.b == 1) }},
+	"set content": {4, func(m maker) operation { return operation{A: m.source(), Content: m.content()} },
+		func(s *simulation, o operation) bool { return s.world.setContent(o.A, o.Content, false) }},
+	"edit source": {4, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },
+		func(s *simulation, o operation) bool { return s.world.editSource(o.A, o.B == 1) }},
+	"mark source": {1, func(m maker) operation { return operation{A: m.source(), B: m.IntN(2)} },
+		func(s *simulation, o operation) bool { return s.world.markSource(o.A, o.B == 1) }},
 
-	"create workload": {3, func(m maker) operation { return operation{a: m.workload()} },
-		func(s *simulation, o operation) bool { return s.world.createWorkload(o.a) }},
-	"delete workload": {1, func(m maker) operation { return operation{a: m.workload()} },
-		func(s *simulation, o operation) bool { return s.world.deleteWorkload(o.a) }},
-	"recreate workload": {1, func(m maker) operation { return operation{a: m.workload()} },
-		func(s *simulation, o operation) bool {
-			return s.world.deleteWorkload(o.a) && s.world.createWorkload(o.a)
-		}},
+	"create workload": {3, aWorkload, func(s *simulation, o operation) bool { return s.world.createWorkload(o.A) }},
+	"delete workload": {1, aWorkload, func(s *simulation, o operation) bool { return s.world.deleteWorkload(o.A) }},
+	"recreate workload": {1, aWorkload, func(s *simulation, o operation) bool {
+		return s.world.deleteWorkload(o.A) && s.world.createWorkload(o.A)
+	}},
+	"terminate workload": {1, aWorkload, func(s *simulation, o operation) bool { return s.world.terminate(o.A) }},
 	"set image": {6, func(m maker) operation {
-		return operation{a: m.workload(), b: m.IntN(2), c: pick(m, 0, 1, 2, 2, 1, crashing)}
-	},
-		func(s *simulation, o operation) bool {
-			return s.world.setTemplate(o.a, s.world.seeds[o.a].variants[o.b], o.c)
-		}},
+		return operation{A: m.workload(), B: m.IntN(2), C: pick(m, 0, 1, 2, 2, 1, crashing)}
+	}, func(s *simulation, o operation) bool {
+		return s.world.setTemplate(o.A, s.world.seeds[o.A].Variants[o.B], o.C)
+	}},
 	"rewrite": {4, func(m maker) operation {
-		return operation{a: m.workload(), b: 1 + m.IntN(3), c: pick(m, -1, -1, 0, 1, 2)}
-	},
-		func(s *simulation, o operation) bool { return s.world.rewrite(o.a, o.b&1 != 0, o.b&2 != 0, o.c) }},
-	"edit workload": {3, func(m maker) operation { return operation{a: m.workload(), b: m.IntN(2)} },
-		func(s *simulation, o operation) bool { return s.world.editWorkload(o.a, o.b == 1) }},
-	"undo": {2, func(m maker) operation { return operation{a: m.workload()} },
-		func(s *simulation, o operation) bool { return s.world.undo(o.a) }},
-	"restart": {2, func(m maker) operation { return operation{a: m.workload()} },
-		func(s *simulation, o operation) bool { return s.world.restart(o.a) }},
-	"pause": {2, func(m maker) operation { return operation{a: m.workload()} },
-		func(s *simulation, o operation) bool { return s.world.pause(o.a, true) }},
-	"resume": {3, func(m maker) operation { return operation{a: m.workload()} },
-		func(s *simulation, o operation) bool { return s.world.pause(o.a, false) }},
+		return operation{A: m.workload(), B: 1 + m.IntN(3), C: pick(m, -1, -1, 0, 1, 2)}
+	}, func(s *simulation, o operation) bool { return s.world.rewrite(o.A, o.B&1 != 0, o.B&2 != 0, o.C) }},
+	"edit workload": {3, aWorkload, func(s *simulation, o operation) bool { return s.world.editWorkload(o.A, o.B == 1) }},
+	"undo":          {2, aWorkload, func(s *simulation, o operation) bool { return s.world.undo(o.A) }},
+	"restart":       {2, aWorkload, func(s *simulation, o operation) bool { return s.world.restart(o.A) }},
+	"pause":         {2, aWorkload, func(s *simulation, o operation) bool { return s.world.pause(o.A, true) }},
+	"resume":        {3, aWorkload, func(s *simulation, o operation) bool { return s.world.pause(o.A, false) }},
+	"scale": {3, func(m maker) operation { return operation{A: m.workload(), B: pick(m, 0, 1, 2, 3), C: m.IntN(2)} },
+		func(s *simulation, o operation) bool { return s.world.scale(o.A, o.B, o.C == 1) }},
+	"hold pods": {1, func(m maker) operation { return operation{A: m.workload(), B: m.IntN(2), C: m.IntN(3)} },
+		func(s *simulation, o operation) bool { return s.world.hold(o.A, o.B, o.C == 2) }},
+	"evict pod":         {3, aWorkload, func(s *simulation, o operation) bool { return s.world.drainPod(o.A, o.C, false) }},
+	"lose node":         {1, aWorkload, func(s *simulation, o operation) bool { return s.world.drainPod(o.A, o.C, true) }},
+	"restart container": {3, aWorkload, func(s *simulation, o operation) bool { return s.world.restartContainer(o.A, o.C) }},
+	"protect":           {1, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.pdb = o.B == 1; return true })},
+	"refuse":            {2, aWorkload, onWorkload(func(_ *world, d *workload, o operation) bool { d.refused = o.B == 1; return true })},
+
+	"reload": {2, aWorkload, func(s *simulation, o operation) bool {
+		mode := v1alpha1.ReloadAlways
+		if o.B == 1 {
+			mode = v1alpha1.ReloadIfStale
+		}
+		return s.reload(s.world.servers[o.C%len(s.world.servers)], o.A, mode)
+	}},
 
 	"opt": {3, func(m maker) operation {
-		return operation{a: m.workload(), annotation: reloadAnnotation, text: pick(m, "auto", "auto", "off", "", "listed", "matched", "sometimes")}
-	}, func(s *simulation, o operation) bool { return s.world.annotate(o.a, o.annotation, o.text) }},
+		return operation{A: m.workload(), Annotation: reloadAnnotation, Text: pick(m, "auto", "auto", "off", "", "listed", "matched", "sometimes")}
+	}, func(s *simulation, o operation) bool { return s.world.annotate(o.A, o.Annotation, o.Text) }},
 	"opt namespace": {1, func(m maker) operation {
-		return operation{annotation: reloadAnnotation, text: pick(m, "auto", "auto", "off", "")}
-	}, func(s *simulation, o operation) bool { return s.world.annotateNamespace(o.annotation, o.text) }},
-	"toggle": {4, func(m maker) operation {
-		o := operation{a: m.workload(), annotation: pick(m, toggled...)}
-		o.text = pick(m, toggles[o.annotation]...)
+		return operation{Annotation: reloadAnnotation, Text: pick(m, "auto", "auto", "off", "")}
+	}, func(s *simulation, o operation) bool { return s.world.annotateNamespace(o.Annotation, o.Text) }},
+	"toggle": {5, func(m maker) operation {
+		o := operation{A: m.workload(), Annotation: pick(m, toggled...)}
+		o.Text = pick(m, toggles[o.Annotation]...)
 		return o
-	}, func(s *simulation, o operation) bool { return s.world.annotate(o.a, o.annotation, o.text) }},
+	}, func(s *simulation, o operation) bool { return s.world.annotate(o.A, o.Annotation, o.Text) }},
 	"toggle namespace": {1, func(m maker) operation {
-		o := operation{annotation: pick(m, toggled...)}
-		o.text = pick(m, toggles[o.annotation]...)
+		o := operation{Annotation: pick(m, toggled...)}
+		o.Text = pick(m, toggles[o.Annotation]...)
 		return o
-	}, func(s *simulation, o operation) bool { return s.world.annotateNamespace(o.annotation, o.text) }},
+	}, func(s *simulation, o operation) bool { return s.world.annotateNamespace(o.Annotation, o.Text) }},
+	"terminate namespace": {1, func(m maker) operation { return operation{B: m.IntN(2)} }, func(s *simulation, o operation) bool {
+		if o.B == 0 {
+			return s.world.terminateNamespace()
+		}
+		return s.world.endNamespace()
+	}},
 
-	"replace key": {1, func(maker) operation { return operation{} },
-		func(s *simulation, _ operation) bool { return s.world.replaceKey() }},
-
-	"hold": {5, func(m maker) operation { return operation{a: m.server(), b: m.IntN(int(streamCount))} },
-		func(s *simulation, o operation) bool { s.world.servers[o.a].streams[o.b].held = true; return true }},
-	"release": {5, func(m maker) operation { return operation{a: m.server(), b: m.IntN(int(streamCount))} },
-		func(s *simulation, o operation) bool { s.world.servers[o.a].streams[o.b].held = false; return true }},
-	"relist": {2, func(m maker) operation { return operation{a: m.server(), b: m.IntN(int(streamCount))} },
-		func(s *simulation, o operation) bool { s.world.servers[o.a].streams[o.b].relist = true; return true }},
-	"impair": {3, func(m maker) operation { return operation{a: m.server(), b: m.IntN(3)} },
+	"replace key":     {1, none, func(s *simulation, _ operation) bool { return s.world.replaceKey() }},
+	"back up":         {1, none, func(s *simulation, _ operation) bool { return s.world.backUp() }},
+	"restore":         {1, none, func(s *simulation, _ operation) bool { return s.world.restore() }},
+	"install webhook": {0, none, func(s *simulation, _ operation) bool { s.world.webhook.installed = true; return true }},
+	"webhook": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
 		func(s *simulation, o operation) bool {
-			server := s.world.servers[o.a]
-			switch o.b {
+			w := &s.world.webhook
+			w.server, w.down = o.A, o.B == 0
+			return w.installed
+		}},
+
+	"hold": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = true; return true }},
+	"release": {5, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].held = false; return true }},
+	"relist": {2, func(m maker) operation { return operation{A: m.server(), B: m.IntN(int(streamCount))} },
+		func(s *simulation, o operation) bool { s.world.servers[o.A].streams[o.B].relist = true; return true }},
+	"impair": {3, func(m maker) operation { return operation{A: m.server(), B: m.IntN(3)} },
+		func(s *simulation, o operation) bool {
+			server := s.world.servers[o.A]
+			switch o.B {
 			case 0:
 				server.asleep = true
 				server.gate.close()
@@ -209,37 +283,42 @@ var actions = map[string]action{
 			}
 			return true
 		}},
-	"mend": {3, func(m maker) operation { return operation{a: m.server()} },
-		func(s *simulation, o operation) bool {
-			server := s.world.servers[o.a]
-			server.asleep, server.deaf, server.mute = false, false, false
-			return true
-		}},
+	"mend": {3, aServer, func(s *simulation, o operation) bool {
+		server := s.world.servers[o.A]
+		server.asleep, server.deaf, server.mute = false, false, false
+		return true
+	}},
 	"fault": {4, func(m maker) operation {
-		return operation{a: m.workload(), b: 1 + m.IntN(int(faultCount)-1), c: 1 + m.IntN(3)}
-	},
-		func(s *simulation, o operation) bool {
-			for range o.c {
-				s.faults[o.a] = append(s.faults[o.a], fault(o.b))
-			}
-			return true
-		}},
-	"kill": {2, func(m maker) operation { return operation{a: m.server(), b: m.IntN(2)} },
-		func(s *simulation, o operation) bool { return s.kill(s.world.servers[o.a], o.b == 1) }},
-	"birth": {3, func(m maker) operation { return operation{a: m.server()} },
-		func(s *simulation, o operation) bool { return s.birth(s.world.servers[o.a]) }},
-	"lead": {3, func(m maker) operation { return operation{a: m.server()} },
-		func(s *simulation, o operation) bool { return s.lead(s.world.servers[o.a]) }},
-	"resign": {2, func(m maker) operation { return operation{a: m.server(), b: m.IntN(2)} },
-		func(s *simulation, o operation) bool { return s.resign(s.world.servers[o.a], o.b == 1) }},
+		return operation{A: m.workload(), B: 1 + m.IntN(int(faultCount)-1), C: 1 + m.IntN(3)}
+	}, func(s *simulation, o operation) bool {
+		for range o.C {
+			s.faults[o.A] = append(s.faults[o.A], fault(o.B))
+		}
+		return true
+	}},
+	"kill":   {2, aServer, func(s *simulation, o operation) bool { return s.kill(s.world.servers[o.A], o.B == 1) }},
+	"birth":  {3, aServer, func(s *simulation, o operation) bool { return s.birth(s.world.servers[o.A]) }},
+	"lead":   {3, aServer, func(s *simulation, o operation) bool { return s.lead(s.world.servers[o.A]) }},
+	"resign": {2, aServer, func(s *simulation, o operation) bool { return s.resign(s.world.servers[o.A], o.B == 1) }},
 	// Another server takes over.
-	"hand over": {2, func(m maker) operation { return operation{a: m.server(), b: m.IntN(2)} },
-		func(s *simulation, o operation) bool {
-			for _, server := range s.world.servers {
-				if server.id != o.a {
-					s.resign(server, o.b == 1)
-				}
+	"hand over": {2, aServer, func(s *simulation, o operation) bool {
+		for _, server := range s.world.servers {
+			if server.id != o.A {
+				s.resign(server, o.B == 1)
 			}
-			return s.lead(s.world.servers[o.a])
-		}},
+		}
+		return s.lead(s.world.servers[o.A])
+	}},
+	// Status that changes all the time: that of a workload which is busy.
+	"busy": {1, func(m maker) operation {
+		return operation{A: m.workload(), B: 1 + m.IntN(600), Wait: 100 * time.Millisecond}
+	}, func(s *simulation, o operation) bool {
+		for range o.B {
+			if !s.world.editWorkload(o.A, false) || s.world.oracle.violation != "" {
+				return false
+			}
+			s.sleep(o.Wait)
+		}
+		return true
+	}},
 }

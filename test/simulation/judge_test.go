@@ -1,69 +1,123 @@
 package simulation
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// reasons returns the sources because of which a server that has seen so much may restart
-// a workload: of those that count, the ones with content that its pods have not read.
-func (o *oracle) reasons(d *workload, v *view) (sources []int) {
+// arrived takes notice of what has reached a server.
+func (o *oracle) arrived(s *server) {
+	for slot, d := range o.world.workloads {
+		if d == nil || !s.leads || len(o.reasons(d, &s.view).sources) == 0 {
+			lags := d != nil && len(s.streams[workloadStream(d.kind)].queue) > 0
+			if !s.asleep && !lags && !s.network.waits(s, slot) { // otherwise it does not take notice
+				delete(s.staleSince, slot)
+			}
+		} else if _, found := s.staleSince[slot]; !found {
+			s.staleSince[slot] = time.Now()
+		}
+	}
+}
+
+// sent takes notice of a request.
+func (o *oracle) sent(r *request) {
+	var body patchBody
+	if p := r.patch(); p == nil {
+		o.tally.Reads++
+	} else {
+		o.count(r)
+		if json.Unmarshal(p.GetPatch(), &body) == nil && r.reload == nil {
+			if v, _ := strconv.ParseUint(body.Metadata.ResourceVersion, 10, 64); v < r.server.written[r.slot] {
+				o.fail("%s is patched before the last write, of version %d, has come back", workloadName(r.slot), r.server.written[r.slot])
+			}
+		}
+	}
+}
+
+// answered takes notice of an answer.
+func (o *oracle) answered(r *request) {
+	switch {
+	case apierrors.IsConflict(r.done.err):
+		o.tally.Conflicts++
+	case r.done.err != nil:
+		o.tally.Failures++
+	case r.patch() != nil && r.reload == nil:
+		m, err := meta.Accessor(r.done.object)
+		if err != nil {
+			panic(err)
+		}
+		r.server.written[r.slot], _ = strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+	}
+}
+
+// reasons are the sources because of which a server that has seen so much may restart a
+// workload.
+type reasons struct {
+	sources []int
+	must    bool // a container runs with something else, and not only may, for all that can be seen
+}
+
+// reasons returns them: of those that count, the ones with content that a container of the
+// present template has not read; and those that it may not have read, as servers see no pods.
+func (o *oracle) reasons(d *workload, v *view) (r reasons) {
 	marks := v.marks()
-	scopes := rulesOf(d.annotations, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
+	scopes := rulesOf(d.annotations, v.annotations, o.world.defaultMode).counting().scopes(d.template.variant, &marks)
+	contents := v.contents()
+	var is [sourceCount]bool
+	d.stale(&scopes, &contents, func(_ *pod, _ *container, s, _ int) { is[s], r.must = true, true })
 	for s := range scopes {
-		seen := &v.sources[s]
-		if d.pods.waiting { // the server may not know, and take them for started
-			if scopes[s].counts() && seen.changed > d.truth.rolled {
-				sources = append(sources, s)
-			}
-			continue
-		}
-		if seen.changed <= max(d.pods.started, d.truth.adopted) {
-			continue
-		}
-		for k, known := range d.pods.known[s] {
-			if scopes[s].keys.has(k) && known&^only(seen.content[k]) != 0 {
-				sources = append(sources, s)
-				break
+		for k, maybe := range d.maybe[s] {
+			if scopes[s].keys.has(k) && scopes[s].differs(s, k, maybe, contents[s][k]) {
+				is[s] = true
 			}
 		}
-	}
-	return sources
-}
-
-// missing tells whether pods of the present template would not start.
-func missing(variant int, marks [sourceCount]mark, c contents) bool {
-	for _, u := range variants[variant] {
-		if !u.starts(marks[u.source].present, c[u.source]) {
-			return true
+		if is[s] {
+			r.sources = append(r.sources, s)
 		}
 	}
-	return false
+	return r
 }
 
-// beforePatch judges a patch that is about to be applied, and tells whether it restarts.
+// beforePatch judges a patch that is about to be applied, and reports whether it restarts.
 func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts bool) {
-	if o.hashes == nil {
-		o.hashes = map[string]*recorded{}
-	}
 	marks := r.seen.marks()
 	rules := rulesOf(d.annotations, r.seen.annotations, o.world.defaultMode)
 	if hash := body.Metadata.Annotations[hashAnnotation]; hash != nil {
-		o.hashes[*hash] = &recorded{r.seen.contents(), rules.scopes(d.template.variant, &marks)}
+		o.learn(*hash, r.seen.key, rules.counting(), d.template.variant, r.seen.contents(), marks)
 	}
-	if !rules.managed() {
-		o.fail("%s is patched though it is not managed (%+v)", workloadName(d.slot), rules)
+	removes := len(body.Spec.Template.Metadata.Annotations) == 0
+	for _, value := range body.Metadata.Annotations {
+		removes = removes && value == nil
+	}
+	name := workloadName(d.slot)
+	switch {
+	case d.deleting:
+		o.fail("%s is patched while it is being deleted", name)
+	case r.seen.terminating:
+		o.fail("%s is patched while its namespace is being deleted", name)
+	case !rules.managed() && !removes && r.reload == nil:
+		o.fail("%s is patched though it is not managed (%+v)", name, rules)
 	}
 	for key, value := range body.Spec.Template.Metadata.Annotations {
 		if value == nil || d.template.annotations[key] != *value {
 			restarts = true
 		}
 	}
+	if !restarts && len(body.Spec.Template.Metadata.Annotations) > 0 {
+		o.fail("a rollout of %s restarts nothing", name)
+	}
+	if value := body.Metadata.Annotations[recreatingAnnotation]; value != nil && body.Metadata.Annotations[hashAnnotation] != nil {
+		restarts = true
+	}
 	if restarts {
 		o.judge(r, d, rules, marks)
-	} else if len(body.Spec.Template.Metadata.Annotations) > 0 {
-		o.fail("a rollout of %s restarts nothing", workloadName(d.slot))
 	}
 	return restarts
 }
@@ -71,63 +125,99 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 // judge looks for what allows a restart.
 func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]mark) {
 	name := workloadName(d.slot)
-	o.tally.restarts++
+	o.tally.Restarts++
+	if r.reload != nil && r.reload.mode == "Always" {
+		return
+	}
 	switch {
-	case d.paused:
+	case d.paused && !rules.recreate:
 		o.fail("%s is restarted while it is paused", name)
-	case missing(d.template.variant, marks, r.seen.contents()):
+	case d.replicas == 0:
+		o.fail("%s is restarted, and has no pods", name)
+	case missing(d.template.variant, marks, r.seen.contents()) && r.reload == nil:
 		o.fail("%s is restarted while a source is missing", name)
 	}
 	reasons := o.reasons(d, &r.seen)
-	if len(reasons) == 0 {
+	if len(reasons.sources) == 0 {
 		if why := o.ambiguity(r, d, rules, marks); why != "" {
-			o.tally.ambiguous++
+			o.tally.Ambiguous++
 			o.world.logf("    an ambiguous restart: %s", why)
 			return
 		}
-		o.fail("%s is restarted for nothing: its pods, of revision %d, run with %s, and server %d sees %s",
-			name, d.pods.started, describeKnown(d), r.server.id, describeSeen(&r.seen))
+		o.fail("%s is restarted for nothing: server %d sees %s, and of revision %d are %s", name, r.server.id, describeSeen(&r.seen),
+			d.truth.templated, o.describePods(d))
 		return
 	}
+	if !reasons.must {
+		o.tally.Optional++
+	}
+	if r.reload == nil {
+		o.judgePace(r, d, rules, marks, reasons)
+	}
+}
+
+// judgePace judges when a restart is made: once changes have settled, and not too soon after
+// the last one.
+func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCount]mark, reasons reasons) {
+	name := workloadName(d.slot)
 	scopes := rules.scopes(d.template.variant, &marks)
-	must := false
-	rec, bare := o.record(d)
+	rec, bare := o.record(&d.manifest)
 	var arrived time.Time
-	for _, s := range reasons {
-		for k, known := range d.pods.known[s] {
-			must = must || scopes[s].keys.has(k) && !known.has(r.seen.sources[s].content[k])
+	for _, s := range reasons.sources {
+		if rec != nil && !bare && (!rec.scopes[s].same(scopes[s]) || rules.glob && rec.scopes != scopes || !o.recordDiffers(rec, &scopes, s, &r.seen)) {
+			continue
 		}
-		adopted := rec != nil && !bare && (rec.scopes[s] != scopes[s] || rules.glob && rec.scopes != scopes)
-		if at := r.seen.sources[s].arrived; at.After(arrived) && !adopted {
+		if at := r.seen.sources[s].arrived; at.After(arrived) {
 			arrived = at
 		}
-	}
-	if !must {
-		o.tally.optional++
 	}
 	settled := arrived.Add(rules.settle)
 	if since, found := r.server.staleSince[d.slot]; found && since.Add(10*rules.settle).Before(settled) {
 		settled = since.Add(10 * rules.settle)
 	}
-	if !arrived.IsZero() && r.sent.Before(settled) && !r.seen.unseen(d.truth.rolled) {
+	if !arrived.IsZero() && r.sent.Before(settled) && !r.seen.unseen(d.truth.rolled) && d.annotations[recreatingAnnotation] == "" {
 		o.fail("%s is restarted %v after a change, before that has settled (%v)", name, r.sent.Sub(arrived), rules.settle)
 	}
+	last := r.server.restarted[d.slot]
+	if d.annotations[lastReloadAnnotation] == last.text && last.uid == d.uid && r.sent.Before(last.at.Add(rules.minInterval)) {
+		o.fail("%s is restarted %v after the last time, and min-interval is %v", name, r.sent.Sub(last.at), rules.minInterval)
+	}
+}
+
+// restarted is what a server has made of a workload.
+type restarted struct {
+	uid  int
+	at   time.Time
+	text string // of the annotation that tells of it
+}
+
+// recordDiffers reports whether a record has other content of a source than a server sees.
+func (o *oracle) recordDiffers(rec *recorded, scopes *[sourceCount]scope, s int, v *view) bool {
+	for k, value := range v.sources[s].content {
+		if scopes[s].keys.has(k) && scopes[s].seen(s, k, rec.contents[s][k]) != scopes[s].seen(s, k, value) {
+			return true
+		}
+	}
+	return false
 }
 
 // ambiguity tells why a restart may be made though there was no need: the server has not
 // seen the pods start, what is recorded differs from what is there, and times do not tell
 // that the pods came last.
 func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCount]mark) string {
-	rec, bare := o.record(d)
-	unseen := r.seen.unseen(d.truth.templated)
+	rec, bare := o.record(&d.manifest)
+	unseen := r.seen.unseen(d.truth.templated) || o.world.offsets[0] != o.world.offsets[1]
 	scopes := rules.scopes(d.template.variant, &marks)
+	if d.annotations[recreatingAnnotation] != "" && !rules.recreate {
+		return "pods were still to be evicted when the strategy was changed"
+	}
 	if rec == nil {
 		for s := range scopes {
 			switch changed := r.seen.sources[s].changed; {
 			case !scopes[s].counts():
-			case changed > max(d.pods.started, d.truth.adopted):
+			case changed > max(d.truth.templated, d.truth.adopted):
 				return "nothing is recorded, and a source has changed, if not in what counts"
-			case unseen && !r.seen.sources[s].arrived.IsZero():
+			case unseen && !r.seen.sources[s].arrived.IsZero() && d.truth.cause != optedIn:
 				return "nothing is recorded, and it was not seen what came first"
 			}
 		}
@@ -152,7 +242,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		}
 		differs = true
 		unseen = unseen || seen.byList
-		again = again || seen.changed > d.pods.started
+		again = again || seen.changed > d.truth.templated
 		if seen.lastChanged.After(lastChanged) {
 			lastChanged = seen.lastChanged
 		}
@@ -164,7 +254,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return ""
 	case gone:
 		return "when a source or a key was removed is written nowhere"
-	case !d.newest().created.Truncate(time.Second).After(lastChanged):
+	case d.newest() == nil, !seconds(d.newest().created).After(lastChanged):
 		return "the template is not younger than the content, by its revision"
 	case !d.templateWritten().After(lastChanged):
 		return "the template is not younger than the content, by its managed fields"
@@ -178,75 +268,99 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		o.fail("a patch of %s changes nothing", workloadName(d.slot))
 		return
 	}
+	present := o.world.contents()
 	if restarts {
+		if d.annotations[recreatingAnnotation] != "" {
+			d.truth.recreated = o.world.revision
+			d.maybe = startedWith(present)
+			for s := range present {
+				d.maybe.allow(s, r.seen.sources[s].content)
+			}
+		}
+		if r.reload == nil {
+			r.server.restarted[d.slot] = restarted{d.uid, r.sent, d.annotations[lastReloadAnnotation]}
+		}
+		o.lookAt(d)
 		return
 	}
-	o.tally.baselines++
 	if d.template.identity() != before.template.identity() {
 		o.fail("a baseline of %s changes its template", workloadName(d.slot))
 	}
-	// Where there was a choice, the record has made it.
-	rec, _ := o.record(d)
-	if rec == nil {
+	rec, _ := o.record(&d.manifest)
+	if rec == nil { // it was ended that pods are evicted
+		if before.annotations[hashAnnotation] != "" && d.annotations[hashAnnotation] == "" {
+			for s := range present {
+				d.allow(s, present[s])
+			}
+		}
 		return
 	}
+	o.tally.Baselines++
+	if before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == "" {
+		return // the last has been evicted
+	}
+	scopes := d.truth.scopes
+	seen := r.seen.contents()
+	d.stale(&scopes, &seen, func(p *pod, c *container, s, k int) { o.judgeBaseline(r, d, p, c, before, s, k) })
 	for s := range rec.contents {
-		for k, v := range rec.contents[s] {
-			switch {
-			case !rec.scopes[s].keys.has(k):
-			case d.pods.known[s][k].has(v), d.pods.waiting:
-				d.pods.known[s][k] = only(v)
-			default:
-				o.judgeBaseline(r, d, before, s, k)
-				d.pods.known[s][k] |= only(v) // from now on every server takes it for read
+		if !scopes[s].counts() {
+			continue
+		}
+		for k := range rec.contents[s] {
+			if scopes[s].keys.has(k) {
+				d.maybe[s][k] = only(present[s][k]) | only(seen[s][k])
 			}
 		}
 	}
 	o.lookAt(d)
 }
 
-// judgeBaseline judges a record of content that the pods have not read: the server that
+// judgeBaseline judges a record of content that a container has not read: the server that
 // has written it must not have been able to know that.
-func (o *oracle) judgeBaseline(r *request, d *workload, before *manifest, source, key int) {
-	if r.seen.sources[source].keys[key] <= d.pods.started {
-		return // the server lags, and will see that the pods have read something newer
+func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, before *manifest, source, key int) {
+	if r.seen.sources[source].keys[key] <= c.started {
+		return // the server lags, and will see that the container has read something newer
 	}
 	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
-	if r.seen.witnessed(d, source, key) {
-		o.fail("%s: server %d records %s, which its pods, of revision %d, have not read, and has seen it change (%s)",
-			name, r.server.id, what, d.pods.started, describeKnown(d))
-		return
+	rec, bare := o.record(before)
+	vouched := rec == nil || bare || !rec.scopes[source].same(d.truth.scopes[source]) ||
+		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) == d.truth.scopes[source].seen(source, key, r.seen.sources[source].content[key])
+	switch {
+	case o.misled(d, p, c, source):
+	case o.knew(&r.seen, d, c, source, key):
+		o.fail("%s: server %d records %s as it is now, which is not what pods have read, and has seen it change: %s", name, r.server.id, what, describe(p, c, source, key))
+	case !vouched:
+		o.fail("%s: server %d records %s as it is now, which is not what pods have read: the record had another, and times do not tell that they are younger: %s",
+			name, r.server.id, what, describe(p, c, source, key))
 	}
-	was := *d
-	was.manifest = *before
-	rec, bare := o.record(&was)
-	if rec == nil || bare || !rec.scopes[source].keys.has(key) || rec.scopes[source] != d.truth.scopes[source] ||
-		rec.contents[source][key] == r.seen.sources[source].content[key] {
-		return
-	}
-	if written := r.seen.sources[source].lastChanged; !seconds(d.newest().created).After(written) {
-		o.fail("%s: server %d records %s, which its pods, of revision %d, have not read: the record had another, and times do not tell that they are younger",
-			name, r.server.id, what, d.pods.started)
+	c.known[source][key] |= only(r.seen.sources[source].content[key]) // from now on every server takes it for read
+}
+
+// evicted judges an eviction: of the pods that were there when the restart was begun.
+func (o *oracle) evicted(d *workload, p *pod) {
+	o.tally.Evictions++
+	if !d.doomed(p) {
+		o.fail("%s: pod %d is evicted, which has come after the restart", workloadName(d.slot), p.uid)
 	}
 }
 
-func describeKnown(d *workload) string {
+func (o *oracle) describePods(d *workload) string {
 	var parts []string
-	for s, keys := range d.pods.known {
-		if !d.truth.scopes[s].counts() {
-			continue
+	for _, p := range d.pods {
+		for i := range p.containers {
+			parts = append(parts, fmt.Sprintf("pod %d container %d of revision %d: %s", p.uid, i, p.containers[i].started, d.describe(&p.containers[i].known)))
 		}
-		for k, set := range keys {
-			if !d.truth.scopes[s].keys.has(k) {
-				continue
+	}
+	return strings.Join(append(parts, "maybe "+d.describe(&d.maybe)), "; ")
+}
+
+func (d *workload) describe(known *knowledge) string {
+	var parts []string
+	for s := range known {
+		for k := range known[s] {
+			if d.truth.scopes[s].keys.has(k) {
+				parts = append(parts, fmt.Sprintf("%s.%s=%v", sourceNames[s], keyNames[k], known[s][k]))
 			}
-			var choice []string
-			for v := range value(valueCount + 1) {
-				if set.has(v) {
-					choice = append(choice, fmt.Sprint(v))
-				}
-			}
-			parts = append(parts, sourceNames[s]+"."+keyNames[k]+"="+strings.Join(choice, "|"))
 		}
 	}
 	return "{" + strings.Join(parts, " ") + "}"
@@ -258,4 +372,26 @@ func describeSeen(v *view) string {
 		parts = append(parts, fmt.Sprintf("%s%v of %d", sourceNames[s], v.sources[s].content, v.sources[s].changed))
 	}
 	return strings.Join(parts, " ")
+}
+
+// writer is a server that writes a workload.
+type writer struct{ server, slot int }
+
+// mostInAMinute is how many writes of one object a server may ask for in a minute.
+const mostInAMinute = 40
+
+// count counts a write, whether or not it is granted.
+func (o *oracle) count(r *request) {
+	if r.reload != nil {
+		return
+	}
+	if o.writes == nil {
+		o.writes = map[writer][]time.Time{}
+	}
+	key := writer{r.server.id, r.slot}
+	recent := slices.DeleteFunc(o.writes[key], func(t time.Time) bool { return r.sent.Sub(t) > time.Minute })
+	o.writes[key] = append(recent, r.sent)
+	if n := len(o.writes[key]); n > mostInAMinute {
+		o.fail("server %d has asked for %d writes of %s in a minute", r.server.id, n, workloadName(r.slot))
+	}
 }

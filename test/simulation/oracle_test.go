@@ -1,15 +1,10 @@
 package simulation
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // oracle knows the truth and judges what servers do.
@@ -17,27 +12,29 @@ type oracle struct {
 	world     *world
 	violation string // the first
 	hashes    map[string]*recorded
+	writes    map[writer][]time.Time
 	tally     tally
 }
 
 // tally counts what has happened.
 type tally struct {
-	restarts, baselines, conflicts, reads, failures int
-	// ambiguous are restarts that nothing shows to be needed, where the documentation allows
-	// one because neither versions nor times tell what came first; optional are restarts
-	// that could as well have been left out, and unknowable are changes that no server can
+	Restarts, Baselines, Conflicts, Reads, Failures int
+	Evictions, Reloads, Admitted, Verified          int
+	// Ambiguous are restarts that nothing shows to be needed, where the documentation allows
+	// one because neither versions nor times tell what came first; Optional are restarts
+	// that could as well have been left out, and Unknowable are changes that no server can
 	// have noticed, which is proved for each.
-	ambiguous, optional, unknowable int
-	// rollbacks are those to pods that were still there.
-	rollbacks int
-	// fights are those of two servers that lead.
-	fights int
+	Ambiguous, Optional, Unknowable int
+	// Fights are those of two servers that lead.
+	Fights int
 }
 
 // truth is what the oracle remembers of a workload.
 type truth struct {
 	managed bool
 	scopes  [sourceCount]scope
+	// scoped is the revision at which the scope of each source last changed.
+	scoped [sourceCount]uint64
 	// since is the revision since which the workload is managed and carries no record that
 	// can be compared; 0: it carries one. cause tells how that came about.
 	since uint64
@@ -48,7 +45,9 @@ type truth struct {
 	// templated is the revision of the template, and rolled that at which the present pods
 	// were made from it.
 	templated, rolled uint64
-	seen              bool
+	// recreated is the revision at which the last eviction of all pods was begun.
+	recreated uint64
+	seen      bool
 }
 
 type cause string
@@ -60,7 +59,7 @@ const (
 	rekeyed cause = "key replaced"
 )
 
-// recorded is what a hash stands for: what a server had seen when it wrote it.
+// recorded is what a hash stands for.
 type recorded struct {
 	contents contents
 	scopes   [sourceCount]scope
@@ -75,15 +74,30 @@ func (o *oracle) fail(format string, args ...any) {
 
 // record returns what a workload remembers, if it can be compared, and whether it is no
 // more than the hash on the template.
-func (o *oracle) record(d *workload) (r *recorded, bare bool) {
-	hash := d.annotations[hashAnnotation]
+func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
+	hash := m.annotations[hashAnnotation]
 	if hash == "" {
-		hash, bare = d.template.annotations[hashAnnotation], true
+		hash, bare = m.template.annotations[hashAnnotation], true
 	}
-	if !strings.HasPrefix(hash, "v1."+digesterOf(o.world.key).KeyID()+".") {
+	if !strings.HasPrefix(hash, "v1."+keyID(o.world.key)+".") {
 		return nil, false
 	}
 	return o.hashes[hash], bare
+}
+
+// learn notes what a hash stands for, which is checked by an independent reading.
+func (o *oracle) learn(hash string, key int, rules rules, variant int, present contents, marks [sourceCount]mark) {
+	if hash == "" || !strings.HasPrefix(hash, "v1."+keyID(key)+".") || o.hashes[hash] != nil {
+		return
+	}
+	if o.hashes == nil {
+		o.hashes = map[string]*recorded{}
+	}
+	scopes := rules.scopes(variant, &marks)
+	if want, can := expectedHash(key, rules, variant, &marks, present); can && want != hash {
+		o.fail("the hash of %v is %s and not %s", present, want, hash)
+	}
+	o.hashes[hash] = &recorded{present, scopes}
 }
 
 func (o *oracle) rules(d *workload) rules {
@@ -106,39 +120,42 @@ func (o *oracle) lookAt(d *workload) {
 	first, was, before := !t.seen, t.managed, t.scopes
 	t.seen = true
 	t.managed, t.scopes = r.managed(), r.scopes(d.template.variant, &marks)
-	rec, bare := o.record(d)
+	rec, _ := o.record(&d.manifest)
 	contents := o.world.contents()
-	switch {
-	case !t.managed:
-		t.since = 0
-	case rec == nil:
-		if t.since == 0 {
-			t.since = o.world.revision
-			switch {
-			case first:
-				t.cause = created
-			case !was:
-				t.cause, t.adopted = optedIn, o.world.revision
-				o.adopt(d)
-			case d.annotations[hashAnnotation] != "" || d.template.annotations[hashAnnotation] != "":
-				t.cause = rekeyed
-			default:
-				t.cause = lost
-			}
-			o.world.logf("    %s: managed without a record: %s", workloadName(d.slot), t.cause)
-		}
+	for s := range contents {
 		// What begins to count is adopted as it is at that moment, and not what comes later.
-		for s := range contents {
-			if t.scopes[s] != before[s] {
-				d.pods.known.allow(s, contents[s])
+		if !t.scopes[s].same(before[s]) && !first {
+			t.scoped[s] = o.world.revision
+			if t.scopes[s].counts() {
+				d.allow(s, contents[s])
 			}
 		}
-	default:
+	}
+	switch {
+	case !t.managed, rec != nil:
 		t.since = 0
-		for s := range contents {
-			if t.scopes[s].counts() && !bare && (rec.scopes[s] != t.scopes[s] || r.glob && t.scopes[s].annotted && rec.scopes != t.scopes) {
-				d.pods.known.allow(s, contents[s])
-			}
+	case t.since == 0:
+		t.since = o.world.revision
+		switch {
+		case first:
+			t.cause = created
+		case !was:
+			t.cause, t.adopted = optedIn, o.world.revision
+			o.adopt(d)
+		case d.annotations[hashAnnotation] != "" || d.template.annotations[hashAnnotation] != "":
+			t.cause = rekeyed
+		default:
+			t.cause = lost
+		}
+		o.world.logf("    %s: managed without a record: %s", workloadName(d.slot), t.cause)
+	}
+}
+
+// allow lets the containers of a workload be taken to run with the content of a source.
+func (d *workload) allow(source int, c content) {
+	for _, p := range d.pods {
+		for i := range p.containers {
+			p.containers[i].known.allow(source, c)
 		}
 	}
 }
@@ -147,195 +164,65 @@ func (o *oracle) lookAt(d *workload) {
 // lags may take what it sees.
 func (o *oracle) adopt(d *workload) {
 	present := o.world.contents()
-	before := d.pods.known
-	d.pods.known = startedWith(present)
-	for _, server := range o.world.servers {
-		if !server.alive {
+	d.maybe = startedWith(present)
+	for s := range present {
+		d.allow(s, present[s])
+		for _, server := range o.world.servers {
+			if server.alive && server.leads {
+				d.allow(s, server.view.sources[s].content)
+				d.maybe.allow(s, server.view.sources[s].content)
+			}
+		}
+	}
+}
+
+// doomed reports whether a pod is to be evicted because of a restart.
+func (d *workload) doomed(p *pod) bool {
+	return d.annotations[recreatingAnnotation] != "" && p.born < d.truth.recreated
+}
+
+// stale calls f for each key of which a container of the present template runs with other
+// content than the given one.
+func (d *workload) stale(scopes *[sourceCount]scope, present *contents, f func(p *pod, c *container, source, key int)) {
+	identity := d.template.identity()
+	for _, p := range d.pods {
+		if p.identity != identity || p.terminating || d.doomed(p) {
 			continue
 		}
-		for s := range present {
-			if seen := server.view.sources[s].content; seen != present[s] {
-				d.pods.known.allow(s, seen)
-				for k := range before[s] {
-					d.pods.known[s][k] |= before[s][k]
+		for i := range p.containers {
+			c := &p.containers[i]
+			if c.started == 0 {
+				continue
+			}
+			for s := range scopes {
+				keys := keySet(0)
+				if scopes[s].counts() {
+					keys = scopes[s].of(p.template.variant, i, s)
+				}
+				for k := range present[s] {
+					if keys.has(k) && !scopes[s].allows(s, k, c.known[s][k], present[s][k]) {
+						f(p, c, s, k)
+					}
 				}
 			}
 		}
 	}
 }
 
-// servedOn takes notice of a rollback to a template whose pods are still there, because
-// those of the next one never got ready. Servers take them for new, which have to wait for
-// what is missing.
-func (o *oracle) servedOn(d *workload) {
-	contents := o.world.contents()
-	for s, c := range contents {
-		d.pods.known.allow(s, c)
-	}
-	d.pods.thoughtWaiting = missing(d.template.variant, o.world.marks(), contents)
+// isStale reports whether any container runs with other content.
+func (d *workload) isStale(scopes *[sourceCount]scope, present *contents) (stale bool) {
+	d.stale(scopes, present, func(*pod, *container, int, int) { stale = true })
+	return stale
 }
 
-// unseen tells whether the server does not know in which order things have happened since
+// describe tells with what a container runs.
+func describe(p *pod, c *container, source, key int) string {
+	return fmt.Sprintf("pod %d, of revision %d, runs with %s.%s=%v since revision %d",
+		p.uid, p.born, sourceNames[source], keyNames[key], c.known[source][key], c.started)
+}
+
+// unseen reports whether the server does not know in which order things have happened since
 // a revision: a list told of them, or one watch later than another.
 func (v *view) unseen(revision uint64) bool {
 	return v.disordered >= revision || slices.ContainsFunc(v.listed[:], func(listed uint64) bool { return listed >= revision })
-}
-
-// arrived takes notice of what has reached a server.
-func (o *oracle) arrived(s *server) {
-	for slot, d := range o.world.workloads {
-		if d == nil || !s.leads || len(o.reasons(d, &s.view)) == 0 {
-			lags := d != nil && len(s.streams[workloadStream(d.kind)].queue) > 0
-			if !s.asleep && !lags && !s.network.waits(s, slot) { // otherwise it does not take notice
-				delete(s.staleSince, slot)
-			}
-		} else if _, found := s.staleSince[slot]; !found {
-			s.staleSince[slot] = time.Now()
-		}
-	}
-}
-
-// sent takes notice of a request.
-func (o *oracle) sent(r *request) {
-	var body patchBody
-	if p := r.patch(); p == nil {
-		o.tally.reads++
-	} else if json.Unmarshal(p.GetPatch(), &body) == nil {
-		if v, _ := strconv.ParseUint(body.Metadata.ResourceVersion, 10, 64); v < r.server.written[r.slot] {
-			o.fail("%s is patched before the last write, of revision %d, has come back", workloadName(r.slot), r.server.written[r.slot])
-		}
-	}
-}
-
-// answered takes notice of an answer.
-func (o *oracle) answered(r *request) {
-	switch {
-	case apierrors.IsConflict(r.done.err):
-		o.tally.conflicts++
-	case r.done.err != nil:
-		o.tally.failures++
-	case r.patch() != nil:
-		m, err := meta.Accessor(r.done.object)
-		if err != nil {
-			panic(err)
-		}
-		r.server.written[r.slot], _ = strconv.ParseUint(m.GetResourceVersion(), 10, 64)
-	}
-}
-
-// checkCalm checks a world in which nothing happens any more.
-func (o *oracle) checkCalm() {
-	contents, marks := o.world.contents(), o.world.marks()
-	for _, d := range o.world.workloads {
-		if d == nil || o.violation != "" {
-			continue
-		}
-		t := &d.truth
-		blocked := missing(d.template.variant, marks, contents)
-		stale := !d.pods.waiting && o.stale(d, contents)
-		want := o.expect(d, blocked, stale)
-		for _, server := range o.world.servers {
-			if !server.alive {
-				continue
-			}
-			got := server.decide(d)
-			if server.leads && got.action != "" {
-				o.fail("%s: server %d leads and is still to do %s", workloadName(d.slot), server.id, got.action)
-			}
-			if want != "" && got.state != want {
-				o.fail("%s: server %d says %s (%s: %s), and it is %s; its pods, of revision %d, run with %s",
-					workloadName(d.slot), server.id, got.state, got.reason, got.message, want, d.pods.started, describeKnown(d))
-			}
-		}
-		if !t.managed || blocked || d.paused || d.pods.waiting {
-			continue
-		}
-		if stale {
-			if why := o.knowable(d, contents); why != "" {
-				o.fail("%s was never restarted: its pods, of revision %d, run with %s, and %s", workloadName(d.slot), d.pods.started, describeKnown(d), why)
-			}
-			o.tally.unknowable++
-		}
-		for s := range contents {
-			for k, v := range contents[s] {
-				if t.scopes[s].keys.has(k) {
-					d.pods.known[s][k] = only(v)
-				}
-			}
-		}
-	}
-}
-
-// stale tells whether pods certainly run with content other than the present.
-func (o *oracle) stale(d *workload, present contents) bool {
-	for s := range present {
-		for k, v := range present[s] {
-			if d.truth.scopes[s].keys.has(k) && !d.pods.known[s][k].has(v) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// knowable tells how it could be known that pods run with other content than the present;
-// empty: the change has left no trace. Then what is recorded, if anything can be compared,
-// is the present content, and no server that leads has seen the change happen.
-func (o *oracle) knowable(d *workload, present contents) string {
-	rec, _ := o.record(d)
-	for s := range present {
-		for k, v := range present[s] {
-			if !d.truth.scopes[s].keys.has(k) || d.pods.known[s][k].has(v) {
-				continue
-			}
-			if rec != nil && rec.contents[s][k] != v {
-				return fmt.Sprintf("the record has another %s.%s", sourceNames[s], keyNames[k])
-			}
-			for _, server := range o.world.servers {
-				if server.leads && server.view.witnessed(d, s, k) {
-					return fmt.Sprintf("server %d has seen %s.%s change", server.id, sourceNames[s], keyNames[k])
-				}
-			}
-		}
-	}
-	return ""
-}
-
-// witnessed tells whether a server knows that a key has changed after the pods had started:
-// it knew their template by then, and has seen the change happen.
-func (v *view) witnessed(d *workload, source, key int) bool {
-	changed := v.sources[source].witnessed[key]
-	return v.synced && changed > max(d.pods.started, d.truth.adopted) && !v.unseen(d.truth.templated)
-}
-
-// expect returns the state that servers should show, or nothing where they may choose.
-func (o *oracle) expect(d *workload, blocked, stale bool) string {
-	r := o.rules(d)
-	switch {
-	case r.invalid:
-		return "Blocked"
-	case r.mode == "off":
-		return "Unmanaged"
-	case blocked:
-		return "Blocked"
-	case d.paused && stale && o.knowable(d, o.world.contents()) == "":
-		return ""
-	case d.paused && stale && o.recordless(d):
-		return "" // only a server that has seen the pods start knows
-	case d.paused && stale:
-		return "Blocked"
-	case d.paused: // it may have been spared a restart that another server would ask for
-		return ""
-	case stale:
-		return ""
-	case d.unfinished:
-		return "RollingOut"
-	default:
-		return "InSync"
-	}
-}
-
-func (o *oracle) recordless(d *workload) bool {
-	rec, _ := o.record(d)
-	return rec == nil
 }

@@ -11,6 +11,7 @@ const (
 	liveAnnotation        = "configdep.io/live-volumes"
 	settleAnnotation      = "configdep.io/settle"
 	minIntervalAnnotation = "configdep.io/min-interval"
+	strategyAnnotation    = "configdep.io/strategy"
 	ignoreAnnotation      = "configdep.io/ignore"
 	matchAnnotation       = "configdep.io/match"
 
@@ -18,6 +19,7 @@ const (
 	appliedAnnotation    = "configdep.io/applied-sources"
 	lastReloadAnnotation = "configdep.io/last-reload"
 	reloadedAtAnnotation = "configdep.io/reloaded-at"
+	recreatingAnnotation = "configdep.io/recreating"
 )
 
 // sourceSet is a set of sources.
@@ -30,6 +32,7 @@ type meaning struct {
 	mode    string
 	sources sourceSet
 	glob    bool
+	other   bool // it names something that no history creates
 	yes     bool
 	wait    time.Duration
 }
@@ -50,10 +53,11 @@ var vocabulary = map[string]map[string]meaning{
 		"secret/s1":          {sources: 0b1000},
 		"secret/s?":          {sources: 0b1100, glob: true},
 		"configmap/c1":       {sources: 0b0010},
-		"configmap/c0-other": {},
+		"configmap/c0-other": {other: true},
 	},
 	settleAnnotation:      {"0": {}, "500ms": {wait: 500 * time.Millisecond}, "1s": {wait: time.Second}, "5s": {wait: 5 * time.Second}},
 	minIntervalAnnotation: {"0": {}, "10s": {wait: 10 * time.Second}, "1m": {wait: time.Minute}},
+	strategyAnnotation:    {"annotation": {}, "recreate": {yes: true}},
 }
 
 // rules are the policy of a workload.
@@ -63,12 +67,22 @@ type rules struct {
 	// exclude, extra (named by sources) and kinds are sets of sources.
 	exclude, extra, kinds sourceSet
 	glob                  bool // extra comes from a glob
+	other                 bool // extra names something else besides
 	live                  bool
+	recreate              bool
 	settle, minInterval   time.Duration
 }
 
-// managed tells whether a controller may act.
+// managed reports whether a controller may act.
 func (r rules) managed() bool { return r.mode != "off" && !r.invalid }
+
+// counting returns the rules by which a hash is made: without management, those of auto.
+func (r rules) counting() rules {
+	if r.mode == "off" {
+		r.mode = "auto"
+	}
+	return r
+}
 
 // rulesOf reads the annotations of a workload and of its namespace.
 func rulesOf(workload, namespace map[string]string, defaultMode string) rules {
@@ -95,9 +109,10 @@ func rulesOf(workload, namespace map[string]string, defaultMode string) rules {
 	read(excludeAnnotation, func(m meaning) { r.exclude = m.sources })
 	read(kindsAnnotation, func(m meaning) { r.kinds = m.sources })
 	read(liveAnnotation, func(m meaning) { r.live = m.yes })
-	read(sourcesAnnotation, func(m meaning) { r.extra, r.glob = m.sources, m.glob })
+	read(sourcesAnnotation, func(m meaning) { r.extra, r.glob, r.other = m.sources, m.glob, m.other })
 	read(settleAnnotation, func(m meaning) { r.settle = m.wait })
 	read(minIntervalAnnotation, func(m meaning) { r.minInterval = m.wait })
+	read(strategyAnnotation, func(m meaning) { r.recreate = m.yes })
 	return r
 }
 
@@ -106,10 +121,44 @@ type scope struct {
 	keys     keySet
 	all      bool
 	annotted bool // nothing reads it: the policy alone names it
+	// files and variables are the keys that containers see as such.
+	files, variables keySet
+	kept             bool // what containers see without a restart does not count
 }
 
-// counts tells whether a change of the source can restart the workload.
+// counts reports whether a change of the source can restart the workload.
 func (s scope) counts() bool { return s.keys != 0 }
+
+// same reports whether the same keys count.
+func (s scope) same(o scope) bool { return s.keys == o.keys && s.all == o.all }
+
+// seen returns a value as containers see it: what is in binaryData is no variable.
+func (s scope) seen(source, key int, v value) value {
+	if isBinary(source, v) && !s.files.has(key) {
+		return 0
+	}
+	return v
+}
+
+// allows reports whether a value looks like one of a set.
+func (s scope) allows(source, key int, set values, v value) bool {
+	for u := range value(valueCount + 1) {
+		if set.has(u) && s.seen(source, key, u) == s.seen(source, key, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// differs reports whether one of a set looks unlike a value.
+func (s scope) differs(source, key int, set values, v value) bool {
+	for u := range value(valueCount + 1) {
+		if set.has(u) && s.seen(source, key, u) != s.seen(source, key, v) {
+			return true
+		}
+	}
+	return false
+}
 
 // mark is what the annotations of a source say of it. Those of an absent one say nothing.
 type mark struct{ present, ignored, match bool }
@@ -117,18 +166,7 @@ type mark struct{ present, ignored, match bool }
 // scopes returns what counts of each source.
 func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]scope) {
 	for s := range out {
-		var read, kept keySet // kept: by a running container, as it was
-		var all, keptAll bool
-		for _, u := range variants[variant] {
-			if u.source != s {
-				continue
-			}
-			whole := u.how == envFrom || u.how == volume || u.how == projected
-			read, all = read|u.reads(), all || whole
-			if !u.live() {
-				kept, keptAll = kept|u.reads(), keptAll || whole
-			}
-		}
+		read, kept := scopeOf(variant, s, false), scopeOf(variant, s, true)
 		m := marks[s]
 		named := r.extra.has(s)
 		switch {
@@ -138,18 +176,49 @@ func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]s
 		case r.mode == "listed",
 			r.mode == "matched" && (!m.present || !m.match),
 			!r.kinds.has(s),
-			read == 0,
-			r.live && kept == 0:
+			read.keys == 0,
+			r.live && kept.keys == 0:
 			continue
 		}
 		switch {
-		case read == 0 || r.live && kept == 0:
-			out[s] = scope{keys: allKeys, all: true, annotted: true}
+		case read.keys == 0 || r.live && kept.keys == 0:
+			out[s] = scope{keys: allKeys, all: true, annotted: true, files: allKeys}
 		case r.live:
-			out[s] = scope{keys: kept, all: keptAll}
+			out[s] = kept
 		default:
-			out[s] = scope{keys: read, all: all}
+			out[s] = read
 		}
 	}
 	return out
+}
+
+// scopeOf returns what the containers of a variant read of a source, or of that only what
+// they keep until they are restarted.
+func scopeOf(variant, source int, kept bool) (out scope) {
+	out.kept = kept
+	for _, u := range allUses[variant] {
+		if u.source != source || kept && u.live() {
+			continue
+		}
+		out.keys, out.all = out.keys|u.reads(), out.all || u.whole()
+		if u.mounted() {
+			out.files |= u.reads()
+		} else {
+			out.variables |= u.reads()
+		}
+	}
+	return out
+}
+
+// of returns the keys of a scope that one container of a variant reads.
+func (s scope) of(variant, container, source int) (keys keySet) {
+	if s.annotted {
+		return allKeys
+	}
+	for _, u := range variants[variant][container].uses {
+		if u.source == source && !(s.kept && u.live()) {
+			keys |= u.reads()
+		}
+	}
+	return keys & s.keys
 }

@@ -44,6 +44,8 @@ type server struct {
 	stop       context.CancelFunc
 	ended      chan struct{}
 	stopped    atomic.Bool // the context of the controller is done
+	// restarted is when it last restarted each workload by itself, in this life.
+	restarted map[int]restarted
 
 	// asleep: its workers stand still. deaf and mute: requests are not sent, or their
 	// answers do not arrive.
@@ -62,11 +64,14 @@ type stream struct {
 type view struct {
 	synced      bool
 	annotations map[string]string // of the namespace
+	terminating bool              // the namespace
 	sources     [sourceCount]seenSource
 	listed      [streamCount]uint64
 	latest      uint64 // that has arrived
 	disordered  uint64 // the latest that had arrived before something older
 	key         int
+	arrivals    int                  // how much has arrived
+	templates   map[int]seenTemplate // of the workloads, by slot
 }
 
 // seenSource is what has reached a server of a source.
@@ -79,9 +84,11 @@ type seenSource struct {
 	arrived     time.Time
 	byList      bool
 	lastChanged time.Time
-	// keys are the revisions of the last change of each key, and witnessed the revisions of the changes of each key that the server has seen happen:
+	// keys are the revisions of the last change of each key, and witnessed those of the
+	// changes of each key that the server has seen happen:
 	// by an event, or by the difference between two lists; 0: none since its first sync.
 	keys, witnessed [keyCount]uint64
+	arrivals        [keyCount]int // when that was, by the number of what had arrived
 }
 
 func (v *view) marks() (m [sourceCount]mark) {
@@ -98,55 +105,88 @@ func (v *view) contents() (c contents) {
 	return c
 }
 
-func digesterOf(key int) *dependency.Digester {
-	sum := sha256.Sum256(fmt.Append(nil, "key ", key))
-	return dependency.NewDigester(sum[:])
+// keyOf returns one of the keys of the hash.
+func keyOf(n int) []byte {
+	sum := sha256.Sum256(fmt.Append(nil, "key ", n))
+	return sum[:]
+}
+
+func digesterOf(key int) *dependency.Digester { return dependency.NewDigester(keyOf(key)) }
+
+// defaults are those of every server.
+func (w *world) defaults() policy.Defaults {
+	return policy.Defaults{Mode: policy.Mode(w.defaultMode), Settle: time.Second}
 }
 
 // birth starts the process of a server. It has read nothing yet.
 func (s *server) birth() {
 	s.alive = true
-	s.digester, s.key = digesterOf(s.world.key), s.world.key
-	s.view = view{key: s.key}
+	clock := skewedClock{skew: s.world.skews.Servers[s.id]}
 	s.controller = controller.New(controller.Config{
 		Client:   client{server: s},
 		Recorder: &record.FakeRecorder{},
-		Clock:    quietClock{},
-		Defaults: policy.Defaults{Mode: policy.Mode(s.world.defaultMode), Settle: time.Second},
+		Clock:    clock,
+		Defaults: s.world.defaults(),
 		Workers:  len(s.world.workloads) + 1, // so that no order of the queue matters
 		Digester: func() *dependency.Digester { return s.digester },
 	})
-	s.index = ingest.NewIndex(quietClock{}, s.controller)
+	s.index = ingest.NewIndex(clock, s.controller)
+	s.restarted = map[int]restarted{}
 	s.read()
 	for i := range s.streams {
 		s.streams[i] = stream{}
 	}
 }
 
-// read begins to read the world. There is nothing of the resources without a stream.
+// read begins to read the world with the present key. There is nothing of the resources
+// without a stream.
 func (s *server) read() {
+	s.digester, s.key = digesterOf(s.world.key), s.world.key
+	s.view = view{key: s.key}
 	s.replay = ingest.NewReplay(s.index, s.digester)
-	for _, resource := range []string{"cronjobs", "jobs", "replicasets", "pods"} {
-		if err := s.replay.ListOf(resource, fmt.Sprint(s.world.revision)); err != nil {
-			panic(err)
-		}
+	s.replay.Encoded = true
+	for _, resource := range unused {
+		s.must(s.replay.ListOf(resource, fmt.Sprint(s.world.shown(deployments, s.world.revision))))
 	}
 }
 
-// rekey begins anew with another key, as ingest does when it has been replaced.
-func (s *server) rekey() {
-	s.index.Reset()
-	s.digester, s.key = digesterOf(s.world.key), s.world.key
+var unused = []string{"cronjobs", "jobs", "replicasets", "pods"}
+
+func (s *server) must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// again reads everything anew.
+func (s *server) again() {
 	s.read()
-	s.view = view{key: s.key}
 	for i := range s.streams {
 		s.streams[i] = stream{held: s.streams[i].held}
 	}
 }
 
+// rekey begins again with another key, as ingest does when it has been replaced.
+func (s *server) rekey() {
+	s.index.Reset()
+	s.again()
+}
+
+// restored ends the watches of a server after etcd has been restored. What it has witnessed
+// before is of another history, in the eyes of the oracle too: it may begin again.
+func (s *server) restored() {
+	s.written = map[int]uint64{}
+	if !s.alive {
+		return
+	}
+	for i := range s.streams {
+		s.streams[i].relist, s.streams[i].queue = true, nil
+	}
+}
+
 // lead runs the controller until resign or death.
 func (s *server) lead() {
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	ctx, cancel := context.WithCancel(quiet)
 	s.stop, s.ended, s.leads = cancel, make(chan struct{}), true
 	s.written, s.staleSince = map[int]uint64{}, map[int]time.Time{}
 	s.stopped.Store(false)
@@ -156,7 +196,10 @@ func (s *server) lead() {
 	}()
 }
 
-// Read is part of controller.Graph.
+// quiet is a context in which nothing is logged.
+var quiet = klog.NewContext(context.Background(), logr.Discard())
+
+// Read implements controller.Graph.
 func (s *server) Read(f func(*dependency.Graph)) bool {
 	s.gate.wait()
 	return s.index.Read(f)
@@ -167,18 +210,21 @@ type verdict struct{ state, reason, message, action string }
 
 // decide asks a server for the state of a workload, as its API would show it.
 func (s *server) decide(d *workload) (v verdict) {
-	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(d.kind), Namespace: namespace, Name: workloadName(d.slot)}
 	s.index.Read(func(g *dependency.Graph) {
-		if w := g.Workload(key); w != nil {
+		if w := g.Workload(d.key()); w != nil {
 			e := policy.Evaluate(g, s.digester, w, s.controller.Defaults)
-			decision := e.Decide(policy.Observed{Now: time.Now()})
+			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now()})
 			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action)}
 		}
 	})
 	return v
 }
 
-// deliver brings one event or one list of a stream to the index, or tells that there is
+func (d *workload) key() dependency.WorkloadKey {
+	return dependency.WorkloadKey{Kind: dependency.WorkloadKind(d.kind), Namespace: namespace, Name: workloadName(d.slot)}
+}
+
+// deliver brings one event or one list of a stream to the index, or reports that there is
 // nothing to bring.
 func (s *server) deliver(id streamID) bool {
 	st := &s.streams[id]
@@ -195,23 +241,24 @@ func (s *server) deliver(id streamID) bool {
 			s.view.disordered = s.view.latest
 		}
 		s.view.latest = max(s.view.latest, e.revision)
-		var err error
 		if e.deleted {
-			err = s.replay.Delete(e.object())
+			s.must(s.replay.Delete(e.object()))
 		} else {
-			err = s.replay.Set(e.object())
-		}
-		if err != nil {
-			panic(err)
+			s.must(s.replay.Set(e.object()))
 		}
 	default:
 		return false
+	}
+	if s.view.synced && s.index.Synced() != nil {
+		s.world.logf("    server %d begins again", s.id)
+		s.again()
 	}
 	return true
 }
 
 func (s *server) list(id streamID) {
 	st := &s.streams[id]
+	again := st.listed != 0
 	st.queue, st.relist, st.listed = nil, false, s.world.revision
 	s.view.listed[id], s.view.latest = s.world.revision, s.world.revision
 	events := s.world.list(id)
@@ -229,9 +276,11 @@ func (s *server) list(id streamID) {
 			}
 		}
 	}
-	if err := s.replay.ListOf(id.String(), fmt.Sprint(s.world.revision), objects...); err != nil {
-		panic(err)
+	version := s.world.shown(id, s.world.revision)
+	if again {
+		s.must(s.replay.Probe(quiet, id.String(), version)) // a watch has ended, before which it is asked for
 	}
+	s.must(s.replay.ListOf(id.String(), fmt.Sprint(version), objects...))
 	if s.view.synced {
 		return
 	}
@@ -239,23 +288,34 @@ func (s *server) list(id streamID) {
 	for i := range s.streams {
 		s.view.synced = s.view.synced && s.streams[i].listed > 0
 	}
-	if s.view.synced {
-		s.world.logf("    server %d has read everything", s.id)
+	if !s.view.synced {
+		return
+	}
+	s.world.logf("    server %d has read everything", s.id)
+	for _, resource := range unused {
+		s.must(s.replay.Probe(quiet, resource, s.world.shown(deployments, s.world.revision)))
+	}
+	for id := range streamCount {
+		s.must(s.replay.Probe(quiet, id.String(), s.world.shown(id, s.world.revision)))
 	}
 }
 
 // look notes what reaches the server.
 func (s *server) look(e *event, byList bool) {
+	s.view.arrivals++
+	if e.workload != nil {
+		s.view.lookAtWorkload(e.workload, byList, e.deleted)
+	}
 	if e.source == nil {
 		if e.workload == nil {
-			s.view.annotations = e.annotations
+			s.view.annotations, s.view.terminating = e.namespace.Annotations, e.namespace.DeletionTimestamp != nil
 		}
 		return
 	}
 	seen := &s.view.sources[e.slot]
 	for k, v := range e.source.content {
 		if s.view.synced && v != seen.content[k] {
-			seen.witnessed[k] = e.source.keys[k]
+			seen.witnessed[k], seen.arrivals[k] = e.source.keys[k], s.view.arrivals
 		}
 	}
 	if seen.changed == 0 || seen.content != e.source.content || seen.present != e.source.present {
@@ -301,11 +361,18 @@ func (g *gate) open() {
 	}
 }
 
-// quietClock is the clock of the bubble without the tickers of work queues, which are for
-// metrics and as a safety net and would be most of what happens in an hour.
-type quietClock struct{ clock.RealClock }
+// skewedClock is the clock of the bubble, wrong by a constant, and without the tickers of
+// work queues, which are for metrics and as a safety net and would be most of what happens in
+// an hour.
+type skewedClock struct {
+	clock.RealClock
+	skew time.Duration
+}
 
-func (quietClock) NewTicker(time.Duration) clock.Ticker { return silent{} }
+func (c skewedClock) Now() time.Time                  { return time.Now().Add(c.skew) }
+func (c skewedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+func (skewedClock) NewTicker(time.Duration) clock.Ticker { return silent{} }
 
 type silent struct{}
 

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing/synctest"
@@ -36,7 +37,7 @@ func (n *network) add(r *request) {
 	}
 }
 
-// waits tells whether a server waits for the answer to what it has asked of a workload.
+// waits reports whether a server waits for the answer to what it has asked of a workload.
 func (n *network) waits(s *server, slot int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,10 +46,13 @@ func (n *network) waits(s *server, slot int) bool {
 
 // newSimulation returns a simulation of a history that has not begun.
 func newSimulation(h *history, trace *[]string) *simulation {
-	w := &world{revision: 100, defaultMode: h.defaultMode, seeds: h.seeds, workloads: make([]*workload, len(h.seeds)), trace: trace}
+	w := &world{revision: 100, offsets: [2]uint64{1000, 1000}, skews: h.Skews, pace: h.Pace, defaultMode: h.DefaultMode,
+		seeds: h.Workloads, workloads: make([]*workload, len(h.Workloads)), trace: trace}
+	w.offsets[0] += h.Ahead[0]
+	w.offsets[1] += h.Ahead[1]
 	w.oracle = &oracle{world: w}
-	s := &simulation{world: w, network: &network{arrived: make(chan struct{}, 1)}, faults: map[int][]fault{}, batches: h.batches}
-	for id := range h.servers {
+	s := &simulation{world: w, network: &network{arrived: make(chan struct{}, 1)}, faults: map[int][]fault{}, batches: h.Batches}
+	for id := range h.Servers {
 		w.servers = append(w.servers, &server{id: id, world: w, network: s.network})
 	}
 	return s
@@ -80,7 +84,7 @@ func (s *simulation) fight() {
 	s.answers = 0
 	if a, b := s.world.servers[0], s.world.servers[len(s.world.servers)-1]; a != b && a.leads && b.leads {
 		s.world.logf("    two leaders fight")
-		s.world.oracle.tally.fights++
+		s.world.oracle.tally.Fights++
 		s.resign(a, false)
 		return
 	}
@@ -95,6 +99,7 @@ func (s *simulation) note() {
 		if !r.noted {
 			r.noted = true
 			r.seen, r.sent = r.server.view, time.Now()
+			r.seen.templates = maps.Clone(r.seen.templates)
 			s.world.logf("%v", r)
 			s.world.oracle.sent(r)
 		}
@@ -150,11 +155,11 @@ func (s *simulation) answer() bool {
 	defer s.network.mu.Unlock()
 	for i, r := range s.network.requests {
 		if r.done == nil {
-			if r.server.deaf && !r.ghost {
+			if r.server.deaf && !r.ghost && r.reload == nil {
 				continue
 			}
 			f := noFault
-			if waiting := s.faults[r.slot]; len(waiting) > 0 {
+			if waiting := s.faults[r.slot]; len(waiting) > 0 && r.reload == nil {
 				f, s.faults[r.slot] = waiting[0], waiting[1:]
 				s.world.logf("    fault: %s", faultNames[f])
 			}
@@ -162,7 +167,7 @@ func (s *simulation) answer() bool {
 			r.done = &a
 			return true
 		}
-		if r.server.mute && !r.ghost {
+		if r.server.mute && !r.ghost && r.reload == nil {
 			continue
 		}
 		s.network.requests = append(s.network.requests[:i:i], s.network.requests[i+1:]...)
@@ -180,10 +185,16 @@ func (s *simulation) sleep(d time.Duration) {
 	end := time.Now().Add(d)
 	for s.world.oracle.violation == "" {
 		s.drain()
+		if s.world.advance() {
+			continue
+		}
 		s.answers = 0
 		left := time.Until(end)
 		if left <= 0 {
 			return
+		}
+		if due := s.world.due(); !due.IsZero() {
+			left = min(left, time.Until(due))
 		}
 		timer := time.NewTimer(left)
 		select {
@@ -215,7 +226,7 @@ func (s *simulation) resign(server *server, ghosts bool) bool {
 	s.network.mu.Lock()
 	var left []*request
 	for _, r := range s.network.requests {
-		if r.server == server && !r.ghost {
+		if r.server == server && !r.ghost && r.reload == nil {
 			r.reply <- answer{err: context.Canceled}
 			r.ghost = true
 			if !ghosts {
@@ -273,12 +284,51 @@ func (s *simulation) calm() {
 		s.birth(s.world.servers[0])
 		s.lead(s.world.servers[0])
 	}
-	s.sleep(6 * time.Minute) // more than the longest back-off
+	for _, d := range s.world.workloads {
+		if d != nil {
+			d.refused = false
+		}
+	}
+	s.sleep(calmFor)
 }
+
+// calmFor is more than the longest back-off.
+const calmFor = 15 * time.Minute
 
 // end ends all that runs.
 func (s *simulation) end() {
+	s.network.mu.Lock()
+	for _, r := range s.network.requests {
+		if r.reload != nil {
+			r.reply <- answer{err: context.Canceled}
+		}
+	}
+	s.network.mu.Unlock()
 	for _, server := range s.world.servers {
 		s.kill(server, false)
+	}
+}
+
+// mostInAnHour is how many requests a server may make for a workload in an hour in which
+// nothing happens, because its owner fights: what servers write is removed each time.
+const mostInAnHour = 40
+
+// lastHour lets an hour pass, in which servers have nothing to do, unless an owner fights, or
+// an eviction has to wait.
+func (s *simulation) lastHour() {
+	allowed := 0
+	for _, d := range s.world.workloads {
+		switch {
+		case d == nil:
+		case d.annotations[recreatingAnnotation] != "":
+			return // pods are looked at again and again
+		case d.holder.fights():
+			allowed += mostInAnHour
+		}
+	}
+	before := s.network.count
+	s.sleep(time.Hour)
+	if after := s.network.count; s.world.oracle.violation == "" && after > before+allowed {
+		s.world.oracle.fail("%d requests in an hour in which nothing happened", after-before)
 	}
 }

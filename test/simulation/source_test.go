@@ -13,15 +13,15 @@ import (
 // source is a ConfigMap or a Secret.
 type source struct {
 	mark
-	uid      int
-	revision uint64
-	created  time.Time
-	content  content
+	uid     int
+	version uint64
+	created time.Time
+	content content
 	// changed is the revision of the last change of content or presence, and keys those of
 	// the last change of each key.
 	changed uint64
 	keys    [keyCount]uint64
-	// written and labelled are when the owner, who sets the content, and somebody who sets
+	// written and labelled are when the owner, who sets the content, and a client that sets
 	// labels only last wrote it, as managedFields have it.
 	written, labelled time.Time
 	label, note       int
@@ -36,7 +36,7 @@ func seconds(t time.Time) time.Time { return t.Truncate(time.Second) }
 func (s *source) object(slot int) runtime.Object {
 	m := metav1.ObjectMeta{
 		Namespace: namespace, Name: sourceNames[slot], UID: types.UID(fmt.Sprint("source-", s.uid)),
-		ResourceVersion: fmt.Sprint(s.revision), CreationTimestamp: metav1.NewTime(seconds(s.created)),
+		ResourceVersion: fmt.Sprint(s.version), CreationTimestamp: metav1.NewTime(seconds(s.created)),
 		Labels: map[string]string{"label": fmt.Sprint(s.label)}, Annotations: map[string]string{"note": fmt.Sprint(s.note)},
 	}
 	if s.ignored {
@@ -58,9 +58,13 @@ func (s *source) object(slot int) runtime.Object {
 		}
 		return o
 	}
-	o := &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{}}
+	o := &corev1.ConfigMap{ObjectMeta: m, Data: map[string]string{}, BinaryData: map[string][]byte{}}
 	for k, v := range s.content {
-		if v != 0 {
+		switch {
+		case v == 0:
+		case isBinary(slot, v):
+			o.BinaryData[keyNames[k]] = []byte{'0' + byte(v)}
+		default:
 			o.Data[keyNames[k]] = string(rune('0' + v))
 		}
 	}
@@ -78,13 +82,14 @@ func fields(manager string, at time.Time, raw string) metav1.ManagedFieldsEntry 
 // createSource creates a source, if it is absent.
 func (w *world) createSource(slot int, c content) bool {
 	s := &w.sources[slot]
-	if s.present || c == (content{}) {
+	if s.present || c == (content{}) || w.terminating {
 		return false
 	}
 	w.uids++
+	now := w.apiTime(sourceStream(slot))
 	was := *s
-	*s = source{mark: mark{present: true}, uid: w.uids, created: time.Now(), written: time.Now(), content: c, keys: was.keys}
-	w.wroteSource(slot, was.content)
+	*s = source{mark: mark{present: true}, uid: w.uids, created: now, written: now, content: c, keys: was.keys}
+	w.wroteSource(slot, was.content, was.present)
 	return true
 }
 
@@ -95,7 +100,7 @@ func (w *world) deleteSource(slot int) bool {
 	}
 	was := s.content
 	s.mark, s.content = mark{}, content{}
-	w.wroteSource(slot, was)
+	w.wroteSource(slot, was, true)
 	return true
 }
 
@@ -109,16 +114,16 @@ func (w *world) setContent(slot int, c content, applied bool) bool {
 	}
 	for k, v := range c {
 		if applied || v != 0 && v != s.content[k] {
-			s.written = time.Now()
+			s.written = w.apiTime(sourceStream(slot))
 		}
 	}
 	was := s.content
 	s.content = c
-	w.wroteSource(slot, was)
+	w.wroteSource(slot, was, true)
 	return true
 }
 
-// editSource writes metadata of a source, as its owner or somebody else.
+// editSource writes metadata of a source, as its owner or another client.
 func (w *world) editSource(slot int, owner bool) bool {
 	s := &w.sources[slot]
 	if !s.present {
@@ -126,12 +131,12 @@ func (w *world) editSource(slot int, owner bool) bool {
 	}
 	if owner {
 		s.note++
-		s.written = time.Now()
+		s.written = w.apiTime(sourceStream(slot))
 	} else {
 		s.label++
-		s.labelled = time.Now()
+		s.labelled = w.apiTime(sourceStream(slot))
 	}
-	w.wroteSource(slot, s.content)
+	w.wroteSource(slot, s.content, true)
 	return true
 }
 
@@ -146,18 +151,18 @@ func (w *world) markSource(slot int, match bool) bool {
 	} else {
 		s.ignored = !s.ignored
 	}
-	s.labelled = time.Now()
-	w.wroteSource(slot, s.content)
+	s.labelled = w.apiTime(sourceStream(slot))
+	w.wroteSource(slot, s.content, true)
 	return true
 }
 
-// wroteSource tells of a source that has been written. Its content was another one, or the
-// same.
-func (w *world) wroteSource(slot int, was content) {
+// wroteSource tells of a source that has been written, of its content before, and whether it
+// was present.
+func (w *world) wroteSource(slot int, was content, present bool) {
 	w.revision++
 	s := &w.sources[slot]
-	s.revision = w.revision
-	changed := s.content != was
+	s.version = w.shown(sourceStream(slot), w.revision)
+	changed := s.content != was || s.present != present
 	if changed {
 		s.changed = w.revision
 	}
@@ -169,7 +174,7 @@ func (w *world) wroteSource(slot int, was content) {
 	copied := *s
 	w.emit(event{stream: sourceStream(slot), slot: slot, source: &copied})
 	if changed {
-		w.startWaiting()
+		w.contentChanged(slot)
 	}
 	w.oracle.look()
 }

@@ -1,11 +1,13 @@
 package simulation
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// how is a way in which a template uses a source.
+// how is a way in which a container uses a source.
 type how int
 
 const (
@@ -17,7 +19,7 @@ const (
 	projected            // all keys as files, in a projected volume
 )
 
-// use is one use of a source by a template.
+// use is one use of a source by a container.
 type use struct {
 	source   int
 	how      how
@@ -35,34 +37,86 @@ func (u use) reads() keySet {
 	}
 }
 
-// live tells whether the container sees a change without a restart.
-func (u use) live() bool { return u.how == volume || u.how == items || u.how == projected }
+// whole reports whether all keys are read, whichever there are.
+func (u use) whole() bool { return u.how == envFrom || u.how == volume || u.how == projected }
 
-// starts tells whether a pod with this use starts.
+// mounted reports whether a volume shows the source.
+func (u use) mounted() bool { return u.how != env && u.how != envFrom }
+
+// live reports whether the container sees a change without a restart.
+func (u use) live() bool { return u.mounted() && u.how != subPath }
+
+// starts reports whether a container with this use starts, or a pod, if it is a volume.
 func (u use) starts(present bool, c content) bool {
 	switch {
 	case u.optional:
 		return true
-	case u.how == env, u.how == items:
+	case u.how == env:
+		return present && c[u.key] != 0 && !isBinary(u.source, c[u.key])
+	case u.how == items:
 		return present && c[u.key] != 0
 	default:
 		return present
 	}
 }
 
-// variants are what the templates of workloads use.
-var variants = [][]use{
-	{{source: 0, how: env, key: 0}, {source: 2, how: env, key: 1}},
-	{{source: 0, how: envFrom}, {source: 2, how: envFrom, optional: true}},
-	{{source: 0, how: volume}, {source: 2, how: env, key: 0}},
-	{{source: 0, how: env, key: 0}, {source: 0, how: volume}},
-	{{source: 0, how: env, key: 0, optional: true}, {source: 3, how: env, key: 2, optional: true}, {source: 2, how: volume, optional: true}},
-	{{source: 1, how: items, key: 1}, {source: 3, how: subPath, key: 0}, {source: 0, how: env, key: 2, optional: true}},
-	{{source: 0, how: projected}, {source: 2, how: projected}, {source: 1, how: env, key: 0}},
-	{{source: 0, how: volume}, {source: 2, how: volume}},
-	{{source: 1, how: envFrom}, {source: 3, how: envFrom}},
-	{{source: 2, how: env, key: 0}},
+// role is what a container is in its pod.
+type role int
+
+const (
+	mainContainer role = iota
+	initContainer
+	sidecar // an init container that goes on running
+)
+
+type containerSpec struct {
+	role role
+	uses []use
 }
+
+func pod1(uses ...use) []containerSpec { return []containerSpec{{uses: uses}} }
+
+// variants are the pods that templates make, init containers first.
+var variants = [][]containerSpec{
+	pod1(use{source: 0, how: env, key: 0}, use{source: 2, how: env, key: 1}),
+	pod1(use{source: 0, how: envFrom}, use{source: 2, how: envFrom, optional: true}),
+	pod1(use{source: 0, how: volume}, use{source: 2, how: env, key: 0}),
+	pod1(use{source: 0, how: env, key: 0}, use{source: 0, how: volume}),
+	pod1(use{source: 0, how: env, key: 0, optional: true}, use{source: 3, how: env, key: 2, optional: true}, use{source: 2, how: volume, optional: true}),
+	pod1(use{source: 1, how: items, key: 1}, use{source: 3, how: subPath, key: 0}, use{source: 0, how: env, key: 2, optional: true}),
+	pod1(use{source: 0, how: projected}, use{source: 2, how: projected}, use{source: 1, how: env, key: 0}),
+	pod1(use{source: 0, how: volume}, use{source: 2, how: volume}),
+	pod1(use{source: 1, how: envFrom}, use{source: 3, how: envFrom}),
+	pod1(use{source: 2, how: env, key: 0}),
+	{{uses: []use{{source: 2, how: env, key: 0}}}, {uses: []use{{source: 1, how: env, key: 0}}}},
+	{{role: initContainer, uses: []use{{source: 0, how: env, key: 0}}}, {uses: []use{{source: 2, how: envFrom, optional: true}}}},
+	{{role: sidecar, uses: []use{{source: 1, how: env, key: 1}}}, {uses: []use{{source: 2, how: env, key: 0}, {source: 0, how: env, key: 1, optional: true}}}},
+	{{uses: []use{{source: 0, how: envFrom}, {source: 3, how: volume}}}, {uses: []use{{source: 1, how: envFrom, optional: true}, {source: 2, how: env, key: 0}}}},
+	{{role: sidecar, uses: []use{{source: 2, how: envFrom}}}, {role: initContainer, uses: []use{{source: 1, how: envFrom}}}, {uses: []use{{source: 0, how: envFrom}}}},
+}
+
+// The variants by what is particular about them, for histories that are written by hand.
+const (
+	readsOneKey       = 0 // c0.a and s0.b
+	readsSecretAndMap = 1 // all of c0, and of s0 if it is there
+	readsS0           = 9
+	twoContainers     = 10 // one reads s0.a, the other c1.a
+)
+
+// usesOf returns all uses of a variant.
+func usesOf(variant int) (uses []use) {
+	for _, c := range variants[variant] {
+		uses = append(uses, c.uses...)
+	}
+	return uses
+}
+
+var allUses = func() (all [][]use) {
+	for variant := range variants {
+		all = append(all, usesOf(variant))
+	}
+	return all
+}()
 
 // crashing is the image whose pods never become ready.
 const crashing = 100
@@ -70,78 +124,110 @@ const crashing = 100
 // podSpecs are those of the variants, without an image.
 var podSpecs = func() []corev1.PodSpec {
 	var specs []corev1.PodSpec
-	for _, uses := range variants {
-		specs = append(specs, podSpec(uses))
+	for _, containers := range variants {
+		specs = append(specs, podSpec(containers))
 	}
 	return specs
 }()
 
-func podSpec(uses []use) corev1.PodSpec {
-	c := corev1.Container{Name: "app"}
+func podSpec(containers []containerSpec) corev1.PodSpec {
 	var spec corev1.PodSpec
-	for i, u := range uses {
-		name := corev1.LocalObjectReference{Name: sourceNames[u.source]}
-		key := keyNames[u.key]
-		var optional *bool
-		if u.optional {
-			optional = new(true)
+	for i, c := range containers {
+		out := corev1.Container{Name: fmt.Sprint("container-", i)}
+		for j, u := range c.uses {
+			addUse(&spec, &out, u, fmt.Sprint(i, "-", j))
 		}
-		switch u.how {
-		case env:
-			from := &corev1.EnvVarSource{}
-			if isSecret(u.source) {
-				from.SecretKeyRef = &corev1.SecretKeySelector{LocalObjectReference: name, Key: key, Optional: optional}
-			} else {
-				from.ConfigMapKeyRef = &corev1.ConfigMapKeySelector{LocalObjectReference: name, Key: key, Optional: optional}
-			}
-			c.Env = append(c.Env, corev1.EnvVar{Name: "VAR" + string(rune('0'+i)), ValueFrom: from})
+		switch c.role {
+		case mainContainer:
+			spec.Containers = append(spec.Containers, out)
 			continue
-		case envFrom:
-			from := corev1.EnvFromSource{}
-			if isSecret(u.source) {
-				from.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: name, Optional: optional}
-			} else {
-				from.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: name, Optional: optional}
-			}
-			c.EnvFrom = append(c.EnvFrom, from)
-			continue
+		case sidecar:
+			out.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		}
-		v := corev1.Volume{Name: "volume-" + string(rune('0'+i))}
-		mount := corev1.VolumeMount{Name: v.Name, MountPath: "/etc/" + v.Name}
-		var some []corev1.KeyToPath
-		if u.how == items {
-			some = []corev1.KeyToPath{{Key: key, Path: "file"}}
-		}
-		if u.how == subPath {
-			mount.SubPath = key
-		}
-		switch {
-		case u.how == projected && isSecret(u.source):
-			v.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{Secret: &corev1.SecretProjection{LocalObjectReference: name, Optional: optional}}}}
-		case u.how == projected:
-			v.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: name, Optional: optional}}}}
-		case isSecret(u.source):
-			v.Secret = &corev1.SecretVolumeSource{SecretName: name.Name, Items: some, Optional: optional}
-		default:
-			v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: name, Items: some, Optional: optional}
-		}
-		spec.Volumes = append(spec.Volumes, v)
-		c.VolumeMounts = append(c.VolumeMounts, mount)
+		spec.InitContainers = append(spec.InitContainers, out)
 	}
-	spec.Containers = []corev1.Container{c}
 	return spec
 }
 
-// podTemplate returns a pod template as an API object.
+// addUse adds a use to a container, and its volume to the pod.
+func addUse(spec *corev1.PodSpec, c *corev1.Container, u use, id string) {
+	name := corev1.LocalObjectReference{Name: sourceNames[u.source]}
+	key := keyNames[u.key]
+	var optional *bool
+	if u.optional {
+		optional = new(true)
+	}
+	switch u.how {
+	case env:
+		from := &corev1.EnvVarSource{}
+		if isSecret(u.source) {
+			from.SecretKeyRef = &corev1.SecretKeySelector{LocalObjectReference: name, Key: key, Optional: optional}
+		} else {
+			from.ConfigMapKeyRef = &corev1.ConfigMapKeySelector{LocalObjectReference: name, Key: key, Optional: optional}
+		}
+		c.Env = append(c.Env, corev1.EnvVar{Name: "VAR_" + id, ValueFrom: from})
+		return
+	case envFrom:
+		from := corev1.EnvFromSource{}
+		if isSecret(u.source) {
+			from.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: name, Optional: optional}
+		} else {
+			from.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: name, Optional: optional}
+		}
+		c.EnvFrom = append(c.EnvFrom, from)
+		return
+	}
+	v := corev1.Volume{Name: "volume-" + id}
+	mount := corev1.VolumeMount{Name: v.Name, MountPath: "/etc/" + v.Name}
+	var some []corev1.KeyToPath
+	if u.how == items {
+		some = []corev1.KeyToPath{{Key: key, Path: "file"}}
+	}
+	if u.how == subPath {
+		mount.SubPath = key
+	}
+	switch {
+	case u.how == projected && isSecret(u.source):
+		v.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{Secret: &corev1.SecretProjection{LocalObjectReference: name, Optional: optional}}}}
+	case u.how == projected:
+		v.Projected = &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: name, Optional: optional}}}}
+	case isSecret(u.source):
+		v.Secret = &corev1.SecretVolumeSource{SecretName: name.Name, Items: some, Optional: optional}
+	default:
+		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: name, Items: some, Optional: optional}
+	}
+	spec.Volumes = append(spec.Volumes, v)
+	c.VolumeMounts = append(c.VolumeMounts, mount)
+}
+
+// podTemplate returns a pod template as an API object. Its slices of containers are its own,
+// and what is in them is shared.
 func podTemplate(variant, image int, annotations map[string]string) corev1.PodTemplateSpec {
 	spec := podSpecs[variant]
-	container := spec.Containers[0]
-	container.Image = "app:" + string(rune('0'+image%10))
-	if image == crashing {
-		container.Image = "app:crashing"
-	}
-	spec.Containers = []corev1.Container{container}
+	spec.InitContainers = withImage(spec.InitContainers, image)
+	spec.Containers = withImage(spec.Containers, image)
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: spec}
+}
+
+func withImage(containers []corev1.Container, image int) (out []corev1.Container) {
+	for _, c := range containers {
+		c.Image = "app:" + string(rune('0'+image%10))
+		if image == crashing {
+			c.Image = "app:crashing"
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// missing reports whether something is absent that a pod of a variant needs to start whole.
+func missing(variant int, marks [sourceCount]mark, c contents) bool {
+	for _, u := range allUses[variant] {
+		if !u.starts(marks[u.source].present, c[u.source]) {
+			return true
+		}
+	}
+	return false
 }

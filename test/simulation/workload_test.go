@@ -15,8 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const replicas = 2
-
 // template is a pod template. Its map is immutable.
 type template struct {
 	variant, image int
@@ -26,33 +24,34 @@ type template struct {
 // identity tells templates apart.
 func (t *template) identity() string {
 	var b strings.Builder
-	fmt.Fprint(&b, t.variant, " ", t.image)
+	b.WriteString(strconv.Itoa(t.variant))
+	b.WriteByte(' ')
+	b.WriteString(strconv.Itoa(t.image))
 	for _, k := range slices.Sorted(maps.Keys(t.annotations)) {
-		fmt.Fprintf(&b, " %s=%s", k, t.annotations[k])
+		b.WriteString(" " + k + "=" + t.annotations[k])
 	}
 	return b.String()
 }
-
-func (t *template) crashes() bool { return t.image == crashing }
 
 // manifest is a workload as the API shows it. Its maps are immutable.
 type manifest struct {
 	kind        string
 	slot        int
 	uid         int
-	revision    uint64
+	revision    uint64 // of the world
+	version     uint64 // as it is shown
 	created     time.Time
 	generation  int64
 	annotations map[string]string
 	label       int
 	template    template
 	paused      bool
+	replicas    int
+	partition   int  // of a StatefulSet
+	onDelete    bool // pods are not replaced
+	deleting    bool // in the foreground
 	managers    []entry
-	// Status: the generation that its controller has seen, the number of the newest
-	// ReplicaSet, and whether pods of another template are left.
-	observed   int64
-	number     int64
-	unfinished bool
+	progress    progress
 }
 
 // entry is one of managedFields.
@@ -65,43 +64,42 @@ type entry struct {
 // workload is a manifest with what its controllers have made of it.
 type workload struct {
 	manifest
+	holder owner
+
 	// owned are the annotations in the owner's manifest.
-	owned     map[string]string
-	revisions []*templateRevision
-	pods      pods
-	// older are pods that run on because those of the present template never got ready.
-	older *pods
+	owned  map[string]string
+	number int64
+	sets   []*set
+	pods   []*pod
+	// current is the identity of the template of the pods below a partition.
+	current string
+	// due is when the controllers go on; zero: they have nothing to do.
+	due time.Time
+	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine refuses the
+	// patches of the server.
+	pdb, refused bool
 
 	truth truth
-}
-
-// templateRevision is a ReplicaSet or a ControllerRevision.
-type templateRevision struct {
-	template template
-	number   int64
-	created  time.Time
-}
-
-// pods are those of one template.
-type pods struct {
-	template template
-	identity string // of the template; empty: there are none
-	known    knowledge
-	started  uint64 // at which revision of the world
-	waiting  bool   // for a source or a key
-	// thoughtWaiting: a server that does not know that they run may think so.
-	thoughtWaiting bool
+	// started is the revision at which a container last started.
+	started uint64
+	// maybe are the contents that pods may have read for all that a server can see: what there
+	// has been since the template changed, or since it was recorded.
+	maybe knowledge
 }
 
 func workloadName(slot int) string { return "w" + strconv.Itoa(slot) }
 
 // object returns the manifest as an API object.
 func (m *manifest) object() runtime.Object {
-	selector := map[string]string{"app": workloadName(m.slot)}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": workloadName(m.slot)}}
 	meta := metav1.ObjectMeta{
 		Namespace: namespace, Name: workloadName(m.slot), UID: types.UID(fmt.Sprint("workload-", m.uid)),
-		ResourceVersion: fmt.Sprint(m.revision), CreationTimestamp: metav1.NewTime(seconds(m.created)), Generation: m.generation,
+		ResourceVersion: fmt.Sprint(m.version), CreationTimestamp: metav1.NewTime(seconds(m.created)), Generation: m.generation,
 		Labels: map[string]string{"app": workloadName(m.slot), "label": fmt.Sprint(m.label)}, Annotations: maps.Clone(m.annotations),
+	}
+	if m.deleting {
+		meta.DeletionTimestamp = new(metav1.NewTime(seconds(m.created)))
+		meta.Finalizers = []string{metav1.FinalizerDeleteDependents}
 	}
 	for _, e := range m.managers {
 		raw := `{"f:metadata":{"f:annotations":{}}}`
@@ -111,40 +109,44 @@ func (m *manifest) object() runtime.Object {
 		meta.ManagedFields = append(meta.ManagedFields, fields(e.manager, e.at, raw))
 	}
 	t := podTemplate(m.template.variant, m.template.image, maps.Clone(m.template.annotations))
-	updated := int32(replicas)
-	if m.unfinished {
-		updated = 1
-	}
+	p := &m.progress
+	all, updated, ready := int32(p.all), int32(p.updated), int32(p.ready)
+	replicas := ptr.To(int32(m.replicas))
 	switch m.kind {
 	case "Deployment":
 		if meta.Annotations == nil {
 			meta.Annotations = map[string]string{}
 		}
-		meta.Annotations["deployment.kubernetes.io/revision"] = fmt.Sprint(m.number)
+		meta.Annotations["deployment.kubernetes.io/revision"] = fmt.Sprint(p.number)
 		return &appsv1.Deployment{
 			ObjectMeta: meta,
-			Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](replicas), Paused: m.paused, Template: t,
-				Selector: &metav1.LabelSelector{MatchLabels: selector}},
-			Status: appsv1.DeploymentStatus{ObservedGeneration: m.observed, Replicas: replicas,
-				UpdatedReplicas: updated, ReadyReplicas: replicas, AvailableReplicas: replicas},
+			Spec:       appsv1.DeploymentSpec{Replicas: replicas, Paused: m.paused, Template: t, Selector: selector},
+			Status: appsv1.DeploymentStatus{ObservedGeneration: p.observed, Replicas: all,
+				UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: ready},
 		}
 	case "StatefulSet":
-		status := appsv1.StatefulSetStatus{ObservedGeneration: m.observed, Replicas: replicas, ReadyReplicas: updated,
+		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready,
 			UpdatedReplicas: updated, CurrentRevision: "1", UpdateRevision: "1"}
-		if m.unfinished {
-			status.UpdateRevision = "2"
+		strategy := appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(m.partition))}}
+		if m.onDelete {
+			strategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 		}
 		return &appsv1.StatefulSet{
 			ObjectMeta: meta,
-			Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](replicas), Template: t, Selector: &metav1.LabelSelector{MatchLabels: selector}},
+			Spec:       appsv1.StatefulSetSpec{Replicas: replicas, Template: t, Selector: selector, UpdateStrategy: strategy},
 			Status:     status,
 		}
 	default:
+		strategy := appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType}
+		if m.onDelete {
+			strategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+		}
 		return &appsv1.DaemonSet{
 			ObjectMeta: meta,
-			Spec:       appsv1.DaemonSetSpec{Template: t, Selector: &metav1.LabelSelector{MatchLabels: selector}},
-			Status: appsv1.DaemonSetStatus{ObservedGeneration: m.observed, DesiredNumberScheduled: replicas,
-				UpdatedNumberScheduled: updated, NumberAvailable: updated},
+			Spec:       appsv1.DaemonSetSpec{Template: t, Selector: selector, UpdateStrategy: strategy},
+			Status: appsv1.DaemonSetStatus{ObservedGeneration: p.observed, DesiredNumberScheduled: int32(m.replicas),
+				CurrentNumberScheduled: all, UpdatedNumberScheduled: updated, NumberAvailable: ready, NumberReady: ready},
 		}
 	}
 }
@@ -161,17 +163,20 @@ func (m *manifest) templateWritten() time.Time {
 }
 
 func (w *world) createWorkload(slot int) bool {
-	if w.workloads[slot] != nil {
+	if w.workloads[slot] != nil || w.terminating {
 		return false
 	}
 	w.uids++
 	seed := w.seeds[slot]
+	now := w.apiTime(deployments)
 	d := &workload{manifest: manifest{
-		kind: seed.kind, slot: slot, uid: w.uids, created: time.Now(), generation: 1, annotations: maps.Clone(seed.annotations),
-		template: template{variant: seed.variants[0]},
-		managers: []entry{{manager: "owner", at: time.Now(), template: true}},
-	}, owned: maps.Clone(seed.annotations)}
+		kind: seed.Kind, slot: slot, uid: w.uids, created: now, generation: 1, annotations: maps.Clone(seed.Annotations),
+		template: template{variant: seed.Variants[0]}, replicas: seed.Replicas,
+		managers: []entry{{manager: "owner", at: now, template: true}},
+	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed)}
 	w.workloads[slot] = d
+	w.admit(d, nil)
+	d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
 	w.wroteWorkload(d)
 	return true
 }
@@ -184,33 +189,49 @@ func (w *world) deleteWorkload(slot int) bool {
 	w.workloads[slot] = nil
 	w.revision++
 	gone := d.manifest
-	gone.revision = w.revision
+	gone.revision, gone.version = w.revision, w.shown(workloadStream(d.kind), w.revision)
 	w.emit(event{stream: workloadStream(d.kind), slot: slot, workload: &gone, deleted: true})
 	return true
 }
 
-// write changes a workload in the name of a field manager, and tells whether that made a
+// terminate deletes a workload in the foreground: it stays until its pods have gone, which
+// takes a while, and for ever on a node that is lost.
+func (w *world) terminate(slot int) bool {
+	d := w.workloads[slot]
+	if d == nil || d.deleting {
+		return false
+	}
+	d.deleting = true
+	w.wroteWorkload(d)
+	return true
+}
+
+// write changes a workload in the name of a field manager, and reports whether that made a
 // difference.
 func (w *world) write(d *workload, manager string, change func(*manifest)) bool {
 	before := d.manifest
 	change(&d.manifest)
 	now := &d.manifest
+	if manager != fieldManager {
+		w.admit(d, &before)
+	}
 	templateTook, templateLost := compareTemplates(&before.template, &now.template)
 	metaTook, metaLost := compareMaps(before.annotations, now.annotations)
-	if now.label != before.label {
-		metaTook = true
-	}
-	if now.paused != before.paused {
-		metaTook = true // spec, and not the template
-	}
+	spec := now.paused != before.paused || now.replicas != before.replicas || now.partition != before.partition || now.onDelete != before.onDelete
+	metaTook = metaTook || now.label != before.label || spec
 	if !templateTook && !templateLost && !metaTook && !metaLost {
+		d.manifest = before
 		return false
 	}
-	if templateTook || templateLost || now.paused != before.paused {
+	if templateTook || templateLost || spec {
 		now.generation++
 	}
-	if templateTook || templateLost {
+	was, is := before.template.identity(), now.template.identity()
+	if was != is {
 		d.truth.templated = w.revision + 1
+	}
+	if !now.paused && (was != is || before.paused && (d.newest() == nil || d.newest().identity != is)) {
+		d.maybe = startedWith(w.contents())
 	}
 	now.managers = slices.Clone(now.managers)
 	if templateTook || metaTook { // fields that are only removed leave the time as it was
@@ -219,7 +240,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 			i = len(now.managers)
 			now.managers = append(now.managers, entry{manager: manager})
 		}
-		now.managers[i].at = time.Now()
+		now.managers[i].at = w.apiTime(workloadStream(d.kind))
 		now.managers[i].template = now.managers[i].template || templateTook
 	}
 	for i := range now.managers {
@@ -227,6 +248,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 			e.template = now.template.annotations[hashAnnotation] != "" || now.template.annotations[reloadedAtAnnotation] != ""
 		}
 	}
+	d.holder.noticed(manager)
 	w.wroteWorkload(d)
 	return true
 }
@@ -236,7 +258,7 @@ func compareTemplates(before, now *template) (took, lost bool) {
 	return took || before.image != now.image || before.variant != now.variant, lost
 }
 
-// compareMaps tells whether anything was set, and whether anything was removed.
+// compareMaps reports whether anything was set, and whether anything was removed.
 func compareMaps(before, now map[string]string) (took, lost bool) {
 	for k, v := range now {
 		if old, found := before[k]; !found || old != v {
@@ -251,99 +273,30 @@ func compareMaps(before, now map[string]string) (took, lost bool) {
 	return took, lost
 }
 
+// wroteWorkload tells of a workload that has been written, and lets its controllers go on.
 func (w *world) wroteWorkload(d *workload) {
 	w.revision++
-	d.revision = w.revision
-	copied := d.manifest
-	w.emit(event{stream: workloadStream(d.kind), slot: d.slot, workload: &copied})
-	w.roll(d)
+	w.tellWorkload(d)
+	if s := d.newest(); s != nil && d.kind == "Deployment" && s.identity == d.template.identity() {
+		s.annotations = merged(s.annotations, d.annotations) // none is ever removed
+	}
+	w.oracle.look()
+	w.rollSoon(d)
 	w.oracle.look()
 }
 
-// roll does what the controllers of kube-controller-manager and the kubelets do.
-func (w *world) roll(d *workload) {
-	identity := d.template.identity()
-	if identity != d.pods.identity && !d.paused {
-		w.newPods(d, identity)
+func merged(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
 	}
-	w.status(d)
+	maps.Copy(out, b)
+	return out
 }
 
-// newPods begins a rollout. Old pods run until those of the new template are ready, so
-// that they are still there when the old template comes back before that.
-func (w *world) newPods(d *workload, identity string) {
-	if d.pods.identity != "" && !d.pods.waiting && d.older == nil {
-		old := d.pods
-		d.older = &old
-	}
-	d.truth.rolled = d.revision
-	w.revise(d, identity)
-	if d.older != nil && d.older.identity == identity {
-		d.pods, d.older = *d.older, nil
-		w.oracle.tally.rollbacks++
-		w.oracle.servedOn(d)
-		w.logf("    %s: its old pods, of revision %d, serve on", workloadName(d.slot), d.pods.started)
-		return
-	}
-	d.pods = pods{template: d.template, identity: identity, waiting: true}
-	w.start(d)
-}
-
-// revise makes the ReplicaSet or ControllerRevision of the present template the newest.
-func (w *world) revise(d *workload, identity string) {
-	d.number++
-	d.revisions = slices.Clone(d.revisions)
-	for _, r := range d.revisions {
-		if r.template.identity() == identity {
-			r.number = d.number
-			return
-		}
-	}
-	d.revisions = append(d.revisions, &templateRevision{template: d.template, number: d.number, created: time.Now()})
-}
-
-// newest returns the revision of the present template.
-func (d *workload) newest() *templateRevision {
-	return slices.MaxFunc(d.revisions, func(a, b *templateRevision) int { return int(a.number - b.number) })
-}
-
-// start starts the pods of the present template if what they need is there.
-func (w *world) start(d *workload) {
-	for _, u := range variants[d.pods.template.variant] {
-		if s := &w.sources[u.source]; !u.starts(s.present, s.content) {
-			return
-		}
-	}
-	d.pods.waiting = false
-	d.pods.known, d.pods.started = startedWith(w.contents()), w.revision
-	w.logf("    %s: pods start", workloadName(d.slot))
-	if !d.pods.template.crashes() {
-		d.older = nil
-	}
-}
-
-// startWaiting starts pods whose last missing source has appeared.
-func (w *world) startWaiting() {
-	for _, d := range w.workloads {
-		if d != nil && d.pods.waiting {
-			w.start(d)
-			w.status(d)
-		}
-		if d != nil && d.pods.thoughtWaiting {
-			w.oracle.servedOn(d)
-		}
-	}
-}
-
-// status writes the status, if it has changed.
-func (w *world) status(d *workload) {
-	unfinished := d.older != nil || d.pods.waiting || d.pods.identity != d.template.identity() || d.template.crashes()
-	if d.observed == d.generation && d.unfinished == unfinished {
-		return
-	}
-	d.observed, d.unfinished = d.generation, unfinished
-	w.revision++
-	d.revision = w.revision
+// tellWorkload emits the event of a workload.
+func (w *world) tellWorkload(d *workload) {
+	d.revision, d.version = w.revision, w.shown(workloadStream(d.kind), w.revision)
 	copied := d.manifest
 	w.emit(event{stream: workloadStream(d.kind), slot: d.slot, workload: &copied})
 }

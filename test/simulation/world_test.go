@@ -3,7 +3,6 @@ package simulation
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,23 +17,32 @@ const (
 
 // seed is what a workload is created from.
 type seed struct {
-	kind        string
-	variants    [2]int
-	annotations map[string]string
+	Kind        string            `json:"kind"`
+	Variants    [2]int            `json:"variants"`
+	Replicas    int               `json:"replicas"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Reaction    reaction          `json:"reaction,omitempty"`
+	Delay       time.Duration     `json:"delay,omitempty"`
 }
 
 // world is the cluster: what kube-apiserver stores, and what the other controllers make
 // of it. Its methods return at once and are called by one goroutine.
 type world struct {
 	revision    uint64
+	offsets     [2]uint64 // of what the API shows, by revision counter
+	skews       skews
+	pace        time.Duration // of the other controllers; 0: they are done at once
 	uids        int
 	defaultMode string
 	seeds       []seed
 
 	annotations map[string]string // of the namespace
+	terminating bool              // the namespace is being deleted
 	sources     [sourceCount]source
 	workloads   []*workload // nil: absent
 	key         int         // which HMAC key the servers share
+	backup      *backup
+	webhook     webhook
 
 	servers []*server
 	oracle  *oracle
@@ -72,7 +80,14 @@ func sourceStream(slot int) streamID {
 }
 
 func workloadStream(kind string) streamID {
-	return map[string]streamID{"Deployment": deployments, "StatefulSet": statefulSets, "DaemonSet": daemonSets}[kind]
+	switch kind {
+	case "Deployment":
+		return deployments
+	case "StatefulSet":
+		return statefulSets
+	default:
+		return daemonSets
+	}
 }
 
 // event is a change of an object as a watch tells of it.
@@ -82,9 +97,9 @@ type event struct {
 	slot     int
 	deleted  bool
 	// One of them; all are immutable.
-	workload    *manifest
-	source      *source
-	annotations map[string]string
+	workload  *manifest
+	source    *source
+	namespace *corev1.Namespace
 }
 
 func (e *event) object() runtime.Object {
@@ -94,9 +109,19 @@ func (e *event) object() runtime.Object {
 	case e.source != nil:
 		return e.source.object(e.slot)
 	default:
-		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: namespace, ResourceVersion: fmt.Sprint(e.revision), Annotations: maps.Clone(e.annotations)}}
+		return e.namespace
 	}
+}
+
+// namespace returns the event of the namespace as it is.
+func (w *world) namespace() event {
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, ResourceVersion: fmt.Sprint(w.shown(namespaces, w.revision)), Annotations: maps.Clone(w.annotations)}}
+	if w.terminating {
+		n.DeletionTimestamp = new(metav1.NewTime(seconds(time.Now())))
+		n.Status.Phase = corev1.NamespaceTerminating
+	}
+	return event{revision: w.revision, stream: namespaces, namespace: n}
 }
 
 // emit sends an event on its way to the servers.
@@ -115,7 +140,7 @@ func (w *world) emit(e event) {
 func (w *world) list(id streamID) (events []event) {
 	switch id {
 	case namespaces:
-		return []event{{revision: w.revision, stream: id, annotations: w.annotations}}
+		return []event{w.namespace()}
 	case configMaps, secrets:
 		for slot := range w.sources {
 			if s := w.sources[slot]; sourceStream(slot) == id && s.present {
@@ -147,101 +172,66 @@ func (w *world) marks() (m [sourceCount]mark) {
 	return m
 }
 
-// annotateNamespace sets an annotation of the namespace, or removes it when the text is
-// empty.
-func (w *world) annotateNamespace(annotation, text string) bool {
-	if w.annotations[annotation] == text {
+// terminateNamespace begins to delete the namespace. What is in it goes one by one.
+func (w *world) terminateNamespace() bool {
+	if w.terminating {
 		return false
 	}
-	w.annotations = with(w.annotations, annotation, text)
-	w.revision++
-	w.emit(event{stream: namespaces, annotations: w.annotations})
-	w.oracle.look()
+	w.terminating = true
+	w.wroteNamespace()
 	return true
 }
 
-// with returns a copy of a map with a key set, or without it when the text is empty.
-func with(m map[string]string, key, text string) map[string]string {
-	out := maps.Clone(m)
-	if out == nil {
-		out = map[string]string{}
+// endNamespace deletes what is left of the namespace, which is created again at once.
+func (w *world) endNamespace() bool {
+	if !w.terminating {
+		return false
 	}
-	if text == "" {
-		delete(out, key)
-	} else {
-		out[key] = text
+	for slot := range w.sources {
+		w.deleteSource(slot)
 	}
-	return out
-}
-
-// replaceKey puts another HMAC key in place.
-func (w *world) replaceKey() bool {
-	w.key++
-	w.oracle.look()
+	for slot := range w.workloads {
+		w.deleteWorkload(slot)
+	}
+	w.terminating, w.annotations = false, nil
+	w.wroteNamespace()
 	return true
 }
 
-// annotate sets an annotation of a workload in its owner's manifest and applies it.
-func (w *world) annotate(slot int, annotation, text string) bool {
-	d := w.workloads[slot]
-	if d == nil {
-		return false
-	}
-	d.owned = with(d.owned, annotation, text)
-	return w.write(d, "owner", func(m *manifest) { m.annotations = with(m.annotations, annotation, text) })
-}
-
-// setTemplate applies an image and a variant.
-func (w *world) setTemplate(slot, variant, image int) bool {
-	d := w.workloads[slot]
-	return d != nil && w.write(d, "owner", func(m *manifest) { m.template.variant, m.template.image = variant, image })
-}
-
-// rewrite replaces metadata, template or both by the owner's manifest, which has none of
-// the annotations that others have set. An image of -1 is the present one.
-func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
-	d := w.workloads[slot]
-	return d != nil && w.write(d, "owner", func(m *manifest) {
-		if metadata {
-			m.annotations = d.owned
+// due returns when something happens by itself; zero: nothing does.
+func (w *world) due() (at time.Time) {
+	consider := func(t time.Time) {
+		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
+			at = t
 		}
-		if spec {
-			m.template.annotations = nil
-		}
-		if image >= 0 {
-			m.template.image = image
-		}
-	})
-}
-
-func (w *world) editWorkload(slot int, owner bool) bool {
-	d := w.workloads[slot]
-	manager := "editor"
-	if owner {
-		manager = "owner"
 	}
-	return d != nil && w.write(d, manager, func(m *manifest) { m.label++ })
-}
-
-// undo is kubectl rollout undo.
-func (w *world) undo(slot int) bool {
-	d := w.workloads[slot]
-	if d == nil || d.paused || len(d.revisions) < 2 {
-		return false
+	for _, d := range w.workloads {
+		if d != nil {
+			consider(d.due)
+			consider(d.holder.due)
+		}
 	}
-	sorted := slices.SortedFunc(slices.Values(d.revisions), func(a, b *templateRevision) int { return int(b.number - a.number) })
-	return w.write(d, "kubectl-rollout", func(m *manifest) { m.template = sorted[1].template })
+	return at
 }
 
-// restart is kubectl rollout restart.
-func (w *world) restart(slot int) bool {
-	d := w.workloads[slot]
-	return d != nil && !d.paused && w.write(d, "kubectl-rollout", func(m *manifest) {
-		m.template.annotations = with(m.template.annotations, "kubectl.kubernetes.io/restartedAt", time.Now().Format(time.RFC3339Nano))
-	})
-}
-
-func (w *world) pause(slot int, paused bool) bool {
-	d := w.workloads[slot]
-	return d != nil && d.kind == "Deployment" && w.write(d, "kubectl", func(m *manifest) { m.paused = paused })
+// advance lets happen what is due by now.
+func (w *world) advance() (done bool) {
+	now := time.Now()
+	for _, d := range w.workloads {
+		if d == nil {
+			continue
+		}
+		if !d.due.IsZero() && !d.due.After(now) {
+			d.due, done = time.Time{}, true
+			if w.step(d) {
+				d.due = now.Add(w.pace)
+			}
+			w.oracle.look()
+		}
+		if !d.holder.due.IsZero() && !d.holder.due.After(now) {
+			done = true
+			w.react(d)
+		}
+	}
+	return done
 }

@@ -1,0 +1,116 @@
+package simulation
+
+// checkCalm checks a world in which nothing happens any more.
+func (o *oracle) checkCalm() {
+	contents, marks := o.world.contents(), o.world.marks()
+	for _, d := range o.world.workloads {
+		if d == nil || o.violation != "" {
+			continue
+		}
+		t := &d.truth
+		blocked := missing(d.template.variant, marks, contents)
+		stale := d.isStale(&t.scopes, &contents)
+		want := o.expect(d, blocked, stale)
+		for _, server := range o.world.servers {
+			if !server.alive {
+				continue
+			}
+			got := server.decide(d)
+			if server.leads && got.action != "" && got.action != "Continue" && !d.holder.fights() {
+				o.fail("%s: server %d leads and is still to do %s", workloadName(d.slot), server.id, got.action)
+			}
+			if want != "" && got.state != want && got.reason != "NotRecorded" {
+				o.fail("%s: server %d says %s (%s: %s), and it is %s: %s",
+					workloadName(d.slot), server.id, got.state, got.reason, got.message, want, o.describePods(d))
+			}
+		}
+		if !t.managed || blocked || d.paused || d.deleting || o.world.terminating {
+			continue
+		}
+		o.checkEvictions(d)
+		d.stale(&t.scopes, &contents, func(p *pod, c *container, s, k int) {
+			if why := o.knowable(d, p, c, s, k); why != "" {
+				o.fail("%s was never restarted: %s, and %s", workloadName(d.slot), describe(p, c, s, k), why)
+			}
+			o.tally.Unknowable++
+			c.known[s][k] |= only(contents[s][k])
+		})
+		d.maybe = startedWith(contents)
+	}
+}
+
+// checkEvictions checks that no pod is left that was to be evicted, unless something forbids
+// it.
+func (o *oracle) checkEvictions(d *workload) {
+	if d.pdb || d.annotations[recreatingAnnotation] == "" || !o.rules(d).recreate {
+		return
+	}
+	whole := true
+	for _, p := range d.pods {
+		whole = whole && (p.terminating || p.ready())
+	}
+	if now, old := d.alive(d.template.identity()); len(now)+len(old) < d.replicas {
+		whole = false // a StatefulSet does not replace what is on a lost node
+	}
+	for _, p := range d.pods {
+		if whole && d.doomed(p) && !p.terminating {
+			o.fail("%s: pod %d was never evicted", workloadName(d.slot), p.uid)
+		}
+	}
+}
+
+// expect returns the state that servers should show, or nothing where they may choose.
+func (o *oracle) expect(d *workload, blocked, stale bool) string {
+	r := o.rules(d)
+	switch {
+	case d.deleting, o.world.terminating:
+		return ""
+	case r.invalid:
+		return "Blocked"
+	case r.mode == "off":
+		return "Unmanaged"
+	case blocked:
+		return "Blocked"
+	case d.paused: // it may have been spared a restart that another server would ask for
+		return ""
+	case d.annotations[recreatingAnnotation] != "":
+		return ""
+	case stale, d.holder.fights():
+		return ""
+	case d.unfinished():
+		return "RollingOut"
+	default:
+		return "InSync"
+	}
+}
+
+// checkShown checks that no server that has seen everything calls a workload InSync whose
+// containers are known to run with other content.
+func (o *oracle) checkShown() {
+	contents := o.world.contents()
+	for _, d := range o.world.workloads {
+		if d == nil || !d.truth.managed || d.deleting {
+			continue
+		}
+		d.stale(&d.truth.scopes, &contents, func(p *pod, c *container, s, k int) {
+			for _, server := range o.world.servers {
+				if !server.alive || !server.view.synced || server.lags() || o.misled(d, p, c, s) || !o.knew(&server.view, d, c, s, k) {
+					continue
+				}
+				if got := server.decide(d); got.state == "InSync" {
+					o.fail("%s: server %d says InSync, and %s", workloadName(d.slot), server.id, describe(p, c, s, k))
+				}
+			}
+		})
+	}
+}
+
+// lags reports whether something has yet to reach the server.
+func (s *server) lags() bool {
+	for i := range s.streams {
+		if len(s.streams[i].queue) > 0 || s.streams[i].relist {
+			return true
+		}
+	}
+	return s.key != s.world.key
+}

@@ -1,0 +1,159 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Revisions. The world counts all that happens in one number, and the API shows it: plus an
+// offset, which is not the same for workloads and for sources where they are in different
+// etcds, and which becomes less when an etcd is restored from a backup.
+
+// counter returns which revision counter a resource has.
+func counter(id streamID) int {
+	if id == configMaps || id == secrets {
+		return 1
+	}
+	return 0
+}
+
+// shown returns the resourceVersion of what happens at a revision.
+func (w *world) shown(id streamID, revision uint64) uint64 { return revision + w.offsets[counter(id)] }
+
+// apiTime is the time of the API server that a resource is written to.
+func (w *world) apiTime(id streamID) time.Time { return time.Now().Add(w.skews.API[counter(id)]) }
+
+// nodeTime is the time of a node.
+func (w *world) nodeTime(node int) time.Time {
+	return time.Now().Add(w.skews.Nodes[node%len(w.skews.Nodes)])
+}
+
+// skews are by how much clocks are wrong. They do not change in a history.
+type skews struct {
+	API     [2]time.Duration `json:"api"` // by counter: the API server that is asked
+	Servers [2]time.Duration `json:"servers"`
+	Nodes   [3]time.Duration `json:"nodes"`
+}
+
+// right reports whether all clocks are.
+func (s *skews) right() bool { return *s == skews{} }
+
+// backup is what etcd held at a revision.
+type backup struct {
+	revision    uint64
+	annotations map[string]string
+	sources     [sourceCount]source
+	workloads   []*workload
+}
+
+// backUp keeps what is there now.
+func (w *world) backUp() bool {
+	b := &backup{revision: w.revision, annotations: w.annotations, sources: w.sources}
+	for _, d := range w.workloads {
+		if d != nil {
+			copied := *d
+			copied.pods, copied.sets = nil, nil
+			for _, p := range d.pods {
+				c := *p
+				c.containers = slices.Clone(p.containers)
+				copied.pods = append(copied.pods, &c)
+			}
+			for _, s := range d.sets {
+				c := *s
+				copied.sets = append(copied.sets, &c)
+			}
+			copied.owned = maps.Clone(d.owned)
+			d = &copied
+		}
+		b.workloads = append(b.workloads, d)
+	}
+	w.backup = b
+	return true
+}
+
+// restore brings back what was there at the last backup, in every etcd. Watches end. Kubelets
+// end pods that are not known any more, and start those again that were. A pod that has run
+// all the time goes on as it is.
+func (w *world) restore() bool {
+	b := w.backup
+	if b == nil || w.terminating {
+		return false
+	}
+	w.backup = nil
+	back := w.revision - b.revision
+	w.revision++
+	for i := range w.offsets {
+		w.offsets[i] -= back
+	}
+	w.annotations = b.annotations
+	for slot := range w.sources {
+		was := w.sources[slot]
+		s := b.sources[slot]
+		s.changed, s.keys = was.changed, was.keys
+		if s.content != was.content || s.present != was.present {
+			s.changed = w.revision
+		}
+		for k := range s.content {
+			if s.content[k] != was.content[k] {
+				s.keys[k] = w.revision
+			}
+		}
+		w.sources[slot] = s
+	}
+	for slot, now := range w.workloads {
+		d := b.workloads[slot]
+		w.workloads[slot] = d
+		if d == nil {
+			continue
+		}
+		d.restored(w, now)
+	}
+	for slot := range w.sources {
+		if w.sources[slot].changed == w.revision {
+			w.contentChanged(slot)
+		}
+	}
+	for _, s := range w.servers {
+		s.restored()
+	}
+	w.oracle.look()
+	for _, d := range w.workloads {
+		if d != nil {
+			w.rollSoon(d)
+		}
+	}
+	return true
+}
+
+// restored brings the pods of a workload that was restored together with those that run.
+func (d *workload) restored(w *world, now *workload) {
+	if now != nil && now.uid == d.uid {
+		d.truth.adopted = now.truth.adopted
+		d.started = now.started
+	}
+	d.truth.templated, d.truth.rolled = w.revision, w.revision
+	d.maybe = startedWith(w.contents())
+	for i, p := range d.pods {
+		if now != nil {
+			if at := slices.IndexFunc(now.pods, func(o *pod) bool { return o.uid == p.uid }); at >= 0 && !now.pods[at].terminating {
+				d.pods[i] = now.pods[at]
+				continue
+			}
+		}
+		for j := range p.containers {
+			p.containers[j] = container{}
+		}
+		p.mounted, p.terminating = false, false
+		w.kubelet(d, p)
+	}
+	for _, p := range d.pods {
+		for _, c := range p.containers {
+			for s := range d.maybe {
+				for k := range d.maybe[s] {
+					d.maybe[s][k] |= c.known[s][k]
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package simulation
+
+import (
+	"fmt"
+)
+
+// What a server can know. It is asked only of containers that run with old content, so the
+// truth is known; the question is whether it could be told.
+
+// seenTemplate is what has reached a server of a workload: when, by the number of what has
+// reached it, it first saw the template that is there now.
+type seenTemplate struct {
+	uid      int
+	identity string
+	arrival  int
+	byList   bool
+}
+
+// lookAtWorkload notes a workload that reaches the server.
+func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
+	if v.templates == nil {
+		v.templates = map[int]seenTemplate{}
+	}
+	t, found := v.templates[m.slot]
+	identity := m.template.identity()
+	switch {
+	case deleted:
+		delete(v.templates, m.slot)
+	case found && t.uid == m.uid && (t.identity == identity || m.paused):
+		// The pods of a paused Deployment are those of the template with which it was paused.
+	default:
+		v.templates[m.slot] = seenTemplate{m.uid, identity, v.arrivals, byList}
+	}
+}
+
+// knew reports whether a server knows that a key has changed to what it is after a container
+// was started: it has seen that happen, after its first sync, and by then it knew the
+// template; or revisions tell it that the template was older.
+func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool {
+	seen := &v.sources[source]
+	changed := seen.witnessed[key]
+	if !v.synced || changed <= max(c.started, d.truth.adopted, d.truth.scoped[source]) {
+		return false
+	}
+	if v.unseen(d.truth.scoped[source]) && d.truth.scoped[source] > 0 && !v.orderly(d.truth.scoped[source], changed) {
+		return false
+	}
+	t, found := v.templates[d.slot]
+	if !found || t.uid != d.uid || t.identity != d.template.identity() {
+		return false
+	}
+	if t.arrival < seen.arrivals[key] {
+		return true
+	}
+	return o.world.offsets[0] == o.world.offsets[1] && !t.byList && !seen.byList
+}
+
+// orderly reports whether nothing was listed, or came out of order, between two revisions.
+func (v *view) orderly(from, to uint64) bool {
+	if v.disordered >= from && v.disordered <= to {
+		return false
+	}
+	for _, listed := range v.listed {
+		if listed >= from && listed <= to {
+			return false
+		}
+	}
+	return true
+}
+
+// misled reports whether times say that a container is younger than the content of a source,
+// which it is not: clocks are wrong.
+func (o *oracle) misled(d *workload, p *pod, c *container, source int) bool {
+	if o.world.skews.right() {
+		return false
+	}
+	written := o.world.sources[source].lastChanged()
+	return !c.at.Before(written) || !p.created.Before(written) || d.newest() != nil && !d.newest().created.Before(written)
+}
+
+// knowable tells how it could be known that a container runs with other content than the
+// present; empty: it could not.
+func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) string {
+	if o.misled(d, p, c, source) {
+		return ""
+	}
+	present := o.world.sources[source].content[key]
+	if rec, _ := o.record(&d.manifest); rec != nil && rec.scopes[source].same(d.truth.scopes[source]) &&
+		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) != d.truth.scopes[source].seen(source, key, present) {
+		return fmt.Sprintf("the record has another %s.%s", sourceNames[source], keyNames[key])
+	}
+	for _, s := range o.world.servers {
+		if s.alive && s.leads && o.knew(&s.view, d, c, source, key) {
+			return fmt.Sprintf("server %d has seen %s.%s change", s.id, sourceNames[source], keyNames[key])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,216 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// reaction is what an owner does when others change its workload.
+type reaction string
+
+const (
+	indifferent reaction = ""
+	// stripsMetadata is an operator that sets metadata.annotations to its own, as
+	// controllerutil.CreateOrUpdate makes easy; stripsTemplate does so with those of the pod
+	// template; stripsBoth with both.
+	stripsMetadata reaction = "strips metadata"
+	stripsTemplate reaction = "strips template"
+	stripsBoth     reaction = "strips both"
+	// heals is the self-heal of Argo CD and Flux: it sets the fields of its manifest, and leaves
+	// alone what others have added.
+	heals reaction = "heals"
+)
+
+// owner is a client that reacts to changes of a workload.
+type owner struct {
+	reaction reaction
+	delay    time.Duration
+	due      time.Time // zero: it has nothing to react to
+	// image, variant and replicas are those of its manifest.
+	image, variant, replicas int
+}
+
+func newOwner(s *seed) owner {
+	return owner{reaction: s.Reaction, delay: s.Delay, variant: s.Variants[0], replicas: s.Replicas}
+}
+
+// noticed notes that a field manager has written the workload.
+func (o *owner) noticed(manager string) {
+	if o.reaction != indifferent && manager != "owner" && o.due.IsZero() {
+		o.due = time.Now().Add(o.delay)
+	}
+}
+
+// fights reports whether the owner removes what servers write.
+func (o *owner) fights() bool {
+	return o.reaction == stripsMetadata || o.reaction == stripsTemplate || o.reaction == stripsBoth
+}
+
+// react lets an owner see to its workload.
+func (w *world) react(d *workload) {
+	d.holder.due = time.Time{}
+	if w.workloads[d.slot] != d || d.deleting {
+		return
+	}
+	w.logf("    %s: its owner reacts", workloadName(d.slot))
+	switch d.holder.reaction {
+	case stripsMetadata:
+		w.rewrite(d.slot, true, false, -1)
+	case stripsTemplate:
+		w.rewrite(d.slot, false, true, -1)
+	case stripsBoth:
+		w.rewrite(d.slot, true, true, -1)
+	case heals:
+		w.write(d, "owner", func(m *manifest) {
+			m.template.image, m.template.variant, m.replicas = d.holder.image, d.holder.variant, d.holder.replicas
+			m.annotations = merged(m.annotations, d.owned)
+		})
+	}
+}
+
+// annotateNamespace sets an annotation of the namespace, or removes it when the text is
+// empty.
+func (w *world) annotateNamespace(annotation, text string) bool {
+	if w.annotations[annotation] == text || w.terminating {
+		return false
+	}
+	w.annotations = with(w.annotations, annotation, text)
+	w.wroteNamespace()
+	return true
+}
+
+func (w *world) wroteNamespace() {
+	w.revision++
+	w.emit(w.namespace())
+	w.oracle.look()
+}
+
+// with returns a copy of a map with a key set, or without it when the text is empty.
+func with(m map[string]string, key, text string) map[string]string {
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
+	}
+	if text == "" {
+		delete(out, key)
+	} else {
+		out[key] = text
+	}
+	return out
+}
+
+// replaceKey puts another HMAC key in place.
+func (w *world) replaceKey() bool {
+	w.key++
+	w.oracle.look()
+	return true
+}
+
+// annotate sets an annotation of a workload in its owner's manifest and applies it.
+func (w *world) annotate(slot int, annotation, text string) bool {
+	d := w.workloads[slot]
+	if d == nil {
+		return false
+	}
+	d.owned = with(d.owned, annotation, text)
+	return w.write(d, "owner", func(m *manifest) { m.annotations = with(m.annotations, annotation, text) })
+}
+
+// setTemplate applies an image and a variant, as kubectl apply and server-side apply do: what
+// others have added stays.
+func (w *world) setTemplate(slot, variant, image int) bool {
+	d := w.workloads[slot]
+	if d == nil {
+		return false
+	}
+	d.holder.variant, d.holder.image = variant, image
+	return w.write(d, "owner", func(m *manifest) { m.template.variant, m.template.image = variant, image })
+}
+
+// rewrite replaces metadata, template or both by the owner's manifest, which has none of
+// the annotations that others have set, as kubectl replace does. An image of -1 is the present
+// one.
+func (w *world) rewrite(slot int, metadata, spec bool, image int) bool {
+	d := w.workloads[slot]
+	if d == nil {
+		return false
+	}
+	if image >= 0 {
+		d.holder.image = image
+	}
+	return w.write(d, "owner", func(m *manifest) {
+		if metadata {
+			m.annotations = d.owned
+		}
+		if spec {
+			m.template.annotations = nil
+		}
+		if image >= 0 {
+			m.template.image = image
+		}
+	})
+}
+
+// editWorkload changes a label, as its owner or another client.
+func (w *world) editWorkload(slot int, owner bool) bool {
+	d := w.workloads[slot]
+	manager := "editor"
+	if owner {
+		manager = "owner"
+	}
+	return d != nil && w.write(d, manager, func(m *manifest) { m.label++ })
+}
+
+// scale sets the number of replicas, in the manifest of the owner too or as an autoscaler.
+func (w *world) scale(slot, replicas int, owner bool) bool {
+	d := w.workloads[slot]
+	if d == nil {
+		return false
+	}
+	manager := "autoscaler"
+	if owner {
+		manager, d.holder.replicas = "owner", replicas
+	}
+	return w.write(d, manager, func(m *manifest) { m.replicas = replicas })
+}
+
+// hold sets a partition, or the update strategy OnDelete.
+func (w *world) hold(slot, partition int, onDelete bool) bool {
+	d := w.workloads[slot]
+	return d != nil && (d.kind == "StatefulSet" || d.kind == "DaemonSet" && partition == 0) && w.write(d, "owner", func(m *manifest) {
+		m.partition, m.onDelete = partition, onDelete
+		if onDelete {
+			m.partition = 0
+		}
+	})
+}
+
+// undo is kubectl rollout undo. Of a Deployment it replaces the annotations too, by those of
+// the ReplicaSet.
+func (w *world) undo(slot int) bool {
+	d := w.workloads[slot]
+	if d == nil || d.paused || len(d.sets) < 2 {
+		return false
+	}
+	sorted := slices.SortedFunc(slices.Values(d.sets), func(a, b *set) int { return int(b.number - a.number) })
+	return w.write(d, "kubectl-rollout", func(m *manifest) {
+		m.template = sorted[1].template
+		if m.kind == "Deployment" {
+			m.annotations = sorted[1].annotations
+		}
+	})
+}
+
+// restart is kubectl rollout restart.
+func (w *world) restart(slot int) bool {
+	d := w.workloads[slot]
+	return d != nil && !d.paused && w.write(d, "kubectl-rollout", func(m *manifest) {
+		m.template.annotations = with(m.template.annotations, "kubectl.kubernetes.io/restartedAt", time.Now().Format(time.RFC3339Nano))
+	})
+}
+
+func (w *world) pause(slot int, paused bool) bool {
+	d := w.workloads[slot]
+	return d != nil && d.kind == "Deployment" && w.write(d, "kubectl", func(m *manifest) { m.paused = paused })
+}

@@ -1,0 +1,232 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pod is a pod of a workload.
+type pod struct {
+	uid, ordinal int // the ordinal is that of a StatefulSet, or the node of a DaemonSet
+	template     template
+	identity     string // of the template
+	created      time.Time
+	born         uint64 // the revision of the world
+	mounted      bool   // its volumes have been made
+	terminating  bool   // its node is lost, so that it never ends
+	containers   []container
+}
+
+// container is what the oracle has to know: with what it was started.
+type container struct {
+	started uint64    // the revision of the world; 0: it has not been
+	at      time.Time // by the clock of the node
+	known   knowledge
+}
+
+func (p *pod) node() int { return p.uid % 3 }
+
+func (p *pod) name(d *workload) string { return fmt.Sprint(workloadName(d.slot), "-pod-", p.uid) }
+
+// ready reports whether all containers run, and its image is one that becomes ready.
+func (p *pod) ready() bool {
+	return !p.terminating && p.template.image != crashing &&
+		!slices.ContainsFunc(p.containers, func(c container) bool { return c.started == 0 })
+}
+
+// addPod creates a pod of a workload.
+func (w *world) addPod(d *workload, s *set, ordinal int) {
+	w.uids++
+	p := &pod{uid: w.uids, ordinal: ordinal, template: s.template, identity: s.identity, created: w.apiTime(deployments),
+		born: w.revision, containers: make([]container, len(variants[s.template.variant]))}
+	d.pods = append(d.pods, p)
+	w.logf("    %s: pod %d is created", workloadName(d.slot), p.uid)
+	w.kubelet(d, p)
+}
+
+// kubelet starts what can be started of a pod. As kubernetes/pkg/kubelet has it, the pod waits
+// for its volumes as a whole. Init containers start one after the other, and the next one, or
+// the first of the others, once it has run (or runs, if it is a sidecar): a sidecar whose
+// environment cannot be made holds up what comes after it as well, because
+// computeInitContainerActions goes on only from one that has a status. Of the others, each
+// that can be started is, whatever becomes of its neighbours.
+func (w *world) kubelet(d *workload, p *pod) {
+	if p.terminating {
+		return
+	}
+	spec := variants[p.template.variant]
+	starts := func(u use) bool { s := &w.sources[u.source]; return u.starts(s.present, s.content) }
+	if !p.mounted {
+		for _, u := range allUses[p.template.variant] {
+			if u.mounted() && !starts(u) {
+				return
+			}
+		}
+		p.mounted = true
+	}
+	for i := range spec {
+		if p.containers[i].started == 0 && !slices.ContainsFunc(spec[i].uses, func(u use) bool { return !u.mounted() && !starts(u) }) {
+			w.startContainer(d, p, i)
+		}
+		if p.containers[i].started == 0 && spec[i].role != mainContainer {
+			return
+		}
+	}
+}
+
+func (w *world) startContainer(d *workload, p *pod, i int) {
+	p.containers[i] = container{started: w.revision, at: w.nodeTime(p.node()), known: startedWith(w.contents())}
+	d.started = max(d.started, w.revision)
+	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
+}
+
+// restartContainer lets a container crash. It reads everything again as it is now: variables,
+// and its files too, as the kubelet has brought the volumes up to date, and mounts the
+// file of a subPath for each start.
+func (w *world) restartContainer(slot, n int) bool {
+	d := w.workloads[slot]
+	if d == nil || len(d.pods) == 0 {
+		return false
+	}
+	p := d.pods[n%len(d.pods)]
+	i := n / len(d.pods) % len(p.containers)
+	if p.terminating || p.containers[i].started == 0 || variants[p.template.variant][i].role == initContainer {
+		return false
+	}
+	p.containers[i] = container{}
+	w.kubelet(d, p)
+	w.rollSoon(d)
+	return true
+}
+
+// contentChanged lets the kubelets see a source: containers that wait for it start, and those
+// that crash all the time read it at some time.
+func (w *world) contentChanged(slot int) {
+	for _, d := range w.workloads {
+		if d == nil {
+			continue
+		}
+		d.maybe.allow(slot, w.sources[slot].content)
+		for _, p := range d.pods {
+			if p.template.image == crashing {
+				for i := range p.containers {
+					p.containers[i].known.allow(slot, w.sources[slot].content)
+				}
+			}
+			w.kubelet(d, p)
+		}
+		w.rollSoon(d)
+	}
+}
+
+// evict deletes a pod.
+func (w *world) evict(d *workload, p *pod) {
+	w.remove(d, p)
+	w.rollSoon(d)
+}
+
+func (w *world) remove(d *workload, p *pod) {
+	d.pods = slices.DeleteFunc(slices.Clone(d.pods), func(o *pod) bool { return o == p })
+	w.logf("    %s: pod %d is deleted", workloadName(d.slot), p.uid)
+}
+
+// drainPod deletes one of the pods, or lets its node be lost.
+func (w *world) drainPod(slot, n int, lost bool) bool {
+	d := w.workloads[slot]
+	if d == nil || len(d.pods) == 0 {
+		return false
+	}
+	p := d.pods[n%len(d.pods)]
+	switch {
+	case !lost:
+		w.evict(d, p)
+	case d.kind == "DaemonSet" || p.terminating: // those tolerate it
+		return false
+	default:
+		p.terminating = true
+		w.logf("    %s: pod %d is on a node that is lost", workloadName(d.slot), p.uid)
+		w.rollSoon(d)
+	}
+	return true
+}
+
+// object returns a pod as an API object.
+func (p *pod) object(d *workload) corev1.Pod {
+	owner := d.owner()
+	if d.kind == "Deployment" {
+		i := slices.IndexFunc(d.sets, func(s *set) bool { return s.identity == p.identity })
+		if i >= 0 {
+			owner = metav1.OwnerReference{Kind: "ReplicaSet", Name: d.sets[i].name(d), UID: d.sets[i].uid(d), Controller: new(true)}
+		}
+	}
+	t := podTemplate(p.template.variant, p.template.image, p.template.annotations)
+	o := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: p.name(d), UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: map[string]string{"app": workloadName(d.slot)},
+		Annotations: t.Annotations, CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{owner},
+	}, Spec: t.Spec}
+	if d.kind != "Deployment" {
+		for _, s := range d.sets {
+			if s.identity == p.identity {
+				o.Labels["controller-revision-hash"] = s.name(d)
+			}
+		}
+	} else {
+		for _, s := range d.sets {
+			if s.identity == p.identity {
+				o.Labels["pod-template-hash"] = s.hash()
+			}
+		}
+	}
+	o.Spec.NodeName = fmt.Sprint("node-", p.node())
+	o.Status.Phase = corev1.PodRunning
+	ready := corev1.ConditionFalse
+	if p.ready() {
+		ready = corev1.ConditionTrue
+	}
+	o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	if p.terminating {
+		o.DeletionTimestamp = new(metav1.NewTime(seconds(p.created)))
+	}
+	started := metav1.NewTime(seconds(p.created))
+	o.Status.StartTime = &started
+	for i := range p.containers {
+		c := &p.containers[i]
+		status := corev1.ContainerStatus{Name: fmt.Sprint("container-", i), Image: "app", Ready: c.started != 0 && ready == corev1.ConditionTrue}
+		at := metav1.NewTime(seconds(c.at))
+		switch role := variants[p.template.variant][i].role; {
+		case c.started == 0:
+			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}
+			o.Status.Phase = corev1.PodPending
+		case role == initContainer:
+			status.State.Terminated = &corev1.ContainerStateTerminated{StartedAt: at, FinishedAt: at, Reason: "Completed"}
+		case p.template.image == crashing:
+			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{StartedAt: at, FinishedAt: at, Reason: "Error", ExitCode: 1}
+		default:
+			status.State.Running = &corev1.ContainerStateRunning{StartedAt: at}
+			status.Started = new(true)
+		}
+		if variants[p.template.variant][i].role == mainContainer {
+			o.Status.ContainerStatuses = append(o.Status.ContainerStatuses, status)
+		} else {
+			o.Status.InitContainerStatuses = append(o.Status.InitContainerStatuses, status)
+		}
+	}
+	return o
+}
+
+func (d *workload) podList() runtime.Object {
+	out := &corev1.PodList{}
+	if d != nil {
+		for _, p := range d.pods {
+			out.Items = append(out.Items, p.object(d))
+		}
+	}
+	return out
+}

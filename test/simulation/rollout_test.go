@@ -1,0 +1,262 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// set is a ReplicaSet or a ControllerRevision.
+type set struct {
+	template template
+	identity string
+	number   int64
+	created  time.Time
+	serial   int
+	// annotations are those of the workload when it was made: kubectl rollout undo brings
+	// them back.
+	annotations map[string]string
+}
+
+func (s *set) name(d *workload) string { return fmt.Sprint(workloadName(d.slot), "-set-", s.serial) }
+
+func (s *set) uid(d *workload) types.UID {
+	return types.UID(fmt.Sprint("set-", d.uid, "-", s.serial))
+}
+
+func (s *set) hash() string { return fmt.Sprint("hash", s.serial) }
+
+// newest returns the set of the present template, or nil if there is none yet.
+func (d *workload) newest() *set {
+	if len(d.sets) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(d.sets, func(a, b *set) int { return int(a.number - b.number) })
+}
+
+func (d *workload) set(identity string) *set {
+	i := slices.IndexFunc(d.sets, func(s *set) bool { return s.identity == identity })
+	if i < 0 {
+		return nil
+	}
+	return d.sets[i]
+}
+
+// revise makes the set of the present template the newest.
+func (w *world) revise(d *workload) {
+	d.number++
+	s := d.set(d.template.identity())
+	if s == nil {
+		s = &set{template: d.template, identity: d.template.identity(), created: w.apiTime(deployments), serial: len(d.sets)}
+		d.sets = append(slices.Clone(d.sets), s)
+	}
+	s.number = d.number
+	s.annotations = d.annotations
+	if d.kind == "Deployment" && s.serial > 0 && len(d.sets) > 1 {
+		w.logf("    %s: revision %d", workloadName(d.slot), s.number)
+	}
+}
+
+// rollSoon lets the controllers of kube-controller-manager go on with a workload.
+func (w *world) rollSoon(d *workload) {
+	if w.pace == 0 {
+		for range 50 {
+			if !w.step(d) {
+				return
+			}
+		}
+		w.oracle.fail("the controllers of %s do not come to rest", workloadName(d.slot))
+		return
+	}
+	if d.due.IsZero() {
+		d.due = time.Now().Add(w.pace)
+	}
+}
+
+// step makes one step towards what a workload says, and reports whether there was any to make.
+func (w *world) step(d *workload) bool {
+	if w.workloads[d.slot] != d {
+		return false
+	}
+	moved := !d.deleting && w.stepPods(d)
+	w.status(d)
+	return moved
+}
+
+func (w *world) stepPods(d *workload) bool {
+	identity := d.template.identity()
+	if s := d.newest(); s == nil || s.identity != identity && !d.paused {
+		w.revise(d)
+		d.truth.rolled = w.revision
+		if d.current == "" {
+			d.current = identity
+		}
+		return true
+	}
+	switch d.kind {
+	case "Deployment":
+		return w.stepDeployment(d)
+	case "StatefulSet":
+		return w.stepStatefulSet(d)
+	default:
+		return w.stepDaemonSet(d)
+	}
+}
+
+// alive returns the pods that are not ending, those of one set and those of all others.
+func (d *workload) alive(identity string) (of, others []*pod) {
+	for _, p := range d.pods {
+		switch {
+		case p.terminating:
+		case p.identity == identity:
+			of = append(of, p)
+		default:
+			others = append(others, p)
+		}
+	}
+	return of, others
+}
+
+// first returns a pod that is not ready, else any.
+func first(pods []*pod) *pod {
+	if i := slices.IndexFunc(pods, func(p *pod) bool { return !p.ready() }); i >= 0 {
+		return pods[i]
+	}
+	return pods[0]
+}
+
+func ready(pods ...[]*pod) (n int) {
+	for _, p := range slices.Concat(pods...) {
+		if p.ready() {
+			n++
+		}
+	}
+	return n
+}
+
+// stepDeployment replaces pods with a surge of one and none unavailable.
+func (w *world) stepDeployment(d *workload) bool {
+	newest := d.newest()
+	now, old := d.alive(newest.identity)
+	all := len(now) + len(old)
+	switch {
+	case d.paused && all < d.replicas, len(now) < d.replicas && all <= d.replicas:
+		w.addPod(d, newest, 0)
+	case d.paused && all > d.replicas+min(1, len(now))*min(1, len(old)): // one may be in surplus
+		w.remove(d, first(append(old, now...)))
+	case d.paused:
+		return false
+	case len(now) > d.replicas:
+		w.remove(d, first(now))
+	case len(old) > 0 && (!first(old).ready() || ready(now, old) > d.replicas):
+		w.remove(d, first(old))
+	default:
+		return false
+	}
+	return true
+}
+
+// stepStatefulSet keeps pods in order, and replaces them from the last to the partition.
+func (w *world) stepStatefulSet(d *workload) bool {
+	newest := d.newest()
+	by := map[int]*pod{}
+	for _, p := range d.pods {
+		by[p.ordinal] = p // one that never ends is not replaced
+	}
+	whole := true
+	for ordinal := range d.replicas {
+		p := by[ordinal]
+		if p == nil {
+			s := newest
+			if old := d.set(d.current); old != nil && !d.onDelete && ordinal < d.partition {
+				s = old
+			}
+			w.addPod(d, s, ordinal)
+			return true
+		}
+		if !p.ready() {
+			whole = false
+			break
+		}
+	}
+	for ordinal := len(d.pods) + d.replicas + 3; ordinal >= d.replicas; ordinal-- {
+		if p := by[ordinal]; p != nil && !p.terminating {
+			w.remove(d, p)
+			return true
+		}
+	}
+	if !whole || d.onDelete {
+		return false
+	}
+	for ordinal := d.replicas - 1; ordinal >= d.partition; ordinal-- {
+		if p := by[ordinal]; p.identity != newest.identity {
+			w.remove(d, p)
+			return true
+		}
+	}
+	if d.partition == 0 {
+		d.current = newest.identity
+	}
+	return false
+}
+
+// stepDaemonSet has a pod on each node, and replaces one after the other.
+func (w *world) stepDaemonSet(d *workload) bool {
+	newest := d.newest()
+	by := map[int]*pod{}
+	for _, p := range d.pods {
+		if p.ordinal >= d.replicas {
+			w.remove(d, p)
+			return true
+		}
+		by[p.ordinal] = p
+	}
+	for node := range d.replicas {
+		if by[node] == nil {
+			w.addPod(d, newest, node)
+			return true
+		}
+	}
+	now, old := d.alive(newest.identity)
+	if d.onDelete || len(old) == 0 || first(old).ready() && ready(now, old) < d.replicas {
+		return false
+	}
+	w.remove(d, first(old))
+	return true
+}
+
+// progress is what the status of a workload says.
+type progress struct {
+	observed               int64
+	number                 int64
+	all, updated, ready    int
+	updatedReady, oldReady int
+}
+
+// status writes the status, if it has changed.
+func (w *world) status(d *workload) {
+	if d.newest() == nil {
+		return
+	}
+	now, old := d.alive(d.newest().identity)
+	p := progress{observed: d.generation, number: d.number, all: len(now) + len(old), updated: len(now),
+		ready: ready(now, old), updatedReady: ready(now)}
+	if d.newest().identity != d.template.identity() { // paused
+		now, _ = d.alive(d.template.identity())
+		p.updated, p.updatedReady = len(now), ready(now)
+	}
+	if p == d.progress {
+		return
+	}
+	d.progress = p
+	w.revision++
+	w.tellWorkload(d)
+}
+
+// unfinished reports whether the status tells of a rollout that is not complete.
+func (d *workload) unfinished() bool {
+	p := &d.progress
+	return p.observed < d.generation || p.updated < d.replicas || p.all > p.updated && d.kind == "Deployment" || p.updatedReady < d.replicas
+}
