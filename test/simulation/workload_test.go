@@ -231,7 +231,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 		d.truth.templated = w.revision + 1
 	}
 	if !now.paused && (was != is || before.paused && (d.newest() == nil || d.newest().identity != is)) {
-		d.maybe = startedWith(w.contents())
+		d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
 	}
 	now.managers = slices.Clone(now.managers)
 	if templateTook || metaTook { // fields that are only removed leave the time as it was

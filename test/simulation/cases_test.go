@@ -1,0 +1,199 @@
+package simulation
+
+import (
+	"embed"
+	"encoding/json"
+	"path"
+	"strings"
+	"testing"
+	"time"
+)
+
+// one returns a history of one server and one workload that has opted in and reads s0.a.
+func one(operations ...operation) *history {
+	return &history{Servers: 1, DefaultMode: "off", Workloads: []seed{opted("Deployment", readsS0, readsS0)}, Operations: operations}
+}
+
+func opted(kind string, before, after int) seed {
+	return seed{Kind: kind, Replicas: 2, Variants: [2]int{before, after}, Annotations: map[string]string{reloadAnnotation: "auto"}}
+}
+
+func (h *history) with(change func(*history)) *history {
+	change(h)
+	return h
+}
+
+// What histories are made of.
+var (
+	create = operation{Do: "create workload"}
+	birth  = operation{Do: "birth"}
+	lead   = operation{Do: "lead"}
+	calm   = operation{Do: "calm"}
+	look   = operation{Do: "look"}
+	optIn  = operation{Do: "opt", Annotation: reloadAnnotation, Text: "auto"}
+	optOut = operation{Do: "opt", Annotation: reloadAnnotation, Text: "off"}
+)
+
+func wait(d time.Duration) operation { return operation{Do: "wait", Wait: d} }
+
+// has creates a source with a value for each key.
+func has(source int, v value) operation {
+	return operation{Do: "create source", A: source, Content: content{v, v, v}}
+}
+
+// change sets a key.
+func change(source, key int, v value) operation {
+	return operation{Do: "set key", A: source, B: key, C: int(v)}
+}
+
+func do(what string, b, c int) operation { return operation{Do: what, B: b, C: c} }
+
+// before is a workload whose pods run and that was recorded by a server which had not seen it
+// created.
+func before(then ...operation) []operation {
+	return append([]operation{has(2, 1), create, birth, lead, calm}, then...)
+}
+
+const s0 = 2
+
+// cases are histories that showed a bug once, each named after what must not happen or must.
+var cases = map[string]*history{
+	// Resources in several etcds, and one that is restored.
+	"ChangeIsNotLostWhereWorkloadsHaveAnotherRevisionCounter": one(before(change(s0, 0, 2), calm, change(s0, 0, 3), calm)...).with(func(h *history) {
+		h.Ahead[0] = 50_000
+	}),
+	"ChangeIsNotLostWhereWorkloadsHaveAnotherRevisionCounterAndAreNew": one(birth, lead, has(s0, 1), create, calm, change(s0, 0, 2), calm).with(func(h *history) {
+		h.Ahead[0] = 50_000
+	}),
+	"ReleaseMakesOneRestartWhereSourcesHaveAnotherRevisionCounter": one(before(change(s0, 0, 2), wait(3*time.Second), do("set image", 0, 1), calm)...).with(func(h *history) {
+		h.Ahead[1] = 50_000
+		h.Workloads[0].Annotations[settleAnnotation] = "5s"
+	}),
+	"DecidesOnAfterEtcdIsRestored": one(before(do("back up", 0, 0), change(s0, 0, 2), calm, change(s0, 0, 3), calm, do("restore", 0, 0), calm,
+		change(s0, 0, 4), calm)...),
+
+	// Records that vanish.
+	"RecordStrippedWhileSettling": one(before(change(s0, 0, 2), wait(500*time.Millisecond), do("rewrite", 1, -1), calm)...),
+	"RecordStrippedWhilePaused":   one(before(do("pause", 0, 0), change(s0, 0, 2), do("rewrite", 1, -1), do("resume", 0, 0), calm)...),
+	"RecordStrippedEachTime": one(before(change(s0, 0, 2), calm, change(s0, 0, 3), calm)...).with(func(h *history) {
+		h.Workloads[0].Reaction, h.Workloads[0].Delay = stripsMetadata, 3*time.Second
+	}),
+
+	// Records that were never written.
+	"FirstRecordRefused":    one(before(optOut, do("rewrite", 1, -1), do("refuse", 1, 0), optIn, wait(time.Second), change(s0, 0, 2), wait(time.Hour), calm)...),
+	"NotInSyncWhileRefused": one(before(optOut, do("rewrite", 1, -1), do("refuse", 1, 0), optIn, wait(time.Second), change(s0, 0, 2), look)...),
+	"FirstRecordHeldUpByAnotherSource": one(has(0, 1), has(s0, 1), create, birth, lead, operation{Do: "delete source"}, optIn, wait(time.Second),
+		change(s0, 1, 2), wait(time.Second), has(0, 1), calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", readsOneKey, readsOneKey)
+		h.Workloads[0].Annotations = map[string]string{}
+	}),
+	"FirstRecordWithoutLeader": one(has(s0, 1), create, birth, wait(time.Second), optIn, wait(time.Second), change(s0, 0, 2), lead, calm).with(func(h *history) {
+		h.Workloads[0].Annotations = map[string]string{}
+	}),
+
+	// Pods that do not start as a whole.
+	"ContainerStartsBesideOneThatWaits": one(has(s0, 1), birth, lead, create, wait(time.Second), change(s0, 0, 2), wait(time.Second), has(1, 1), calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", twoContainers, twoContainers)
+	}),
+	"ContainerStartsBesideOneThatWaitsForTheNextRollout": one(has(s0, 1), has(1, 1), birth, lead, create, calm, operation{Do: "delete source", A: 1}, do("set image", 0, 1), wait(time.Second),
+		change(s0, 0, 2), wait(time.Second), has(1, 1), calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", twoContainers, twoContainers)
+	}),
+
+	// Content that goes there and back.
+	"PodMadeBetweenThereAndBack":            one(before(change(s0, 0, 2), do("evict pod", 0, 0), wait(300*time.Millisecond), change(s0, 0, 1), calm)...),
+	"ContainerRestartedBetweenThereAndBack": one(before(change(s0, 0, 2), do("restart container", 0, 0), wait(300*time.Millisecond), change(s0, 0, 1), calm)...),
+	"ScaledUpBetweenThereAndBackWhilePaused": one(before(do("pause", 0, 0), change(s0, 0, 2), do("scale", 3, 0), wait(time.Minute), change(s0, 0, 1),
+		do("resume", 0, 0), calm)...),
+	"RolledOutBetweenThereAndBack":    one(before(do("refuse", 1, 0), change(s0, 0, 2), do("set image", 0, 1), wait(time.Second), change(s0, 0, 1), calm)...),
+	"RolledBackInTheMiddleOfARollout": one(before(do("protect", 0, 0), change(s0, 0, 2), do("set image", 0, crashing), wait(100*time.Millisecond), do("set image", 0, 0), calm)...),
+	"OldRevisionComesBackWithItsPods": one(before(do("set image", 0, crashing), calm, change(s0, 0, 2), wait(100*time.Millisecond), do("undo", 0, 0), calm)...),
+
+	// Eviction, by clocks that are wrong.
+	"EvictsWithAClockBehind": one(before(change(s0, 0, 2), calm)...).with(func(h *history) {
+		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
+		h.Skews.Servers[0] = -20 * time.Minute
+	}),
+	"EvictsYoungPodsWithAClockBehind": one(has(s0, 1), birth, lead, create, wait(time.Second), change(s0, 0, 2), calm).with(func(h *history) {
+		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
+		h.Skews.Servers[0] = -5 * time.Second
+	}),
+	"EvictsOnceWithAClockAhead": one(before(change(s0, 0, 2), calm)...).with(func(h *history) {
+		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
+		h.Skews.Servers[0] = 90 * time.Second
+	}),
+	"EvictsPastADeadNode": one(before(do("lose node", 0, 0), wait(time.Minute), change(s0, 0, 2), calm)...).with(func(h *history) {
+		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
+	}),
+
+	// What begins to count.
+	"TemplateEditedThereAndBackWhilePaused": one(has(0, 1), has(s0, 1), create, birth, lead, calm, do("pause", 0, 0), change(s0, 0, 2), wait(time.Second),
+		do("set image", 1, 0), wait(time.Second), do("set image", 0, 0), wait(time.Second), do("resume", 0, 0), calm).with(func(h *history) {
+		h.Workloads[0].Variants = [2]int{readsS0, readsOneKey}
+	}),
+	"RedundantOptIn": one(has(s0, 1), birth, lead, do("create workload", 0, 0), do("refuse", 1, 0), wait(100*time.Millisecond), change(s0, 0, 2), wait(100*time.Millisecond),
+		optIn, wait(100*time.Millisecond), calm).with(func(h *history) {
+		h.DefaultMode = "auto"
+		h.Workloads[0].Annotations = map[string]string{}
+		h.Operations = append([]operation{has(s0, 1), birth, lead, {Do: "impair", B: 1}, create}, h.Operations[5:]...)
+	}),
+
+	// Writes without end.
+	"PacesWritesOfARecordThatIsStripped": one(before(wait(time.Minute), calm)...).with(func(h *history) {
+		h.Workloads[0].Reaction, h.Workloads[0].Delay = stripsMetadata, 10*time.Millisecond
+	}),
+	"PacesRefusedPatchesOfABusyWorkload": one(before(do("refuse", 1, 0), change(s0, 0, 2), operation{Do: "busy", B: 600, Wait: 100 * time.Millisecond})...),
+	"PacesRefusedRecordsOfABusyWorkload": one(before(do("refuse", 1, 0), do("rewrite", 1, -1), operation{Do: "busy", B: 600, Wait: 100 * time.Millisecond})...),
+
+	// Needless restarts.
+	"WebhookThatLagsAdopts": one(has(s0, 1), create, birth, operation{Do: "birth", A: 1}, lead, do("install webhook", 0, 0),
+		operation{Do: "webhook", A: 1, B: 1}, operation{Do: "hold", A: 1, B: int(secrets)}, change(s0, 0, 2), wait(time.Second), optIn, calm).with(func(h *history) {
+		h.Servers = 2
+		h.Workloads[0].Annotations = map[string]string{}
+	}),
+	"PausedWhenTheServerStarts": one(before(do("kill", 0, 0), do("pause", 0, 0), do("set image", 0, 1), wait(3*time.Second), change(s0, 0, 2), wait(3*time.Second),
+		birth, lead, wait(3*time.Second), do("resume", 0, 0), calm)...),
+	"NoReplicas":                 one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...),
+	"NoReplicasOfAStatefulSet":   one(before(do("scale", 0, 1), calm, change(s0, 0, 2), calm)...).with(func(h *history) { h.Workloads[0].Kind = "StatefulSet" }),
+	"WorkloadBeingDeleted":       one(before(do("terminate workload", 0, 0), change(s0, 0, 2), calm)...),
+	"NamespaceBeingDeleted":      one(before(do("terminate namespace", 0, 0), operation{Do: "delete source", A: s0}, calm)...).with(func(h *history) { h.Workloads[0] = opted("Deployment", 4, 4) }),
+	"ReloadIfStaleAfterARollout": one(before(optOut, change(s0, 0, 2), wait(3*time.Second), do("restart", 0, 0), wait(3*time.Second), do("reload", 1, 0), calm)...),
+}
+
+func TestHistory(t *testing.T) {
+	for name, h := range cases {
+		t.Run(name, func(t *testing.T) { play(t, h) })
+	}
+}
+
+//go:embed testdata
+var testdata embed.FS
+
+// TestKeptHistories plays what once failed: histories as a failing one is printed.
+func TestKeptHistories(t *testing.T) {
+	files, err := testdata.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(f.Name(), ".json"), func(t *testing.T) {
+			data, err := testdata.ReadFile(path.Join("testdata", f.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := &history{}
+			if err := json.Unmarshal(data, h); err != nil {
+				t.Fatal(err)
+			}
+			play(t, h)
+		})
+	}
+}
+
+// play plays a history that is known, and tells of a violation.
+func play(t *testing.T, h *history) {
+	t.Helper()
+	if out := run(t, h, true); out.violation != "" {
+		t.Errorf("%s\n%v%s", out.violation, h, strings.Join(out.trace, "\n"))
+	}
+}
