@@ -65,9 +65,9 @@ var cases = map[string]*history{
 	"ChangeIsNotLostWhereWorkloadsHaveAnotherRevisionCounterAndAreNew": one(birth, lead, has(s0, 1), create, calm, change(s0, 0, 2), calm).with(func(h *history) {
 		h.Ahead[0] = 50_000
 	}),
-	"ReleaseMakesOneRestartWhereSourcesHaveAnotherRevisionCounter": one(before(change(s0, 0, 2), wait(3*time.Second), do("set image", 0, 1), calm)...).with(func(h *history) {
+	"OptingInRestartsNothingWhereSourcesHaveAnotherRevisionCounter": one(has(s0, 1), birth, lead, create, wait(time.Second), change(s0, 0, 2), wait(time.Second), optIn, calm).with(func(h *history) {
 		h.Ahead[1] = 50_000
-		h.Workloads[0].Annotations[settleAnnotation] = "5s"
+		h.Workloads[0].Annotations = map[string]string{}
 	}),
 	"DecidesOnAfterEtcdIsRestored": one(before(do("back up", 0, 0), change(s0, 0, 2), calm, change(s0, 0, 3), calm, do("restore", 0, 0), calm,
 		change(s0, 0, 4), calm)...),

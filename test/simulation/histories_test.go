@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,17 +126,29 @@ func report(t *testing.T, h *history) {
 	t.Helper()
 	shrink(t, h)
 	out := run(t, h, true)
-	t.Errorf("seed %d: %s\nTo see it again: SIMULATION_SEED=%d go test ./test/simulation -run TestHistories\n%v%s",
-		h.Seed, out.violation, h.Seed, h, strings.Join(out.trace, "\n"))
+	kept, err := json.Marshal(h)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Errorf("seed %d: %s\nTo see it again: SIMULATION_SEED=%d go test ./test/simulation -run TestHistories\n"+
+		"To keep it: a file in test/simulation/testdata with\n%s\n%v%s",
+		h.Seed, out.violation, h.Seed, kept, h, strings.Join(out.trace, "\n"))
 }
 
-// shrink leaves operations out of a history as long as it fails.
+// kind is what a violation says, but for names and numbers.
+func kind(violation string) string {
+	text := regexp.MustCompile(`[a-z]?[0-9]+(\.[abc])?|\{[^}]*\}`).ReplaceAllString(violation, "")
+	return text[:min(len(text), 60)]
+}
+
+// shrink leaves operations out of a history as long as it fails in the same way.
 func shrink(t *testing.T, h *history) {
 	t.Helper()
+	was := kind(run(t, h, false).violation)
 	fails := func(operations []operation) bool {
 		candidate := *h
 		candidate.Operations = operations
-		return run(t, &candidate, false).violation != ""
+		return kind(run(t, &candidate, false).violation) == was
 	}
 	for size := len(h.Operations) / 2; size > 0; {
 		removed := false

@@ -237,12 +237,11 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		if rules.mode == "matched" && rec.scopes[s].counts() && !seen.present {
 			return "a source that is absent does not say whether it matches"
 		}
-		if !scopes[s].counts() || !differ {
+		if !scopes[s].counts() || !differ || seen.changed <= d.truth.adopted && !r.seen.unseen(d.truth.adopted) {
 			continue
 		}
 		differs = true
-		unseen = unseen || seen.byList
-		again = again || seen.changed > d.truth.templated
+		again = again || seen.changed > max(d.truth.templated, d.truth.adopted)
 		if seen.lastChanged.After(lastChanged) {
 			lastChanged = seen.lastChanged
 		}

@@ -19,7 +19,7 @@ type oracle struct {
 // tally counts what has happened.
 type tally struct {
 	Restarts, Baselines, Conflicts, Reads, Failures int
-	Evictions, Reloads, Admitted, Verified          int
+	Evictions, Reloads, Admitted                    int
 	// Ambiguous are restarts that nothing shows to be needed, where the documentation allows
 	// one because neither versions nor times tell what came first; Optional are restarts
 	// that could as well have been left out, and Unknowable are changes that no server can
@@ -48,6 +48,8 @@ type truth struct {
 	// recreated is the revision at which the last eviction of all pods was begun.
 	recreated uint64
 	seen      bool
+	variant   int  // for which the scopes are
+	recorded  bool // there was a record
 }
 
 type cause string
@@ -117,19 +119,24 @@ func (o *oracle) lookAt(d *workload) {
 	t := &d.truth
 	r := o.rules(d)
 	marks := o.world.marks()
-	first, was, before := !t.seen, t.managed, t.scopes
-	t.seen = true
+	first, was, before, variant, recorded := !t.seen, t.managed, t.scopes, t.variant, t.recorded
+	t.seen, t.variant = true, d.template.variant
 	t.managed, t.scopes = r.managed(), r.scopes(d.template.variant, &marks)
 	rec, _ := o.record(&d.manifest)
+	t.recorded = rec != nil
 	contents := o.world.contents()
 	for s := range contents {
-		// What begins to count is adopted as it is at that moment, and not what comes later.
-		if !t.scopes[s].same(before[s]) && !first {
+		// What begins to count because of the policy is adopted as it is at that moment, and not
+		// what comes later. Pods of another template are started with what is there.
+		if !t.scopes[s].same(before[s]) && !first && variant == t.variant {
 			t.scoped[s] = o.world.revision
 			if t.scopes[s].counts() {
 				d.allow(s, contents[s])
 			}
 		}
+	}
+	if t.managed && !was && !first && !recorded && rec != nil { // the webhook has written one
+		o.optedIn(d)
 	}
 	switch {
 	case !t.managed, rec != nil:
@@ -140,8 +147,7 @@ func (o *oracle) lookAt(d *workload) {
 		case first:
 			t.cause = created
 		case !was:
-			t.cause, t.adopted = optedIn, o.world.revision
-			o.adopt(d)
+			o.optedIn(d)
 		case d.annotations[hashAnnotation] != "" || d.template.annotations[hashAnnotation] != "":
 			t.cause = rekeyed
 		default:
@@ -158,6 +164,11 @@ func (d *workload) allow(source int, c content) {
 			p.containers[i].known.allow(source, c)
 		}
 	}
+}
+
+func (o *oracle) optedIn(d *workload) {
+	d.truth.cause, d.truth.adopted = optedIn, o.world.revision
+	o.adopt(d)
 }
 
 // adopt takes the content that is there when a workload opts in as known. A server that

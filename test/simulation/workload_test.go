@@ -230,7 +230,7 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	if was != is {
 		d.truth.templated = w.revision + 1
 	}
-	if !now.paused && (was != is || before.paused && (d.newest() == nil || d.newest().identity != is)) {
+	if !now.paused && (was != is || before.paused && d.newest() != nil && d.newest().identity != is) {
 		d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
 	}
 	now.managers = slices.Clone(now.managers)
