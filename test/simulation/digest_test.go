@@ -16,8 +16,15 @@ func mac(key int, data []byte) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// keyID names a key, as hashes have it.
-func keyID(key int) string { return hex.EncodeToString(mac(key, []byte("configdep key id"))[:4]) }
+// keyIDs are the names of the keys, as hashes have them.
+var keyIDs = func() (ids [100]string) {
+	for key := range ids {
+		ids[key] = hex.EncodeToString(mac(key, []byte("configdep key id"))[:4])
+	}
+	return ids
+}()
+
+func keyID(key int) string { return keyIDs[key] }
 
 // expectedHash returns the hash of what counts of some contents, and whether these rules are
 // simple enough to say.

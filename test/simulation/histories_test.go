@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	defaultCount = 2500 // histories
+	defaultCount = 5000 // histories
 	maxFailures  = 3    // of which are told
 )
 

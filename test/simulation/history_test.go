@@ -311,7 +311,7 @@ var actions = map[string]action{
 	}},
 	// Status that changes all the time: that of a workload which is busy.
 	"busy": {1, func(m maker) operation {
-		return operation{A: m.workload(), B: 1 + m.IntN(600), Wait: 100 * time.Millisecond}
+		return operation{A: m.workload(), B: 1 + m.IntN(150), Wait: 100 * time.Millisecond}
 	}, func(s *simulation, o operation) bool {
 		for range o.B {
 			if !s.world.editWorkload(o.A, false) || s.world.oracle.violation != "" {

@@ -102,7 +102,7 @@ func with(m map[string]string, key, text string) map[string]string {
 
 // replaceKey puts another HMAC key in place.
 func (w *world) replaceKey() bool {
-	w.key++
+	w.key = (w.key + 1) % len(keyIDs)
 	w.oracle.look()
 	return true
 }
