@@ -212,7 +212,8 @@ func (d *workload) setMeta() (out []metav1.ObjectMeta) {
 	for _, s := range d.sets {
 		m := metav1.ObjectMeta{
 			Namespace: namespace, Name: s.name(d), UID: s.uid(d),
-			Labels:            map[string]string{"app": workloadName(d.slot), "pod-template-hash": s.hash()},
+			Labels: map[string]string{"app": workloadName(d.slot), "pod-template-hash": s.hash(),
+				"controller-revision-hash": s.name(d)},
 			CreationTimestamp: metav1.NewTime(seconds(s.created)), OwnerReferences: []metav1.OwnerReference{d.owner()},
 			Annotations: map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(s.number)},
 		}

@@ -132,7 +132,7 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 	switch {
 	case d.paused && !rules.recreate:
 		o.fail("%s is restarted while it is paused", name)
-	case d.replicas == 0:
+	case d.replicas == 0 && r.reload == nil:
 		o.fail("%s is restarted, and has no pods", name)
 	case missing(d.template.variant, marks, r.seen.contents()) && r.reload == nil:
 		o.fail("%s is restarted while a source is missing", name)
@@ -290,7 +290,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	}
 	rec, _ := o.record(&d.manifest)
 	if rec == nil { // it was ended that pods are evicted
-		if before.annotations[hashAnnotation] != "" && d.annotations[hashAnnotation] == "" {
+		if before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == "" {
 			for s := range present {
 				d.allow(s, present[s])
 			}
@@ -390,6 +390,7 @@ func (o *oracle) count(r *request) {
 	if o.writes == nil {
 		o.writes = map[writer][]time.Time{}
 	}
+	o.patches++
 	key := writer{r.server.id, r.slot}
 	recent := slices.DeleteFunc(o.writes[key], func(t time.Time) bool { return r.sent.Sub(t) > time.Minute })
 	o.writes[key] = append(recent, r.sent)

@@ -160,9 +160,8 @@ func (w *world) drainPod(slot, n int, lost bool) bool {
 func (p *pod) object(d *workload) corev1.Pod {
 	owner := d.owner()
 	if d.kind == "Deployment" {
-		i := slices.IndexFunc(d.sets, func(s *set) bool { return s.identity == p.identity })
-		if i >= 0 {
-			owner = metav1.OwnerReference{Kind: "ReplicaSet", Name: d.sets[i].name(d), UID: d.sets[i].uid(d), Controller: new(true)}
+		if s := d.set(p.identity); s != nil {
+			owner = metav1.OwnerReference{Kind: "ReplicaSet", Name: s.name(d), UID: s.uid(d), Controller: new(true)}
 		}
 	}
 	t := podTemplate(p.template.variant, p.template.image, p.template.annotations)
@@ -170,18 +169,10 @@ func (p *pod) object(d *workload) corev1.Pod {
 		Namespace: namespace, Name: p.name(d), UID: types.UID(fmt.Sprint("pod-", p.uid)), Labels: map[string]string{"app": workloadName(d.slot)},
 		Annotations: t.Annotations, CreationTimestamp: metav1.NewTime(seconds(p.created)), OwnerReferences: []metav1.OwnerReference{owner},
 	}, Spec: t.Spec}
-	if d.kind != "Deployment" {
-		for _, s := range d.sets {
-			if s.identity == p.identity {
-				o.Labels["controller-revision-hash"] = s.name(d)
-			}
-		}
-	} else {
-		for _, s := range d.sets {
-			if s.identity == p.identity {
-				o.Labels["pod-template-hash"] = s.hash()
-			}
-		}
+	if s := d.set(p.identity); s != nil && d.kind == "Deployment" {
+		o.Labels["pod-template-hash"] = s.hash()
+	} else if s != nil {
+		o.Labels["controller-revision-hash"] = s.name(d)
 	}
 	o.Spec.NodeName = fmt.Sprint("node-", p.node())
 	o.Status.Phase = corev1.PodRunning

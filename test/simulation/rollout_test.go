@@ -229,10 +229,11 @@ func (w *world) stepDaemonSet(d *workload) bool {
 
 // progress is what the status of a workload says.
 type progress struct {
-	observed               int64
-	number                 int64
-	all, updated, ready    int
-	updatedReady, oldReady int
+	observed            int64
+	number              int64
+	all, updated, ready int
+	updatedReady        int
+	update, current     string // the revisions of a StatefulSet
 }
 
 // status writes the status, if it has changed.
@@ -242,7 +243,11 @@ func (w *world) status(d *workload) {
 	}
 	now, old := d.alive(d.newest().identity)
 	p := progress{observed: d.generation, number: d.number, all: len(now) + len(old), updated: len(now),
-		ready: ready(now, old), updatedReady: ready(now)}
+		ready: ready(now, old), updatedReady: ready(now), update: d.newest().name(d)}
+	p.current = p.update
+	if s := d.set(d.current); s != nil {
+		p.current = s.name(d)
+	}
 	if d.newest().identity != d.template.identity() { // paused
 		now, _ = d.alive(d.template.identity())
 		p.updated, p.updatedReady = len(now), ready(now)

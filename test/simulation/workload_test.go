@@ -126,7 +126,7 @@ func (m *manifest) object() runtime.Object {
 		}
 	case "StatefulSet":
 		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready,
-			UpdatedReplicas: updated, CurrentRevision: "1", UpdateRevision: "1"}
+			UpdatedReplicas: updated, CurrentRevision: p.current, UpdateRevision: p.update}
 		strategy := appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
 			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(m.partition))}}
 		if m.onDelete {

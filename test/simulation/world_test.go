@@ -193,6 +193,10 @@ func (w *world) endNamespace() bool {
 	for slot := range w.workloads {
 		w.deleteWorkload(slot)
 	}
+	w.revision++
+	gone := w.namespace()
+	gone.deleted = true
+	w.emit(gone)
 	w.terminating, w.annotations = false, nil
 	w.wroteNamespace()
 	return true
