@@ -229,7 +229,7 @@ func (d *workload) replicaSets() runtime.Object {
 			s := d.sets[i]
 			pods, _ := d.alive(s.identity)
 			set := appsv1.ReplicaSet{ObjectMeta: m, Spec: appsv1.ReplicaSetSpec{
-				Replicas: ptr.To(int32(len(pods))), Template: podTemplate(s.template.variant, s.template.image, s.template.annotations)}}
+				Replicas: new(int32(len(pods))), Template: podTemplate(s.template.variant, s.template.image, s.template.annotations)}}
 			set.Spec.Template.Labels = map[string]string{"app": workloadName(d.slot), "pod-template-hash": s.hash()}
 			out.Items = append(out.Items, set)
 		}

@@ -216,7 +216,7 @@ func (s scope) of(variant, container, source int) (keys keySet) {
 		return allKeys
 	}
 	for _, u := range variants[variant][container].uses {
-		if u.source == source && !(s.kept && u.live()) {
+		if u.source == source && (!s.kept || !u.live()) {
 			keys |= u.reads()
 		}
 	}

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/tools/record"
 
@@ -25,7 +24,7 @@ func (v views) Lookup(string, string) (*v1alpha1.ConfigDependency, error) {
 	return &v1alpha1.ConfigDependency{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v.d.key().ViewName(), UID: "view"},
 		Spec: v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{
-			APIVersion: "apps/v1", Kind: v.d.kind, Name: workloadName(v.d.slot), UID: types.UID(v.d.owner().UID)}},
+			APIVersion: "apps/v1", Kind: v.d.kind, Name: workloadName(v.d.slot), UID: v.d.owner().UID}},
 	}, nil
 }
 

@@ -41,7 +41,7 @@ func (f finder) Find(_ context.Context, digester *dependency.Digester, key depen
 			return dependency.FromSecret(digester, o), nil
 		}
 	}
-	return nil, nil
+	return nil, nil //nolint:nilnil // no source, as admission.Finder has it
 }
 
 // admit lets the webhook see a workload that is about to be written by others than servers.

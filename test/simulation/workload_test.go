@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 )
 
 // template is a pod template. Its map is immutable.
@@ -111,7 +110,7 @@ func (m *manifest) object() runtime.Object {
 	t := podTemplate(m.template.variant, m.template.image, maps.Clone(m.template.annotations))
 	p := &m.progress
 	all, updated, ready := int32(p.all), int32(p.updated), int32(p.ready)
-	replicas := ptr.To(int32(m.replicas))
+	replicas := new(int32(m.replicas))
 	switch m.kind {
 	case "Deployment":
 		if meta.Annotations == nil {
@@ -128,7 +127,7 @@ func (m *manifest) object() runtime.Object {
 		status := appsv1.StatefulSetStatus{ObservedGeneration: p.observed, Replicas: all, ReadyReplicas: ready,
 			UpdatedReplicas: updated, CurrentRevision: p.current, UpdateRevision: p.update}
 		strategy := appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType,
-			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To(int32(m.partition))}}
+			RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(m.partition))}}
 		if m.onDelete {
 			strategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 		}
