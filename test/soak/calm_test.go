@@ -142,7 +142,11 @@ func (w *workload) shown(view *v1alpha1.ConfigDependency) error {
 	if want := w.want(); string(view.Status.State) != want {
 		return fmt.Errorf("it is shown as %s (%s: %s), not as %s", view.Status.State, view.Status.Reason, view.Status.Message, want)
 	}
-	if hash := w.state.annotations[hashAnnotation]; w.want() == "InSync" && (view.Status.ConfigHash != hash || view.Status.AppliedHash != hash) {
+	hash, former := w.state.annotations[hashAnnotation], w.cell.oracle.formerKey
+	if w.want() == "InSync" && former != "" && strings.HasPrefix(hash, former) {
+		return errors.New("what is recorded was made with a key that has been replaced")
+	}
+	if w.want() == "InSync" && (view.Status.ConfigHash != hash || view.Status.AppliedHash != hash) {
 		return fmt.Errorf("the hash is shown as %q, applied %q, and is recorded as %q", view.Status.ConfigHash, view.Status.AppliedHash, hash)
 	}
 	return nil

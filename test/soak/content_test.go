@@ -9,6 +9,10 @@ import (
 // The sources of a cell. Workloads share them.
 var sourceNames = []string{"c0", "c1", "s0", "s1"}
 
+// matchedSources carry the match annotation. Where they are read, they are required: one that is
+// optional could come into being without a workload in mode matched having known of it.
+var matchedSources = []string{"c0", "s0"}
+
 // kindOf returns the kind of a source, which its name begins with.
 func kindOf(source string) string {
 	if source[0] == 's' {
@@ -40,50 +44,59 @@ var variants = [][]use{
 	{{how: "projected", source: "c1", keys: []string{"a"}}, {how: "projected", source: "s1"}},
 }
 
+// reading is what a pod has read of each source. Of a source that its template does not consume
+// it is taken to read everything, through the API.
+type reading map[string]string
+
 // consume returns what a pod that starts now reads, and whether it starts at all. Of an
 // optional source that is absent it reads the same as of an empty one.
-func consume(uses []use, sources map[string]content) (read string, starts bool) {
-	var b strings.Builder
-	for _, u := range uses {
+func consume(variant int, sources map[string]content) (all reading, starts bool) {
+	all = reading{}
+	for _, name := range sourceNames {
+		all[name] = text(sources[name], slices.Sorted(maps.Keys(sources[name])))
+	}
+	for _, u := range variants[variant] {
 		c := sources[u.source]
 		if c == nil && !u.optional {
-			return "", false
+			return nil, false
 		}
-		keys := u.keys
-		if keys == nil {
-			keys = slices.Sorted(maps.Keys(c))
+		if u.keys == nil {
+			continue
 		}
-		b.WriteString(u.source)
-		for _, key := range keys {
-			value, found := c[key]
-			switch {
-			case found:
-				b.WriteString(" " + key + "=" + value)
-			case !u.optional:
-				return "", false
+		for _, key := range u.keys {
+			if _, found := c[key]; !found && !u.optional {
+				return nil, false
 			}
 		}
-		b.WriteString(separator)
+		all[u.source] = text(c, u.keys)
 	}
-	return b.String(), true
+	return all, true
 }
 
-const separator = "; " // between what is read by one use and by the next
-
-// adopt returns what was read, but for the uses that were not among earlier ones: of those,
-// what is there now.
-func adopt(read, now string, uses, earlier []use) string {
-	parts, present := strings.Split(read, separator), strings.Split(now, separator)
-	for i, u := range uses {
-		same := func(e use) bool { return e.source == u.source && slices.Equal(e.keys, u.keys) }
-		if !slices.ContainsFunc(earlier, same) {
-			parts[i] = present[i]
+func text(c content, keys []string) string {
+	var b strings.Builder
+	for _, key := range keys {
+		if value, found := c[key]; found {
+			b.WriteString(" " + key + "=" + value)
 		}
 	}
-	return strings.Join(parts, separator)
+	return b.String()
 }
 
-// reads tells whether any of the uses read a source.
-func reads(uses []use, source string) bool {
-	return slices.ContainsFunc(uses, func(u use) bool { return u.source == source })
+// useOf returns how a template consumes a source, or nil.
+func useOf(variant int, source string) *use {
+	for i := range variants[variant] {
+		if u := &variants[variant][i]; u.source == source {
+			return u
+		}
+	}
+	return nil
+}
+
+// scopeOf stands for the keys of a source that count.
+func scopeOf(variant int, source string) string {
+	if u := useOf(variant, source); u != nil && u.keys != nil {
+		return strings.Join(u.keys, " ")
+	}
+	return "all"
 }

@@ -1,14 +1,26 @@
 package soak
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"syscall"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/test/install"
 )
 
 // disrupt lets something happen to a replica or to the API server.
 func (s *stage) disrupt(ctx context.Context, d disruption) error {
+	if d.what == "lose the key" || d.what == "replace the key" {
+		return s.rekey(ctx, d.what == "replace the key")
+	}
 	r, p := server.Replicas[d.replica], proxies[d.replica]
 	switch d.what {
 	case "kill", "terminate":
@@ -40,6 +52,77 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 	}
 	return nil
 }
+
+// rekey replaces the key of the hash, or deletes it, so that the replicas put it back.
+func (s *stage) rekey(ctx context.Context, replace bool) error {
+	const name = "configdep-hmac-key"
+	secrets := s.client.CoreV1().Secrets(install.Namespace)
+	before, err := secrets.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	key := before.Data["key"]
+	if replace {
+		if err := s.judge(ctx, s.oracle.rekeyed); err != nil {
+			return err
+		}
+		after := before.DeepCopy()
+		random := rand.New(rand.NewPCG(s.history.seed, 3))
+		for i := range after.Data["key"] {
+			after.Data["key"][i] = byte(random.IntN(256))
+		}
+		_, err := secrets.Update(ctx, after, metav1.UpdateOptions{})
+		return err
+	}
+	if err := secrets.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return try(ctx, "waiting for the key", func(ctx context.Context) error {
+		after, err := secrets.Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !bytes.Equal(after.Data["key"], key) {
+			s.logf("the key has been replaced, and not put back")
+			err = errors.New("it is another key")
+		}
+		return err
+	})
+}
+
+// useWebhook installs the webhook, or takes it away, and waits until the API server knows.
+func (s *stage) useWebhook(ctx context.Context, use bool) error {
+	configurations := s.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	there, err := configurations.Get(ctx, install.Name, metav1.GetOptions{})
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return err
+	case err == nil && !use:
+		webhooks = there.Webhooks
+		if err := configurations.Delete(ctx, install.Name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+	case err != nil && use:
+		again := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: install.Name}, Webhooks: webhooks}
+		if _, err := configurations.Create(ctx, again, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	// A workload that the webhook has seen bears a hash.
+	o := &owner{client: s.client, namespace: fmt.Sprintf("soak-%d-webhook", s.history.seed), sources: map[string]content{}}
+	m := &manifest{kind: "Deployment", name: "probe", replicas: replicas, reload: "auto"}
+	if err := o.begin(ctx); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return try(ctx, "waiting for the webhook", func(ctx context.Context) error {
+		d, _ := m.object().(*appsv1.Deployment)
+		d, err := s.client.AppsV1().Deployments(o.namespace).Create(ctx, d, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && (d.Annotations[hashAnnotation] != "") != use {
+			err = fmt.Errorf("the webhook is asked: %t", !use)
+		}
+		return err
+	})
+}
+
+// webhooks are those that have been taken away.
+var webhooks []admissionregistrationv1.MutatingWebhook
 
 // start starts a replica, again and again if need be, as a kubelet would: one that cannot
 // read what it needs to begin with gives up.

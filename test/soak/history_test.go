@@ -10,9 +10,11 @@ import (
 
 // history is what happens, drawn from a seed.
 type history struct {
-	seed   uint64
-	cells  [][]*manifest // the workloads of each
-	phases []*phase
+	seed uint64
+	// webhook: it is installed. Nothing else depends on it.
+	webhook bool
+	cells   [][]*manifest // the workloads of each
+	phases  []*phase
 }
 
 // phase is what happens between two calms.
@@ -26,9 +28,10 @@ type phase struct {
 type phaseKind string
 
 const (
-	// quiet: nothing. One thing is done in each cell, so that it is known exactly what has
-	// to come of it.
+	// quiet: nothing, so that it is known exactly what has to come of what is done.
 	quiet phaseKind = "quiet"
+	// rekeyed: the key of the hash is lost or replaced, and nothing else happens.
+	rekeyed phaseKind = "rekeyed"
 	// noisy: single requests fail.
 	noisy phaseKind = "noisy"
 	// down: no server runs, and the next one sees the sum of what was done.
@@ -45,6 +48,7 @@ type operation struct {
 	key      string
 	number   int           // different each time
 	pause    time.Duration // before it
+	lasts    time.Duration // where it has several steps
 }
 
 func (o operation) String() string {
@@ -79,10 +83,13 @@ var (
 		"delete", "recreate", "restore", "restore"}
 	workloadOperations = []string{"set image", "set image", "switch template", "rewrite", "rewrite", "rewrite with image", "opt in", "opt in", "opt out",
 		"leave it to the namespace", "opt in the namespace", "opt out the namespace",
-		"write again", "delete a pod", "recreate workload", "release"}
+		"write again", "delete a pod", "recreate workload", "release",
+		"scale to zero", "scale up", "scale there and back", "pause and resume", "stalled release", "operator"}
 	// carefulOperations are those where a restart too many is most likely.
 	carefulOperations = []string{"change together", "change together", "edit metadata", "edit metadata", "recreate equal", "recreate equal",
-		"release", "rewrite", "opt in"}
+		"release", "rewrite", "opt in", "operator", "pause and resume", "scale there and back"}
+	// quietOperations are those after which only a server that has seen all can be right.
+	quietOperations = []string{"request", "undo", "undo", "operator", "change there and back", "delete in the foreground"}
 )
 
 const (
@@ -91,7 +98,7 @@ const (
 )
 
 // phaseKinds are the phases of a history.
-var phaseKinds = []phaseKind{quiet, noisy, quiet, stormy, down, noisy, quiet, stormy, noisy, down, quiet}
+var phaseKinds = []phaseKind{quiet, noisy, quiet, stormy, down, noisy, quiet, stormy, rekeyed, noisy, down, quiet}
 
 // generate makes the history of a seed.
 func generate(seed uint64) *history {
@@ -102,8 +109,14 @@ func generate(seed uint64) *history {
 		for i := range workloadsPerCell {
 			workloads = append(workloads, &manifest{
 				kind: pick(m, "Deployment", "Deployment", "StatefulSet", "DaemonSet"), name: "w" + strconv.Itoa(i),
-				variant: m.IntN(len(variants)), reload: pick(m, "auto", "auto", "auto", ""),
+				variant: m.IntN(len(variants)), replicas: replicas, mode: pick(m, "auto", "auto", "auto", "matched", "listed"),
+				minInterval: pick(m, "", "", "2s"), strategy: pick(m, "", "", "", "recreate"), exclude: pick(m, "", "", "", "secret/s1", "configmap/c*"),
 			})
+			last := workloads[i]
+			last.reload = pick(m, last.mode, last.mode, last.mode, "")
+			if last.listed = pick(m, "", "", "secret/s?"); last.mode == "listed" {
+				last.listed = pick(m, "configmap/c0,secret/s0", "configmap/c*", "secret/*,configmap/c1")
+			}
 		}
 		h.cells = append(h.cells, workloads)
 	}
@@ -113,6 +126,8 @@ func generate(seed uint64) *history {
 			p.operations = append(p.operations, m.operations(p.kind))
 		}
 		switch {
+		case p.kind == rekeyed:
+			p.disruptions = append(p.disruptions, disruption{what: pick(m, "lose the key", "replace the key", "replace the key")})
 		case p.kind == stormy:
 			for range 1 + m.IntN(3) {
 				p.disruptions = append(p.disruptions, m.disruption("kill", "kill", "terminate", "stop", "freeze", "sever", "break watches", "restart API server"))
@@ -134,12 +149,17 @@ func (m *maker) upTo(d time.Duration) time.Duration { return time.Duration(m.Int
 // operations makes what happens in a cell during a phase.
 func (m *maker) operations(kind phaseKind) (all []operation) {
 	switch kind {
-	case quiet, noisy:
-		from := pick(m, carefulOperations, contentOperations, workloadOperations)
-		if kind == quiet {
-			from = append(slices.Clone(from), "request") // else it may be refused, and its author would be told so
+	case rekeyed:
+	case quiet:
+		for i := range 1 + m.IntN(4) {
+			o := m.operation(slices.Concat(pick(m, carefulOperations, contentOperations, workloadOperations), quietOperations))
+			if i > 0 {
+				o.pause = pick(m, 0, m.upTo(300*time.Millisecond), m.upTo(2*time.Second))
+			}
+			all = append(all, o)
 		}
-		all = append(all, m.operation(from))
+	case noisy:
+		all = append(all, m.operation(pick(m, carefulOperations, contentOperations, workloadOperations)))
 	case down:
 		if m.IntN(2) == 0 {
 			for range 1 + m.IntN(4) {
@@ -160,5 +180,6 @@ func (m *maker) operations(kind phaseKind) (all []operation) {
 
 func (m *maker) operation(from []string) operation {
 	m.number++
-	return operation{do: pick(m, from...), source: pick(m, sourceNames...), workload: m.IntN(workloadsPerCell), key: pick(m, keyNames...), number: m.number}
+	return operation{do: pick(m, from...), source: pick(m, sourceNames...), workload: m.IntN(workloadsPerCell), key: pick(m, keyNames...), number: m.number,
+		lasts: m.upTo(2 * time.Second)}
 }

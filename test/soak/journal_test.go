@@ -127,24 +127,27 @@ func contentOf(object runtime.Object) content {
 type state struct {
 	labels, annotations map[string]string
 	template            corev1.PodTemplateSpec
-	complete            bool // by its status
-	pods                int32
+	complete            bool  // by its status
+	pods                int32 // as many as there should be
+	paused              bool
+	deleting            bool
 }
 
 func stateOf(object runtime.Object) *state {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		s := o.Status
+		s, n := o.Status, *o.Spec.Replicas
 		return &state{o.Labels, o.Annotations, o.Spec.Template, s.ObservedGeneration >= o.Generation &&
-			s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas == replicas, replicas}
+			s.UpdatedReplicas == n && s.Replicas == n && s.AvailableReplicas == n, n, o.Spec.Paused, o.DeletionTimestamp != nil}
 	case *appsv1.StatefulSet:
-		s := o.Status
-		return &state{o.Labels, o.Annotations, o.Spec.Template, s.ObservedGeneration >= o.Generation && s.UpdateRevision == s.CurrentRevision &&
-			s.Replicas == replicas && s.ReadyReplicas == replicas, replicas}
+		s, n := o.Status, *o.Spec.Replicas
+		return &state{o.Labels, o.Annotations, o.Spec.Template, s.ObservedGeneration >= o.Generation && (s.UpdateRevision == s.CurrentRevision || n == 0) &&
+			s.Replicas == n && s.ReadyReplicas == n, n, false, o.DeletionTimestamp != nil}
 	case *appsv1.DaemonSet:
 		s := o.Status
 		return &state{o.Labels, o.Annotations, o.Spec.Template, s.ObservedGeneration >= o.Generation && s.DesiredNumberScheduled > 0 &&
-			s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberAvailable == s.DesiredNumberScheduled, s.DesiredNumberScheduled}
+			s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberAvailable == s.DesiredNumberScheduled, s.DesiredNumberScheduled,
+			false, o.DeletionTimestamp != nil}
 	default:
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/test/controlplane"
 )
 
 // Annotations by which the journal knows what it sees.
@@ -22,15 +24,31 @@ const (
 
 const replicas = 2
 
+// matchAnnotation, on sources, is for workloads in mode matched.
+const matchAnnotation = "configdep.io/match"
+
 // manifest is a workload as its owner has it.
 type manifest struct {
 	kind, name string
 	variant    int
 	image      int
-	reload     string // the annotation; empty: absent
-	settle     string // the same
+	replicas   int32 // of a Deployment or a StatefulSet
+	paused     bool  // a Deployment
+	stuck      bool  // new pods do not become ready
 	label      string
 	write      int
+
+	// Annotations; empty: absent. Those in the last line stay as they are.
+	reload, settle                               string
+	mode, minInterval, strategy, listed, exclude string // mode: what opting in declares
+}
+
+// annotations are those by which the owner says what is to restart the workload.
+func (m *manifest) annotations() map[string]string {
+	return map[string]string{
+		reloadAnnotation: m.reload, "configdep.io/settle": m.settle, "configdep.io/min-interval": m.minInterval,
+		"configdep.io/strategy": m.strategy, "configdep.io/sources": m.listed, "configdep.io/exclude": m.exclude,
+	}
 }
 
 func (m *manifest) resource() string {
@@ -43,21 +61,20 @@ func (m *manifest) object() any {
 		Labels:      map[string]string{"app": m.name, calmLabel: m.label},
 		Annotations: map[string]string{writeAnnotation: strconv.Itoa(m.write)},
 	}
-	if m.reload != "" {
-		meta.Annotations["configdep.io/reload"] = m.reload
-	}
-	if m.settle != "" {
-		meta.Annotations["configdep.io/settle"] = m.settle
+	for key, value := range m.annotations() {
+		if value != "" {
+			meta.Annotations[key] = value
+		}
 	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": m.name}}
 	typ := metav1.TypeMeta{APIVersion: "apps/v1", Kind: m.kind}
 	switch m.kind {
 	case "Deployment":
 		return &appsv1.Deployment{TypeMeta: typ, ObjectMeta: meta,
-			Spec: appsv1.DeploymentSpec{Replicas: new(int32(replicas)), Selector: selector, Template: m.template()}}
+			Spec: appsv1.DeploymentSpec{Replicas: &m.replicas, Selector: selector, Template: m.template(), Paused: m.paused}}
 	case "StatefulSet":
 		return &appsv1.StatefulSet{TypeMeta: typ, ObjectMeta: meta,
-			Spec: appsv1.StatefulSetSpec{Replicas: new(int32(replicas)), Selector: selector, Template: m.template(),
+			Spec: appsv1.StatefulSetSpec{Replicas: &m.replicas, Selector: selector, Template: m.template(),
 				PodManagementPolicy: appsv1.ParallelPodManagement}}
 	default:
 		return &appsv1.DaemonSet{TypeMeta: typ, ObjectMeta: meta,
@@ -75,18 +92,26 @@ func (m *manifest) patch() ([]byte, error) {
 		}
 		return s
 	}
+	annotations := object{writeAnnotation: strconv.Itoa(m.write)}
+	for key, value := range m.annotations() {
+		annotations[key] = orNull(value)
+	}
 	template := m.template()
-	return json.Marshal(object{
-		"metadata": object{
-			"labels": object{calmLabel: m.label},
-			"annotations": object{
-				writeAnnotation: strconv.Itoa(m.write), "configdep.io/reload": orNull(m.reload), "configdep.io/settle": orNull(m.settle),
-			},
-		},
-		"spec": object{"template": object{
-			"metadata": object{"annotations": template.Annotations},
-			"spec":     object{"containers": template.Spec.Containers, "volumes": template.Spec.Volumes},
+	spec := object{"template": object{
+		"metadata": object{"annotations": object{
+			variantAnnotation: template.Annotations[variantAnnotation], controlplane.StuckAnnotation: orNull(template.Annotations[controlplane.StuckAnnotation]),
 		}},
+		"spec": object{"containers": template.Spec.Containers, "volumes": template.Spec.Volumes},
+	}}
+	if m.kind != "DaemonSet" {
+		spec["replicas"] = m.replicas
+	}
+	if m.kind == "Deployment" {
+		spec["paused"] = m.paused
+	}
+	return json.Marshal(object{
+		"metadata": object{"labels": object{calmLabel: m.label}, "annotations": annotations},
+		"spec":     spec,
 	})
 }
 
@@ -107,10 +132,14 @@ func (m *manifest) template() corev1.PodTemplateSpec {
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name})
 		}
 	}
+	annotations := map[string]string{variantAnnotation: strconv.Itoa(m.variant)}
+	if m.stuck {
+		annotations[controlplane.StuckAnnotation] = "true"
+	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      map[string]string{"app": m.name},
-			Annotations: map[string]string{variantAnnotation: strconv.Itoa(m.variant)},
+			Annotations: annotations,
 		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{container},

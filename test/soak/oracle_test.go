@@ -1,11 +1,13 @@
 package soak
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +18,17 @@ const (
 	hashAnnotation       = "configdep.io/config-hash"
 	appliedAnnotation    = "configdep.io/applied-sources"
 	reloadAnnotation     = "configdep.io/reload"
-	reloadedAtAnnotation = "configdep.io/reloaded-at"
+	lastReloadAnnotation = "configdep.io/last-reload"
+	recreatingAnnotation = "configdep.io/recreating"
 )
+
+// writtenAnnotations are what the server writes.
+var writtenAnnotations = []string{hashAnnotation, appliedAnnotation, lastReloadAnnotation, recreatingAnnotation,
+	"configdep.io/reloaded-at", "configdep.io/verified-at"}
+
+// writeLimit is how often the server may write to a workload in a phase that nothing disturbs,
+// whatever owners do.
+const writeLimit = 25
 
 // oracle knows with which content pods were started, and judges each restart. The journal
 // guards it.
@@ -29,6 +40,8 @@ type oracle struct {
 	tally       tally
 	// hashes holds what a hash was found to stand for, and the other way round.
 	hashes map[string]string
+	// formerKey is what hashes began with that were made with a key that has been replaced.
+	formerKey string
 }
 
 // tally counts what has happened.
@@ -70,8 +83,8 @@ func (c *cell) setSource(name string, now content) {
 		c.versions[name] = 0
 	}
 	for _, w := range c.workloads {
-		if w.state != nil && reads(variants[w.variant], name) {
-			w.vanished = w.vanished || vanished
+		if w.state != nil {
+			w.vanished = w.vanished || vanished && w.rules().counts(w.variant, name)
 			w.look()
 		}
 		for _, p := range w.pods {
@@ -87,7 +100,7 @@ func (c *cell) setReload(now string) {
 	for _, w := range c.workloads {
 		if w.state != nil && now != was {
 			w.log("reload %q on the namespace", now)
-			w.opted(managed(w.state, was))
+			w.ruled(rulesOf(w.state.annotations, was))
 		}
 	}
 }
@@ -122,9 +135,9 @@ type pod struct {
 	uid      string
 	identity string // of its template
 	variant  int
-	born     int64  // at which revision
-	waiting  bool   // for a source or a key
-	read     string // what it was started with
+	born     int64   // at which revision
+	waiting  bool    // for a source or a key
+	read     reading // what it was started with
 	phase    string
 	ready    bool
 }
@@ -132,7 +145,7 @@ type pod struct {
 // start lets a pod read the present content, as soon as nothing that it requires is missing.
 func (p *pod) start(c *cell) {
 	if p.waiting {
-		read, starts := consume(variants[p.variant], c.sources)
+		read, starts := consume(p.variant, c.sources)
 		p.read, p.waiting = read, !starts
 	}
 }
@@ -144,6 +157,8 @@ func variantOf(annotations map[string]string) int {
 	}
 	return n
 }
+
+func identityOf(s *state) string { return identity(s.template.Annotations, &s.template.Spec) }
 
 func identity(annotations map[string]string, spec *corev1.PodSpec) string {
 	return fmt.Sprint(annotations, spec.Containers[0].Image)
@@ -157,22 +172,25 @@ type workload struct {
 	variant    int
 	pods       map[string]*pod
 
-	read   string // what pods that start read, when they last could
-	starts bool   // whether they can now
+	read   reading // what pods that start read, when they last could
+	starts bool    // whether they can now
 
-	// adopting: it has opted in and remembers nothing yet, so that what is there when it
-	// is recorded counts as what its pods were started with.
+	// adopting: it has opted in while something disturbed the server and remembers nothing
+	// yet, so that what is there when it is recorded counts as what its pods were started with.
 	adopting bool
 	lost     bool // the owner has removed what it remembered, since the last calm
-	// recorded is the variant, and remembered the content, when one was last recorded.
-	recorded   int
-	remembered string
+	// recorded has the scopes of the sources that counted, and remembered the content, when
+	// one was last recorded.
+	recorded   map[string]string
+	remembered reading
 	hash       string // of the last rollout, until the owner changes the template
+	pausedWith string // the identity of the template with which it was paused
 
 	owed     int // restarts that were due at the last calm and could not be made
 	changes  int // of the content that it reads
 	rollouts int
 	requests int // for a restart that have not been carried out
+	writes   int // of the server
 	since    int // changes since the template changed, including what is owed
 	down     *absence
 	vanished bool // a key or a source that it reads, since nobody has been looking
@@ -184,30 +202,47 @@ type workload struct {
 
 // absence is how it was when the last server was killed.
 type absence struct {
-	read     string
+	read     reading
 	changes  int
 	absorbed bool
 }
 
-func (w *workload) managed() bool { return managed(w.state, w.cell.reload) }
+func (w *workload) rules() rules { return rulesOf(w.state.annotations, w.cell.reload) }
 
-// managed tells whether a workload has opted in, by itself or by its namespace.
-func managed(s *state, namespace string) bool {
-	own, found := s.annotations[reloadAnnotation]
-	if !found {
-		own = namespace
-	}
-	return own == "auto"
+func (w *workload) managed() bool { return w.rules().managed() }
+
+// differ tells whether two readings differ in what counts.
+func (w *workload) differ(a, b reading) bool {
+	return slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool { return a[name] != b[name] })
 }
 
-// opted takes notice of how a workload came to opt in, or not.
-func (w *workload) opted(was bool) {
-	switch {
-	case w.managed() == was:
-	case was:
+// knows tells whether what was last recorded says anything of a source.
+func (w *workload) knows(name string) bool {
+	scope, found := w.recorded[name]
+	return found && record(w.state) != "" && scope == scopeOf(w.variant, name)
+}
+
+// ruled takes notice that annotations have changed. Of the sources that begin to count, what is
+// there counts as what the pods were started with, unless the record knows better. A server
+// that watches undisturbed sees what came before that and what after.
+func (w *workload) ruled(before rules) {
+	now := w.rules()
+	if !now.managed() {
 		w.adopting = false
-	case record(w.state) == "":
-		w.adopting = true
+		return
+	}
+	for _, name := range now.counted(w.variant) {
+		switch {
+		case before.managed() && before.counts(w.variant, name), w.knows(name):
+		case w.cell.oracle.undisturbed:
+			for _, p := range w.pods {
+				if !p.waiting && p.variant == w.variant {
+					p.read[name] = w.read[name]
+				}
+			}
+		default:
+			w.adopting = true
+		}
 	}
 }
 
@@ -223,16 +258,21 @@ func (w *workload) violation(format string, args ...any) {
 
 // look takes notice of the present content.
 func (w *workload) look() {
-	read, starts := consume(variants[w.variant], w.cell.sources)
+	read, starts := consume(w.variant, w.cell.sources)
 	if starts != w.starts {
 		w.log("pods start: %t", starts)
 	}
 	w.starts = starts
-	if !starts || read == w.read {
+	if !starts {
 		return
 	}
-	w.log("content %s", read)
-	w.read, w.changed = read, w.cell.at
+	before := w.read
+	w.read = read
+	if !w.differ(before, read) {
+		return
+	}
+	w.log("content %v", read)
+	w.changed = w.cell.at
 	w.changes++
 	w.since++
 	if w.down != nil {
@@ -250,8 +290,10 @@ func (w *workload) set(now *state) {
 		w.log("deleted")
 		w.hash, w.adopting = "", false
 	case before == nil:
-		w.log("created, managed: %t", w.managed())
-		w.ownTemplate()
+		w.log("created, %s, replicas %d", w.rules().mode, now.pods)
+		w.noteTemplate()
+		w.podsStart()
+		w.noteRecord()
 	default:
 		w.compare(before)
 	}
@@ -259,24 +301,83 @@ func (w *workload) set(now *state) {
 
 func (w *workload) compare(before *state) {
 	now := w.state
-	owner := before.annotations[writeAnnotation] != now.annotations[writeAnnotation]
 	template := !equality.Semantic.DeepEqual(before.template, now.template)
-	remembered := record(before) != ""
+	if before.annotations[writeAnnotation] != now.annotations[writeAnnotation] {
+		w.ownerWrote(before, template)
+		return
+	}
+	recreates := now.annotations[recreatingAnnotation] != "" && before.annotations[recreatingAnnotation] != now.annotations[recreatingAnnotation]
+	if template || recreates || before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation] {
+		w.serverWrote(before)
+	}
 	switch {
-	case owner:
-		w.log("the owner has written it, managed: %t", w.managed())
-		if record(now) == "" && remembered {
-			w.log("the owner has removed the record")
-			w.lost = true
+	case template, recreates:
+		w.restarted(before)
+	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
+	case record(now) == "":
+		w.log("the server has dropped the record")
+	default:
+		w.baseline(record(before) != "")
+	}
+}
+
+// ownerWrote takes notice of a write of the owner, to which the webhook may have added.
+func (w *workload) ownerWrote(before *state, template bool) {
+	now := w.state
+	w.log("the owner has written it: %v, replicas %d, paused %t", w.rules(), now.pods, now.paused)
+	if record(now) == "" && record(before) != "" {
+		w.log("the owner has removed the record")
+		w.lost = true
+	}
+	if before.annotations[recreatingAnnotation] != "" && now.annotations[recreatingAnnotation] == "" {
+		// It was told to no longer evict the pods, and has to begin again.
+		w.log("the owner has removed that pods are being evicted")
+		w.hash, w.changes, w.since = "", w.changes+1, w.since+1
+	}
+	if template {
+		w.noteTemplate()
+	}
+	w.ruled(rulesOf(before.annotations, w.cell.reload))
+	switch was := identityOf(before); {
+	case now.paused && !before.paused:
+		w.pausedWith = was
+	case now.paused:
+	case before.paused && identityOf(now) != w.pausedWith, !before.paused && template:
+		w.podsStart()
+	case before.paused && w.stale(): // edited, and edited back
+		w.changes, w.since = max(w.changes, 1), max(w.since, 1)
+	}
+	if applied := now.annotations[appliedAnnotation]; applied != "" && applied != before.annotations[appliedAnnotation] {
+		w.noteRecord()
+	}
+}
+
+// serverWrote judges that the server has written at all.
+func (w *workload) serverWrote(before *state) {
+	w.writes++
+	switch {
+	case before.deleting:
+		w.violation("the server has written to it while it was being deleted")
+	case w.cell.oracle.undisturbed && w.writes == writeLimit:
+		w.violation("the server has written to it %d times", w.writes)
+	}
+}
+
+// stale tells whether a pod has read something else than what is there.
+func (w *workload) stale() bool {
+	for _, p := range w.pods {
+		if !p.waiting && w.differ(p.read, w.read) {
+			return true
 		}
-		w.opted(managed(before, w.cell.reload))
-		if template {
-			w.ownTemplate()
-		}
-	case template:
-		w.rolledOut(before)
-	case before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation]:
-		w.baseline(remembered)
+	}
+	return false
+}
+
+// noteRecord takes notice that what is there has been recorded.
+func (w *workload) noteRecord() {
+	w.adopting, w.recorded, w.remembered = false, map[string]string{}, w.read
+	for _, name := range w.rules().counted(w.variant) {
+		w.recorded[name] = scopeOf(w.variant, name)
 	}
 }
 
@@ -288,17 +389,24 @@ func record(s *state) string {
 	return s.template.Annotations[hashAnnotation]
 }
 
-// ownTemplate takes notice of a template that the owner has written. The pods that it
-// makes read what is there then.
-func (w *workload) ownTemplate() {
+// noteTemplate takes notice of a template that the owner has written.
+func (w *workload) noteTemplate() {
 	w.variant = variantOf(w.state.template.Annotations)
-	w.read, w.starts = consume(variants[w.variant], w.cell.sources)
-	w.log("the owner has written the template: %s", identity(w.state.template.Annotations, &w.state.template.Spec))
-	w.hash, w.since = "", 0
+	if read, starts := consume(w.variant, w.cell.sources); starts {
+		w.read, w.starts = read, true
+	} else {
+		w.starts = false
+	}
+	w.log("the owner has written the template: %s", identityOf(w.state))
 	w.cell.oracle.tally.templates++
+}
+
+// podsStart takes notice that a template makes pods, which read what is there then.
+func (w *workload) podsStart() {
+	w.hash, w.since = "", 0
 	for _, p := range w.pods {
-		if p.identity == identity(w.state.template.Annotations, &w.state.template.Spec) {
-			p.read = w.read // a rollback has come before it was replaced
+		if p.identity == identityOf(w.state) && !p.waiting {
+			p.read = maps.Clone(w.read) // a rollback has come before it was replaced
 		}
 	}
 	if w.down != nil {
@@ -307,25 +415,45 @@ func (w *workload) ownTemplate() {
 	}
 }
 
-// rolledOut takes notice of a restart by the server.
-func (w *workload) rolledOut(before *state) {
+// lastReload is what the server writes of a restart.
+type lastReload struct {
+	Trigger   string
+	Automatic time.Time
+}
+
+func lastReloadOf(s *state) (last lastReload) {
+	// A value that is not there, or not understood, is as good as none.
+	_ = json.Unmarshal([]byte(s.annotations[lastReloadAnnotation]), &last)
+	return last
+}
+
+// restarted takes notice of a restart by the server: by a rollout, or by eviction.
+func (w *workload) restarted(before *state) {
 	w.cell.oracle.tally.rollouts++
-	hash := w.state.template.Annotations[hashAnnotation]
-	requested := w.requests > 0 && w.state.template.Annotations[reloadedAtAnnotation] != before.template.Annotations[reloadedAtAnnotation]
+	hash, last, earlier := w.state.annotations[hashAnnotation], lastReloadOf(w.state), lastReloadOf(before)
+	requested := w.requests > 0 && last.Trigger == "Request" && w.state.annotations[lastReloadAnnotation] != before.annotations[lastReloadAnnotation]
 	if requested {
 		w.requests--
 		w.hash = ""
 	} else {
 		w.rollouts++
 	}
-	w.log("restarted by the server, on request: %t: %s", requested, hash)
+	w.log("restarted by the server because of %s: %s", last.Trigger, hash)
+	interval, _ := time.ParseDuration(before.annotations["configdep.io/min-interval"])
+	evicted := w.state.annotations["configdep.io/strategy"] == "recreate" && w.managed()
 	switch {
-	case hash == "" || hash != w.state.annotations[hashAnnotation]:
-		w.violation("restarted with the hash %q, and %q is remembered", hash, w.state.annotations[hashAnnotation])
+	case hash == "" || !evicted && hash != w.state.template.Annotations[hashAnnotation]:
+		w.violation("restarted with the hash %q, and %q is remembered", w.state.template.Annotations[hashAnnotation], hash)
 	case requested:
 	// A patch is bound to the version of the workload, not to that of the namespace.
 	case !w.managed() && (w.cell.oracle.undisturbed || w.state.annotations[reloadAnnotation] != ""):
 		w.violation("restarted though it has not opted in")
+	case before.paused:
+		w.violation("restarted though it is paused")
+	case before.pods == 0:
+		w.violation("restarted though it has no replicas")
+	case !earlier.Automatic.IsZero() && last.Automatic.Sub(earlier.Automatic) < interval:
+		w.violation("restarted %v after the last time, before %v were over", last.Automatic.Sub(earlier.Automatic), interval)
 	case hash == w.hash:
 		w.violation("restarted twice for the same content")
 	case w.rollouts > w.allowed():
@@ -334,7 +462,7 @@ func (w *workload) rolledOut(before *state) {
 		w.violation("restarted though nothing that it reads has changed since its template did")
 	}
 	w.hash, w.since = hash, 0
-	w.adopting, w.recorded, w.remembered = false, w.variant, w.read
+	w.noteRecord()
 }
 
 // allowed returns how many restarts there is a reason for. When nothing is remembered, and
@@ -346,21 +474,24 @@ func (w *workload) allowed() int {
 	return w.owed + w.changes
 }
 
-// baseline takes notice of a record without a restart.
+// baseline takes notice of a record without a restart. When a disturbance may have hidden what
+// came first, what nothing was remembered of counts as read. Otherwise it does not: a server
+// that watched must have known.
 func (w *workload) baseline(remembered bool) {
 	o := w.cell.oracle
 	o.tally.baselines++
 	w.log("the server has recorded what is there: %s", record(w.state))
 	for _, p := range w.pods {
-		switch {
-		case !w.starts || p.waiting || p.variant != w.variant:
-		case !remembered && (w.adopting || !o.undisturbed):
-			p.read = w.read
-		case remembered && !o.undisturbed:
-			p.read = adopt(p.read, w.read, variants[w.variant], variants[w.recorded])
+		if !w.starts || p.waiting || p.variant != w.variant {
+			continue
+		}
+		for _, name := range sourceNames {
+			if (w.adopting || !o.undisturbed) && (!remembered || !w.knows(name)) {
+				p.read[name] = w.read[name]
+			}
 		}
 	}
-	w.adopting, w.recorded, w.remembered = false, w.variant, w.read
+	w.noteRecord()
 }
 
 // downBegins is told that no server runs any more.
@@ -376,7 +507,7 @@ func (o *oracle) downBegins() {
 func (o *oracle) downEnds() {
 	o.each(func(w *workload) {
 		seen := 0
-		if w.read != w.down.read && !w.down.absorbed {
+		if w.state != nil && w.differ(w.read, w.down.read) && !w.down.absorbed {
 			seen = 1
 		}
 		w.changes = min(w.changes, w.down.changes+seen)
@@ -410,7 +541,7 @@ func (w *workload) settled() error {
 	if w.state == nil {
 		return errors.New("it does not exist")
 	}
-	want := identity(w.state.template.Annotations, &w.state.template.Spec)
+	want := identityOf(w.state)
 	for name, p := range w.pods {
 		if !p.ready || p.identity != want {
 			return fmt.Errorf("pod %s is %s, of the present template: %t", name, p.phase, p.identity == want)
@@ -434,17 +565,17 @@ func (o *oracle) calm() {
 		w.requests = 0
 		stale := false
 		for name, p := range w.pods {
-			if p.waiting || p.read == w.read {
+			if p.waiting || !w.differ(p.read, w.read) {
 				continue
 			}
 			stale = true
 			if w.managed() && w.starts {
-				w.violation("pod %s, of r%d, was started with %q, and the present content is %q", name, p.born, p.read, w.read)
-				p.read = w.read // told once
+				w.violation("pod %s, of r%d, was started with %v, and the present content is %v", name, p.born, p.read, w.read)
+				p.read = maps.Clone(w.read) // told once
 			}
 		}
 		// Whether the pods have read what was not recorded may be told by times alone.
-		doubt := w.remembered != w.read && (!o.undisturbed || w.owed > 0)
+		doubt := w.differ(w.remembered, w.read) && (!o.undisturbed || w.owed > 0)
 		held := w.managed() && !w.starts || !w.managed() && record(w.state) != ""
 		if w.owed = 0; held && (stale || doubt) {
 			w.owed = 1
@@ -452,20 +583,42 @@ func (o *oracle) calm() {
 		if w.managed() && w.starts {
 			w.checkHash()
 		}
-		w.changes, w.rollouts, w.since, w.lost = 0, 0, w.owed, false
+		if !o.undisturbed && w.managed() && record(w.state) == "" {
+			w.adopting = true // what came first is not known any more
+		}
+		w.changes, w.rollouts, w.since, w.writes, w.lost = 0, 0, w.owed, 0, false
 		w.log("calm")
 	})
 }
 
 // checkHash wants a hash to stand for one content of one namespace, and that to have one hash.
 func (w *workload) checkHash() {
-	hash, read := w.state.annotations[hashAnnotation], fmt.Sprintf("%s, %d: %s", w.cell.namespace, w.variant, w.read)
+	r, hash := w.rules(), w.state.annotations[hashAnnotation]
+	read := fmt.Sprintf("%s, %d:", w.cell.namespace, w.variant)
+	for _, name := range r.counted(w.variant) {
+		read += " " + name + w.read[name]
+	}
+	by := read + ", by " + r.sources // what a pattern names is not hashed if it is absent
 	hashes := w.cell.oracle.hashes
 	if other, found := hashes[hash]; found && other != read {
 		w.violation("the hash %s stands for %q, and for %q", hash, read, other)
 	}
-	if other, found := hashes[read]; found && other != hash {
+	if other, found := hashes[by]; found && other != hash {
 		w.violation("%q has the hash %s, and %s", read, hash, other)
 	}
-	hashes[hash], hashes[read] = read, hash
+	hashes[hash], hashes[by] = read, hash
+}
+
+// rekeyed is told that the key of the hash is about to be replaced. Records cannot be compared
+// any more then. What those that cannot be written now stood for is forgotten.
+func (o *oracle) rekeyed() {
+	o.hashes = map[string]string{}
+	o.each(func(w *workload) {
+		if hash := record(w.state); hash != "" {
+			o.formerKey = hash[:strings.LastIndexByte(hash, '.')+1]
+		}
+		if !w.starts || !w.managed() {
+			w.recorded, w.adopting = nil, w.managed()
+		}
+	})
 }

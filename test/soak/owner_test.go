@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		m.image = op.number
 		return o.replace(ctx, m)
 	case "opt in":
-		m.reload = "auto"
+		m.reload = m.mode
 		return o.apply(ctx, m)
 	case "opt out":
 		m.reload = "off"
@@ -101,6 +102,26 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		return o.changeTogether(ctx, value)
 	case "release":
 		return o.release(ctx, m, op)
+	case "scale to zero":
+		m.replicas = 0
+		return o.apply(ctx, m)
+	case "scale up":
+		m.replicas = replicas
+		return o.apply(ctx, m)
+	case "scale there and back":
+		return o.scaleThereAndBack(ctx, m, op)
+	case "pause and resume":
+		return o.pauseAndResume(ctx, m, op)
+	case "stalled release":
+		return o.stalledRelease(ctx, m, op)
+	case "undo":
+		return o.undo(ctx, m, op)
+	case "operator":
+		return o.operate(ctx, m, op)
+	case "change there and back":
+		return o.changeThereAndBack(ctx, m, op)
+	case "delete in the foreground":
+		return o.deleteInTheForeground(ctx, m, op)
 	case "recreate workload":
 		if m.kind == "DaemonSet" {
 			// Its controller may wait for five minutes for pods of the old one, because it
@@ -240,6 +261,9 @@ func try(ctx context.Context, what string, f func(context.Context) error) error 
 
 func (o *owner) object(name string, c content) (*corev1.ConfigMap, *corev1.Secret) {
 	meta := metav1.ObjectMeta{Name: name, Namespace: o.namespace}
+	if slices.Contains(matchedSources, name) {
+		meta.Annotations = map[string]string{matchAnnotation: "true"}
+	}
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: c}, &corev1.Secret{ObjectMeta: meta, StringData: c}
 }
 

@@ -2,8 +2,8 @@ package soak
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,32 +14,63 @@ import (
 // limit is how long anything may take on a machine that does other things meanwhile.
 const limit = 5 * time.Minute
 
-// TestHistory tries histories: always the same one, or with a duration as many as there is
-// time for, beginning with any.
+const webhookVariable = "SOAK_WEBHOOK"
+
+// TestHistory tries histories: always the same, or with a duration as many as there is time
+// for, beginning with any.
 func TestHistory(t *testing.T) {
 	asked, err := seeds.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
+	webhook := os.Getenv(webhookVariable)
+	switch webhook {
+	case "", "true", "false", "both":
+	default:
+		t.Fatalf("%s is %q: allowed are true, false and both", webhookVariable, webhook)
+	}
+	if webhook == "" && asked.Duration == 0 && !asked.Given {
+		webhook = "both"
+	}
 	end := time.Now().Add(asked.Duration)
-	for n := asked.First; ; n++ {
-		h := generate(n)
-		fmt.Fprintf(os.Stderr, "seed %d; again: %s=%d go test ./test/soak\n", n, seeds.Variable, n)
-		if !t.Run(strconv.FormatUint(n, 10), func(t *testing.T) { play(t, h) }) || !time.Now().Before(end) {
+	for seed := asked.First; ; seed++ {
+		for _, use := range webhooksOf(webhook, seed) {
+			h := generate(seed)
+			h.webhook = use
+			again := fmt.Sprintf("%s=%d %s=%t go test ./test/soak", seeds.Variable, seed, webhookVariable, use)
+			fmt.Fprintf(os.Stderr, "seed %d; again: %s\n", seed, again)
+			if !t.Run(fmt.Sprintf("%d/webhook=%t", seed, use), func(t *testing.T) { play(t, h, again) }) {
+				return
+			}
+		}
+		if !time.Now().Before(end) {
 			return
 		}
 	}
 }
 
+// webhooksOf tells whether the webhook is there in the history of a seed: as it is drawn, or as
+// the variable says; with both, the history is played twice.
+func webhooksOf(variable string, seed uint64) []bool {
+	switch variable {
+	case "both":
+		return []bool{true, false}
+	case "":
+		return []bool{rand.New(rand.NewPCG(seed, 2)).IntN(2) == 0}
+	default:
+		return []bool{variable == "true"}
+	}
+}
+
 // play plays a history.
-func play(t *testing.T, h *history) {
+func play(t *testing.T, h *history, again string) {
 	t.Helper()
 	ctx := t.Context()
 	s, err := newStage(ctx, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.report(t)
+	defer s.report(t, again)
 	if err := s.begin(ctx); err != nil {
 		t.Error(err)
 		return
@@ -59,7 +90,7 @@ func play(t *testing.T, h *history) {
 }
 
 // report tells what has happened in the cells where something is wrong.
-func (s *stage) report(t *testing.T) {
+func (s *stage) report(t *testing.T, again string) {
 	t.Helper()
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
@@ -82,5 +113,5 @@ func (s *stage) report(t *testing.T) {
 			t.Logf("%s/%s, a %s:\n%s", w.cell.namespace, w.name, w.kind, strings.Join(w.trace, "\n"))
 		}
 	})
-	t.Logf("again: %s=%d go test ./test/soak", seeds.Variable, s.history.seed)
+	t.Log("again: " + again)
 }

@@ -39,7 +39,7 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 	}
 	s := &stage{history: h, client: client, oracle: &oracle{cells: map[string]*cell{}, hashes: map[string]string{}}}
 	for i, workloads := range h.cells {
-		namespace := fmt.Sprintf("soak-%d-%d", h.seed, i)
+		namespace := fmt.Sprintf("soak-%d-%t-%d", h.seed, h.webhook, i)
 		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
 		for _, m := range workloads {
 			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}}
@@ -76,6 +76,9 @@ func (s *stage) judge(ctx context.Context, f func()) error {
 
 // begin makes the cells, and waits until all is calm.
 func (s *stage) begin(ctx context.Context) error {
+	if err := s.useWebhook(ctx, s.history.webhook); err != nil {
+		return err
+	}
 	s.oracle.undisturbed = true
 	g, gctx := errgroup.WithContext(ctx)
 	for _, o := range s.owners {
@@ -99,7 +102,7 @@ func (s *stage) end(t *testing.T) {
 
 // play plays a phase, and waits until all is calm.
 func (s *stage) play(ctx context.Context, number int, p *phase) error {
-	if err := s.judge(ctx, func() { s.oracle.undisturbed = p.kind == quiet }); err != nil {
+	if err := s.judge(ctx, func() { s.oracle.undisturbed = p.kind == quiet || p.kind == rekeyed }); err != nil {
 		return err
 	}
 	var err error

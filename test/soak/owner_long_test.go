@@ -1,0 +1,292 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/test/controlplane"
+)
+
+// What owners do in several steps.
+
+// changeRead changes a source that a workload reads, and returns a function that changes it
+// back. One that is not there stays away.
+func (o *owner) changeRead(ctx context.Context, m *manifest, value string) (back func() error, err error) {
+	u := variants[m.variant][0]
+	before := o.sources[u.source]
+	if before == nil {
+		return func() error { return nil }, nil
+	}
+	changed := maps.Clone(before)
+	changed["a"] = value
+	return func() error { return o.update(ctx, u.source, before) }, o.update(ctx, u.source, changed)
+}
+
+// scaleThereAndBack changes content while there are no pods.
+func (o *owner) scaleThereAndBack(ctx context.Context, m *manifest, op operation) error {
+	m.replicas = 0
+	if err := o.apply(ctx, m); err != nil {
+		return err
+	}
+	if _, err := o.changeRead(ctx, m, strconv.Itoa(op.number)); err != nil {
+		return err
+	}
+	pause(ctx, op.lasts)
+	m.replicas = replicas
+	return o.apply(ctx, m)
+}
+
+// pauseAndResume changes content while a Deployment is paused, and before or after that its
+// template; or it edits the template and edits it back.
+func (o *owner) pauseAndResume(ctx context.Context, m *manifest, op operation) error {
+	m.paused = m.kind == "Deployment"
+	if err := o.apply(ctx, m); err != nil {
+		return err
+	}
+	variant, image := m.variant, m.image
+	edit := func() error {
+		m.variant, m.image = (variant+1)%len(variants), op.number
+		return o.apply(ctx, m)
+	}
+	if op.number%3 == 0 {
+		if err := edit(); err != nil {
+			return err
+		}
+	}
+	if _, err := o.changeRead(ctx, m, strconv.Itoa(op.number)); err != nil {
+		return err
+	}
+	pause(ctx, op.lasts)
+	if op.number%3 == 1 {
+		if err := edit(); err != nil {
+			return err
+		}
+		m.variant, m.image = variant, image
+		if err := o.apply(ctx, m); err != nil {
+			return err
+		}
+	}
+	m.paused = false
+	return o.apply(ctx, m)
+}
+
+// stalledRelease changes content while a rollout does not progress, which another image ends.
+func (o *owner) stalledRelease(ctx context.Context, m *manifest, op operation) error {
+	m.image = op.number
+	if m.stuck = m.kind == "Deployment"; m.stuck {
+		if err := o.apply(ctx, m); err != nil {
+			return err
+		}
+	}
+	if _, err := o.changeRead(ctx, m, strconv.Itoa(op.number)); err != nil {
+		return err
+	}
+	pause(ctx, op.lasts)
+	m.stuck, m.image = false, op.number+1_000_000
+	return o.apply(ctx, m)
+}
+
+// changeThereAndBack changes content and then changes it back, and lets a pod start in between.
+func (o *owner) changeThereAndBack(ctx context.Context, m *manifest, op operation) error {
+	m.settle = longSettle.String()
+	if err := o.apply(ctx, m); err != nil {
+		return err
+	}
+	back, err := o.changeRead(ctx, m, strconv.Itoa(op.number))
+	if err != nil {
+		return err
+	}
+	if err := o.deletePod(ctx, m); err != nil {
+		return err
+	}
+	pause(ctx, op.lasts)
+	return back()
+}
+
+// deleteInTheForeground changes content and deletes the workload, which is there until its pods
+// have gone. Then it is made again.
+func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op operation) error {
+	if m.kind == "DaemonSet" { // see "recreate workload"
+		m.image = op.number
+		return o.replace(ctx, m)
+	}
+	if _, err := o.changeRead(ctx, m, strconv.Itoa(op.number)); err != nil {
+		return err
+	}
+	pause(ctx, op.lasts)
+	err := try(ctx, "deleting "+m.name, func(ctx context.Context) error {
+		err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Delete() }).Name(m.name).
+			Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}).Do(ctx).Error()
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err == nil {
+			err = errStillThere
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return o.createWorkload(ctx, m)
+}
+
+var errStillThere = apierrors.NewConflict(appsv1.Resource("workloads"), "", nil)
+
+// undo does what kubectl rollout undo does: the template becomes that of the ReplicaSet before,
+// and so do the annotations of the Deployment.
+func (o *owner) undo(ctx context.Context, m *manifest, op operation) error {
+	if m.kind != "Deployment" {
+		m.image = op.number
+		return o.apply(ctx, m)
+	}
+	o.writes++
+	m.write = o.writes
+	return try(ctx, "undoing the last rollout of "+m.name, func(ctx context.Context) error {
+		d, err := o.client.AppsV1().Deployments(o.namespace).Get(ctx, m.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		sets, err := o.client.AppsV1().ReplicaSets(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + m.name})
+		if err != nil {
+			return err
+		}
+		to := before(d, sets.Items)
+		if to == nil {
+			return nil
+		}
+		// Of the annotations, those stay that are the controller's own.
+		annotations := map[string]string{}
+		for _, from := range []struct {
+			of  map[string]string
+			own bool
+		}{{d.Annotations, true}, {to.Annotations, false}} {
+			for key, value := range from.of {
+				if strings.HasPrefix(key, "deployment.kubernetes.io/") == from.own {
+					annotations[key] = value
+				}
+			}
+		}
+		annotations[writeAnnotation] = strconv.Itoa(m.write)
+		template := to.Spec.Template.DeepCopy()
+		delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+		data, err := json.Marshal([]map[string]any{
+			{"op": "replace", "path": "/spec/template", "value": template},
+			{"op": "replace", "path": "/metadata/annotations", "value": annotations},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := o.client.AppsV1().Deployments(o.namespace).Patch(ctx, m.name, types.JSONPatchType, data, metav1.PatchOptions{}); err != nil {
+			return err
+		}
+		// The owner takes it as it is.
+		m.reload, m.settle = annotations[reloadAnnotation], annotations["configdep.io/settle"]
+		m.variant = variantOf(template.Annotations)
+		m.image, err = strconv.Atoi(strings.TrimPrefix(template.Spec.Containers[0].Image, "app:"))
+		return err
+	})
+}
+
+// before returns the ReplicaSet of the last revision before the present one whose pods become
+// ready, or nil.
+func before(d *appsv1.Deployment, sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	const revision = "deployment.kubernetes.io/revision"
+	number := func(of map[string]string) int {
+		n, err := strconv.Atoi(of[revision])
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	sets = slices.DeleteFunc(sets, func(s appsv1.ReplicaSet) bool {
+		stuck := s.Spec.Template.Annotations[controlplane.StuckAnnotation] != ""
+		return stuck || !metav1.IsControlledBy(&s, d) || number(s.Annotations) >= number(d.Annotations)
+	})
+	if len(sets) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(sets, func(a, b appsv1.ReplicaSet) int { return number(a.Annotations) - number(b.Annotations) })
+	return &last
+}
+
+// reactions is how often an operator takes away what it does not know before it gives up.
+const reactions = 60
+
+// operate lets an operator take away what it does not know, whenever it sees it: from the
+// workload, from the template, or from both. Meanwhile content changes twice.
+func (o *owner) operate(ctx context.Context, m *manifest, op operation) error {
+	metadata, template := op.number%3 != 0, op.number%3 != 1
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		defer cancel()
+		var err error
+		for i := 0; i < 2 && err == nil; i++ {
+			_, err = o.changeRead(ctx, m, fmt.Sprintf("%d.%d", op.number, i))
+			pause(ctx, op.lasts)
+		}
+		done <- err
+	}()
+	for n := 0; n < reactions && ctx.Err() == nil; {
+		if reacted, err := o.takeAway(ctx, m, metadata, template); err == nil && reacted {
+			n++
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+	return <-done
+}
+
+// takeAway removes what the server has written, if it is there.
+func (o *owner) takeAway(ctx context.Context, m *manifest, metadata, template bool) (reacted bool, err error) {
+	raw, err := o.workload(m, func(c rest.Interface) *rest.Request { return c.Get() }).Name(m.name).Do(ctx).Raw()
+	if err != nil {
+		return false, err
+	}
+	var now struct {
+		Metadata metav1.ObjectMeta
+		Spec     struct {
+			Template struct{ Metadata metav1.ObjectMeta }
+		}
+	}
+	if err := json.Unmarshal(raw, &now); err != nil {
+		return false, err
+	}
+	remove := func(from map[string]string, wanted bool) map[string]any {
+		gone := map[string]any{}
+		for _, key := range writtenAnnotations {
+			if _, found := from[key]; found && wanted {
+				gone[key] = nil
+			}
+		}
+		return gone
+	}
+	annotations, below := remove(now.Metadata.Annotations, metadata), remove(now.Spec.Template.Metadata.Annotations, template)
+	if len(annotations)+len(below) == 0 {
+		return false, nil
+	}
+	o.writes++
+	m.write = o.writes
+	annotations[writeAnnotation] = strconv.Itoa(m.write)
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": annotations},
+		"spec":     map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": below}}},
+	})
+	if err != nil {
+		return false, err
+	}
+	return true, o.workload(m, func(c rest.Interface) *rest.Request { return c.Patch(types.MergePatchType) }).Name(m.name).Body(data).Do(ctx).Error()
+}

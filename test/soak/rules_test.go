@@ -1,0 +1,62 @@
+package soak
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// rules are what annotations say of which sources restart a workload.
+type rules struct {
+	mode             string
+	sources, exclude string // comma lists of patterns
+}
+
+// rulesOf returns the rules of a workload, whose namespace may declare a mode for it.
+func rulesOf(annotations map[string]string, namespace string) rules {
+	r := rules{mode: namespace, sources: annotations["configdep.io/sources"], exclude: annotations["configdep.io/exclude"]}
+	if own, found := annotations[reloadAnnotation]; found {
+		r.mode = own
+	}
+	if r.mode == "" {
+		r.mode = "off"
+	}
+	return r
+}
+
+// managed tells whether the workload is restarted by itself.
+func (r rules) managed() bool { return r.mode != "off" }
+
+// counts tells whether a change of a source restarts the workload; when it has opted out,
+// whether it would in mode auto.
+func (r rules) counts(variant int, source string) bool {
+	switch {
+	case matches(r.exclude, source):
+		return false
+	case matches(r.sources, source):
+		return true
+	case r.mode == "listed" || useOf(variant, source) == nil:
+		return false
+	default:
+		return r.mode != "matched" || slices.Contains(matchedSources, source)
+	}
+}
+
+// counted returns the sources that count.
+func (r rules) counted(variant int) (names []string) {
+	for _, name := range sourceNames {
+		if r.counts(variant, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func matches(patterns, source string) bool {
+	for pattern := range strings.SplitSeq(patterns, ",") {
+		if found, err := path.Match(pattern, strings.ToLower(kindOf(source))+"/"+source); err == nil && found {
+			return true
+		}
+	}
+	return false
+}
