@@ -28,6 +28,7 @@ var benchmarks = []benchmark{
 	{"pairs", true, benchmarkPairs},
 	{"unread", true, benchmarkUnread},
 	{"rewrite", true, benchmarkRewrite},
+	{"releases", false, benchmarkReleases},
 	{"admission", false, benchmarkAdmission},
 	{"watchlatency", false, benchmarkWatchLatency},
 	{"watchers", false, benchmarkWatchers},

@@ -31,6 +31,7 @@ type environment struct {
 
 	floorKubeconfig string // of the floor of restarts
 	restarts        int    // of an external subject
+	helm            string // the path of hack/helm.sh, once helm is built
 }
 
 func newEnvironment(ctx context.Context, s settings) (_ *environment, err error) {

@@ -35,8 +35,8 @@ const (
 	// nudgeEvery is after which time the canary's source is changed again, for subjects
 	// that miss what happens while they start.
 	nudgeEvery = 2 * time.Second
-	// quiet is how long nothing must happen until a count is final: longer than the default
-	// settle time, and than a subject needs that polls.
+	// quiet is how long nothing must happen until a count is final: longer than the settle time
+	// of the scenes, and than a subject needs that polls.
 	quiet = 3 * time.Second
 	// restartLimit is how long the restart of a workload may take.
 	restartLimit = 30 * time.Second
@@ -111,7 +111,10 @@ func (s *scene) heard(ctx context.Context) error {
 var errNoRestart = errors.New("no workload was restarted in time")
 
 // settled waits until the subject has heard of everything and nothing happens any more.
-func (s *scene) settled(ctx context.Context) error {
+func (s *scene) settled(ctx context.Context) error { return s.settledFor(ctx, quiet) }
+
+// settledFor waits until nothing has happened for a while.
+func (s *scene) settledFor(ctx context.Context, quiet time.Duration) error {
 	if err := s.heard(ctx); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (s installed) user() string {
 }
 
 func (s installed) annotations(eager bool) map[string]string {
-	a := map[string]string{"configdep.io/reload": "auto"}
+	a := map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": "1s"}
 	if eager {
 		a["configdep.io/settle"], a["configdep.io/min-interval"] = "0", "0"
 	}

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A release writes ConfigMaps and Secrets first and the Deployments that read them some time
+// later. If a restart comes in between, each Deployment is rolled out twice. These
+// benchmarks play releases with the tools that people use, in namespaces whose Deployments
+// differ in their settle time alone, and count the rollouts beyond one for each Deployment.
+
+// settleTimes are the values of the settle annotation that are compared; empty: none, so that
+// the server's default counts. The Deployments of a release take them in turn.
+var settleTimes = []string{"", "0", "1s", "2s", "3s", "5s", "10s"}
+
+const (
+	// releaseQuiet is how long nothing must happen until a release is over: longer than the
+	// longest settle time.
+	releaseQuiet = 12 * time.Second
+	// farAway is how long it takes to the API server and back from where a release is made,
+	// such as a CI runner in another region. A request on a new connection costs more.
+	farAway = 50 * time.Millisecond
+	// longestSettle is how many settle times the server waits at most for content to settle.
+	longestSettle = 10
+	// waveDelay is what Argo CD waits between two waves (ARGOCD_SYNC_WAVE_DELAY).
+	waveDelay = 2 * time.Second
+)
+
+// A way to release is a tool with the distance to the API server.
+type releaseWay struct {
+	name  string
+	shape releaseShape
+	few   bool // only as many services change as there are settle times
+	// kept: the server's default makes one rollout of each release.
+	kept bool
+	tool func(s *scene, far string) releaseTool
+	far  bool
+}
+
+// releaseTool writes all objects of a release.
+type releaseTool func(ctx context.Context, r *release) error
+
+var releaseWays = []releaseWay{
+	{name: "kubectl apply -k, 200 objects", shape: large, kept: true, tool: applyK},
+	{name: "kubectl apply -k, 200 objects, 50 ms away", shape: large, tool: applyK, far: true},
+	{name: "kubectl apply -k, 7 services of 200 objects, 50 ms away", shape: large, few: true, kept: true, tool: applyK, far: true},
+	{name: "helm upgrade, 49 objects", shape: small, kept: true, tool: helmUpgrade},
+	{name: "helm upgrade, 49 objects, 50 ms away", shape: small, kept: true, tool: helmUpgrade, far: true},
+	{name: "Argo CD, Deployments one wave later", shape: small, kept: true, tool: argoCD(1)},
+	{name: "Argo CD, Deployments two waves later", shape: small, kept: true, tool: argoCD(2)},
+	{name: "Argo CD, Deployments three waves later", shape: small, tool: argoCD(3)},
+}
+
+func benchmarkReleases(ctx context.Context, e *environment) ([]row, error) {
+	// Tools are compiled before anything is measured.
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.helm = filepath.Join(root, "hack", "helm.sh")
+	if out, err := exec.CommandContext(ctx, e.helm, "version").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building helm: %w: %s", err, out)
+	}
+	slow, err := newRelay(strings.TrimPrefix(e.cluster.RESTConfig().Host, "https://"), farAway/2)
+	if err != nil {
+		return nil, err
+	}
+	defer slow.close()
+	config := e.cluster.RESTConfig()
+	config.Host = "https://" + slow.address()
+	far, err := e.cluster.KubeconfigFor("far", config)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for i, way := range releaseWays {
+		measured, err := e.playRelease(ctx, fmt.Sprintf("release-%d", i), way, far)
+		rows = append(rows, measured...)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", way.name, err)
+		}
+	}
+	measured, err := benchmarkLoneSecret(ctx, e)
+	return append(rows, measured...), err
+}
+
+// moduleRoot is the folder of this module.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("looking for the folder of the module: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// playRelease installs a release and then upgrades it.
+func (e *environment) playRelease(ctx context.Context, name string, way releaseWay, far string) ([]row, error) {
+	return e.play(ctx, name, func(s *scene) (rows []row, err error) {
+		kubeconfig := e.cluster.Kubeconfig()
+		if way.far {
+			kubeconfig = far
+		}
+		write := way.tool(s, kubeconfig)
+		r := &release{namespace: s.namespace, shape: way.shape, few: way.few}
+		defer func() {
+			_, deleteErr := e.cluster.Kubectl(ctx, "delete", "services", "--all", "--namespace", s.namespace, "--wait=false")
+			err = errors.Join(err, deleteErr)
+		}()
+		if err := write(ctx, r); err != nil {
+			return nil, err
+		}
+		if err := s.settledFor(ctx, releaseQuiet); err != nil {
+			return nil, err
+		}
+		j, err := s.followWrites(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer j.stop()
+		before := map[string]int{}
+		for _, name := range r.changing() {
+			before[name], _, _, _ = s.of(name)
+		}
+		r.version++
+		started := time.Now()
+		if err := write(ctx, r); err != nil {
+			return nil, err
+		}
+		took := time.Since(started)
+		if err := s.settledFor(ctx, releaseQuiet); err != nil {
+			return nil, err
+		}
+		return s.judgeRelease(way, r, j, before, took)
+	})
+}
+
+// judgeRelease makes the rows of a release.
+func (s *scene) judgeRelease(way releaseWay, r *release, j *writes, before map[string]int, took time.Duration) ([]row, error) {
+	var gaps, silences samples
+	extra, deployments, together := map[string]int{}, map[string]int{}, map[string]int{}
+	for i, name := range r.changing() {
+		gap, silence, err := j.between(r, i)
+		if err != nil {
+			return nil, err
+		}
+		gaps.addTime(gap, time.Second)
+		silences.addTime(silence, time.Second)
+		after, _, _, err := s.of(name)
+		if err != nil {
+			return nil, err
+		}
+		settle := settleTimes[i%len(settleTimes)]
+		extra[settle] += after - before[name] - 1
+		deployments[settle]++
+		for _, settle := range settleTimes {
+			if d, err := time.ParseDuration(settle); err == nil && (silence >= d || gap >= longestSettle*d) {
+				together[settle]++
+			}
+		}
+	}
+	rows := []row{
+		{
+			name: way.name + ": source to template", unit: "s", n: len(gaps), got: gaps.summary(),
+			note: fmt.Sprintf("at most %.2f s, from when the first of what a Deployment reads was written until its template was; the tool ran for %.1f s.",
+				gaps.quantile(1), took.Seconds()),
+		},
+		{name: way.name + ": longest silence", unit: "s", n: len(silences), got: silences.summary(),
+			note: fmt.Sprintf("at most %.2f s in which the release wrote no ConfigMap, Secret or Deployment, between the two.", silences.quantile(1))},
+	}
+	say("%s: source to template %v s, %s longest silence %v s, %s", way.name, rows[0].got, rows[0].note, rows[1].got, rows[1].note)
+	for _, settle := range settleTimes {
+		one := row{name: fmt.Sprintf("%s: rollouts too many, settle %s", way.name, orDefault(settle)), n: deployments[settle], got: exactly(float64(extra[settle]))}
+		if settle == "" {
+			if way.kept {
+				one.limit = limit{exact: true, value: 0}
+			}
+		} else {
+			one.note = fmt.Sprintf("it would be too early for %d of all %d if each write of the release in the namespace began the settle time anew, up to %d times of it.",
+				together[settle], len(gaps), longestSettle)
+		}
+		say("%s: %v of %d; %s", one.name, one.got, one.n, one.note)
+		rows = append(rows, one)
+	}
+	return rows, nil
+}
+
+func orDefault(settle string) string {
+	if settle == "" {
+		return "by default"
+	}
+	return settle
+}
+
+// benchmarkLoneSecret measures what the settle time costs where nothing comes later: one
+// Secret changes, as when it is rotated.
+func benchmarkLoneSecret(ctx context.Context, e *environment) ([]row, error) {
+	const rounds = 3
+	return e.play(ctx, "lone", func(s *scene) (rows []row, err error) {
+		const source = "rotated"
+		name := func(i int) string { return fmt.Sprintf("app-%d", i) }
+		if err := s.put(ctx, s.secret(source, "0")); err != nil {
+			return nil, err
+		}
+		for i, settle := range settleTimes {
+			d := bystander(name(i), reads("", source))
+			d.Annotations = optInWith(settle)
+			if err := s.put(ctx, d); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.settled(ctx); err != nil {
+			return nil, err
+		}
+		delays := make([]samples, len(settleTimes))
+		for round := range rounds {
+			started := time.Now()
+			if err := s.put(ctx, s.secret(source, fmt.Sprint(round+1))); err != nil {
+				return nil, err
+			}
+			for i := range settleTimes {
+				wait, cancel := context.WithTimeoutCause(ctx, restartLimit, errNoRestart)
+				at, err := s.await(wait, name(i), round+1)
+				cancel()
+				if err != nil {
+					return nil, err
+				}
+				delays[i].addTime(at.Sub(started), time.Second)
+			}
+		}
+		for i, settle := range settleTimes {
+			r := row{name: "one Secret changes, settle " + orDefault(settle) + ": until the patch", unit: "s", n: rounds, got: delays[i].summary()}
+			say("%s: %v s", r.name, r.got)
+			rows = append(rows, r)
+		}
+		return rows, nil
+	})
+}
+
+// applyK is kubectl apply -k.
+func applyK(s *scene, kubeconfig string) releaseTool {
+	return func(ctx context.Context, r *release) error {
+		dir := filepath.Join(s.cluster.Dir(), s.namespace)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		objects, err := r.manifests()
+		if err != nil {
+			return err
+		}
+		kustomization := "resources: [objects.yaml]\nnamespace: " + r.namespace + "\n"
+		if err := errors.Join(
+			os.WriteFile(filepath.Join(dir, "objects.yaml"), objects, 0o600),
+			os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600),
+		); err != nil {
+			return err
+		}
+		return s.runTool(ctx, kubeconfig, s.cluster.KubectlPath(), "apply", "-k", dir)
+	}
+}
+
+// helmUpgrade is helm upgrade --install of a chart that has all objects in one template.
+func helmUpgrade(s *scene, kubeconfig string) releaseTool {
+	return func(ctx context.Context, r *release) error {
+		dir := filepath.Join(s.cluster.Dir(), s.namespace)
+		if err := os.MkdirAll(filepath.Join(dir, "templates"), 0o700); err != nil {
+			return err
+		}
+		objects, err := r.manifests()
+		if err != nil {
+			return err
+		}
+		chart := fmt.Sprintf("apiVersion: v2\nname: shop\nversion: 0.%d.0\n", r.version)
+		if err := errors.Join(
+			os.WriteFile(filepath.Join(dir, "Chart.yaml"), []byte(chart), 0o600),
+			os.WriteFile(filepath.Join(dir, "templates", "objects.yaml"), objects, 0o600),
+		); err != nil {
+			return err
+		}
+		return s.runTool(ctx, kubeconfig, s.helm, "upgrade", "--install", "shop", dir, "--namespace", r.namespace)
+	}
+}
+
+// runTool runs a tool to its end.
+func (s *scene) runTool(ctx context.Context, kubeconfig, path string, args ...string) error {
+	cmd := s.cluster.Command(ctx, path, args...)
+	cmd.Env = append(cmd.Env, "KUBECONFIG="+kubeconfig)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(path), err, out)
+	}
+	return nil
+}
+
+// argoCD does what Argo CD documents: kinds of a wave one after the other, the objects of a
+// kind at once, and a delay between two waves. ConfigMaps and Secrets are in the first wave,
+// Deployments some waves later. Health is not waited for, as what the first waves hold is
+// healthy at once; neither is the controller, which may take longer than the delay.
+func argoCD(waves int) func(*scene, string) releaseTool {
+	return func(s *scene, _ string) releaseTool {
+		return func(ctx context.Context, r *release) error {
+			if err := s.putAtOnce(ctx, r.configMaps()); err != nil {
+				return err
+			}
+			if err := s.putAtOnce(ctx, r.secrets()); err != nil {
+				return err
+			}
+			for range waves {
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-time.After(waveDelay):
+				}
+			}
+			return s.putAtOnce(ctx, r.deployments())
+		}
+	}
+}
+
+func optInWith(settle string) map[string]string {
+	a := map[string]string{"configdep.io/reload": "auto", "configdep.io/min-interval": "0"}
+	if settle != "" {
+		a["configdep.io/settle"] = settle
+	}
+	return a
+}
