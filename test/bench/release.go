@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // releaseShape is how many objects a release has.
@@ -87,7 +88,7 @@ func (r *release) services() (all []runtime.Object) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: r.meta(appName(i)),
 			Spec: corev1.ServiceSpec{
 				Selector: map[string]string{"app.kubernetes.io/name": appName(i)},
-				Ports:    []corev1.ServicePort{{Name: "http", Port: 80}},
+				Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}},
 			},
 		})
 	}
@@ -134,8 +135,19 @@ func (r *release) manifests() ([]byte, error) {
 // nothing has changed.
 func written(fields map[string]any) map[string]any {
 	for key, value := range fields {
-		if of, ok := value.(map[string]any); ok && len(written(of)) == 0 || value == nil {
+		switch value := value.(type) {
+		case nil:
 			delete(fields, key)
+		case map[string]any:
+			if len(written(value)) == 0 {
+				delete(fields, key)
+			}
+		case []any:
+			for _, item := range value {
+				if item, ok := item.(map[string]any); ok {
+					written(item)
+				}
+			}
 		}
 	}
 	return fields
