@@ -38,7 +38,15 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	if err := s.awaitCalm(ctx); err != nil {
 		return err
 	}
-	return s.judge(ctx, s.oracle.calm)
+	if err := s.judge(ctx, s.oracle.calm); err != nil {
+		return err
+	}
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
+	if len(s.oracle.violations) > 0 {
+		return violations(s.oracle.violations)
+	}
+	return nil
 }
 
 func (s *stage) awaitCalm(ctx context.Context) error {

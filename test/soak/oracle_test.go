@@ -188,6 +188,7 @@ type workload struct {
 
 	owed     int // restarts that were due at the last calm and could not be made
 	changes  int // of the content that it reads
+	before   int // of these, how many there were before those that belong together
 	rollouts int
 	requests int // for a restart that have not been carried out
 	writes   int // of the server
@@ -516,11 +517,17 @@ func (o *oracle) downEnds() {
 	})
 }
 
-// together is told that what has just been changed in a cell belongs together: the changes
-// have been made within a fraction of the settle time.
+// begin is told that changes which belong together are about to be made in a cell, and together
+// that they have been, within a fraction of the settle time.
+func (c *cell) begin() {
+	for _, w := range c.workloads {
+		w.before = w.changes
+	}
+}
+
 func (c *cell) together() {
 	for _, w := range c.workloads {
-		w.changes = min(w.changes, 1)
+		w.changes = min(w.changes, w.before+1)
 	}
 }
 
@@ -594,11 +601,11 @@ func (o *oracle) calm() {
 // checkHash wants a hash to stand for one content of one namespace, and that to have one hash.
 func (w *workload) checkHash() {
 	r, hash := w.rules(), w.state.annotations[hashAnnotation]
-	read := fmt.Sprintf("%s, %d:", w.cell.namespace, w.variant)
+	read := w.cell.namespace + ":"
 	for _, name := range r.counted(w.variant) {
-		read += " " + name + w.read[name]
+		read += fmt.Sprintf(" %s (%s)%s", name, scopeOf(w.variant, name), w.read[name])
 	}
-	by := read + ", by " + r.sources // what a pattern names is not hashed if it is absent
+	by := fmt.Sprintf("%s, %d %s", read, w.variant, r.sources) // what a pattern names is not hashed if it is absent
 	hashes := w.cell.oracle.hashes
 	if other, found := hashes[hash]; found && other != read {
 		w.violation("the hash %s stands for %q, and for %q", hash, read, other)

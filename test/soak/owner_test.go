@@ -29,8 +29,9 @@ type owner struct {
 	sources   map[string]content
 	workloads []*manifest
 	writes    int
-	// together tells the oracle that what has just been changed belongs together.
-	together func(context.Context) error
+	// begins tells the oracle that what is changed from now on belongs together, and together
+	// that it has been changed.
+	begins, together func(context.Context) error
 	// requested tells it that a restart of a workload is about to be requested.
 	requested func(context.Context, string) error
 }
@@ -206,6 +207,9 @@ func (o *owner) changeTogether(ctx context.Context, value string) error {
 		if err := o.apply(ctx, m); err != nil {
 			return err
 		}
+	}
+	if err := o.begins(ctx); err != nil {
+		return err
 	}
 	began := time.Now()
 	for i := range 2 {

@@ -47,6 +47,7 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 		s.oracle.cells[namespace] = c
 		s.owners = append(s.owners, &owner{
 			client: client, configdep: configdep, namespace: namespace, workloads: workloads, sources: map[string]content{},
+			begins:   func(ctx context.Context) error { return s.judge(ctx, c.begin) },
 			together: func(ctx context.Context) error { return s.judge(ctx, c.together) },
 			requested: func(ctx context.Context, name string) error {
 				return s.judge(ctx, func() { c.workloads[name].requests++ })
