@@ -135,9 +135,27 @@ func generate(seed uint64) *history {
 		case p.kind == noisy && m.IntN(3) == 0:
 			p.disruptions = append(p.disruptions, m.disruption("kill", "stop", "freeze", "sever", "break watches"))
 		}
+		p.spareCollector()
 		h.phases = append(h.phases, p)
 	}
 	return h
+}
+
+// spareCollector lets nobody make a workload again while the API server restarts before all
+// that belonged to the old one has gone. The garbage collector lists again then, finds an object
+// of the same name, and leaves the pods of the old one for ever.
+func (p *phase) spareCollector() {
+	restarts := func(d disruption) bool { return d.what == "restart API server" }
+	if !slices.ContainsFunc(p.disruptions, restarts) {
+		return
+	}
+	for _, all := range p.operations {
+		for i := range all {
+			if all[i].do == "recreate workload" {
+				all[i].do = "delete in the foreground"
+			}
+		}
+	}
 }
 
 func (m *maker) disruption(what ...string) disruption {
