@@ -382,7 +382,7 @@ func works(t *testing.T, namespace string, hasWebhook bool) {
 func workload(generateName, secret string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: generateName, Annotations: map[string]string{policy.ReloadAnnotation: "auto"}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: generateName, Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "1s"}},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(0)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
