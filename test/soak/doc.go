@@ -55,7 +55,9 @@
 //     taken for new.
 //   - When an owner removes what is remembered, and a disturbance hides whether the template
 //     changed before or after the sources that it uses, the server may restart in doubt.
-//   - When an owner removes that pods are being evicted, the server may begin again.
+//   - When an owner removes that pods are being evicted, the server may begin again. So it may
+//     when a record is removed that pods have been evicted for, and something is disturbed: no
+//     template tells when they started.
 //   - Content that comes back while something is disturbed comes back only where no pod of a
 //     reader starts in between that would not have to wait. Only quiet phases undo rollouts:
 //     they bring back records of long ago.

@@ -326,13 +326,19 @@ func (w *workload) compare(before *state) {
 func (w *workload) ownerWrote(before *state, template bool) {
 	now := w.state
 	w.log("the owner has written it: %v, replicas %d, paused %t", w.rules(), now.pods, now.paused)
+	evicted, doubt := now.annotations["configdep.io/strategy"] == "recreate", false
 	if record(now) == "" && record(before) != "" {
 		w.log("the owner has removed the record")
 		w.lost = true
+		// The template does not tell with what pods run that have been evicted.
+		doubt = evicted && !w.cell.oracle.undisturbed
 	}
 	if before.annotations[recreatingAnnotation] != "" && now.annotations[recreatingAnnotation] == "" {
-		// It was told to no longer evict the pods, and has to begin again.
+		// The server was told to no longer evict the pods, and has to begin again.
 		w.log("the owner has removed that pods are being evicted")
+		doubt = true
+	}
+	if doubt {
 		w.hash, w.changes, w.since = "", w.changes+1, w.since+1
 	}
 	if template {
