@@ -179,8 +179,8 @@ type workload struct {
 	// yet, so that what is there when it is recorded counts as what its pods were started with.
 	adopting bool
 	lost     bool // the owner has removed what it remembered, since the last calm
-	// recorded has the scopes of the sources that counted, and remembered the content, when
-	// one was last recorded.
+	// recorded has the scopes of the sources that counted when the record was written that is
+	// there, and remembered the content.
 	recorded   map[string]string
 	remembered reading
 	hash       string // of the last rollout, until the owner changes the template
@@ -220,7 +220,7 @@ func (w *workload) differ(a, b reading) bool {
 // knows tells whether what was last recorded says anything of a source.
 func (w *workload) knows(name string) bool {
 	scope, found := w.recorded[name]
-	return found && record(w.state) != "" && scope == scopeOf(w.variant, name)
+	return found && scope == scopeOf(w.variant, name)
 }
 
 // ruled takes notice that annotations have changed. Of the sources that begin to count, what is
@@ -294,7 +294,9 @@ func (w *workload) set(now *state) {
 		w.log("created, %s, replicas %d", w.rules().mode, now.pods)
 		w.noteTemplate()
 		w.podsStart()
-		w.noteRecord()
+		if w.recorded = nil; record(now) != "" {
+			w.noteRecord()
+		}
 	default:
 		w.compare(before)
 	}
@@ -317,6 +319,7 @@ func (w *workload) compare(before *state) {
 	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
 	case record(now) == "":
 		w.log("the server has dropped the record")
+		w.recorded = nil
 	default:
 		w.baseline(record(before) != "")
 	}
@@ -329,7 +332,7 @@ func (w *workload) ownerWrote(before *state, template bool) {
 	evicted, doubt := now.annotations["configdep.io/strategy"] == "recreate", false
 	if record(now) == "" && record(before) != "" {
 		w.log("the owner has removed the record")
-		w.lost = true
+		w.lost, w.recorded = true, nil
 		// The template does not tell with what pods run that have been evicted.
 		doubt = evicted && !w.cell.oracle.undisturbed
 	}
