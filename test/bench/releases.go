@@ -182,7 +182,7 @@ func (s *scene) judgeRelease(way releaseWay, r *release, j *writes, before map[s
 				one.limit = limit{exact: true, value: 0}
 			}
 		} else {
-			one.note = fmt.Sprintf("it would be too early for %d of all %d if each write of the release in the namespace began the settle time anew, up to %d times of it.",
+			one.note = fmt.Sprintf("it would be too early for %d of all %d if each write of the release in the namespace restarted the settle time, up to %d times as long.",
 				together[settle], len(gaps), longestSettle)
 		}
 		say("%s: %v of %d; %s", one.name, one.got, one.n, one.note)

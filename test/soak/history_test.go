@@ -141,9 +141,9 @@ func generate(seed uint64) *history {
 	return h
 }
 
-// spareCollector lets nobody make a workload again while the API server restarts before all
-// that belonged to the old one has gone. The garbage collector lists again then, finds an object
-// of the same name, and leaves the pods of the old one for ever.
+// spareCollector deletes workloads in the foreground where the API server restarts. Otherwise the
+// garbage collector, which lists again then, finds a new object of the same name, and leaves the
+// pods of the old one for ever.
 func (p *phase) spareCollector() {
 	restarts := func(d disruption) bool { return d.what == "restart API server" }
 	if !slices.ContainsFunc(p.disruptions, restarts) {

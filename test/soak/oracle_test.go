@@ -212,12 +212,12 @@ func (w *workload) rules() rules { return rulesOf(w.state.annotations, w.cell.re
 
 func (w *workload) managed() bool { return w.rules().managed() }
 
-// differ tells whether two readings differ in what counts.
+// differ reports whether two readings differ in what counts.
 func (w *workload) differ(a, b reading) bool {
 	return slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool { return a[name] != b[name] })
 }
 
-// knows tells whether what was last recorded says anything of a source.
+// knows reports whether what was last recorded says anything of a source.
 func (w *workload) knows(name string) bool {
 	scope, found := w.recorded[name]
 	return found && scope == scopeOf(w.variant, name)
@@ -373,7 +373,7 @@ func (w *workload) serverWrote(before *state) {
 	}
 }
 
-// stale tells whether a pod has read something else than what is there.
+// stale reports whether a pod has read something else than what is there.
 func (w *workload) stale() bool {
 	for _, p := range w.pods {
 		if !p.waiting && w.differ(p.read, w.read) {

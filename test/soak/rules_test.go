@@ -24,10 +24,10 @@ func rulesOf(annotations map[string]string, namespace string) rules {
 	return r
 }
 
-// managed tells whether the workload is restarted by itself.
+// managed reports whether the workload is restarted by itself.
 func (r rules) managed() bool { return r.mode != "off" }
 
-// counts tells whether a change of a source restarts the workload; when it has opted out,
+// counts reports whether a change of a source restarts the workload; when it has opted out,
 // whether it would in mode auto.
 func (r rules) counts(variant int, source string) bool {
 	switch {

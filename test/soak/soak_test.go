@@ -49,7 +49,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// webhooksOf tells whether the webhook is there in the history of a seed: as it is drawn, or as
+// webhooksOf reports whether the webhook is there in the history of a seed: as it is drawn, or as
 // the variable says; with both, the history is played twice.
 func webhooksOf(variable string, seed uint64) []bool {
 	switch variable {
