@@ -7,7 +7,8 @@
 //
 // A ConfigDependency is computed from a live workload and from the ConfigMaps and
 // Secrets that it consumes. It is read-only: it is never stored, and no request
-// writes it. A Reload is the body of the create-only subresource "reload".
+// writes it. A Reload is the body of the create-only subresource "reload", and
+// ConfigDependencyPods is the answer of the read-only subresource "pods".
 //
 // The package imports apimachinery alone, so that clients can vendor it.
 package v1alpha1

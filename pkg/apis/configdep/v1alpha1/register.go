@@ -30,7 +30,7 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &ConfigDependency{}, &ConfigDependencyList{}, &Reload{})
+	scheme.AddKnownTypes(SchemeGroupVersion, &ConfigDependency{}, &ConfigDependencyList{}, &Reload{}, &ConfigDependencyPods{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("ConfigDependency"), convertFieldLabel)
 }

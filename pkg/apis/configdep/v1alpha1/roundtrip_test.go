@@ -34,7 +34,7 @@ func roundTrips(t *testing.T, seed uint64) {
 
 	// So that this test cannot pass with empty values: each field of ours was once set.
 	set := map[string]bool{}
-	for _, o := range []any{&v1alpha1.ConfigDependencyList{}, &v1alpha1.Reload{}} {
+	for _, o := range []any{&v1alpha1.ConfigDependencyList{}, &v1alpha1.Reload{}, &v1alpha1.ConfigDependencyPods{}} {
 		for range 2000 {
 			filler.Fill(o)
 			fieldsSet(reflect.ValueOf(o).Elem(), set)

@@ -8,6 +8,7 @@ import (
 // +genclient
 // +genclient:onlyVerbs=get,list,watch
 // +genclient:method=Reload,verb=create,subresource=reload,input=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.Reload
+// +genclient:method=GetPods,verb=get,subresource=pods,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.ConfigDependencyPods
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ConfigDependency tells which ConfigMaps and Secrets a workload consumes, how, and
