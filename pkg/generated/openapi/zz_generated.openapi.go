@@ -18,9 +18,14 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.ConfigDependency{}.OpenAPIModelName():       schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref),
 		v1alpha1.ConfigDependencyList{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencyList(ref),
+		v1alpha1.ConfigDependencyPods{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref),
 		v1alpha1.ConfigDependencySpec{}.OpenAPIModelName():   schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref),
 		v1alpha1.ConfigDependencyStatus{}.OpenAPIModelName(): schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref),
+		v1alpha1.ContainerContent{}.OpenAPIModelName():       schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref),
+		v1alpha1.ContainerSource{}.OpenAPIModelName():        schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref),
 		v1alpha1.LastReload{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_LastReload(ref),
+		v1alpha1.PodContent{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodContent(ref),
+		v1alpha1.PodSummary{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodSummary(ref),
 		v1alpha1.Reload{}.OpenAPIModelName():                 schema_pkg_apis_configdep_v1alpha1_Reload(ref),
 		v1alpha1.ReloadPolicy{}.OpenAPIModelName():           schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref),
 		v1alpha1.ReloadPreconditions{}.OpenAPIModelName():    schema_pkg_apis_configdep_v1alpha1_ReloadPreconditions(ref),
@@ -187,6 +192,112 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyList(ref common.Referenc
 	}
 }
 
+func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ConfigDependencyPods shows with which content the containers of the pods of a workload were started, as far as that can be known. It is read live from the subresource \"pods\" of the workload's ConfigDependency.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata has the name, the namespace and the uid of the ConfigDependency.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"workloadRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "workloadRef names the workload.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.WorkloadReference{}.OpenAPIModelName()),
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "time is when the pods were read.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"configHash": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configHash stands for the present content, as in the status of the ConfigDependency.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"templateRevision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "templateRevision is the revision of the pod template that is in force: the label pod-template-hash or controller-revision-hash of its pods. Empty when it is not known, and for kinds without revisions.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"summary": {
+						SchemaProps: spec.SchemaProps{
+							Description: "summary counts the pods below by state, without those that are being deleted.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.PodSummary{}.OpenAPIModelName()),
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says what else a person should know: for example, that a CronJob has no run under way.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"truncated": {
+						SchemaProps: spec.SchemaProps{
+							Description: "truncated is true when the workload has more pods than are shown.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"pods": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "pods are the pods of the workload that have not finished, in the order of their names.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PodContent{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"workloadRef", "time", "summary"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PodContent{}.OpenAPIModelName(), v1alpha1.PodSummary{}.OpenAPIModelName(), v1alpha1.WorkloadReference{}.OpenAPIModelName(), v1.ObjectMeta{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -344,6 +455,159 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 	}
 }
 
+func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContainerContent shows with which content a container was started.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the container.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"type": {
+						SchemaProps: spec.SchemaProps{
+							Description: "type is Init, Sidecar, Regular or Ephemeral.\n\nPossible enum values:\n - `\"Ephemeral\"` is one of spec.ephemeralContainers.\n - `\"Init\"` is an init container that runs to completion.\n - `\"Regular\"` is one of spec.containers.\n - `\"Sidecar\"` is an init container that keeps running (restartPolicy Always).",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Ephemeral", "Init", "Regular", "Sidecar"},
+						},
+					},
+					"startedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "startedAt is when the container was last started, by the clock of its node.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"restartCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "restartCount is how often the container has been restarted in place.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is the worst state of the sources that the container reads: Stale, then Unknown, then Current; or NotStarted.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the present content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Current", "NotStarted", "Stale", "Unknown"},
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says in one word why. Current: StartedAfter (it started after the content was last written), Recorded (its pod was created for this content), NothingRead. Stale: StartedBefore (it started before the content changed). Unknown: ClockMargin (it started about when the content was written), NothingRecorded (the source was written later, and no record says whether its content changed), Adopted (the same, and the record was not made by a restart), OtherKeys (other keys of the source have changed, and when the keys that the container reads last did is not known), ChangedBack (content has changed and changed back), SourceMissing and KeyMissing (there is nothing to compare with). NotStarted: the reason of the kubelet, such as CrashLoopBackOff.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says the same to a person.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"kind",
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "sources are the sources that the container reads and whose state is not Current, in the order of kind and name. Sources whose changes do not restart the workload by themselves do not count, unless that is only because the reload mode is Off.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ContainerSource{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name", "type", "state"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ContainerSource{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContainerSource shows how the content that a container has read of a source relates to the present content of the source.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is the kind of the source.\n\nPossible enum values:\n - `\"ConfigMap\"`\n - `\"Secret\"`\n - `\"SecretProviderClass\"`",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"ConfigMap", "Secret", "SecretProviderClass"},
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the source.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is Stale or Unknown.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the present content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Current", "NotStarted", "Stale", "Unknown"},
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says in one word why, as the reason of the container does.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message says the same to a person.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lastChanged": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastChanged is when the content of the source is known to have changed last, or when a client that sets content of it last wrote it.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"kind", "name", "state"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_configdep_v1alpha1_LastReload(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -384,6 +648,187 @@ func schema_pkg_apis_configdep_v1alpha1_LastReload(ref common.ReferenceCallback)
 		},
 		Dependencies: []string{
 			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodContent shows with which content the containers of a pod were started.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the pod.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "uid is the UID of the pod.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodeName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nodeName is the node of the pod. Empty until the pod is scheduled.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "phase is the phase of the pod, such as Running.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"creationTimestamp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "creationTimestamp is when the pod was created.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"deletionTimestamp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionTimestamp is when the pod will be deleted. Set for pods that are terminating.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"templateRevision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "templateRevision is the revision of the pod template that the pod was made from: its label pod-template-hash or controller-revision-hash.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is the worst state of the containers: Stale, then Unknown, then NotStarted, then Current.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the present content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Current", "NotStarted", "Stale", "Unknown"},
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is the reason of the container with that state.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "message is the message of the container with that state.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"staleSources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "staleSources are the sources, as KIND/NAME, that have changed since a container that reads them was started.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"containers": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "containers are the containers of the pod: init containers, then containers, then ephemeral containers.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.ContainerContent{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name", "state"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ContainerContent{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_PodSummary(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodSummary counts pods by state.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"current": {
+						SchemaProps: spec.SchemaProps{
+							Description: "current is the number of pods in state Current.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"stale": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stale is the number of pods in state Stale.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unknown": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unknown is the number of pods in state Unknown.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"notStarted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "notStarted is the number of pods in state NotStarted.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"terminating": {
+						SchemaProps: spec.SchemaProps{
+							Description: "terminating is the number of pods that are being deleted, whatever their state.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"current", "stale", "unknown", "notStarted", "terminating"},
+			},
+		},
 	}
 }
 

@@ -16,6 +16,11 @@ func (in ConfigDependencyList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ConfigDependencyPods) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ConfigDependencyPods"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ConfigDependencySpec) OpenAPIModelName() string {
 	return "io.configdep.v1alpha1.ConfigDependencySpec"
 }
@@ -26,8 +31,28 @@ func (in ConfigDependencyStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ContainerContent) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ContainerContent"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ContainerSource) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.ContainerSource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in LastReload) OpenAPIModelName() string {
 	return "io.configdep.v1alpha1.LastReload"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PodContent) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.PodContent"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PodSummary) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.PodSummary"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -24,6 +24,7 @@ type ConfigDependencyInterface interface {
 	List(ctx context.Context, opts v1.ListOptions) (*configdepv1alpha1.ConfigDependencyList, error)
 	Watch(ctx context.Context, opts v1.ListOptions) (watch.Interface, error)
 	Reload(ctx context.Context, configDependencyName string, reload *configdepv1alpha1.Reload, opts v1.CreateOptions) (*configdepv1alpha1.Reload, error)
+	GetPods(ctx context.Context, configDependencyName string, options v1.GetOptions) (*configdepv1alpha1.ConfigDependencyPods, error)
 
 	ConfigDependencyExpansion
 }
@@ -57,6 +58,20 @@ func (c *configDependencies) Reload(ctx context.Context, configDependencyName st
 		SubResource("reload").
 		VersionedParams(&opts, scheme.ParameterCodec).
 		Body(reload).
+		Do(ctx).
+		Into(result)
+	return
+}
+
+// GetPods takes name of the configDependency, and returns the corresponding configdepv1alpha1.ConfigDependencyPods object, and an error if there is any.
+func (c *configDependencies) GetPods(ctx context.Context, configDependencyName string, options v1.GetOptions) (result *configdepv1alpha1.ConfigDependencyPods, err error) {
+	result = &configdepv1alpha1.ConfigDependencyPods{}
+	err = c.GetClient().Get().
+		Namespace(c.GetNamespace()).
+		Resource("configdependencies").
+		Name(configDependencyName).
+		SubResource("pods").
+		VersionedParams(&options, scheme.ParameterCodec).
 		Do(ctx).
 		Into(result)
 	return
