@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -27,40 +25,26 @@ func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, 
 	if w.Rollout.Reason == dependency.ReasonNotObserved {
 		return nil, nil //nolint:nilnil // nothing can be found out yet
 	}
-	pods, err := c.podsOf(ctx, w)
+	selected, err := workload.Select(ctx, c.Client, w)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("looking for the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	if w.Kind == dependency.Deployment {
-		set, err := c.currentReplicaSet(ctx, w)
-		if err != nil || set == nil {
-			return nil, err
-		}
-		const history = "deployment.kubernetes.io/revision-history"
-		if w.Revision != w.RevisionBefore && set.Annotations[history] == "" {
-			// The ReplicaSet was made for the template, so that all of its pods are newer.
-			s.Excursions = slices.DeleteFunc(s.Excursions, func(x policy.Excursion) bool { return x.OlderPods })
-		}
-		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !workload.Controls(set.UID, &p) })
+	if selected.Revision == "" {
+		return nil, nil //nolint:nilnil // as above
 	}
-	return policy.InspectPods(s.Excursions, pods), nil
-}
-
-// currentReplicaSet returns the ReplicaSet of the template, or nil while there is none.
-func (c *Controller) currentReplicaSet(ctx context.Context, w *dependency.Workload) (*appsv1.ReplicaSet, error) {
-	selector, err := metav1.LabelSelectorAsSelector(w.Selector)
+	excursions := s.Excursions
+	if w.Kind == dependency.Deployment && w.Revision != w.RevisionBefore && !selected.Reused {
+		// The ReplicaSet was made for the template, so that all of its pods are newer.
+		excursions = slices.DeleteFunc(slices.Clone(excursions), func(x policy.Excursion) bool { return x.OlderPods })
+	}
+	var pods []corev1.Pod
+	_, err = selected.Each(ctx, c.Client, maxPods, func(p *corev1.Pod) {
+		if selected.OfRevision(p) {
+			pods = append(pods, *p)
+		}
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	sets, err := c.Client.AppsV1().ReplicaSets(w.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if err != nil {
-		return nil, fmt.Errorf("listing the ReplicaSets of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
-	}
-	for i := range sets.Items {
-		set := &sets.Items[i]
-		if workload.Controls(w.UID, set) && set.Annotations[dependency.RevisionAnnotation] == w.Revision {
-			return set, nil
-		}
-	}
-	return nil, nil //nolint:nilnil // its controller has yet to make it
+	return policy.InspectPods(excursions, pods), nil
 }

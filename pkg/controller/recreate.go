@@ -79,9 +79,13 @@ func (c *Controller) tellWaits(s *step, what string) {
 	}
 }
 
+// maxPods is how many pods of a workload are looked at. One more than can be named is as good
+// as all.
+const maxPods = policy.MaxPodsToEvict + 1
+
 // podsOf returns the pods of a workload.
 func (c *Controller) podsOf(ctx context.Context, w *dependency.Workload) ([]corev1.Pod, error) {
-	pods, err := workload.Pods(ctx, c.Client, w)
+	pods, _, err := workload.Pods(ctx, c.Client, w, maxPods)
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}

@@ -7,9 +7,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/workload"
 )
 
 // revisionIsNewer looks up whether the pods of the present template were all made after
@@ -51,7 +51,7 @@ func (c *Controller) replicaSetCreated(ctx context.Context, w *dependency.Worklo
 	const revision = "deployment.kubernetes.io/revision"
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		if workload.Controls(w.UID, set) && set.Annotations[revision] == deployment.Annotations[revision] {
+		if controls(w.UID, set) && set.Annotations[revision] == deployment.Annotations[revision] {
 			return set.CreationTimestamp.Time, nil
 		}
 	}
@@ -71,7 +71,7 @@ func (c *Controller) controllerRevisionCreated(ctx context.Context, w *dependenc
 	var newest *appsv1.ControllerRevision
 	for i := range revisions.Items {
 		r := &revisions.Items[i]
-		if workload.Controls(w.UID, r) && (newest == nil || r.Revision > newest.Revision) {
+		if controls(w.UID, r) && (newest == nil || r.Revision > newest.Revision) {
 			newest = r
 		}
 	}
@@ -79,4 +79,9 @@ func (c *Controller) controllerRevisionCreated(ctx context.Context, w *dependenc
 		return time.Time{}, nil
 	}
 	return newest.CreationTimestamp.Time, nil
+}
+
+func controls(uid types.UID, o metav1.Object) bool {
+	owner := metav1.GetControllerOf(o)
+	return owner != nil && owner.UID == uid
 }

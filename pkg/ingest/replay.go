@@ -102,14 +102,15 @@ func (r *Replay) Delete(o runtime.Object) error {
 	return err
 }
 
-// Probe applies the answer to the question for the present revision of a resource, asked for
+// Probe applies the answer to the question for the current revision of a resource, asked for
 // just now.
 func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) error {
 	s := r.streams[resource]
 	if s == nil {
 		return fmt.Errorf("%s are not read", resource)
 	}
-	r.index.probed(ctx, s, revision, r.index.latest())
+	before, own := r.index.latest(s)
+	r.index.probed(ctx, s, revision, before, own)
 	return nil
 }
 

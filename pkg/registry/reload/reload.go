@@ -66,7 +66,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		last := policy.Requested(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 		restart := policy.Restart{Present: content.present, Last: last, Always: true}
 		if content.policy.Recreates() {
-			pods, err := workload.Pods(ctx, r.Client, live.Workload)
+			pods, _, err := workload.Pods(ctx, r.Client, live.Workload, policy.MaxPodsToEvict+1)
 			if err != nil {
 				return err
 			}
