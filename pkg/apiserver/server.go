@@ -30,6 +30,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/registry/pods"
 	"github.com/configdep/configdep/pkg/registry/reload"
 )
 
@@ -87,6 +88,14 @@ func (c CompletedConfig) New() (*Server, error) {
 			Defaults: c.options.Reload,
 			Digester: s.digester.Load,
 		},
+		"configdependencies/pods": pods.NewREST(pods.Config{
+			Views:    s.views,
+			Graph:    s.index,
+			Client:   s.client,
+			Clock:    clock.RealClock{},
+			Defaults: c.options.Reload,
+			Digester: s.digester.Load,
+		}),
 	}
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("installing the API group: %w", err)

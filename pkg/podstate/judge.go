@@ -1,0 +1,381 @@
+package podstate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// State says how the content that a container was started with relates to the present one.
+type State string
+
+// The states, from the best to the worst.
+const (
+	Current    State = "Current"
+	NotStarted State = "NotStarted"
+	Unknown    State = "Unknown"
+	Stale      State = "Stale"
+)
+
+// The reasons of verdicts. That of NotStarted is the kubelet's.
+const (
+	ReasonNothingRead     = "NothingRead"     // Current: it reads nothing that counts
+	ReasonStartedAfter    = "StartedAfter"    // Current: it started after the content was last written
+	ReasonRecorded        = "Recorded"        // Current: its pod was created for the present content
+	ReasonStartedBefore   = "StartedBefore"   // Stale: it started before the content changed
+	ReasonClockMargin     = "ClockMargin"     // Unknown: it started about when the content was written
+	ReasonNothingRecorded = "NothingRecorded" // Unknown: nothing says whether what was written later was other content
+	ReasonAdopted         = "Adopted"         // Unknown: the same, and the record was made without a restart
+	ReasonOtherKeys       = "OtherKeys"       // Unknown: the change that is known was of keys that it does not read
+	ReasonChangedBack     = "ChangedBack"     // Unknown: content has changed, and is what was recorded before
+	ReasonSourceMissing   = "SourceMissing"   // Unknown: there is nothing to compare with
+	ReasonKeyMissing      = "KeyMissing"      // Unknown: the same
+)
+
+// The margins by which a start and a write must be apart for their times to say which was
+// first.
+const (
+	// ClockMargin allows for the difference between the clocks of a node, of the API server
+	// and of configdep, which are assumed to be synchronized; for the delay of a watch, of
+	// ours or of the kubelet; and for the time between reading an environment and the start
+	// of the process. Each is far below a second in a healthy cluster.
+	ClockMargin = 5 * time.Second
+	// VolumeMargin takes the place of ClockMargin for a container that started after a write
+	// and reads a volume that was there before: the kubelet refreshes volumes once a minute
+	// by default, with a jitter of half of that.
+	VolumeMargin = 2 * time.Minute
+)
+
+// second is the precision of the times of API objects.
+const second = time.Second
+
+// Verdict is what is known of a container, or of one source that it reads.
+type Verdict struct {
+	State   State
+	Reason  string
+	Message string
+}
+
+// SourceVerdict is what is known of a source that a container reads.
+type SourceVerdict struct {
+	Verdict
+	Kind dependency.SourceKind
+	Name string
+	// Changed is when its content is known to have changed last, or was last written.
+	Changed time.Time
+}
+
+// ContainerVerdict is what is known of a container: the worst of its sources.
+type ContainerVerdict struct {
+	Verdict
+	// Sources are those whose state is not Current, in the order of kind and name.
+	Sources []SourceVerdict
+}
+
+// PodVerdict is what is known of a pod: the worst of its containers.
+type PodVerdict struct {
+	Verdict
+	// Containers are in the order of those of the pod.
+	Containers []ContainerVerdict
+	// Stale names the sources, as KIND/NAME, for which a container is stale, sorted.
+	Stale []string
+}
+
+// Judge judges a pod.
+func (k *Knowledge) Judge(p *Pod) PodVerdict {
+	out := PodVerdict{Verdict: Verdict{State: Current, Reason: ReasonNothingRead, Message: nothingRead}}
+	for i := range p.Containers {
+		c := k.container(p, &p.Containers[i])
+		out.worsen(c.Verdict)
+		for _, s := range c.Sources {
+			if s.State == Stale {
+				out.Stale = append(out.Stale, string(s.Kind)+"/"+s.Name)
+			}
+		}
+		out.Containers = append(out.Containers, c)
+	}
+	slices.Sort(out.Stale)
+	out.Stale = slices.Compact(out.Stale)
+	return out
+}
+
+const nothingRead = "It reads no ConfigMap or Secret whose changes count."
+
+// ranks orders verdicts: the higher, the more it has to say.
+var ranks = map[State]int{Current: 1, NotStarted: 4, Unknown: 5, Stale: 6}
+
+func (v *Verdict) rank() int {
+	switch {
+	case v.State == Current && v.Reason == ReasonNothingRead:
+		return 0
+	case v.Reason == ReasonRecorded:
+		return ranks[Current] + 1
+	default:
+		return ranks[v.State]
+	}
+}
+
+func (v *Verdict) worsen(other Verdict) {
+	if other.rank() > v.rank() {
+		*v = other
+	}
+}
+
+func (k *Knowledge) container(p *Pod, c *Container) ContainerVerdict {
+	out := ContainerVerdict{Verdict: Verdict{State: Current, Reason: ReasonNothingRead, Message: nothingRead}}
+	if c.Waiting != "" {
+		out.Verdict = Verdict{NotStarted, c.Waiting, "It is not running; it reads the present content when it starts."}
+		return out
+	}
+	for i := range k.sources {
+		s := &k.sources[i]
+		reads := k.readsOf(c, s)
+		if reads == nil {
+			continue
+		}
+		v := k.source(p, c, s, reads)
+		out.worsen(v)
+		if v.State != Current {
+			out.Sources = append(out.Sources, SourceVerdict{Verdict: v, Kind: s.Kind, Name: s.Name, Changed: s.changed()})
+		}
+	}
+	return out
+}
+
+// readsOf returns what a container reads of a source, or nil. What an annotation names is
+// read by any container that keeps running.
+func (k *Knowledge) readsOf(c *Container, s *known) *dependency.Reference {
+	if s.byName {
+		if c.Role != Regular && c.Role != Sidecar {
+			return nil
+		}
+		r := *s.Reference
+		r.Uses = []dependency.Use{{Type: dependency.Annotation, Optional: true}}
+		return &r
+	}
+	for i := range c.Reads {
+		if r := &c.Reads[i]; r.Kind == s.Kind && r.Name == s.Name {
+			narrowed := *r
+			if narrowed.Uses = k.counting(r.Uses); len(narrowed.Uses) == 0 {
+				return nil
+			}
+			return &narrowed
+		}
+	}
+	return nil
+}
+
+// source judges what a container has read of a source. The order of the rules matters: a
+// later one applies where no earlier one has decided.
+func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Reference) Verdict {
+	name := string(s.Kind) + " " + s.Name
+	switch {
+	case s.source == nil && slices.ContainsFunc(reads.Uses, required):
+		return Verdict{Unknown, ReasonSourceMissing, name + " is missing, so that there is nothing to compare with."}
+	case lacks(reads, s):
+		return Verdict{Unknown, ReasonKeyMissing, name + " lacks a key that it was started with, so that there is nothing to compare with."}
+	case s.source == nil && s.change.Seen.IsZero():
+		return Verdict{Current, ReasonStartedAfter, ""} // optional, and not known to have ever been there
+	case k.startedAfter(p, c, s, reads):
+		return Verdict{Current, ReasonStartedAfter, "It started after the content that it reads was last written."}
+	case k.startedBefore(p, c, s):
+		return k.before(p, s, reads, name)
+	case k.createdFor(p, s):
+		return Verdict{Current, ReasonRecorded, recorded}
+	case s.asCreated() && slices.ContainsFunc(reads.Uses, required):
+		return Verdict{Current, ReasonStartedAfter, "It cannot have started before " + name + " was created, which has not been written since."}
+	case !s.change.Seen.IsZero() && !touched(s, reads):
+		return otherKeys(name)
+	default:
+		return Verdict{Unknown, ReasonClockMargin, fmt.Sprintf("It started about when %s was last written; times within %v of each other are not compared.", name, margin(reads))}
+	}
+}
+
+const recorded = "Its pod was created for the present content."
+
+// before judges a container that started before a source was last written or seen to
+// change.
+func (k *Knowledge) before(p *Pod, s *known, reads *dependency.Reference, name string) Verdict {
+	if !s.change.Seen.IsZero() {
+		switch {
+		case !touched(s, reads) && k.createdFor(p, s):
+			return Verdict{Current, ReasonRecorded, recorded}
+		case !touched(s, reads):
+			return otherKeys(name)
+		case s.record == equal && !k.recordedAfter(s):
+			return Verdict{Unknown, ReasonChangedBack, name + " has changed since it started, and back to what was recorded; with which of them it was started is not known."}
+		default:
+			return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}
+		}
+	}
+	// Nobody saw what was written: it may have been metadata alone.
+	switch {
+	case s.record == different && sameKeys(reads, s.Reference):
+		return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}
+	case s.record == different:
+		return otherKeys(name)
+	case k.createdFor(p, s):
+		return Verdict{Current, ReasonRecorded, recorded}
+	case s.record == equal:
+		return Verdict{Unknown, ReasonAdopted, name + " was written after it started; it has not changed since its content was recorded, but the record was made without a restart."}
+	default:
+		return Verdict{Unknown, ReasonNothingRecorded, name + " was written after it started, and nothing says whether its content changed."}
+	}
+}
+
+func otherKeys(name string) Verdict {
+	return Verdict{Unknown, ReasonOtherKeys, "Other keys of " + name + " have changed since it started; when those that it reads last did is not known."}
+}
+
+// startedAfter reports whether a container certainly started after what it reads last
+// changed.
+func (k *Knowledge) startedAfter(p *Pod, c *Container, s *known, reads *dependency.Reference) bool {
+	// Order: the template came later, and the pod after it. After a rollback pods can be
+	// older than the template that they are of again.
+	if k.Ordered && k.Revision != "" && p.Revision == k.Revision && k.startVersion > lastWritten(s, reads) &&
+		!p.Created.Before(k.templateWritten.Truncate(second)) {
+		return true
+	}
+	if written, known := s.written(); known {
+		if p.Created.Truncate(second).After(written) { // one clock, the API server's
+			return true
+		}
+		if c.Started.After(written.Add(second).Add(margin(reads))) {
+			return true
+		}
+	}
+	seen := s.change.Seen
+	return !seen.IsZero() && (p.Created.After(seen.Add(ClockMargin)) || c.Started.After(seen.Add(margin(reads))))
+}
+
+// startedBefore reports whether a container certainly started before a source was last
+// seen to change or, if it was not, last written.
+func (k *Knowledge) startedBefore(p *Pod, c *Container, s *known) bool {
+	// Order: a container that runs has started before its pod was last written.
+	if k.Ordered && s.change.Exact && !s.change.Seen.IsZero() && p.Version != 0 && p.Version < s.change.Version {
+		return true
+	}
+	if c.Started.IsZero() {
+		return false
+	}
+	at := s.change.Seen
+	if s.source != nil && (at.IsZero() || s.source.LastChanged.Time.Before(at)) {
+		at = s.source.LastChanged.Time
+	}
+	return c.Started.Add(second).Add(ClockMargin).Before(at)
+}
+
+// createdFor reports whether a pod was created for the present content of a source: its
+// template carries the hash of it, which was put there after the last change that was seen.
+func (k *Knowledge) createdFor(p *Pod, s *known) bool {
+	present := p.Hash == k.Hash || p.Hash == k.recordHash && s.record == equal
+	return p.Hash != "" && present && (s.change.Seen.IsZero() || k.recordedAfter(s))
+}
+
+// recordedAfter reports whether the record is newer than the last change of a source.
+func (k *Knowledge) recordedAfter(s *known) bool {
+	return k.Ordered && k.recordVersion > s.change.Version
+}
+
+// written returns an upper bound of when the content last changed, to the second, by the
+// API server's clock. It is not known when the last change that was seen left no time
+// behind: a key or the source has gone.
+func (s *known) written() (at time.Time, known bool) {
+	if s.source == nil {
+		return time.Time{}, false
+	}
+	at = s.source.LastChanged.Truncate(second)
+	return at, s.change.Seen.IsZero() || !s.change.Seen.After(at.Add(second).Add(ClockMargin))
+}
+
+// asCreated reports whether a source has not been written since it was created, before any
+// change of it was seen.
+func (s *known) asCreated() bool {
+	return s.source != nil && s.change.Seen.IsZero() && s.source.LastChanged.Time.Equal(s.source.Created.Time)
+}
+
+func required(u dependency.Use) bool { return !u.Optional }
+
+// changed returns what to show for when the content last changed.
+func (s *known) changed() time.Time {
+	if at, known := s.written(); known && (s.change.Seen.IsZero() || at.Before(s.change.Seen)) {
+		return at
+	}
+	return s.change.Seen.Truncate(second)
+}
+
+// margin is how much later than a write a container must have started to have read it.
+func margin(reads *dependency.Reference) time.Duration {
+	if slices.ContainsFunc(reads.Uses, func(u dependency.Use) bool { return fromVolume(&u) }) {
+		return VolumeMargin
+	}
+	return ClockMargin
+}
+
+// lastWritten is an upper bound of when what is read of a source last changed, as a
+// revision.
+func lastWritten(s *known, reads *dependency.Reference) (version uint64) {
+	keys, all := reads.Keys()
+	if all || s.source == nil {
+		return s.change.Version
+	}
+	for _, key := range keys {
+		k := find(s.source, key)
+		if k == nil {
+			return s.change.Version // it may have gone with the last change
+		}
+		version = max(version, k.Version)
+	}
+	return version
+}
+
+// touched reports whether the last change of a source that was seen certainly concerned
+// what is read of it.
+func touched(s *known, reads *dependency.Reference) bool {
+	if s.source == nil {
+		return true
+	}
+	keys, all := reads.Keys()
+	changed := false
+	for i := range s.source.Keys {
+		k := &s.source.Keys[i]
+		if k.Version != s.change.Version {
+			continue
+		}
+		changed = true
+		if (all || slices.Contains(keys, k.Key)) && (!k.Binary || slices.ContainsFunc(reads.Uses, readsBinary)) {
+			return true
+		}
+	}
+	return all && !changed // then a key has gone
+}
+
+// readsBinary reports whether a use reads keys of binaryData, which environments do not.
+func readsBinary(u dependency.Use) bool {
+	return u.Type != dependency.Env && u.Type != dependency.EnvFrom
+}
+
+// lacks reports whether a source that is there lacks a key that a container cannot have
+// started without.
+func lacks(reads *dependency.Reference, s *known) bool {
+	return slices.ContainsFunc(reads.Uses, func(u dependency.Use) bool {
+		return !u.Optional && slices.ContainsFunc(u.Keys, func(key string) bool { return slices.Contains(s.missingKeys, key) })
+	})
+}
+
+// sameKeys reports whether two references read the same keys of their source.
+func sameKeys(a, b *dependency.Reference) bool {
+	keysA, allA := a.Keys()
+	keysB, allB := b.Keys()
+	return allA == allB && slices.Equal(keysA, keysB)
+}
+
+func find(s *dependency.Source, key string) *dependency.KeyDigest {
+	i := slices.IndexFunc(s.Keys, func(k dependency.KeyDigest) bool { return k.Key == key })
+	if i < 0 {
+		return nil
+	}
+	return &s.Keys[i]
+}

@@ -1,0 +1,119 @@
+package podstate
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// Knowledge is what is known of the content that counts for a workload, at one time. It
+// stays valid when the graph changes.
+type Knowledge struct {
+	// Hash stands for the present content.
+	Hash string
+	// Ordered reports whether revisions of different resources can be compared.
+	Ordered bool
+	// Revision is that of the template that is in force; empty when it is not known. It must
+	// have been read after the rest.
+	Revision string
+
+	sources    []known
+	recordHash string // of the content that is recorded, or empty
+	// startVersion is a lower bound of when the first pods of the template started, and
+	// recordVersion an upper bound of when the record last changed; 0: it is not known.
+	startVersion, recordVersion uint64
+	// templateWritten is an upper bound of when the template changed.
+	templateWritten time.Time
+	liveVolumes     bool
+}
+
+// relation is how the content that a workload has a record of relates to the present one.
+type relation int
+
+const (
+	noRecord relation = iota // or one that cannot be compared
+	equal
+	different
+)
+
+// known is what is known of a source that counts.
+type known struct {
+	*dependency.Reference // narrowed to what counts
+	source                *dependency.Source
+	change                dependency.Change
+	missingKeys           []string // without which pods do not start
+	record                relation
+	// byName: nothing in the template reads the source, an annotation names it. Any
+	// container may read it.
+	byName bool
+}
+
+// Know returns what is known of the sources that count for a workload: those whose change
+// restarts it, or would in mode Auto. It must be called while the graph is that of the
+// evaluation.
+func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
+	w := e.Workload
+	k := &Knowledge{
+		Hash: e.Hash, recordHash: e.Record.Hash, startVersion: w.StartVersion, recordVersion: w.RecordVersion,
+		templateWritten: w.TemplateWritten, liveVolumes: e.Policy.LiveVolumes && e.Policy.Mode != policy.Off,
+	}
+	present := e.Present()
+	for i := range e.Sources {
+		s := &e.Sources[i]
+		if !s.Triggers && s.Reason != policy.ReasonReloadOff {
+			continue
+		}
+		narrowed := *s.Reference
+		narrowed.Uses = k.counting(s.Uses)
+		k.sources = append(k.sources, known{
+			Reference: &narrowed, source: s.Source, missingKeys: s.MissingKeys,
+			change: g.LastChange(dependency.SourceKey{Kind: s.Kind, Namespace: w.Namespace, Name: s.Name}),
+			record: relate(&e.Record, &present, string(s.Kind)+"/"+s.Name),
+			byName: !slices.ContainsFunc(narrowed.Uses, func(u dependency.Use) bool { return u.Type != dependency.Annotation }),
+		})
+	}
+	return k
+}
+
+// counting returns the uses of which a container needs a restart.
+func (k *Knowledge) counting(uses []dependency.Use) (out []dependency.Use) {
+	for _, u := range uses {
+		if u.Reads() && (!k.liveVolumes || !fromVolume(&u) || u.SubPath) {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+func fromVolume(u *dependency.Use) bool {
+	return u.Type == dependency.Volume || u.Type == dependency.Projected
+}
+
+// relate compares what is recorded of a source with what is present. Records are entries
+// SCOPE.DIGEST.KEYS, of which those of one scope can be compared, under hashes
+// VERSION.KEYID.DIGEST, of which those of one version and key can be.
+func relate(record, present *policy.Record, id string) relation {
+	if record.Hash == "" || prefix(record.Hash) != prefix(present.Hash) {
+		return noRecord
+	}
+	if record.Hash == present.Hash {
+		return equal
+	}
+	before, recorded := record.Sources[id]
+	now, counts := present.Sources[id]
+	scopeBefore, _, _ := strings.Cut(before, ".")
+	scopeNow, _, _ := strings.Cut(now, ".")
+	switch {
+	case !recorded || !counts || scopeBefore != scopeNow:
+		return noRecord
+	case before == now:
+		return equal
+	default:
+		return different
+	}
+}
+
+func prefix(hash string) string { return hash[:strings.LastIndexByte(hash, '.')+1] }

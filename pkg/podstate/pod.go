@@ -1,0 +1,115 @@
+package podstate
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// Pod is what counts of a pod.
+type Pod struct {
+	// Created is the API server's time, in whole seconds.
+	Created time.Time
+	// Version is the resourceVersion of the pod as it was read; 0 if that is no number. Its
+	// containers have started before it.
+	Version uint64
+	// Revision is the revision of the template that the pod was made from, or empty.
+	Revision string
+	// Hash stands for the content that the template was made for; empty if that was not noted.
+	Hash string
+	// Containers are the init containers, the containers and the ephemeral containers.
+	Containers []Container
+}
+
+// Role is what a container is in its pod.
+type Role string
+
+// The roles.
+const (
+	Init      Role = "Init"
+	Sidecar   Role = "Sidecar"
+	Regular   Role = "Regular"
+	Ephemeral Role = "Ephemeral"
+)
+
+// Container is what counts of a container.
+type Container struct {
+	Name string
+	Role Role
+	// Started is when it last started, by the clock of its node and in whole seconds; zero
+	// when it has not, or when the kubelet does not know.
+	Started time.Time
+	// Waiting is why it does not run and has yet to start (again); empty if it has started.
+	Waiting string
+	// Restarts counts its restarts in place.
+	Restarts int32
+	// Reads is what its part of the pod reads, by source.
+	Reads []dependency.Reference
+}
+
+// FromPod reads a pod.
+func FromPod(o *corev1.Pod) *Pod {
+	p := &Pod{Created: o.CreationTimestamp.Time, Revision: revisionOf(o), Hash: o.Annotations[policy.ConfigHashAnnotation]}
+	if v, err := strconv.ParseUint(o.ResourceVersion, 10, 64); err == nil {
+		p.Version = v
+	}
+	references := dependency.References(&o.Spec)
+	add := func(role Role, name string, statuses []corev1.ContainerStatus) {
+		p.Containers = append(p.Containers, newContainer(role, name, statuses, references))
+	}
+	for i := range o.Spec.InitContainers {
+		role := Init
+		if policy := o.Spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+			role = Sidecar
+		}
+		add(role, o.Spec.InitContainers[i].Name, o.Status.InitContainerStatuses)
+	}
+	for i := range o.Spec.Containers {
+		add(Regular, o.Spec.Containers[i].Name, o.Status.ContainerStatuses)
+	}
+	for i := range o.Spec.EphemeralContainers {
+		add(Ephemeral, o.Spec.EphemeralContainers[i].Name, o.Status.EphemeralContainerStatuses)
+	}
+	return p
+}
+
+// revisionOf returns the label by which controllers tell templates apart.
+func revisionOf(o *corev1.Pod) string {
+	if hash := o.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; hash != "" {
+		return hash
+	}
+	return o.Labels[appsv1.ControllerRevisionHashLabelKey]
+}
+
+func newContainer(role Role, name string, statuses []corev1.ContainerStatus, references []dependency.Reference) Container {
+	c := Container{Name: name, Role: role, Waiting: "NotStarted"}
+	if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
+		s := &statuses[i]
+		c.Restarts = s.RestartCount
+		switch {
+		case s.State.Running != nil:
+			c.Started, c.Waiting = s.State.Running.StartedAt.Time, ""
+		case s.State.Terminated != nil: // an init container has done its work with what it read
+			c.Started, c.Waiting = s.State.Terminated.StartedAt.Time, ""
+		case s.State.Waiting != nil && s.State.Waiting.Reason != "":
+			c.Waiting = s.State.Waiting.Reason
+		}
+	}
+	for i := range references {
+		uses := slices.DeleteFunc(slices.Clone(references[i].Uses), func(u dependency.Use) bool {
+			return u.Container != name || !u.Reads()
+		})
+		if len(uses) > 0 {
+			r := references[i]
+			r.Uses = uses
+			c.Reads = append(c.Reads, r)
+		}
+	}
+	return c
+}

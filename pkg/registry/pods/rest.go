@@ -1,0 +1,194 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/podstate"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/workload"
+)
+
+const (
+	// maxPods bounds the pods that are read for an answer.
+	maxPods = 5000
+	// maxRequests bounds the requests that are answered at the same time. More are refused at
+	// once and tried again by their clients: if they waited here, they would hold the seats
+	// that priority and fairness gives to requests that cost nothing.
+	maxRequests = 4
+)
+
+// Views finds the ConfigDependency of a name. Its errors are API errors.
+type Views interface {
+	Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error)
+}
+
+// Graph gives access to the dependency graph, and says whether revisions of different
+// resources can be compared.
+type Graph interface {
+	Read(func(*dependency.Graph)) bool
+	Progress() dependency.Progress
+}
+
+// Config is what a REST needs.
+type Config struct {
+	Views    Views
+	Graph    Graph
+	Client   kubernetes.Interface
+	Clock    clock.PassiveClock
+	Defaults policy.Defaults
+	// Digester returns the digester of the server; it is there once Views finds anything.
+	Digester func() *dependency.Digester
+}
+
+// REST is the storage of the subresource.
+type REST struct {
+	tableConvertor
+	Config
+	requests chan struct{} // holds one for each request that is being answered
+	maxPods  int
+}
+
+var (
+	_ rest.Storage                  = &REST{}
+	_ rest.Getter                   = &REST{}
+	_ rest.GroupVersionKindProvider = &REST{}
+	_ rest.TableConvertor           = &REST{}
+)
+
+// NewREST returns the storage.
+func NewREST(c Config) *REST {
+	return &REST{Config: c, requests: make(chan struct{}, maxRequests), maxPods: maxPods}
+}
+
+// New returns an empty ConfigDependencyPods.
+func (*REST) New() runtime.Object { return &v1alpha1.ConfigDependencyPods{} }
+
+// Destroy releases nothing.
+func (*REST) Destroy() {}
+
+// GroupVersionKind makes discovery show the kind of the subresource, and not that of its
+// parent.
+func (*REST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return v1alpha1.SchemeGroupVersion.WithKind("ConfigDependencyPods")
+}
+
+// Get reads the pods of the workload behind the named ConfigDependency and judges them. Its
+// errors are API errors, unwrapped: the generic API server turns any other into a 500.
+func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+	view, err := r.Views.Lookup(genericapirequest.NamespaceValue(ctx), name)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case r.requests <- struct{}{}:
+		defer func() { <-r.requests }()
+	default:
+		return nil, apierrors.NewTooManyRequests("the pods of other workloads are being read", 1)
+	}
+	out, err := r.read(ctx, view)
+	if err != nil {
+		return nil, apiError(err, view)
+	}
+	return out, nil
+}
+
+// read reads in an order that matters: what is known of the sources and of the template
+// first, and then the workload and its pods, which can only be newer.
+func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1alpha1.ConfigDependencyPods, error) {
+	ref := view.Spec.WorkloadRef
+	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: view.Namespace, Name: ref.Name}
+	w, known, err := r.know(key, ref)
+	if err != nil {
+		return nil, err
+	}
+	selection, err := workload.Select(ctx, r.Client, w)
+	if err != nil {
+		return nil, err
+	}
+	known.Revision = selection.Revision
+	out := &v1alpha1.ConfigDependencyPods{
+		ObjectMeta:       metav1.ObjectMeta{Namespace: view.Namespace, Name: view.Name, UID: view.UID},
+		WorkloadRef:      ref,
+		ConfigHash:       known.Hash,
+		TemplateRevision: selection.Revision,
+		Time:             metav1.NewTime(r.Clock.Now()),
+	}
+	out.Truncated, err = selection.Each(ctx, r.Client, r.maxPods, func(p *corev1.Pod) {
+		reduced := podstate.FromPod(p)
+		rendered := render(p, reduced, known.Judge(reduced))
+		count(&out.Summary, &rendered)
+		out.Pods = append(out.Pods, rendered)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Message = message(w, out, r.maxPods)
+	return out, nil
+}
+
+// know reads what is known of the workload and its sources.
+func (r *REST) know(key dependency.WorkloadKey, ref v1alpha1.WorkloadReference) (w *dependency.Workload, known *podstate.Knowledge, err error) {
+	synced := r.Graph.Read(func(g *dependency.Graph) {
+		if w = g.Workload(key); w != nil && w.UID == ref.UID {
+			known = podstate.Know(g, policy.Evaluate(g, r.Digester(), w, r.Defaults))
+		}
+	})
+	switch {
+	case !synced:
+		return nil, nil, configdependency.NotReady()
+	case known == nil:
+		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	known.Ordered = r.Graph.Progress().OneCounter
+	return w, known, nil
+}
+
+func message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods, most int) string {
+	var parts []string
+	if w.Kind == dependency.CronJob {
+		if len(out.Pods) == 0 {
+			parts = append(parts, "No run is under way.")
+		}
+		parts = append(parts, "The next run reads the content that is present then.")
+	} else if len(out.Pods) == 0 {
+		parts = append(parts, "No pod runs.")
+	}
+	if out.Truncated {
+		parts = append(parts, fmt.Sprintf("Only the first %d pods that the selector matches were read.", most))
+	}
+	return strings.Join(parts, " ")
+}
+
+// apiError returns the error that the user gets for one of the API server.
+func apiError(err error, view *v1alpha1.ConfigDependency) error {
+	ref := view.Spec.WorkloadRef
+	var status *apierrors.StatusError
+	switch {
+	case !errors.As(err, &status):
+		return apierrors.NewInternalError(fmt.Errorf("reading the pods of %s %s: %w", ref.Kind, ref.Name, err))
+	case apierrors.IsNotFound(status):
+		return apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), view.Name)
+	case apierrors.IsForbidden(status):
+		return apierrors.NewInternalError(fmt.Errorf("configdep's service account (not your user) is not authorized: %s", status.ErrStatus.Message))
+	case apierrors.IsResourceExpired(status):
+		return apierrors.NewServerTimeout(v1alpha1.Resource("configdependencies"), "get", 1)
+	default:
+		return status
+	}
+}
