@@ -1,0 +1,366 @@
+package podstate
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// epoch is a whole second, like the times of API objects.
+var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return epoch.Add(time.Duration(seconds) * time.Second) }
+
+// scene is a workload with a pod that reads key a of Secret db, which was written at 0, in
+// revision 100. The pod was created and started a minute later; nothing else is known.
+type scene struct {
+	mode     policy.Mode
+	digester *dependency.Digester
+	source   *dependency.Source
+	gone     *dependency.Change // the source has been deleted
+	workload dependency.Workload
+	pod      *corev1.Pod
+	ordered  bool
+	revision string
+}
+
+const secret = "db"
+
+func fromEnv(key string, optional bool) corev1.Container {
+	return corev1.Container{Name: "app", Env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{
+		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key, Optional: &optional}}}}}
+}
+
+func fromEnvFrom() corev1.Container {
+	return corev1.Container{Name: "app", EnvFrom: []corev1.EnvFromSource{{
+		SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}}}
+}
+
+func fromFiles(subPath string) corev1.Container {
+	return corev1.Container{Name: "app", VolumeMounts: []corev1.VolumeMount{{Name: "v", MountPath: "/v", SubPath: subPath}}}
+}
+
+var volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}}
+
+func newScene() *scene {
+	x := &scene{
+		mode: policy.Off, ordered: true, revision: "new",
+		digester: dependency.NewDigester(make([]byte, dependency.KeySize)),
+		pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "web-1", Namespace: "shop", ResourceVersion: "150", CreationTimestamp: metav1.NewTime(at(60)),
+				Labels: map[string]string{"pod-template-hash": "new"}, Annotations: map[string]string{},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{fromEnv("a", false)}},
+		},
+		workload: dependency.Workload{
+			WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"}, UID: "web-uid",
+			Annotations: map[string]string{},
+		},
+	}
+	x.source = x.written(map[string]string{"a": "1", "b": "1"}, 0, 100)
+	x.running("app", 60)
+	return x
+}
+
+// written returns the Secret as of a time and a revision, before anything of it was seen.
+func (x *scene) written(data map[string]string, second int, version uint64) *dependency.Source {
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: secret, ResourceVersion: strconv.FormatUint(version, 10), CreationTimestamp: metav1.NewTime(at(-3600)),
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: &metav1.Time{Time: at(second)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+	}, Data: map[string][]byte{}}
+	for k, v := range data {
+		o.Data[k] = []byte(v)
+	}
+	s := dependency.FromSecret(x.digester, o)
+	s.After(nil, time.Time{}, false)
+	return s
+}
+
+// changes makes the server see new content, live unless the watch was broken.
+func (x *scene) changes(data map[string]string, second int, version uint64, live bool) {
+	s := x.written(data, second, version)
+	s.After(x.source, at(second).Add(300*time.Millisecond), live)
+	x.source = s
+}
+
+// running sets when a container was last started.
+func (x *scene) running(name string, second int) {
+	x.pod.Status.ContainerStatuses = append(x.pod.Status.ContainerStatuses, corev1.ContainerStatus{
+		Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at(second))}}})
+}
+
+func (x *scene) restarted(second int) {
+	x.pod.Status.ContainerStatuses = nil
+	x.running("app", second)
+}
+
+// created moves the creation and the start of the pod.
+func (x *scene) created(second int) {
+	x.pod.CreationTimestamp = metav1.NewTime(at(second))
+	x.restarted(second)
+}
+
+func (x *scene) reads(containers ...corev1.Container) {
+	x.pod.Spec.Containers, x.pod.Spec.Volumes = containers, volumes
+}
+
+// records makes the workload opt in, and remember the present content.
+func (x *scene) records(version uint64) {
+	x.mode = policy.Auto
+	present := x.evaluate(x.graph()).Present()
+	x.remember(present, version)
+}
+
+func (x *scene) remember(r policy.Record, version uint64) {
+	x.mode = policy.Auto
+	patch, err := policy.BaselinePatch(&x.workload, r)
+	if err != nil {
+		panic(err)
+	}
+	x.workload.Annotations = annotationsOf(patch)
+	x.workload.RecordVersion = version
+}
+
+// rolledOut makes the pod one of a template that was stamped with what is recorded.
+func (x *scene) rolledOut() {
+	x.pod.Annotations[policy.ConfigHashAnnotation] = x.workload.Annotations[policy.ConfigHashAnnotation]
+}
+
+func (x *scene) graph() *dependency.Graph {
+	g := dependency.NewGraph()
+	if x.source != nil {
+		g.SetSource(x.source)
+	}
+	w := x.workload
+	w.References = dependency.References(&x.pod.Spec)
+	g.SetWorkload(&w, nil)
+	return g
+}
+
+func (x *scene) evaluate(g *dependency.Graph) *policy.Evaluation {
+	return policy.Evaluate(g, x.digester, g.Workload(x.workload.WorkloadKey), policy.Defaults{Mode: x.mode})
+}
+
+func (x *scene) judge() PodVerdict {
+	g := x.graph()
+	k := Know(g, x.evaluate(g))
+	if x.gone != nil {
+		for i := range k.sources {
+			k.sources[i].change = *x.gone
+		}
+	}
+	k.Ordered, k.Revision = x.ordered, x.revision
+	return k.Judge(FromPod(x.pod))
+}
+
+var (
+	a2    = map[string]string{"a": "2", "b": "1"}
+	b2    = map[string]string{"a": "1", "b": "2"}
+	onlyA = map[string]string{"a": "1"}
+)
+
+func TestJudge(t *testing.T) {
+	tests := map[string]struct {
+		do     func(*scene)
+		state  State
+		reason string
+	}{
+		// Nothing was seen to change.
+		"created in a later second than the last write":              {func(*scene) {}, Current, ReasonStartedAfter},
+		"created in the same second":                                 {func(x *scene) { x.created(0) }, Unknown, ReasonClockMargin},
+		"created in that second, started after the margin":           {func(x *scene) { x.created(0); x.restarted(7) }, Current, ReasonStartedAfter},
+		"created in that second, started within it":                  {func(x *scene) { x.created(0); x.restarted(6) }, Unknown, ReasonClockMargin},
+		"the same, of files that the kubelet refreshes":              {func(x *scene) { x.reads(fromFiles("")); x.created(0); x.restarted(100) }, Unknown, ReasonClockMargin},
+		"the same, after they must have been refreshed":              {func(x *scene) { x.reads(fromFiles("")); x.created(0); x.restarted(122) }, Current, ReasonStartedAfter},
+		"files, of a pod that was created later":                     {func(x *scene) { x.reads(fromFiles("a")) }, Current, ReasonStartedAfter},
+		"started long before it was written":                         {func(x *scene) { x.created(-60) }, Unknown, ReasonNothingRecorded},
+		"started before, but within the margin":                      {func(x *scene) { x.created(-6) }, Unknown, ReasonClockMargin},
+		"started before, out of the margin":                          {func(x *scene) { x.created(-7) }, Unknown, ReasonNothingRecorded},
+		"a start that the kubelet does not know":                     {func(x *scene) { x.created(0); x.pod.Status.ContainerStatuses[0].State = terminatedAt(nil) }, Unknown, ReasonClockMargin},
+		"written when it was created, which the pod had to wait for": {func(x *scene) { x.created(0); x.source.Created = metav1.NewTime(at(0)) }, Current, ReasonStartedAfter},
+		"the same, which it need not wait for": {func(x *scene) {
+			x.reads(fromEnv("a", true))
+			x.created(0)
+			x.source.Created = metav1.NewTime(at(0))
+		}, Unknown, ReasonClockMargin},
+		"created again long after it started": {func(x *scene) { x.created(-60); x.source.Created = metav1.NewTime(at(0)) }, Unknown, ReasonNothingRecorded},
+
+		// The order of revisions.
+		"the template came later, in the same second": {func(x *scene) { x.created(0); x.workload.StartVersion = 101 }, Current, ReasonStartedAfter},
+		"the content came later, in the same second":  {func(x *scene) { x.created(0); x.workload.StartVersion = 100 }, Unknown, ReasonClockMargin},
+		"a template of another counter":               {func(x *scene) { x.created(0); x.workload.StartVersion, x.ordered = 101, false }, Unknown, ReasonClockMargin},
+		"a pod of another template":                   {func(x *scene) { x.created(0); x.workload.StartVersion, x.revision = 101, "newer" }, Unknown, ReasonClockMargin},
+		"a template that is not known":                {func(x *scene) { x.created(0); x.workload.StartVersion, x.revision = 101, "" }, Unknown, ReasonClockMargin},
+		"a pod that is older than its template":       {func(x *scene) { x.created(0); x.workload.StartVersion, x.workload.TemplateWritten = 101, at(1) }, Unknown, ReasonClockMargin},
+		"a key that was written before the template":  {func(x *scene) { x.changes(b2, 60, 120, true); x.workload.StartVersion = 110 }, Current, ReasonStartedAfter},
+		"all keys, of which one was written after it": {func(x *scene) { x.reads(fromEnvFrom()); x.changes(b2, 60, 120, true); x.workload.StartVersion = 110 }, Unknown, ReasonClockMargin},
+		"a key that may have gone after the template": {func(x *scene) {
+			x.reads(fromEnv("c", true))
+			x.changes(b2, 60, 120, true)
+			x.workload.StartVersion = 110
+		}, Unknown, ReasonOtherKeys},
+
+		// A change was seen.
+		"the pod was last written before the change":       {func(x *scene) { x.changes(a2, 60, 151, true) }, Stale, ReasonStartedBefore},
+		"it was written after it, and started about then":  {func(x *scene) { x.changes(a2, 60, 149, true) }, Unknown, ReasonClockMargin},
+		"it was written after it, and started long before": {func(x *scene) { x.changes(a2, 70, 149, true) }, Stale, ReasonStartedBefore},
+		"of another counter, started about then":           {func(x *scene) { x.changes(a2, 60, 151, true); x.ordered = false }, Unknown, ReasonClockMargin},
+		"of another counter, started long before":          {func(x *scene) { x.changes(a2, 70, 151, true); x.ordered = false }, Stale, ReasonStartedBefore},
+		"a change that a broken watch hid":                 {func(x *scene) { x.changes(a2, 60, 151, false) }, Unknown, ReasonClockMargin},
+		"of another key":                                   {func(x *scene) { x.changes(b2, 70, 151, true) }, Unknown, ReasonOtherKeys},
+		"of another key, which all are read of":            {func(x *scene) { x.reads(fromEnvFrom()); x.changes(b2, 70, 151, true) }, Stale, ReasonStartedBefore},
+		"another key has gone, which all are read of":      {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 151, true); x.source.Change.Seen = at(70) }, Stale, ReasonStartedBefore},
+		"another key has gone":                             {func(x *scene) { x.changes(onlyA, 0, 151, true); x.source.Change.Seen = at(70) }, Unknown, ReasonOtherKeys},
+		"it started after a key had gone":                  {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 120, true); x.source.Change.Seen = at(50) }, Current, ReasonStartedAfter},
+		"it started when a key had gone":                   {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 120, true); x.source.Change.Seen = at(58) }, Unknown, ReasonClockMargin},
+		"its key has gone":                                 {func(x *scene) { x.changes(map[string]string{"b": "1"}, 0, 151, true) }, Unknown, ReasonKeyMissing},
+		"created after the change":                         {func(x *scene) { x.changes(a2, 60, 149, true); x.created(61) }, Current, ReasonStartedAfter},
+		"restarted in place after the change":              {func(x *scene) { x.changes(a2, 70, 149, true); x.restarted(80) }, Current, ReasonStartedAfter},
+		"the same, with files":                             {func(x *scene) { x.reads(fromFiles("")); x.changes(a2, 70, 149, true); x.restarted(80) }, Unknown, ReasonClockMargin},
+		"metadata written after a change that it read":     {func(x *scene) { x.changes(a2, 30, 140, true); x.source.LastChanged = metav1.NewTime(at(600)) }, Current, ReasonStartedAfter},
+
+		// Records.
+		"recorded, and written since":                {func(x *scene) { x.records(0); x.created(-60) }, Unknown, ReasonAdopted},
+		"rolled out, and written since":              {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60) }, Current, ReasonRecorded},
+		"changed while nobody looked":                {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonStartedBefore},
+		"the same, after a rollout":                  {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonStartedBefore},
+		"rolled out for a change, within the margin": {func(x *scene) { x.changes(a2, 60, 120, true); x.records(121); x.rolledOut() }, Current, ReasonRecorded},
+		"changed again after the rollout": {func(x *scene) {
+			x.changes(a2, 50, 120, true)
+			x.records(121)
+			x.rolledOut()
+			x.changes(b2, 70, 151, true)
+		}, Stale, ReasonStartedBefore},
+		"changed and changed back, while it is held": {func(x *scene) {
+			x.records(0)
+			x.changes(a2, 70, 149, true)
+			x.changes(map[string]string{"a": "1", "b": "1"}, 80, 152, true)
+		}, Unknown, ReasonChangedBack},
+		"the same, of a pod that was rolled out": {func(x *scene) {
+			x.records(0)
+			x.rolledOut()
+			x.changes(a2, 70, 149, true)
+			x.changes(map[string]string{"a": "1", "b": "1"}, 80, 152, true)
+		}, Unknown, ReasonChangedBack},
+		"recorded only after the change": {func(x *scene) { x.changes(a2, 70, 151, true); x.records(160) }, Stale, ReasonStartedBefore},
+		"an old pod while the new ones come": {func(x *scene) {
+			x.changes(a2, 70, 151, true)
+			x.records(160)
+			x.pod.Annotations[policy.ConfigHashAnnotation] = "v1.0.1"
+		}, Stale, ReasonStartedBefore},
+		"a record by another key of the hash": {func(x *scene) { x.records(0); x.rekey(); x.created(-60) }, Unknown, ReasonNothingRecorded},
+		"a record that is no hash":            {func(x *scene) { x.remember(policy.Record{Hash: "spoilt"}, 0); x.created(-60) }, Unknown, ReasonNothingRecorded},
+
+		// What is not there.
+		"its source has gone":                     {func(x *scene) { x.delete(70) }, Unknown, ReasonSourceMissing},
+		"an optional source has gone":             {func(x *scene) { x.reads(fromEnv("a", true)); x.delete(70) }, Stale, ReasonStartedBefore},
+		"it started without an optional source":   {func(x *scene) { x.reads(fromEnv("a", true)); x.delete(50) }, Current, ReasonStartedAfter},
+		"an optional source that never was there": {func(x *scene) { x.reads(fromEnv("a", true)); x.source = nil }, Current, ReasonStartedAfter},
+
+		// What counts.
+		"a container that reads nothing": {func(x *scene) { x.reads(corev1.Container{Name: "app"}) }, Current, ReasonNothingRead},
+		"an ignored source":              {func(x *scene) { x.changes(a2, 70, 151, true); x.source.Ignored = true }, Current, ReasonNothingRead},
+		"live volumes":                   {func(x *scene) { x.liveVolumes(); x.reads(fromFiles("")); x.changes(a2, 70, 151, true) }, Current, ReasonNothingRead},
+		"live volumes, but a subPath":    {func(x *scene) { x.liveVolumes(); x.reads(fromFiles("a")); x.changes(a2, 70, 151, true) }, Stale, ReasonStartedBefore},
+		"what an annotation names": {func(x *scene) {
+			x.annotate(policy.SourcesAnnotation, "secret/db")
+			x.reads(corev1.Container{Name: "app"})
+			x.changes(a2, 70, 151, true)
+		}, Stale, ReasonStartedBefore},
+		"what no mode but auto would restart": {func(x *scene) { x.annotate(policy.ReloadAnnotation, "listed"); x.changes(a2, 70, 151, true) }, Current, ReasonNothingRead},
+
+		// Containers.
+		"one that waits": {func(x *scene) {
+			x.changes(a2, 70, 151, true)
+			x.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+		}, NotStarted, "CrashLoopBackOff"},
+		"a pod without status": {func(x *scene) { x.pod.Status = corev1.PodStatus{} }, NotStarted, "NotStarted"},
+		"a completed init container, and one that reads nothing": {func(x *scene) {
+			x.changes(a2, 70, 151, true)
+			x.pod.Spec.InitContainers = []corev1.Container{fromEnv("a", false)}
+			x.pod.Spec.InitContainers[0].Name = "init"
+			x.reads(corev1.Container{Name: "app"})
+			x.pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: terminatedAt(new(metav1.NewTime(at(59))))}}
+		}, Stale, ReasonStartedBefore},
+		"one restarted in place beside one that was not": {func(x *scene) {
+			side := fromEnv("a", false)
+			side.Name = "side"
+			x.reads(fromEnv("a", false), side)
+			x.changes(a2, 70, 149, true)
+			x.restarted(80)
+			x.running("side", 60)
+		}, Stale, ReasonStartedBefore},
+		"one that waits beside one that is current": {func(x *scene) {
+			side := fromEnv("a", false)
+			side.Name = "side"
+			x.reads(fromEnv("a", false), side)
+		}, NotStarted, "NotStarted"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			x := newScene()
+			tt.do(x)
+			got := x.judge()
+			if got.State != tt.state || got.Reason != tt.reason {
+				t.Errorf("it is %s, %s (%s); want %s, %s", got.State, got.Reason, got.Message, tt.state, tt.reason)
+			}
+			var want []string
+			if tt.state == Stale {
+				want = []string{"Secret/db"}
+			}
+			if diff := cmp.Diff(want, got.Stale); diff != "" {
+				t.Errorf("stale sources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func terminatedAt(started *metav1.Time) corev1.ContainerState {
+	s := &corev1.ContainerStateTerminated{}
+	if started != nil {
+		s.StartedAt = *started
+	}
+	return corev1.ContainerState{Terminated: s}
+}
+
+func (x *scene) annotate(key, value string) {
+	x.mode = policy.Auto
+	x.workload.Annotations[key] = value
+}
+
+func (x *scene) liveVolumes() { x.annotate(policy.LiveVolumesAnnotation, "true") }
+
+// delete makes the source vanish before the eyes of the server.
+func (x *scene) delete(second int) {
+	x.source, x.gone = nil, &dependency.Change{Version: 149, Exact: true, Seen: at(second)}
+}
+
+// rekey gives the cluster another key of the hashes.
+func (x *scene) rekey() {
+	key := make([]byte, dependency.KeySize)
+	key[0] = 1
+	x.digester = dependency.NewDigester(key)
+	x.source = x.written(map[string]string{"a": "1", "b": "1"}, 0, 100)
+}
+
+// annotationsOf returns the annotations that a merge patch sets.
+func annotationsOf(patch []byte) map[string]string {
+	var o struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(patch, &o); err != nil {
+		panic(err)
+	}
+	return o.Metadata.Annotations
+}
