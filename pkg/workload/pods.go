@@ -31,8 +31,6 @@ const maxRuns = 100
 // Selection says which pods belong to a workload, as the API server has it now. Its zero
 // value selects none.
 type Selection struct {
-	// Version is the resourceVersion of the workload that was read.
-	Version string
 	// Revision is what the pods of the template that is in force carry in the label
 	// pod-template-hash or controller-revision-hash; empty when that is not known, and for
 	// kinds that have no revisions.
@@ -154,7 +152,7 @@ func (s *Selection) of(w *dependency.Workload, o metav1.Object, selector *metav1
 	if err != nil {
 		return fmt.Errorf("the selector of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	s.Version, s.controllers, s.options.LabelSelector = o.GetResourceVersion(), []types.UID{w.UID}, selects.String()
+	s.controllers, s.options.LabelSelector = []types.UID{w.UID}, selects.String()
 	return nil
 }
 

@@ -1,0 +1,194 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+var web = map[string]string{"app": "web"}
+
+func meta(name string, labels map[string]string, owner types.UID) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name + "-uid"), Labels: labels, ResourceVersion: "7"}
+	if owner != "" {
+		m.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: new(true)}}
+	}
+	return m
+}
+
+func pod(name string, labels map[string]string, owner types.UID) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: meta(name, labels, owner)}
+}
+
+func replicaSet(name, revision string, owner types.UID) *appsv1.ReplicaSet {
+	o := &appsv1.ReplicaSet{ObjectMeta: meta(name, map[string]string{"app": "web", "pod-template-hash": name}, owner)}
+	o.Annotations = map[string]string{"deployment.kubernetes.io/revision": revision}
+	return o
+}
+
+func finished(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
+	p.Status.Phase = phase
+	return p
+}
+
+func selector() *metav1.LabelSelector { return &metav1.LabelSelector{MatchLabels: web} }
+
+func workload(kind dependency.WorkloadKind) *dependency.Workload {
+	return &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind, Namespace: "shop", Name: "web"}, UID: "web-uid"}
+}
+
+func TestPodsAreThoseOfTheWorkload(t *testing.T) {
+	deployment := &appsv1.Deployment{ObjectMeta: meta("web", nil, ""), Spec: appsv1.DeploymentSpec{Selector: selector()}}
+	deployment.Annotations = map[string]string{"deployment.kubernetes.io/revision": "2"}
+	unobserved := deployment.DeepCopy()
+	unobserved.Generation = 2
+	statefulSet := &appsv1.StatefulSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.StatefulSetSpec{Selector: selector()}, Status: appsv1.StatefulSetStatus{UpdateRevision: "web-b"}}
+	revision := func(name string, n int64, owner types.UID) *appsv1.ControllerRevision {
+		return &appsv1.ControllerRevision{ObjectMeta: meta(name, map[string]string{"app": "web", "controller-revision-hash": name}, owner), Revision: n}
+	}
+	run := func(name string, done bool, owner types.UID) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: meta(name, nil, owner)}
+		if done {
+			j.Status.CompletionTime = &metav1.Time{}
+		}
+		return j
+	}
+	of := func(job string) map[string]string { return map[string]string{batchv1.ControllerUidLabel: job + "-uid"} }
+	tests := map[string]struct {
+		kind     dependency.WorkloadKind
+		objects  []runtime.Object
+		want     []string
+		revision string
+	}{
+		"of a Deployment, through its ReplicaSets": {dependency.Deployment, []runtime.Object{
+			deployment, replicaSet("a", "1", "web-uid"), replicaSet("b", "2", "web-uid"), replicaSet("c", "2", "other"),
+			pod("web-a", web, "a-uid"), pod("web-b", web, "b-uid"), pod("web-c", web, "c-uid"), pod("web-job", web, "job-uid"), pod("web-none", web, ""),
+			pod("other", map[string]string{"app": "other"}, "a-uid"),
+		}, []string{"web-a", "web-b"}, "b"},
+		"of a Deployment whose template has yet to be seen": {dependency.Deployment, []runtime.Object{
+			unobserved, replicaSet("b", "2", "web-uid"), pod("web-b", web, "b-uid"),
+		}, []string{"web-b"}, ""},
+		"of a StatefulSet, without those that have finished": {dependency.StatefulSet, []runtime.Object{
+			statefulSet, pod("web-0", web, "web-uid"), finished(pod("web-1", web, "web-uid"), corev1.PodFailed), finished(pod("web-2", web, "web-uid"), corev1.PodSucceeded),
+		}, []string{"web-0"}, "web-b"},
+		"of a DaemonSet, by its newest revision": {dependency.DaemonSet, []runtime.Object{
+			&appsv1.DaemonSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.DaemonSetSpec{Selector: selector()}},
+			revision("b", 2, "web-uid"), revision("a", 1, "web-uid"), revision("c", 3, "other"), pod("web-x", web, "web-uid"),
+		}, []string{"web-x"}, "b"},
+		"of a ReplicaSet": {dependency.ReplicaSet, []runtime.Object{
+			&appsv1.ReplicaSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.ReplicaSetSpec{Selector: selector()}}, pod("web-x", web, "web-uid"),
+		}, []string{"web-x"}, ""},
+		"of a Job": {dependency.Job, []runtime.Object{
+			&batchv1.Job{ObjectMeta: meta("web", nil, ""), Spec: batchv1.JobSpec{Selector: selector()}}, pod("web-x", web, "web-uid"),
+		}, []string{"web-x"}, ""},
+		"of a CronJob, of the runs under way": {dependency.CronJob, []runtime.Object{
+			run("run", false, "web-uid"), run("done", true, "web-uid"), run("other", false, "other"),
+			pod("run-x", of("run"), "run-uid"), pod("done-x", of("done"), "done-uid"), pod("other-x", of("other"), "other-uid"),
+		}, []string{"run-x"}, ""},
+		"of a CronJob without one": {dependency.CronJob, []runtime.Object{run("done", true, "web-uid"), pod("done-x", of("done"), "done-uid")}, nil, ""},
+		"of a Pod, which is its own": {dependency.Pod, []runtime.Object{
+			pod("web", web, ""), pod("other", web, ""), pod("web-x", web, "web-uid"),
+		}, []string{"web"}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(tt.objects...)
+			selection, err := Select(t.Context(), client, workload(tt.kind))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if selection.Revision != tt.revision {
+				t.Errorf("the revision is %q, want %q", selection.Revision, tt.revision)
+			}
+			pods, more, err := Pods(t.Context(), client, workload(tt.kind), 100)
+			if err != nil || more {
+				t.Fatalf("more: %v, %v", more, err)
+			}
+			var names []string
+			for i := range pods {
+				names = append(names, pods[i].Name)
+			}
+			slices.Sort(names)
+			if diff := cmp.Diff(tt.want, names); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is there in the place of a workload that was deleted is another one.
+func TestPodsOfAWorkloadThatIsGone(t *testing.T) {
+	again := func(m metav1.ObjectMeta) metav1.ObjectMeta { m.UID = "another"; return m }
+	for kind, o := range map[dependency.WorkloadKind]runtime.Object{
+		dependency.Deployment:  &appsv1.Deployment{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.DeploymentSpec{Selector: selector()}},
+		dependency.StatefulSet: &appsv1.StatefulSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.StatefulSetSpec{Selector: selector()}},
+		dependency.DaemonSet:   &appsv1.DaemonSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.DaemonSetSpec{Selector: selector()}},
+		dependency.ReplicaSet:  &appsv1.ReplicaSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.ReplicaSetSpec{Selector: selector()}},
+		dependency.Job:         &batchv1.Job{ObjectMeta: again(meta("web", nil, "")), Spec: batchv1.JobSpec{Selector: selector()}},
+	} {
+		for name, objects := range map[string][]runtime.Object{"deleted": nil, "created again": {o}} {
+			t.Run(fmt.Sprint(kind, " ", name), func(t *testing.T) {
+				if _, _, err := Pods(t.Context(), fake.NewClientset(objects...), workload(kind), 100); !apierrors.IsNotFound(err) {
+					t.Errorf("the error is %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A workload may have more pods than fit into memory, so they are read in pages, and no more
+// than was asked for.
+func TestPodsAreReadInPages(t *testing.T) {
+	const all = 1700
+	for limit, want := range map[int]struct {
+		pods int
+		more bool
+		asks []int64
+	}{
+		1200: {1200, true, []int64{500, 500, 200}},
+		all:  {all, false, []int64{500, 500, 500, 200}},
+		5000: {all, false, []int64{500, 500, 500, 500}},
+	} {
+		t.Run(fmt.Sprint("at most ", limit), func(t *testing.T) {
+			client := fake.NewClientset(&appsv1.StatefulSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.StatefulSetSpec{Selector: selector()}})
+			var asks []int64
+			client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				options := action.(clienttesting.ListActionImpl).ListOptions
+				asks = append(asks, options.Limit)
+				first, err := strconv.Atoi("0" + options.Continue)
+				if err != nil {
+					t.Error(err)
+				}
+				list := &corev1.PodList{}
+				for i := first; i < min(all, first+int(options.Limit)); i++ {
+					list.Items = append(list.Items, *pod(fmt.Sprintf("web-%04d", i), web, "web-uid"))
+				}
+				if next := first + len(list.Items); next < all {
+					list.Continue = fmt.Sprint(next)
+				}
+				return true, list, nil
+			})
+			pods, more, err := Pods(t.Context(), client, workload(dependency.StatefulSet), limit)
+			if err != nil || len(pods) != want.pods || more != want.more {
+				t.Errorf("%d pods, more: %v, %v", len(pods), more, err)
+			}
+			if diff := cmp.Diff(want.asks, asks); diff != "" {
+				t.Errorf("limits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
