@@ -35,6 +35,10 @@ func TestDiscovery(t *testing.T) {
 						Verbs: metav1.Verbs{"get", "list", "watch"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
 					},
 					{
+						Name: "configdependencies/pods", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPods",
+						Verbs: metav1.Verbs{"get"},
+					},
+					{
 						Name: "configdependencies/reload", Namespaced: true, Group: "configdep.io", Version: "v1alpha1", Kind: "Reload",
 						Verbs: metav1.Verbs{"create"},
 					},
@@ -68,6 +72,10 @@ func TestDiscovery(t *testing.T) {
 						ResponseKind: &metav1.GroupVersionKind{Kind: "ConfigDependency"},
 						Verbs:        []string{"get", "list", "watch"}, ShortNames: []string{"cfgdep"}, Categories: []string{"configdep"},
 						Subresources: []apidiscoveryv2.APISubresourceDiscovery{{
+							Subresource:  "pods",
+							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "ConfigDependencyPods"},
+							Verbs:        []string{"get"},
+						}, {
 							Subresource:  "reload",
 							ResponseKind: &metav1.GroupVersionKind{Group: "configdep.io", Version: "v1alpha1", Kind: "Reload"},
 							Verbs:        []string{"create"},
@@ -122,13 +130,13 @@ func TestOpenAPI(t *testing.T) {
 				}
 				return err
 			})
-			for _, kind := range []string{"ConfigDependency", "ConfigDependencyList", "Reload"} {
+			for _, kind := range []string{"ConfigDependency", "ConfigDependencyList", "Reload", "ConfigDependencyPods"} {
 				want := []metav1.GroupVersionKind{{Group: "configdep.io", Version: "v1alpha1", Kind: kind}}
 				if diff := cmp.Diff(want, all["io.configdep.v1alpha1."+kind].GVK); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", kind, diff)
 				}
 			}
-			if described := describe(t, all, "ConfigDependency") + describe(t, all, "Reload"); described < 60 {
+			if described := describe(t, all, "ConfigDependency") + describe(t, all, "Reload") + describe(t, all, "ConfigDependencyPods"); described < 90 {
 				t.Errorf("only %d fields have been found", described)
 			}
 		})

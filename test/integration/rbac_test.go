@@ -18,14 +18,16 @@ import (
 
 // bind gives a user a ClusterRole in a namespace, and waits until it is in force for what
 // the test needs. Servers remember a denial for ten seconds, so it must come first.
-func bind(t *testing.T, user rbacv1.Subject, namespace, role string, need authorizationv1.ResourceAttributes) {
+func bind(t *testing.T, user rbacv1.Subject, namespace, role string, needs ...authorizationv1.ResourceAttributes) {
 	t.Helper()
 	create(t, kube(t).RbacV1().RoleBindings(namespace).Create, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{user},
 	})
-	awaitRight(t, user, namespace, need)
+	for _, need := range needs {
+		awaitRight(t, user, namespace, need)
+	}
 }
 
 func awaitRight(t *testing.T, user rbacv1.Subject, namespace string, need authorizationv1.ResourceAttributes) {
@@ -50,12 +52,23 @@ func aUser(name string) rbacv1.Subject {
 }
 
 var (
-	toRead   = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configdependencies"}
-	toReload = authorizationv1.ResourceAttributes{Verb: "create", Resource: "configdependencies", Subresource: "reload", Name: "deployment.web"}
+	toRead    = authorizationv1.ResourceAttributes{Verb: "list", Resource: "configdependencies"}
+	toReload  = authorizationv1.ResourceAttributes{Verb: "create", Resource: "configdependencies", Subresource: "reload", Name: "deployment.web"}
+	toSeePods = authorizationv1.ResourceAttributes{Verb: "get", Resource: "configdependencies", Subresource: "pods", Name: "deployment.web"}
 )
 
 // rights is what somebody may do with the workloads of a namespace.
-type rights struct{ read, reload bool }
+type rights struct{ read, pods, reload bool }
+
+// needs returns what has to be allowed for rights to be in force.
+func (r rights) needs() (needs []authorizationv1.ResourceAttributes) {
+	for need, wanted := range map[authorizationv1.ResourceAttributes]bool{toRead: r.read, toSeePods: r.pods, toReload: r.reload} {
+		if wanted {
+			needs = append(needs, need)
+		}
+	}
+	return needs
+}
 
 func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interface, namespace string, want rights) {
 	t.Helper()
@@ -84,6 +97,8 @@ func checkRights(t *testing.T, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	}
 	_, err = objects.Get(t.Context(), "deployment.web", metav1.GetOptions{})
 	check("get", want.read, err)
+	_, err = objects.GetPods(t.Context(), "deployment.web", metav1.GetOptions{})
+	check("pods", want.pods, err)
 	_, err = objects.Reload(t.Context(), "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	check("reload", want.reload, err)
 }
@@ -102,10 +117,11 @@ func TestBuiltInRoles(t *testing.T) {
 	t.Parallel()
 	mine, other := workloadIn(t), workloadIn(t)
 	for role, want := range map[string]rights{
-		"view":             {read: true},
-		"edit":             {read: true, reload: true},
-		"admin":            {read: true, reload: true},
+		"view":             {read: true, pods: true},
+		"edit":             {read: true, pods: true, reload: true},
+		"admin":            {read: true, pods: true, reload: true},
 		"configdep-view":   {read: true},
+		"configdep-pods":   {pods: true},
 		"configdep-reload": {reload: true},
 		"":                 {},
 	} {
@@ -113,11 +129,7 @@ func TestBuiltInRoles(t *testing.T) {
 			t.Parallel()
 			user := role + "-of-" + mine
 			if role != "" {
-				need := toRead
-				if want.reload {
-					need = toReload
-				}
-				bind(t, aUser(user), mine, role, need)
+				bind(t, aUser(user), mine, role, want.needs()...)
 			}
 			checkRights(t, as(t, user), mine, want)
 			checkRights(t, as(t, user), other, rights{})
@@ -190,7 +202,8 @@ func TestDirectAccess(t *testing.T) {
 	mine, other := workloadIn(t), workloadIn(t)
 	create(t, kube(t).CoreV1().ServiceAccounts(mine).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}})
 	robot := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: mine, Name: "robot"}
-	bind(t, robot, mine, "edit", toReload)
+	all := rights{read: true, pods: true, reload: true}
+	bind(t, robot, mine, "edit", all.needs()...)
 	token := tokenOf(t, mine, "robot")
 	reloaded := newNamespace(t) // for what is done
 	bind(t, robot, reloaded, "configdep-reload", toReload)
@@ -201,7 +214,7 @@ func TestDirectAccess(t *testing.T) {
 			config := replica.RESTConfig()
 			config.BearerToken = token
 			client := clientset(t, config).ConfigdepV1alpha1()
-			checkRights(t, client, mine, rights{read: true, reload: true})
+			checkRights(t, client, mine, all)
 			checkRights(t, client, other, rights{})
 			checkRights(t, client, metav1.NamespaceAll, rights{})
 			name := "of-" + replica.Name()
@@ -270,6 +283,7 @@ func TestAnonymousAccess(t *testing.T) {
 
 	for _, r := range []request{
 		{path: resourcePath(namespace)}, {path: resourcePath(namespace) + "/deployment.web"}, {path: apiPath + "/configdependencies"},
+		{path: resourcePath(namespace) + "/deployment.web/pods"},
 		{path: apiPath}, {path: "/apis/configdep.io"}, {path: "/apis"}, {path: "/openapi/v2"}, {path: "/openapi/v3"}, {path: "/metrics"},
 		{path: "/"}, {path: "/debug/pprof/"}, {path: "/debug/flags/v", method: http.MethodPut}, {path: "/healthz/ping"},
 		{path: "/readyz/dependency-index-synced"}, {path: "/nothing"},

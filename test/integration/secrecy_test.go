@@ -253,7 +253,8 @@ func everyRequest(namespace string, ask func(request)) {
 	web := all + "/deployment.web"
 	for _, r := range []request{
 		{path: all}, {path: all + "?limit=1"}, {path: web}, {path: apiPath + "/configdependencies?fieldSelector=source%3DSecret/deleted"},
-		{path: web, header: header("Accept", "application/yaml")},
+		{path: web, header: header("Accept", "application/yaml")}, {path: web + "/pods"},
+		{path: web + "/pods", header: header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")},
 		{path: all, header: header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")},
 		{http.MethodPost, web + "/reload?dryRun=All", inJSON, `{"spec":{"reason":"test"}}`},
 		{http.MethodPost, web + "/reload", inJSON, `{"spec":{"mode":"IfStale"}}`},

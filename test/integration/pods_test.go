@@ -1,0 +1,266 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/test/await"
+)
+
+// awaitPods waits until each replica says of the pods of a workload what is wanted, by name.
+// Replicas see changes, and learn whether revisions can be compared, at their own pace.
+func awaitPods(t *testing.T, namespace, name string, want map[string]v1alpha1.ContentState) (got *v1alpha1.ConfigDependencyPods) {
+	t.Helper()
+	for _, where := range everywhere(t) {
+		await.Until(t, fmt.Sprintf("%s knows the pods of %s", where.name, name), func(ctx context.Context) error {
+			var err error
+			got, err = where.ConfigdepV1alpha1().ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			states := map[string]v1alpha1.ContentState{}
+			for i := range got.Pods {
+				states[got.Pods[i].Name] = got.Pods[i].State
+			}
+			if diff := cmp.Diff(want, states); diff != "" {
+				raw, _ := json.Marshal(got)
+				return fmt.Errorf("(-want +got):\n%s\n%s", diff, raw)
+			}
+			return nil
+		})
+	}
+	return got
+}
+
+// A rollout that waits for somebody to delete pods leaves some that run with old content.
+// They are told from the new ones.
+func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
+	t.Parallel()
+	acquainted(t, server.Replicas...)
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "unread": "x"}))
+	o := statefulSet("web", envSecretKey("db", "password"))
+	o.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	o.Spec.Template.Spec.Containers = append(o.Spec.Template.Spec.Containers, corev1.Container{Name: "side", Image: "side"})
+	optedIn(o)
+	create(t, kube(t).AppsV1().StatefulSets(namespace).Create, o)
+	runningPods(t, namespace, "web", 2, nil)
+	view(t, namespace, "statefulset.web", applied)
+	current, stale := v1alpha1.ContentCurrent, v1alpha1.ContentStale
+	before := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current})
+
+	setSecret(t, namespace, "db", "unread", "y")
+	setSecret(t, namespace, "db", "password", "y")
+	view(t, namespace, "statefulset.web", is(v1alpha1.StateRollingOut, "OnDelete"))
+	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": stale})
+
+	remove(t, kube(t).CoreV1().Pods(namespace).Delete, "web-1")
+	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
+	if want := (v1alpha1.PodSummary{Current: 1, Stale: 1}); got.Summary != want {
+		t.Errorf("the summary is %+v", got.Summary)
+	}
+	web0, web1 := &got.Pods[0], &got.Pods[1]
+	if got.TemplateRevision == before.TemplateRevision || web1.TemplateRevision != got.TemplateRevision || web0.TemplateRevision != before.TemplateRevision {
+		t.Errorf("the revision was %q and is %q; the pods have %q and %q", before.TemplateRevision, got.TemplateRevision, web0.TemplateRevision, web1.TemplateRevision)
+	}
+	if !slices.Equal(web0.StaleSources, []string{"Secret/db"}) || web0.Reason != "StartedBefore" || web0.NodeName == "" || web0.UID == "" {
+		t.Errorf("%+v", web0)
+	}
+	var states []string
+	for _, c := range web0.Containers {
+		states = append(states, fmt.Sprintf("%s %s %s", c.Name, c.State, c.Reason))
+		if c.StartedAt.IsZero() || c.Type != v1alpha1.ContainerRegular {
+			t.Errorf("%+v", c)
+		}
+	}
+	if diff := cmp.Diff([]string{"app Stale StartedBefore", "side Current NothingRead"}, states); diff != "" {
+		t.Errorf("containers of web-0 (-want +got):\n%s", diff)
+	}
+	if sources := web0.Containers[0].Sources; len(sources) != 1 || sources[0].Kind != "Secret" || sources[0].Name != "db" || sources[0].LastChanged.IsZero() {
+		t.Errorf("sources of web-0: %+v", sources)
+	}
+
+	t.Run("kubectl prints a table", func(t *testing.T) {
+		lines := shown(namespace, kubectl(t, "-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods"))
+		for i := range lines {
+			lines[i] = strings.NewReplacer(before.TemplateRevision, "OLD", got.TemplateRevision, "NEW", web0.NodeName, "NODE", web1.NodeName, "NODE").Replace(lines[i])
+		}
+		want := []string{
+			"NAME | STATE | NODE | REVISION | STARTED | AGE | STALE SOURCES",
+			"web-0 | Stale | NODE | OLD (old) | 1s | 1s | Secret/db",
+			"web-1 | Current | NODE | NEW | 1s | 1s | <none>",
+		}
+		if diff := cmp.Diff(want, lines); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		wide := kubectl(t, "-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods", "-o", "wide")
+		for _, want := range []string{"CONTAINERS", "app=Stale(StartedBefore), side=Current(NothingRead)", "Secret db has changed since it started."} {
+			if !strings.Contains(wide, want) {
+				t.Errorf("-o wide prints no %q:\n%s", want, wide)
+			}
+		}
+	})
+	t.Run("kubectl prints JSON", func(t *testing.T) {
+		path := resourcePath(namespace) + "/statefulset.web/pods"
+		for _, args := range [][]string{
+			{"get", "--raw", path},
+			{"-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods", "-o", "json"},
+		} {
+			var printed v1alpha1.ConfigDependencyPods
+			if err := json.Unmarshal([]byte(kubectl(t, args...)), &printed); err != nil {
+				t.Fatal(err)
+			}
+			if printed.Kind != "ConfigDependencyPods" || printed.Name != "statefulset.web" || len(printed.Pods) != 2 {
+				t.Errorf("%q prints %+v", args, printed)
+			}
+		}
+		names := kubectl(t, "-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods", "-o", `jsonpath={.pods[?(@.state=="Stale")].name}`)
+		if names != "web-0" {
+			t.Errorf("the stale pods are %q", names)
+		}
+	})
+}
+
+// A paused Deployment that nothing restarts: the pods from before the change are stale, and
+// one that comes later is not.
+func TestPodsOfAPausedDeployment(t *testing.T) {
+	t.Parallel()
+	acquainted(t, server.Replicas...)
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().ConfigMaps(namespace).Create, configMap("settings", map[string]string{"a": "1"}))
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web", envFromConfigMap("settings")))
+	old := runningPods(t, namespace, "web", 2, nil)
+	view(t, namespace, "deployment.web")
+	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = true })
+	edit(t, kube(t).CoreV1().ConfigMaps(namespace), "settings", func(o *corev1.ConfigMap) { o.Data["a"] = "2" })
+	// API objects tell times in whole seconds: the new pod is to be of a later one.
+	changed := time.Now().Truncate(time.Second)
+	await.Until(t, "the second has passed", func(context.Context) error {
+		if !time.Now().Truncate(time.Second).After(changed) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(3)) })
+	want := map[string]v1alpha1.ContentState{}
+	await.Until(t, "the third pod runs", func(ctx context.Context) error {
+		list, err := kube(t).CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			want[p.Name] = v1alpha1.ContentCurrent
+			if old[p.UID] {
+				want[p.Name] = v1alpha1.ContentStale
+			} else if p.Status.Phase != corev1.PodRunning {
+				return fmt.Errorf("%s is %s", p.Name, p.Status.Phase)
+			}
+		}
+		if len(want) != 3 {
+			return fmt.Errorf("there are %d", len(want))
+		}
+		return nil
+	})
+	awaitPods(t, namespace, "deployment.web", want)
+
+	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = false })
+	reloadAs(t, "jane", namespace, "deployment.web", v1alpha1.ReloadSpec{})
+	runningPods(t, namespace, "web", 3, old)
+	await.Until(t, "all pods are current", func(ctx context.Context) error {
+		got, err := configdep(t).ConfigDependencies(namespace).GetPods(ctx, "deployment.web", metav1.GetOptions{})
+		if err == nil && got.Summary != (v1alpha1.PodSummary{Current: 3}) {
+			err = fmt.Errorf("the summary is %+v", got.Summary)
+		}
+		return err
+	})
+}
+
+// Every kind of workload is answered, also where there are no pods.
+func TestPodsOfEveryKind(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	create(t, kube(t).AppsV1().DaemonSets(namespace).Create, daemonSet("logs"))
+	create(t, kube(t).AppsV1().ReplicaSets(namespace).Create, replicaSet("legacy"))
+	create(t, kube(t).CoreV1().Pods(namespace).Create, pod("toolbox"))
+	create(t, kube(t).BatchV1().Jobs(namespace).Create, job("seed"))
+	create(t, kube(t).BatchV1().CronJobs(namespace).Create, cronJob("report"))
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web"))
+	for name, want := range map[string]struct {
+		pods    int32
+		message string
+	}{
+		"daemonset.logs":    {pods: 3},
+		"replicaset.legacy": {pods: 1},
+		"pod.toolbox":       {pods: 1},
+		"job.seed":          {message: "No pod runs."}, // kwok completes them at once
+		"cronjob.report":    {message: "No run is under way. The next run reads the content that is present then."},
+		"deployment.web":    {message: "No pod runs."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view(t, namespace, name)
+			await.Until(t, "the pods are shown", func(ctx context.Context) error {
+				got, err := configdep(t).ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				if got.Summary != (v1alpha1.PodSummary{Current: want.pods}) || got.Message != want.message {
+					return fmt.Errorf("%+v, %q", got.Summary, got.Message)
+				}
+				return nil
+			})
+		})
+	}
+	// The pods of a run are those of its CronJob.
+	template := cronJob("report").Spec.JobTemplate.Spec
+	template.Suspend = new(true)
+	owner, err := kube(t).BatchV1().CronJobs(namespace).Get(t.Context(), "report", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := create(t, kube(t).BatchV1().Jobs(namespace).Create, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "report-1", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("CronJob"))}},
+		Spec:       template,
+	})
+	p := pod("report-1-x")
+	p.Labels = map[string]string{batchv1.ControllerUidLabel: string(run.UID)}
+	p.Annotations = map[string]string{"controlplane.test/stuck": "true"}
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(run, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	p.Finalizers = []string{"controlplane.test/keep"} // the suspended Job deletes it
+	create(t, kube(t).CoreV1().Pods(namespace).Create, p)
+	got, err := configdep(t).ConfigDependencies(namespace).GetPods(t.Context(), "cronjob.report", metav1.GetOptions{})
+	if err != nil || len(got.Pods) != 1 || got.Pods[0].State != v1alpha1.ContentNotStarted {
+		t.Errorf("%+v, %v", got, err)
+	}
+	edit(t, kube(t).CoreV1().Pods(namespace), p.Name, func(p *corev1.Pod) { p.Finalizers = nil })
+}
+
+func TestPodsThatCannotBeShown(t *testing.T) {
+	t.Parallel()
+	namespace := workloadIn(t)
+	path := resourcePath(namespace) + "/deployment.web/pods"
+	for _, where := range everywhere(t) {
+		_, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).GetPods(t.Context(), "deployment.none", metav1.GetOptions{})
+		checkError(t, err, http.StatusNotFound, metav1.StatusReasonNotFound, `configdependencies.configdep.io "deployment.none" not found`)
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+			checkRefused(t, send(t, where.Config, request{method, path, inJSON, "{}"}), notAllowed)
+		}
+	}
+	if got := kubectl(t, "-n", namespace, "get", "cfgdep", "deployment.web", "--subresource=pods", "--no-headers"); strings.TrimSpace(got) != "" {
+		t.Errorf("kubectl prints %q for a workload without pods", got)
+	}
+}
