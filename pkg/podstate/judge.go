@@ -25,9 +25,10 @@ const (
 	ReasonStartedAfter    = "StartedAfter"    // Current: it started after the content was last written
 	ReasonRecorded        = "Recorded"        // Current: its pod was created for the present content
 	ReasonStartedBefore   = "StartedBefore"   // Stale: it started before the content changed
+	ReasonRecordDiffers   = "RecordDiffers"   // Stale: it started before a write, and other content is recorded of it
 	ReasonClockMargin     = "ClockMargin"     // Unknown: it started about when the content was written
 	ReasonNothingRecorded = "NothingRecorded" // Unknown: nothing says whether what was written later was other content
-	ReasonAdopted         = "Adopted"         // Unknown: the same, and the record was made without a restart
+	ReasonRecordedLater   = "RecordedLater"   // Unknown: the same, and the record is newer than the container
 	ReasonOtherKeys       = "OtherKeys"       // Unknown: the change that is known was of keys that it does not read
 	ReasonChangedBack     = "ChangedBack"     // Unknown: content has changed, and is what was recorded before
 	ReasonSourceMissing   = "SourceMissing"   // Unknown: there is nothing to compare with
@@ -177,15 +178,14 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 	case lacks(reads, s):
 		return Verdict{Unknown, ReasonKeyMissing, name + " lacks a key that it was started with, so that there is nothing to compare with."}
 	case s.source == nil && s.change.Seen.IsZero():
-		return Verdict{Current, ReasonStartedAfter, ""} // optional, and not known to have ever been there
+		// It is optional, and not known to have ever been there.
+		return Verdict{Current, ReasonStartedAfter, name + " is absent, and was not seen to be there since it started."}
 	case k.startedAfter(p, c, s, reads):
 		return Verdict{Current, ReasonStartedAfter, "It started after the content that it reads was last written."}
 	case k.startedBefore(p, c, s):
-		return k.before(p, s, reads, name)
-	case k.createdFor(p, s):
+		return k.before(p, c, s, reads, name)
+	case k.createdFor(p, c, s):
 		return Verdict{Current, ReasonRecorded, recorded}
-	case s.asCreated() && slices.ContainsFunc(reads.Uses, required):
-		return Verdict{Current, ReasonStartedAfter, "It cannot have started before " + name + " was created, which has not been written since."}
 	case !s.change.Seen.IsZero() && !touched(s, reads):
 		return otherKeys(name)
 	default:
@@ -195,13 +195,11 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 
 const recorded = "Its pod was created for the present content."
 
-// before judges a container that started before a source was last written or seen to
-// change.
-func (k *Knowledge) before(p *Pod, s *known, reads *dependency.Reference, name string) Verdict {
-	if !s.change.Seen.IsZero() {
+// before judges a container that started before a source was last seen to change or, if it
+// was not, last written.
+func (k *Knowledge) before(p *Pod, c *Container, s *known, reads *dependency.Reference, name string) Verdict {
+	if s.change.Exact && !s.change.Seen.IsZero() {
 		switch {
-		case !touched(s, reads) && k.createdFor(p, s):
-			return Verdict{Current, ReasonRecorded, recorded}
 		case !touched(s, reads):
 			return otherKeys(name)
 		case s.record == equal && !k.recordedAfter(s):
@@ -210,16 +208,17 @@ func (k *Knowledge) before(p *Pod, s *known, reads *dependency.Reference, name s
 			return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}
 		}
 	}
-	// Nobody saw what was written: it may have been metadata alone.
+	// No replica that remembers it saw the write: it may have been metadata alone, of content
+	// that changed before the container started.
 	switch {
-	case s.record == different && sameKeys(reads, s.Reference):
-		return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}
+	case k.createdFor(p, c, s):
+		return Verdict{Current, ReasonRecorded, recorded}
+	case k.createdForOther(p, c), s.record == different && sameKeys(reads, s.Reference):
+		return Verdict{Stale, ReasonRecordDiffers, name + " was written after it started, and its content is not what is recorded of the pod."}
 	case s.record == different:
 		return otherKeys(name)
-	case k.createdFor(p, s):
-		return Verdict{Current, ReasonRecorded, recorded}
 	case s.record == equal:
-		return Verdict{Unknown, ReasonAdopted, name + " was written after it started; it has not changed since its content was recorded, but the record was made without a restart."}
+		return Verdict{Unknown, ReasonRecordedLater, name + " was written after it started; what is recorded now need not be what it was started with."}
 	default:
 		return Verdict{Unknown, ReasonNothingRecorded, name + " was written after it started, and nothing says whether its content changed."}
 	}
@@ -267,11 +266,20 @@ func (k *Knowledge) startedBefore(p *Pod, c *Container, s *known) bool {
 	return c.Started.Add(second).Add(ClockMargin).Before(at)
 }
 
-// createdFor reports whether a pod was created for the present content of a source: its
-// template carries the hash of it, which was put there after the last change that was seen.
-func (k *Knowledge) createdFor(p *Pod, s *known) bool {
+// createdFor reports whether a container is of a pod that was created for the present
+// content of a source: its template carries the hash of it, and no change was seen since.
+// Content may have changed and changed back before anything was seen, and a container that
+// was restarted in place may have read what was between.
+func (k *Knowledge) createdFor(p *Pod, c *Container, s *known) bool {
 	present := p.Hash == k.Hash || p.Hash == k.recordHash && s.record == equal
-	return p.Hash != "" && present && (s.change.Seen.IsZero() || k.recordedAfter(s))
+	return p.Hash != "" && present && c.Restarts == 0 && s.change.Seen.IsZero()
+}
+
+// createdForOther reports whether a container is of a pod that was created for other
+// content: its template carried another hash, and is no longer in force.
+func (k *Knowledge) createdForOther(p *Pod, c *Container) bool {
+	return p.Hash != "" && p.Hash != k.Hash && p.Hash != k.recordHash && prefix(p.Hash) == prefix(k.Hash) &&
+		k.Revision != "" && p.Revision != k.Revision && c.Restarts == 0
 }
 
 // recordedAfter reports whether the record is newer than the last change of a source.
@@ -281,20 +289,17 @@ func (k *Knowledge) recordedAfter(s *known) bool {
 
 // written returns an upper bound of when the content last changed, to the second, by the
 // API server's clock. It is not known when the last change that was seen left no time
-// behind: a key or the source has gone.
+// behind, because it removed keys or the source, or when there may have been one.
 func (s *known) written() (at time.Time, known bool) {
 	if s.source == nil {
 		return time.Time{}, false
 	}
-	at = s.source.LastChanged.Truncate(second)
-	return at, s.change.Seen.IsZero() || !s.change.Seen.After(at.Add(second).Add(ClockMargin))
+	known = s.change.Seen.IsZero() || s.change.Exact && slices.ContainsFunc(s.source.Keys, s.changedLast)
+	return s.source.LastChanged.Truncate(second), known
 }
 
-// asCreated reports whether a source has not been written since it was created, before any
-// change of it was seen.
-func (s *known) asCreated() bool {
-	return s.source != nil && s.change.Seen.IsZero() && s.source.LastChanged.Time.Equal(s.source.Created.Time)
-}
+// changedLast reports whether a key was among those that the last change has set.
+func (s *known) changedLast(k dependency.KeyDigest) bool { return k.Version == s.change.Version }
 
 func required(u dependency.Use) bool { return !u.Optional }
 
@@ -341,7 +346,7 @@ func touched(s *known, reads *dependency.Reference) bool {
 	changed := false
 	for i := range s.source.Keys {
 		k := &s.source.Keys[i]
-		if k.Version != s.change.Version {
+		if !s.changedLast(*k) {
 			continue
 		}
 		changed = true

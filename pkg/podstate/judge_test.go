@@ -175,25 +175,17 @@ func TestJudge(t *testing.T) {
 		reason string
 	}{
 		// Nothing was seen to change.
-		"created in a later second than the last write":              {func(*scene) {}, Current, ReasonStartedAfter},
-		"created in the same second":                                 {func(x *scene) { x.created(0) }, Unknown, ReasonClockMargin},
-		"created in that second, started after the margin":           {func(x *scene) { x.created(0); x.restarted(7) }, Current, ReasonStartedAfter},
-		"created in that second, started within it":                  {func(x *scene) { x.created(0); x.restarted(6) }, Unknown, ReasonClockMargin},
-		"the same, of files that the kubelet refreshes":              {func(x *scene) { x.reads(fromFiles("")); x.created(0); x.restarted(100) }, Unknown, ReasonClockMargin},
-		"the same, after they must have been refreshed":              {func(x *scene) { x.reads(fromFiles("")); x.created(0); x.restarted(122) }, Current, ReasonStartedAfter},
-		"files, of a pod that was created later":                     {func(x *scene) { x.reads(fromFiles("a")) }, Current, ReasonStartedAfter},
-		"started long before it was written":                         {func(x *scene) { x.created(-60) }, Unknown, ReasonNothingRecorded},
-		"started before, but within the margin":                      {func(x *scene) { x.created(-6) }, Unknown, ReasonClockMargin},
-		"started before, out of the margin":                          {func(x *scene) { x.created(-7) }, Unknown, ReasonNothingRecorded},
-		"a start that the kubelet does not know":                     {func(x *scene) { x.created(0); x.pod.Status.ContainerStatuses[0].State = terminatedAt(nil) }, Unknown, ReasonClockMargin},
-		"written when it was created, which the pod had to wait for": {func(x *scene) { x.created(0); x.source.Created = metav1.NewTime(at(0)) }, Current, ReasonStartedAfter},
-		"the same, which it need not wait for": {func(x *scene) {
-			x.reads(fromEnv("a", true))
-			x.created(0)
-			x.source.Created = metav1.NewTime(at(0))
-		}, Unknown, ReasonClockMargin},
-		"created again long after it started": {func(x *scene) { x.created(-60); x.source.Created = metav1.NewTime(at(0)) }, Unknown, ReasonNothingRecorded},
-
+		"created in a later second than the last write":    {func(*scene) {}, Current, ReasonStartedAfter},
+		"created in the same second":                       {func(x *scene) { x.created(0) }, Unknown, ReasonClockMargin},
+		"created in that second, started after the margin": {func(x *scene) { x.created(0); x.restarted(7) }, Current, ReasonStartedAfter},
+		"created in that second, started within it":        {func(x *scene) { x.created(0); x.restarted(6) }, Unknown, ReasonClockMargin},
+		"the same, of files that the kubelet refreshes":    {func(x *scene) { x.reads(fromFiles("")); x.created(0); x.restarted(100) }, Unknown, ReasonClockMargin},
+		"the same, after they must have been refreshed":    {func(x *scene) { x.reads(fromFiles("")); x.created(0); x.restarted(122) }, Current, ReasonStartedAfter},
+		"files, of a pod that was created later":           {func(x *scene) { x.reads(fromFiles("a")) }, Current, ReasonStartedAfter},
+		"started long before it was written":               {func(x *scene) { x.created(-60) }, Unknown, ReasonNothingRecorded},
+		"started before, but within the margin":            {func(x *scene) { x.created(-6) }, Unknown, ReasonClockMargin},
+		"started before, out of the margin":                {func(x *scene) { x.created(-7) }, Unknown, ReasonNothingRecorded},
+		"a start that the kubelet does not know":           {func(x *scene) { x.created(0); x.pod.Status.ContainerStatuses[0].State = terminatedAt(nil) }, Unknown, ReasonClockMargin},
 		// The order of revisions.
 		"the template came later, in the same second": {func(x *scene) { x.created(0); x.workload.StartVersion = 101 }, Current, ReasonStartedAfter},
 		"the content came later, in the same second":  {func(x *scene) { x.created(0); x.workload.StartVersion = 100 }, Unknown, ReasonClockMargin},
@@ -229,11 +221,45 @@ func TestJudge(t *testing.T) {
 		"metadata written after a change that it read":     {func(x *scene) { x.changes(a2, 30, 140, true); x.source.LastChanged = metav1.NewTime(at(600)) }, Current, ReasonStartedAfter},
 
 		// Records.
-		"recorded, and written since":                {func(x *scene) { x.records(0); x.created(-60) }, Unknown, ReasonAdopted},
-		"rolled out, and written since":              {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60) }, Current, ReasonRecorded},
-		"changed while nobody looked":                {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonStartedBefore},
-		"the same, after a rollout":                  {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonStartedBefore},
-		"rolled out for a change, within the margin": {func(x *scene) { x.changes(a2, 60, 120, true); x.records(121); x.rolledOut() }, Current, ReasonRecorded},
+		"recorded, and written since":   {func(x *scene) { x.records(0); x.created(-60) }, Unknown, ReasonRecordedLater},
+		"rolled out, and written since": {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60) }, Current, ReasonRecorded},
+		"rolled out, restarted in place, and written since": {func(x *scene) {
+			x.records(0)
+			x.rolledOut()
+			x.created(-60)
+			x.pod.Status.ContainerStatuses[0].RestartCount = 1
+		}, Unknown, ReasonRecordedLater},
+		"changed while nobody looked": {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
+		"the same, after a rollout":   {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
+		"an old pod, when nobody remembers the change": {func(x *scene) {
+			x.created(-60)
+			x.records(0)
+			x.rolledOut()
+			x.source = x.written(a2, 0, 100)
+			x.records(0)
+			x.revision = "newer"
+		}, Stale, ReasonRecordDiffers},
+		"a pod of the template in force, with another hash": {func(x *scene) {
+			x.created(-60)
+			x.records(0)
+			x.rolledOut()
+			x.source = x.written(a2, 0, 100)
+			x.records(0)
+		}, Unknown, ReasonRecordedLater},
+		"metadata written in a time that a broken watch hid": {func(x *scene) { x.changes(a2, 90, 149, false) }, Unknown, ReasonNothingRecorded},
+		"rolled out for a change, within the margin": {func(x *scene) {
+			x.changes(a2, 60, 120, true)
+			x.records(121)
+			x.rolledOut()
+			x.workload.StartVersion = 121
+		}, Current, ReasonStartedAfter},
+		"rolled out before it changed and changed back, and recorded after": {func(x *scene) {
+			x.records(0)
+			x.rolledOut()
+			x.changes(a2, 60, 120, true)
+			x.changes(map[string]string{"a": "1", "b": "1"}, 60, 122, true)
+			x.workload.RecordVersion = 123
+		}, Unknown, ReasonClockMargin},
 		"changed again after the rollout": {func(x *scene) {
 			x.changes(a2, 50, 120, true)
 			x.records(121)

@@ -1,0 +1,391 @@
+package podstate
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 1, "the seed of the first history")
+	histories = flag.Int("histories", 500, "how many histories are played")
+)
+
+// In random histories, whatever the judge calls Current has the present content, and
+// whatever it calls Stale has not. The clocks of the nodes and of configdep differ from the
+// API server's, watches are late, containers read some time before they have started, and
+// the kubelet refreshes volumes now and then.
+func TestVerdictsAreTrue(t *testing.T) {
+	seen := map[string]int{}
+	for seed := *seedFlag; seed < *seedFlag+uint64(*histories); seed++ {
+		h := newHistory(seed)
+		for range 30 {
+			h.step()
+			if wrong := h.check(seen); wrong != "" {
+				t.Fatalf("%s\nto run this again: -run=%s -seed=%d -histories=1\n%s", wrong, t.Name(), seed, strings.Join(h.trace, "\n"))
+			}
+		}
+	}
+	t.Log(seen)
+	// So that this test cannot pass by knowing nothing:
+	for _, verdict := range []string{
+		"Current StartedAfter", "Current Recorded", "Stale StartedBefore", "Unknown ClockMargin", "Unknown NothingRecorded",
+		"Unknown RecordedLater", "Stale RecordDiffers", "Unknown OtherKeys", "Unknown ChangedBack", "Unknown KeyMissing",
+	} {
+		if seen[verdict] < *histories/20 {
+			t.Errorf("%s was said %d times", verdict, seen[verdict])
+		}
+	}
+	known, all := 0, 0
+	for verdict, n := range seen {
+		all += n
+		if !strings.HasPrefix(verdict, "Unknown") {
+			known += n
+		}
+	}
+	if known*2 < all {
+		t.Errorf("only %d of %d could be told", known, all)
+	}
+}
+
+// history is a cluster with Secret db and pods that read it in one way.
+type history struct {
+	*rand.Rand
+	trace   []string
+	now     time.Duration // since epoch, by the API server's clock
+	version uint64
+
+	data     map[string]string
+	written  time.Duration // managedFields say so
+	created  time.Duration
+	writes   []write
+	source   *dependency.Source // as configdep knows it
+	digester *dependency.Digester
+	skew     time.Duration // of configdep's clock
+	spec     corev1.PodSpec
+	workload dependency.Workload
+	stamp    string // on the template
+	pods     []*simulated
+	began    time.Duration // when configdep was last started
+	broken   bool          // its watch is
+	unseen   bool          // and the content has been written meanwhile
+}
+
+// write is one that may have changed the content.
+type write struct {
+	at      time.Duration
+	data    map[string]string // after it
+	untimed bool              // it removed a key, which leaves no time behind
+}
+
+type simulated struct {
+	pod  *corev1.Pod
+	skew time.Duration // of its node's clock
+	read map[string]string
+	at   time.Duration // when it read
+}
+
+func newHistory(seed uint64) *history {
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 0)), version: 100, digester: dependency.NewDigester(make([]byte, dependency.KeySize))}
+	h.skew = h.between(-time.Second, time.Second)
+	containers := []corev1.Container{fromEnv("a", false), fromEnv("a", true), fromEnvFrom(), fromFiles(""), fromFiles("a")}
+	h.spec = corev1.PodSpec{Containers: []corev1.Container{containers[h.IntN(len(containers))]}, Volumes: volumes}
+	h.workload = dependency.Workload{
+		WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"},
+		References:  dependency.References(&h.spec), Annotations: map[string]string{},
+	}
+	h.data = map[string]string{"a": "0", "b": "0"}
+	h.writes = []write{{data: maps.Clone(h.data)}}
+	h.restart()
+	h.pass()
+	h.start()
+	return h
+}
+
+func (h *history) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(h.Int64N(int64(to-from)))
+}
+
+func (h *history) note(format string, args ...any) {
+	h.trace = append(h.trace, fmt.Sprintf("%8v %5d ", h.now.Round(time.Millisecond), h.version)+fmt.Sprintf(format, args...))
+}
+
+// pass lets some time pass.
+func (h *history) pass() {
+	h.now += []time.Duration{h.between(0, time.Second), h.between(0, 10*time.Second), h.between(0, time.Minute), h.between(0, 10*time.Minute)}[h.IntN(4)]
+}
+
+func (h *history) step() {
+	h.now += time.Millisecond
+	if h.IntN(3) > 0 {
+		h.pass()
+	}
+	h.version++
+	switch n := h.IntN(100); {
+	case n < 15:
+		h.write("a")
+	case n < 25:
+		h.write("b")
+	case n < 30:
+		h.remove([]string{"a", "b"}[h.IntN(2)])
+	case n < 40:
+		h.written = h.now
+		h.writes = append(h.writes, write{at: h.now, data: maps.Clone(h.data)})
+		h.observe(true)
+		h.note("metadata is written by a client that sets content")
+	case n < 50:
+		h.start()
+	case n < 60 && len(h.pods) > 0:
+		h.startContainer(h.pods[h.IntN(len(h.pods))], true)
+	case n < 68 && len(h.pods) > 0:
+		p := h.pods[h.IntN(len(h.pods))]
+		p.pod.ResourceVersion = strconv.FormatUint(h.version, 10)
+		h.note("the status of %s is written", p.pod.Name)
+	case n < 75:
+		h.restart()
+	case n < 78:
+		if h.broken = !h.broken; h.broken {
+			h.note("the watch breaks")
+		} else {
+			h.observe(false)
+			h.note("the watch begins again with a list")
+		}
+	case n < 86:
+		h.record(false)
+	case n < 95:
+		h.record(true)
+	default:
+		h.template()
+	}
+}
+
+// unseenAgain reports whether content would be written for the second time while the watch is
+// broken. What changes and changes back in such a time is not noticed.
+func (h *history) unseenAgain() bool {
+	again := h.broken && h.unseen
+	h.unseen = h.broken
+	return again
+}
+
+func (h *history) write(key string) {
+	if h.unseenAgain() {
+		return
+	}
+	h.data[key] = strconv.Itoa(h.IntN(3))
+	h.written = h.now
+	h.writes = append(h.writes, write{at: h.now, data: maps.Clone(h.data)})
+	h.observe(true)
+	h.note("the data are %v", h.data)
+}
+
+func (h *history) remove(key string) {
+	if _, found := h.data[key]; !found || h.unseenAgain() {
+		return
+	}
+	delete(h.data, key)
+	h.writes = append(h.writes, write{at: h.now, data: maps.Clone(h.data), untimed: true})
+	h.observe(true)
+	h.note("key %s is removed: %v", key, h.data)
+}
+
+func (h *history) secret() *dependency.Source {
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: secret, ResourceVersion: strconv.FormatUint(h.version, 10), CreationTimestamp: h.api(h.created),
+		ManagedFields: []metav1.ManagedFieldsEntry{{Time: new(h.api(h.written)), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+	}, Data: map[string][]byte{}}
+	for k, v := range h.data {
+		o.Data[k] = []byte(v)
+	}
+	return dependency.FromSecret(h.digester, o)
+}
+
+// api is a time as the API server writes it.
+func (h *history) api(at time.Duration) metav1.Time {
+	return metav1.NewTime(epoch.Add(at).Truncate(time.Second))
+}
+
+// observe makes configdep see the Secret, live or after its watch was broken.
+func (h *history) observe(live bool) {
+	if h.broken {
+		return
+	}
+	h.unseen = false
+	s := h.secret()
+	s.After(h.source, epoch.Add(h.now+h.between(0, 500*time.Millisecond)+h.skew), live)
+	h.source = s
+}
+
+// restart makes configdep forget what it has seen.
+func (h *history) restart() {
+	s := h.secret()
+	s.After(nil, time.Time{}, false)
+	h.source, h.began, h.broken, h.unseen = s, h.now, false, false
+	h.workload.StartVersion, h.workload.RecordVersion = 0, 0
+	h.note("configdep is restarted")
+}
+
+// start creates a pod, the container of which starts some time later.
+func (h *history) start() {
+	p := &simulated{skew: h.between(-time.Second, time.Second), pod: &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("web-", len(h.pods)), CreationTimestamp: h.api(h.now), Annotations: map[string]string{},
+			Labels: map[string]string{"pod-template-hash": strconv.FormatUint(h.workload.StartVersion, 10)},
+		},
+		Spec: h.spec,
+	}}
+	if h.stamp != "" {
+		p.pod.Annotations[policy.ConfigHashAnnotation] = h.stamp
+	}
+	h.pods = append(h.pods, p)
+	h.note("%s is created", p.pod.Name)
+	h.startContainer(p, false)
+}
+
+// startContainer starts the container of a pod, unless a key is missing. It reads its
+// environment up to a second before, and of a volume that was there what the kubelet has
+// refreshed it to.
+func (h *history) startContainer(p *simulated, again bool) {
+	if _, found := h.data["a"]; !found {
+		return
+	}
+	p.at, p.read = h.now, maps.Clone(h.data)
+	if again && h.spec.Containers[0].VolumeMounts != nil {
+		p.at = max(h.now-h.between(0, 90*time.Second), epoch.Sub(epoch)+p.pod.CreationTimestamp.Sub(epoch)+time.Second)
+		p.at = min(p.at, h.now)
+		p.read = h.dataAt(p.at)
+	}
+	if h.IntN(2) == 0 { // the API server writes something else meanwhile
+		h.now += h.between(0, time.Second)
+	}
+	h.version++
+	p.pod.ResourceVersion = strconv.FormatUint(h.version, 10)
+	status := corev1.ContainerStatus{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{
+		StartedAt: metav1.NewTime(epoch.Add(h.now + p.skew).Truncate(time.Second))}}}
+	if again {
+		status.RestartCount = 1
+	}
+	p.pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	h.note("the container of %s starts with %v", p.pod.Name, p.read)
+}
+
+func (h *history) dataAt(at time.Duration) map[string]string {
+	i := len(h.writes) - 1
+	for i > 0 && h.writes[i].at > at {
+		i--
+	}
+	return maps.Clone(h.writes[i].data)
+}
+
+// record notes the present content on the workload, and with a rollout on the template.
+func (h *history) record(rollOut bool) {
+	h.workload.Annotations[policy.ReloadAnnotation] = "auto"
+	before := h.workload.Annotations[policy.AppliedSourcesAnnotation]
+	_, e := h.evaluate()
+	present := e.Present()
+	sources, err := json.Marshal(present.Sources)
+	if err != nil {
+		panic(err)
+	}
+	h.workload.Annotations[policy.ConfigHashAnnotation] = present.Hash
+	h.workload.Annotations[policy.AppliedSourcesAnnotation] = string(sources)
+	if string(sources) != before {
+		h.workload.RecordVersion = h.version
+	}
+	h.note("the content is recorded; rollout: %v", rollOut)
+	if rollOut && h.stamp != present.Hash {
+		h.stamp = present.Hash
+		h.template()
+	}
+}
+
+// template is a change of the template, which makes a new pod.
+func (h *history) template() {
+	h.workload.StartVersion, h.workload.TemplateWritten = h.version, h.api(h.now).Time
+	h.note("the template changes")
+	h.version++
+	h.start()
+}
+
+func (h *history) evaluate() (*dependency.Graph, *policy.Evaluation) {
+	g := dependency.NewGraph()
+	g.SetSource(h.source)
+	w := h.workload
+	g.SetWorkload(&w, nil)
+	return g, policy.Evaluate(g, h.digester, &w, policy.Defaults{Mode: policy.Off})
+}
+
+// check compares what is said with what is so.
+func (h *history) check(seen map[string]int) (wrong string) {
+	if h.broken {
+		return ""
+	}
+	k := Know(h.evaluate())
+	k.Ordered = true
+	if h.workload.StartVersion != 0 {
+		k.Revision = strconv.FormatUint(h.workload.StartVersion, 10)
+	}
+	for _, p := range h.pods {
+		if p.read == nil {
+			continue
+		}
+		v := k.Judge(FromPod(p.pod))
+		seen[fmt.Sprint(v.State, " ", v.Reason)]++
+		same := h.reads(p.read) == h.reads(h.data)
+		switch since := h.since(p); {
+		case v.State == Current && !same && !since.forgotten(v.Reason):
+			return fmt.Sprintf("%s is called %s, %s, and was started with %v; now there are %v", p.pod.Name, v.State, v.Reason, p.read, h.data)
+		case v.State == Stale && v.Reason != ReasonRecordDiffers && same && since.changes < 2:
+			return fmt.Sprintf("%s is called %s, %s, and was started with %v", p.pod.Name, v.State, v.Reason, p.read)
+		}
+	}
+	return ""
+}
+
+// reads renders what of some data a container reads.
+func (h *history) reads(data map[string]string) string {
+	if c := &h.spec.Containers[0]; c.Env != nil || c.VolumeMounts != nil && c.VolumeMounts[0].SubPath != "" {
+		a, found := data["a"]
+		return fmt.Sprint(a, found)
+	}
+	return fmt.Sprint(data)
+}
+
+// since is what has happened since a container has read, that only one who looked all the
+// time can know.
+type since struct {
+	changes int  // of what it reads
+	removed bool // a key, before configdep was restarted
+	back    bool // it changed before that
+}
+
+// forgotten reports what the documents say is not noticed: a key that was removed, or
+// content that changed and changed back, before configdep was started.
+func (s since) forgotten(reason string) bool {
+	return s.removed || reason == ReasonRecorded && s.back
+}
+
+func (h *history) since(p *simulated) (s since) {
+	for i, w := range h.writes {
+		if w.at <= p.at || i == 0 || h.reads(w.data) == h.reads(h.writes[i-1].data) {
+			continue
+		}
+		s.changes++
+		if w.at <= h.began {
+			s.back = true
+			s.removed = s.removed || w.untimed
+		}
+	}
+	return s
+}
