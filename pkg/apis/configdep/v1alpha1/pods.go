@@ -152,12 +152,14 @@ type ContainerContent struct {
 	State ContentState `json:"state"`
 	// reason says in one word why. Current: StartedAfter (it started after the content was
 	// last written), Recorded (its pod was created for this content), NothingRead. Stale:
-	// StartedBefore (it started before the content changed). Unknown: ClockMargin (it started
-	// about when the content was written), NothingRecorded (the source was written later, and
-	// no record says whether its content changed), Adopted (the same, and the record was not
-	// made by a restart), OtherKeys (other keys of the source have changed, and when the keys
-	// that the container reads last did is not known), ChangedBack (content has changed and
-	// changed back), SourceMissing and KeyMissing (there is nothing to compare with).
+	// StartedBefore (it started before the content changed), RecordDiffers (it started before
+	// the source was written, and other content is recorded of it). Unknown: ClockMargin (it
+	// started about when the source was written), NothingRecorded (the source was written
+	// later, and nothing says whether its content changed), RecordedLater (the same, and the
+	// content was recorded later too), OtherKeys (other keys of the source have changed, and
+	// when those that the container reads last did is not known), ChangedBack (content has
+	// changed and changed back), SourceMissing and KeyMissing (there is nothing to compare
+	// with).
 	// NotStarted: the reason of the kubelet, such as CrashLoopBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
