@@ -65,7 +65,7 @@ func FromPod(o *corev1.Pod) *Pod {
 	}
 	for i := range o.Spec.InitContainers {
 		role := Init
-		if policy := o.Spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+		if restart := o.Spec.InitContainers[i].RestartPolicy; restart != nil && *restart == corev1.ContainerRestartPolicyAlways {
 			role = Sidecar
 		}
 		add(role, o.Spec.InitContainers[i].Name, o.Status.InitContainerStatuses)

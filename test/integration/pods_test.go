@@ -37,8 +37,7 @@ func awaitPods(t *testing.T, namespace, name string, want map[string]v1alpha1.Co
 				states[got.Pods[i].Name] = got.Pods[i].State
 			}
 			if diff := cmp.Diff(want, states); diff != "" {
-				raw, _ := json.Marshal(got)
-				return fmt.Errorf("(-want +got):\n%s\n%s", diff, raw)
+				return fmt.Errorf("(-want +got):\n%s\n%+v", diff, got.Pods)
 			}
 			return nil
 		})
