@@ -29,9 +29,6 @@ func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, 
 	if err != nil {
 		return nil, fmt.Errorf("looking for the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	if selected.Revision == "" {
-		return nil, nil //nolint:nilnil // as above
-	}
 	excursions := s.Excursions
 	if w.Kind == dependency.Deployment && w.Revision != w.RevisionBefore && !selected.Reused {
 		// The ReplicaSet was made for the template, so that all of its pods are newer.

@@ -81,6 +81,12 @@ func (x *Index) regressed(resource string, now, before uint64) {
 	}
 }
 
+func (x *Index) hasRegressed() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.regress
+}
+
 // SetDefaults sets the policy of workloads without annotations. It is called before Run.
 func (x *Index) SetDefaults(d policy.Defaults) { x.defaults = d }
 

@@ -103,7 +103,8 @@ func (r *Replay) Delete(o runtime.Object) error {
 }
 
 // Probe applies the answer to the question for the current revision of a resource, asked for
-// just now.
+// just now. If revisions have gone back, the index is reset, and everything has to be listed
+// again by a new Replay.
 func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) error {
 	s := r.streams[resource]
 	if s == nil {
@@ -111,6 +112,9 @@ func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) er
 	}
 	before, own := r.index.latest(s)
 	r.index.probed(ctx, s, revision, before, own)
+	if r.index.hasRegressed() {
+		r.index.Reset()
+	}
 	return nil
 }
 

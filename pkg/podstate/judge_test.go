@@ -81,14 +81,14 @@ func (x *scene) written(data map[string]string, second int, version uint64) *dep
 		o.Data[k] = []byte(v)
 	}
 	s := dependency.FromSecret(x.digester, o)
-	s.After(nil, time.Time{}, false)
+	s.After(nil, nil, dependency.Arrival{})
 	return s
 }
 
 // changes makes the server see new content, live unless the watch was broken.
 func (x *scene) changes(data map[string]string, second int, version uint64, live bool) {
 	s := x.written(data, second, version)
-	s.After(x.source, at(second).Add(300*time.Millisecond), live)
+	s.After(x.source, nil, dependency.Arrival{Live: live, Seen: at(second).Add(300 * time.Millisecond)})
 	x.source = s
 }
 
@@ -127,7 +127,7 @@ func (x *scene) remember(r policy.Record, version uint64) {
 		panic(err)
 	}
 	x.workload.Annotations = annotationsOf(patch)
-	x.workload.RecordVersion = version
+	x.workload.RecordedAt.Version = version
 }
 
 // rolledOut makes the pod one of a template that was stamped with what is recorded.
@@ -258,7 +258,7 @@ func TestJudge(t *testing.T) {
 			x.rolledOut()
 			x.changes(a2, 60, 120, true)
 			x.changes(map[string]string{"a": "1", "b": "1"}, 60, 122, true)
-			x.workload.RecordVersion = 123
+			x.workload.RecordedAt.Version = 123
 		}, Unknown, ReasonClockMargin},
 		"changed again after the rollout": {func(x *scene) {
 			x.changes(a2, 50, 120, true)

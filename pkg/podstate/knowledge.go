@@ -57,7 +57,7 @@ type known struct {
 func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 	w := e.Workload
 	k := &Knowledge{
-		Hash: e.Hash, recordHash: e.Record.Hash, startVersion: w.StartVersion, recordVersion: w.RecordVersion,
+		Hash: e.Hash, recordHash: e.Record.Hash, startVersion: w.StartVersion, recordVersion: w.RecordedAt.Version,
 		templateWritten: w.TemplateWritten, liveVolumes: e.Policy.LiveVolumes && e.Policy.Mode != policy.Off,
 	}
 	present := e.Present()

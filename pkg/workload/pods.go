@@ -118,9 +118,9 @@ func (s *Selection) includes(p *corev1.Pod) bool {
 	return slices.Contains(s.controllers, owner.UID)
 }
 
-// OfRevision reports whether a pod is of the template that is in force.
+// OfRevision reports whether a pod is of the template that is in force, or may be.
 func (s *Selection) OfRevision(p *corev1.Pod) bool {
-	return cmp.Or(p.Labels[appsv1.DefaultDeploymentUniqueLabelKey], p.Labels[appsv1.ControllerRevisionHashLabelKey]) == s.Revision
+	return s.Revision == "" || cmp.Or(p.Labels[appsv1.DefaultDeploymentUniqueLabelKey], p.Labels[appsv1.ControllerRevisionHashLabelKey]) == s.Revision
 }
 
 // UIDs returns the UIDs of pods.

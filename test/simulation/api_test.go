@@ -217,6 +217,9 @@ func (d *workload) setMeta() (out []metav1.ObjectMeta) {
 			CreationTimestamp: metav1.NewTime(seconds(s.created)), OwnerReferences: []metav1.OwnerReference{d.owner()},
 			Annotations: map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(s.number)},
 		}
+		if s.reused {
+			m.Annotations["deployment.kubernetes.io/revision-history"] = "1"
+		}
 		out = append(out, m)
 	}
 	return out

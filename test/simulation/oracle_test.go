@@ -90,7 +90,7 @@ func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
 
 // learn notes what a hash stands for, which is checked by an independent reading.
 func (o *oracle) learn(hash string, key int, rules rules, variant int, present contents, marks [sourceCount]mark) {
-	if hash == "" || !strings.HasPrefix(hash, "v1."+keyID(key)+".") || o.hashes[hash] != nil {
+	if hash == "" || !strings.HasPrefix(hash, "v1."+keyID(key)+".") || o.hashes[hash] != nil || strings.HasSuffix(hash, ".mixed") {
 		return
 	}
 	if o.hashes == nil {

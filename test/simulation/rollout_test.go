@@ -15,6 +15,8 @@ type set struct {
 	number   int64
 	created  time.Time
 	serial   int
+	// reused: it was made for an earlier rollout.
+	reused bool
 	// annotations are those of the workload when it was made: kubectl rollout undo brings
 	// them back.
 	annotations map[string]string
@@ -51,6 +53,8 @@ func (w *world) revise(d *workload) {
 	if s == nil {
 		s = &set{template: d.template, identity: d.template.identity(), created: w.apiTime(deployments), serial: len(d.sets)}
 		d.sets = append(slices.Clone(d.sets), s)
+	} else {
+		s.reused = true
 	}
 	s.number = d.number
 	s.annotations = d.annotations

@@ -131,6 +131,7 @@ func (s *server) birth() {
 		Digester: func() *dependency.Digester { return s.digester },
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
+	s.index.SetDefaults(s.world.defaults())
 	s.restarted = map[int]restarted{}
 	s.read()
 	for i := range s.streams {

@@ -100,8 +100,8 @@ func newCluster(pods ...runtime.Object) *cluster {
 	}
 	c := &cluster{client: fake.NewClientset(append(pods, o)...), graph: dependency.NewGraph(), synced: true}
 	before, after := secret("x", "100", now.Add(-time.Hour)), secret("y", "210", now.Add(-time.Minute))
-	before.After(nil, time.Time{}, false)
-	after.After(before, now.Add(-time.Minute), true)
+	before.After(nil, nil, dependency.Arrival{})
+	after.After(before, nil, dependency.Arrival{Live: true, Seen: now.Add(-time.Minute)})
 	c.graph.SetSource(after)
 	w := dependency.FromStatefulSet(o)
 	c.graph.SetWorkload(w, nil)
