@@ -136,7 +136,7 @@ func TestContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 					} else {
 						c.expectState("they were looked up", policy.InSync, "ContentApplied")
 						d := live(c, deployment("web", "db"))
-						verified, err := time.Parse(time.RFC3339Nano, d.Annotations[policy.VerifiedAnnotation])
+						verified, err := time.Parse(time.RFC3339Nano, strings.Fields(d.Annotations[policy.VerifiedAnnotation] + " ")[0])
 						if err != nil || verified.Before(at) || verified.After(time.Now()) {
 							t.Errorf("they were looked up at %v: %v", d.Annotations[policy.VerifiedAnnotation], err)
 						}

@@ -21,19 +21,20 @@ type pace struct {
 	last   time.Time
 	// written are the last writes, each by a checksum of what it said.
 	written []uint64
-	// notBefore is when the next request may be made.
-	notBefore time.Time
+	// notBefore is when the next request may be made, and hastened the same once the workload
+	// has another version than that of which a patch was refused with a conflict.
+	notBefore, hastened time.Time
+	conflict            string
 }
 
 const (
 	// The delays after failed requests.
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 5 * time.Minute
-	// lastConflict is the longest after conflicts: the workload has changed, which is noticed
-	// by an event.
-	lastConflict = time.Second
-	// freeConflicts is after how many an event does not hasten the next request.
+	// After freeConflicts conflicts in a row, requests are made nextConflict apart at least,
+	// also when the workload has changed.
 	freeConflicts = 5
+	nextConflict  = time.Second
 
 	// freeRounds is how often something is written again at once.
 	freeRounds = 3
@@ -45,20 +46,23 @@ const (
 	remembered = 16
 )
 
-// wait returns how long to wait for the next request.
-func (p *pace) wait(now time.Time) time.Duration { return max(0, p.notBefore.Sub(now)) }
-
-// failed notes that a request has failed, and returns how long to wait.
-func (p *pace) failed(now time.Time, err error) time.Duration {
-	conflict := apierrors.IsConflict(err)
-	limit := lastRetry
-	if conflict {
-		limit = lastConflict
+// wait returns how long to wait for the next request about a version of the workload.
+func (p *pace) wait(now time.Time, version string) time.Duration {
+	until := p.notBefore
+	if p.conflict != "" && p.conflict != version {
+		until = p.hastened
 	}
-	delay := double(firstRetry, p.failures, limit)
+	return max(0, until.Sub(now))
+}
+
+// failed notes that a request about a version has failed, and returns how long to wait.
+func (p *pace) failed(now time.Time, version string, err error) time.Duration {
+	delay := double(firstRetry, p.failures, lastRetry)
 	p.failures++
-	if conflict && p.failures <= freeConflicts {
-		return delay // but the event that tells of the change may come earlier
+	if p.conflict = ""; apierrors.IsConflict(err) {
+		if p.conflict, p.hastened = version, now; p.failures > freeConflicts {
+			p.hastened = now.Add(nextConflict)
+		}
 	}
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
 		delay = max(delay, min(time.Duration(seconds)*time.Second, lastRetry))
@@ -70,7 +74,7 @@ func (p *pace) failed(now time.Time, err error) time.Duration {
 // wrote notes that a request has succeeded, and what it wrote. It reports whether that is a
 // fight, and how long to wait before the next round.
 func (p *pace) wrote(now time.Time, what uint64) (fight bool, delay time.Duration) {
-	p.failures, p.notBefore = 0, time.Time{}
+	p.failures, p.notBefore, p.conflict = 0, time.Time{}, ""
 	if !slices.Contains(p.written, what) {
 		if len(p.written) == remembered {
 			p.written = p.written[1:]

@@ -46,9 +46,9 @@ func TestPaceOfRequestsThatFail(t *testing.T) {
 		"conflicts: the first few wait for no longer than the event of the change": slices.Concat(
 			[]failure{
 				{errConflict, 5 * ms, 0}, {errConflict, 10 * ms, 0}, {errConflict, 20 * ms, 0}, {errConflict, 40 * ms, 0}, {errConflict, 80 * ms, 0},
-				{errConflict, 160 * ms, 160 * ms}, {errConflict, 320 * ms, 320 * ms}, {errConflict, 640 * ms, 640 * ms},
+				{errConflict, 160 * ms, time.Second}, {errConflict, 320 * ms, time.Second}, {errConflict, 640 * ms, time.Second},
+				{errConflict, 1280 * ms, time.Second},
 			},
-			repeat(100, failure{errConflict, time.Second, time.Second}),
 		),
 		"the API server says when": {
 			{errLater(30), 30 * time.Second, 30 * time.Second}, {errLater(0), 10 * ms, 10 * ms},
@@ -62,22 +62,22 @@ func TestPaceOfRequestsThatFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, now := pace{}, time.Now()
 			for i, f := range tc {
-				if delay := p.failed(now, f.err); delay != f.delay {
+				if delay := p.failed(now, "1", f.err); delay != f.delay {
 					t.Fatalf("failure %d: it is tried again after %v, want %v", i, delay, f.delay)
 				}
-				if wait := p.wait(now); wait != f.wait {
+				if wait := p.wait(now, "2"); wait != f.wait {
 					t.Fatalf("failure %d: an event waits for %v, want %v", i, wait, f.wait)
 				}
 				now = now.Add(f.delay)
-				if wait := p.wait(now); wait != 0 {
+				if wait := p.wait(now, "1"); wait != 0 {
 					t.Fatalf("failure %d: after the delay it still waits for %v", i, wait)
 				}
 			}
 			p.wrote(now, 1)
-			if wait := p.wait(now); wait != 0 {
+			if wait := p.wait(now, "1"); wait != 0 {
 				t.Errorf("after it has worked, the next one waits for %v", wait)
 			}
-			if delay := p.failed(now, errRefused); delay != 5*ms {
+			if delay := p.failed(now, "1", errRefused); delay != 5*ms {
 				t.Errorf("after it has worked, the next failure is tried again after %v", delay)
 			}
 		})
@@ -135,10 +135,10 @@ func TestPaceOfAFight(t *testing.T) {
 			for i, w := range tc {
 				now = now.Add(w.pause)
 				fight, delay := p.wrote(now, w.what)
-				if fight != (w.delay > 0) || delay != w.delay || p.wait(now) != w.delay {
-					t.Fatalf("write %d, of %d: %v, it waits for %v and says %v, want %v", i, w.what, fight, p.wait(now), delay, w.delay)
+				if fight != (w.delay > 0) || delay != w.delay || p.wait(now, "1") != w.delay {
+					t.Fatalf("write %d, of %d: %v, it waits for %v and says %v, want %v", i, w.what, fight, p.wait(now, "1"), delay, w.delay)
 				}
-				if w.delay > 0 && p.wait(now.Add(w.delay-1)) != 1 {
+				if w.delay > 0 && p.wait(now.Add(w.delay-1), "1") != 1 {
 					t.Fatalf("write %d, of %d: the delay ends too early", i, w.what)
 				}
 				now = now.Add(w.delay)

@@ -42,10 +42,12 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		}
 		n := c.note(key)
 		if s.Action == policy.None {
-			n.pace.failures = 0
+			if !s.Stale {
+				n.pace.failures = 0 // what failed is not to be done any more
+			}
 			return s.recheck(c.Clock.Now()), nil
 		}
-		if wait := n.pace.wait(c.Clock.Now()); wait > 0 {
+		if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
 			return wait, nil
 		}
 		again, after, err := c.act(ctx, s, &found)
@@ -53,7 +55,7 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		case err != nil && ctx.Err() != nil: // not refused: we do not lead any more
 			return 0, err
 		case err != nil:
-			return n.pace.failed(c.Clock.Now(), err), err
+			return n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err), err
 		case !again:
 			return cmp.Or(after, s.recheck(c.Clock.Now())), nil
 		}
@@ -77,9 +79,10 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 	case policy.Continue:
 		after, err = c.recreate(ctx, s)
 	case policy.Verify:
-		var newer bool
-		newer, err = c.revisionIsNewer(ctx, s)
-		found.verified, again = &newer, err == nil
+		found.verified, err = c.revisionIsNewer(ctx, s)
+		if again = found.verified != nil; !again {
+			after = inspectPause
+		}
 	case policy.Inspect:
 		found.inspected, err = c.inspect(ctx, s)
 		if again = found.inspected != nil; !again {

@@ -14,12 +14,17 @@ import (
 
 // revisionIsNewer looks up whether the pods of the present template were all made after
 // the content was last written: its revision was created in a later second. It is asked
-// after a time in which nobody looked, when both have changed. If in doubt, they were not.
-func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (bool, error) {
+// after a time in which no replica looked, when both have changed. If in doubt, they were not.
+// It returns nil while the controller of the workload has yet to see the template: its status
+// tells of that.
+func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*bool, error) {
 	w := s.workload
+	if w.Rollout.Reason == dependency.ReasonNotObserved {
+		return nil, nil //nolint:nilnil // it is not known yet
+	}
 	selector, err := metav1.LabelSelectorAsSelector(w.Selector)
 	if err != nil {
-		return false, nil
+		return new(false), nil
 	}
 	options := metav1.ListOptions{LabelSelector: selector.String()}
 	var created time.Time
@@ -29,9 +34,9 @@ func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (bool, error)
 		created, err = c.controllerRevisionCreated(ctx, w, options)
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking up the revision of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+		return nil, fmt.Errorf("looking up the revision of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	return created.After(s.WrittenAt), nil
+	return new(created.After(s.WrittenAt)), nil
 }
 
 // replicaSetCreated returns when the ReplicaSet of the present template was created, or
@@ -61,9 +66,6 @@ func (c *Controller) replicaSetCreated(ctx context.Context, w *dependency.Worklo
 // controllerRevisionCreated returns when the ControllerRevision of the present template
 // was created, or zero.
 func (c *Controller) controllerRevisionCreated(ctx context.Context, w *dependency.Workload, options metav1.ListOptions) (time.Time, error) {
-	if w.Rollout.Reason == dependency.ReasonNotObserved {
-		return time.Time{}, nil
-	}
 	revisions, err := c.Client.AppsV1().ControllerRevisions(w.Namespace).List(ctx, options)
 	if err != nil {
 		return time.Time{}, err

@@ -112,6 +112,7 @@ type Workload struct {
 	template uint64 // the fingerprint of the pod template, in this process
 	applied  uint64 // that of the template of the pods; 0: it is not known
 	updated  appliedTemplate
+	guessed  bool // the status was too old to tell which template is applied
 }
 
 // appliedTemplate reports what the status says of the pods of a paused Deployment.
@@ -151,10 +152,14 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	w.applied = w.template
 	if w.Paused { // its pods are those of the template with which it was paused
 		switch {
+		case same && previous.guessed && w.updated == appliedNone:
+			w.applied = 0
 		case same:
-			w.applied = previous.applied
+			w.applied, w.guessed = previous.applied, previous.guessed
 		case at.Live, w.updated == appliedNone:
 			w.applied = 0 // it has none
+		default:
+			w.guessed = w.updated == appliedUnknown
 		}
 		w.TemplatePending = w.applied != w.template
 	}
@@ -291,7 +296,7 @@ const (
 	// AppliedSourcesAnnotation stands for the same content, source by source.
 	AppliedSourcesAnnotation = annotationPrefix + "applied-sources"
 	// VerifiedAnnotation is when the pods were last looked up and found to have been started
-	// with that content, although it had changed and changed back.
+	// with that content.
 	VerifiedAnnotation = annotationPrefix + "verified-at"
 )
 

@@ -21,7 +21,8 @@ const (
 	// source, so that a change can be named, and one of the policy told from one of content.
 	AppliedSourcesAnnotation = dependency.AppliedSourcesAnnotation
 	// VerifiedAnnotation, on the workload, is when its pods were last looked up and found to
-	// have been started with the recorded content, although that had changed and changed back.
+	// have been started with the recorded content, although that could be in doubt, and the
+	// resourceVersion of the workload then.
 	VerifiedAnnotation = dependency.VerifiedAnnotation
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
@@ -254,7 +255,7 @@ func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byt
 	return patch(w, object{
 		ConfigHashAnnotation:     present.Hash,
 		AppliedSourcesAnnotation: present.sources(),
-		VerifiedAnnotation:       now.UTC().Format(time.RFC3339Nano),
+		VerifiedAnnotation:       now.UTC().Format(time.RFC3339Nano) + " " + w.ResourceVersion,
 	}, nil)
 }
 

@@ -192,7 +192,8 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		u := &e.units[i]
 		c := e.change(u)
 		known := e.graph.Latest(e.Workload.OptedAt, e.graph.Since())
-		if !e.outdated(u) {
+		// A record of the write that brought the template back is as old as that.
+		if e.Workload.RecordedAt.Version > e.Workload.StartVersion {
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
 		if !c.seen.IsZero() && e.started(u) > c.at.Version && e.graph.Before(known, c.at) {
