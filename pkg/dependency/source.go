@@ -131,20 +131,22 @@ func addEpisode(before []episode, e episode) []episode {
 	return append(slices.Clip(before), e)
 }
 
-// goneKeys returns the keys that were there before and are not now. Of more than maxRemoved
-// the earliest share one entry without a name.
+// goneKeys returns the keys that were there before and are not now, and those that are in
+// binaryData now, where environments do not see them. Of more than maxRemoved the earliest
+// share one entry without a name.
 func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
-	if len(before.removed) == 0 && !slices.ContainsFunc(before.Keys, func(k KeyDigest) bool { return !s.Has(k.Key) }) {
+	went := func(k KeyDigest) bool { return !k.Binary && !s.hasData(k.Key) || k.Binary && !s.Has(k.Key) }
+	if len(before.removed) == 0 && !slices.ContainsFunc(before.Keys, went) {
 		return nil
 	}
 	var gone []removedKey
 	for _, r := range before.removed {
-		if !s.Has(r.key) {
+		if !s.hasData(r.key) {
 			gone = append(gone, r)
 		}
 	}
-	for i := range before.Keys {
-		if key := before.Keys[i].Key; !s.Has(key) {
+	for _, k := range before.Keys {
+		if key := k.Key; went(k) {
 			gone = append(slices.DeleteFunc(gone, func(r removedKey) bool { return r.key == key }), removedKey{key, version})
 		}
 	}
@@ -210,6 +212,12 @@ func (s *Source) key(key string) *KeyDigest {
 		return nil
 	}
 	return &s.Keys[i]
+}
+
+// hasData reports whether the source has a key in data.
+func (s *Source) hasData(key string) bool {
+	k := s.key(key)
+	return k != nil && !k.Binary
 }
 
 // Has tells whether the source has a key. A nil source has none.
