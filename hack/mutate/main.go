@@ -146,7 +146,7 @@ func (o *options) mutants(ctx context.Context) (mutants []mutant, err error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, file := range strings.Fields(out) {
+		for file := range strings.FieldsSeq(out) {
 			found, err := mutantsOf(o.root, file)
 			if err != nil {
 				return nil, err

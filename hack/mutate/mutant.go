@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -37,9 +38,9 @@ func (m *mutant) content() []byte {
 
 // lines returns the lines that the change concerns, before and after.
 func (m *mutant) lines() (before, after string) {
-	begin := strings.LastIndexByte(string(m.source[:m.from]), '\n') + 1
+	begin := bytes.LastIndexByte(m.source[:m.from], '\n') + 1
 	end := len(m.source)
-	if i := strings.IndexByte(string(m.source[m.to:]), '\n'); i >= 0 {
+	if i := bytes.IndexByte(m.source[m.to:], '\n'); i >= 0 {
 		end = m.to + i
 	}
 	return string(m.source[begin:end]), string(m.source[begin:m.from]) + m.text + string(m.source[m.to:end])

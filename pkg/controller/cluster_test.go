@@ -65,6 +65,8 @@ type cluster struct {
 	// defaults are those of the next process.
 	defaults policy.Defaults
 
+	resign func() // ends what lead began last
+
 	hear func(reason string) // of events; set while nothing is under way
 }
 
@@ -143,6 +145,7 @@ func (c *cluster) lead() (stop func()) {
 		<-done
 	}
 	c.t.Cleanup(stop)
+	c.resign = stop
 	return stop
 }
 

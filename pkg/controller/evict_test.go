@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -44,6 +43,7 @@ func TestRecreateDoesNotDependOnClocks(t *testing.T) {
 				c.newProcess()
 				recreating(c)
 				if tc.after != tc.before {
+					c.resign()
 					c.clock = skewed{by: tc.after}
 					c.newProcess()
 					c.synced()
@@ -106,7 +106,7 @@ func TestRecreateGetsPastADeadNodeOfOtherKinds(t *testing.T) {
 	}{
 		"StatefulSet": {statefulSet("web", "db"), func(c *cluster, ready int32) {
 			edit(c, statefulSet("web", "db"), func(s *appsv1.StatefulSet) {
-				s.Spec.Replicas = ptr.To[int32](3)
+				s.Spec.Replicas = new(int32(3))
 				s.Status = appsv1.StatefulSetStatus{Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: ready}
 			})
 		}},
@@ -180,7 +180,7 @@ func TestWhichPodGoesNext(t *testing.T) {
 	}
 	notReady := func(p *corev1.Pod) { unready(p) }
 	unknown := func(p *corev1.Pod) { p.Status.Conditions = nil }
-	ending := func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }
+	ending := func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
 	for name, tc := range map[string]struct {
 		pods  []corev1.Pod
 		evict []types.UID
@@ -216,7 +216,7 @@ func TestWhichPodGoesNext(t *testing.T) {
 func TestWhichPodsAreDead(t *testing.T) {
 	now := time.Now()
 	ends := func(after time.Duration) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: ptr.To(metav1.NewTime(now.Add(after)))}}
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(now.Add(after)))}}
 	}
 	for name, tc := range map[string]struct {
 		pods []corev1.Pod

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -255,7 +254,7 @@ func readsKey(source, key string) corev1.PodTemplateSpec {
 func TestPausedDeploymentIsEditedAndEditedBack(t *testing.T) {
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": func(c *cluster) { newLeader(c) },
-		"pods that are younger":                func(c *cluster) {},
+		"pods that are younger":                func(*cluster) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -373,12 +372,12 @@ func TestNoReplicasAreNotRestarted(t *testing.T) {
 func TestLastPodsThatEndAreNotRestarted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) })
 		c.set(secret("db", "2"))
 		c.advance(time.Hour)
 		c.expect("the last pod is ending")
 		c.expectState("the last pod is ending", policy.Pending, "ScalingDown")
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](1) })
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
 		c.advance(time.Hour)
 		c.expect("it has not ended", "1h1m0s rollout web")
 	})
@@ -389,7 +388,7 @@ func TestWhatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	for name, end := range map[string]func(*cluster){
 		"the workload": func(c *cluster) {
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-				d.DeletionTimestamp, d.Finalizers = ptr.To(metav1.Now()), []string{"foregroundDeletion"}
+				d.DeletionTimestamp, d.Finalizers = new(metav1.Now()), []string{"foregroundDeletion"}
 			})
 		},
 		"its namespace": func(c *cluster) {
@@ -397,7 +396,7 @@ func TestWhatIsBeingDeletedIsLeftAlone(t *testing.T) {
 			defer c.mu.Unlock()
 			c.version++
 			ns := &corev1.Namespace{}
-			ns.Name, ns.ResourceVersion, ns.DeletionTimestamp = namespace, strconv.FormatUint(c.version, 10), ptr.To(metav1.Now())
+			ns.Name, ns.ResourceVersion, ns.DeletionTimestamp = namespace, strconv.FormatUint(c.version, 10), new(metav1.Now())
 			if err := c.replay.Set(ns); err != nil {
 				c.t.Fatal(err)
 			}

@@ -131,30 +131,30 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 }
 
 // ChangedSince returns when the content of a source first and last changed after a moment,
-// by the clock of the API server where that is known, else by ours. The first is zero when
-// that is not remembered, the last when it has not changed.
-func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time) {
-	s := g.Source(key)
-	var episodes []episode
-	switch gone := g.gone[key]; {
-	case s != nil:
+// by the clock of the API server where that is known, else by ours, and how often. The first
+// is zero when that is not remembered, both when it has not changed.
+func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int) {
+	episodes := g.gone[key].episodesOf()
+	if s := g.Source(key); s != nil {
 		episodes = s.episodes
-	case gone.Source != nil:
-		episodes = gone.episodes
 	}
-	if len(episodes) == 0 {
-		return first, last
-	}
-	last = episodes[len(episodes)-1].at
-	if g.severalCounters || len(episodes) == maxEpisodes && episodes[0].version > since.Version {
-		return first, last
-	}
-	for _, e := range episodes {
-		if e.version > since.Version {
-			return e.at, last
+	for i := range episodes {
+		if e := &episodes[i]; g.Before(since, e.Moment) {
+			if times == 0 && (i > 0 || len(episodes) < maxEpisodes) {
+				first = e.at
+			}
+			last = e.at
+			times++
 		}
 	}
-	return last, last
+	return first, last, times
+}
+
+func (s goneSource) episodesOf() []episode {
+	if s.Source == nil {
+		return nil
+	}
+	return s.episodes
 }
 
 // Users returns the workloads that a change of a source concerns. The source need not
@@ -350,7 +350,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	}
 	if len(g.Users(key)) > 0 {
 		was := *deleted
-		if was.episodes = addEpisode(was.episodes, episode{change.Version, change.Seen}); change.Seen.IsZero() {
+		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), change.Seen}); change.Seen.IsZero() {
 			was.episodes = nil
 		}
 		g.gone[key] = goneSource{&was, change}

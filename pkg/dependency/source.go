@@ -36,9 +36,9 @@ type Source struct {
 	Keys []KeyDigest
 	// Change is when the content last changed.
 	Change Change
-	// MarkedAt is when Ignored or Match last changed. Zero: they have not since the source
-	// was first read.
-	MarkedAt Moment
+	// IgnoredAt and MatchAt are when Ignored and Match last changed. Zero: they have not since
+	// the source was first read.
+	IgnoredAt, MatchAt Moment
 	// removed are keys that were there and are not now, with when they went.
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
@@ -52,8 +52,8 @@ type removedKey struct {
 
 // episode is a change of the content that was seen.
 type episode struct {
-	version uint64
-	at      time.Time // by the clock of the API server where that is known, else by ours
+	Moment
+	at time.Time // by the clock of the API server where that is known, else by ours
 }
 
 const (
@@ -107,19 +107,22 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		s.removed, s.episodes = s.goneKeys(before, version), before.episodes
 	}
 	if previous != nil {
-		if s.MarkedAt = previous.MarkedAt; previous.Ignored != s.Ignored || previous.Match != s.Match {
-			s.MarkedAt = Moment{version, at.Order}
+		if s.IgnoredAt = previous.IgnoredAt; previous.Ignored != s.Ignored {
+			s.IgnoredAt = Moment{version, at.Order}
+		}
+		if s.MatchAt = previous.MatchAt; previous.Match != s.Match {
+			s.MatchAt = Moment{version, at.Order}
 		}
 		if slices.Equal(previous.Keys, s.Keys) {
 			s.Change = previous.Change
 			return
 		}
-	} else if !at.Seen.IsZero() {
-		s.MarkedAt = Moment{version, at.Order}
+	} else if !at.Seen.IsZero() && s.Match {
+		s.MatchAt = Moment{version, at.Order}
 	}
 	s.Change = Change{Version: version, Exact: at.Live, Seen: at.Seen, Order: at.Order}
 	if !at.Seen.IsZero() {
-		s.episodes = addEpisode(s.episodes, episode{version, s.LastChanged.Time})
+		s.episodes = addEpisode(s.episodes, episode{Moment{version, at.Order}, s.LastChanged.Time})
 	}
 }
 

@@ -350,10 +350,10 @@ func FromDeployment(o *appsv1.Deployment) *Workload {
 	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), deploymentRollout(o)
 	if o.Status.ObservedGeneration >= o.Generation {
 		w.Idle = w.Replicas == 0 && o.Status.Replicas == 0
-		switch {
-		case o.Status.UpdatedReplicas == 0:
+		switch o.Status.UpdatedReplicas {
+		case 0:
 			w.updated = appliedNone
-		case o.Status.UpdatedReplicas == o.Status.Replicas:
+		case o.Status.Replicas:
 			w.updated = appliedAll
 		}
 	}

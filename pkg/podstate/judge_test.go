@@ -75,7 +75,7 @@ func newScene() *scene {
 func (x *scene) written(data map[string]string, second int, version uint64) *dependency.Source {
 	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: secret, ResourceVersion: strconv.FormatUint(version, 10), CreationTimestamp: metav1.NewTime(at(-3600)),
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: &metav1.Time{Time: at(second)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: &metav1.Time{Time: at(second)}, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
 	}, Data: map[string][]byte{}}
 	for k, v := range data {
 		o.Data[k] = []byte(v)

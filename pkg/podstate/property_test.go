@@ -203,7 +203,7 @@ func (h *history) remove(key string) {
 func (h *history) secret() *dependency.Source {
 	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: secret, ResourceVersion: strconv.FormatUint(h.version, 10), CreationTimestamp: h.api(h.created),
-		ManagedFields: []metav1.ManagedFieldsEntry{{Time: new(h.api(h.written)), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:data":{}}`)}}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Time: new(h.api(h.written)), FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}},
 	}, Data: map[string][]byte{}}
 	for k, v := range h.data {
 		o.Data[k] = []byte(v)
@@ -355,7 +355,7 @@ func (h *history) check(seen map[string]int) (wrong string) {
 
 // reads renders what of some data a container reads.
 func (h *history) reads(data map[string]string) string {
-	if c := &h.spec.Containers[0]; c.Env != nil || c.VolumeMounts != nil && c.VolumeMounts[0].SubPath != "" {
+	if c := &h.spec.Containers[0]; c.Env != nil || len(c.VolumeMounts) > 0 && c.VolumeMounts[0].SubPath != "" {
 		a, found := data["a"]
 		return fmt.Sprint(a, found)
 	}

@@ -13,11 +13,10 @@ var scopeAnnotations = []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnno
 // some of which came with a version. It returns the policy.
 func Note(w, previous *dependency.Workload, namespace map[string]string, defaults Defaults, version string, at dependency.Arrival) Policy {
 	p := Of(w.Annotations, namespace, defaults)
+	// One whose annotations have a mistake has tried to opt in.
+	off := p.Mode == Off && len(p.Problems) == 0
 	opted := "on"
-	switch {
-	case len(p.Problems) > 0:
-		opted = "invalid"
-	case p.Mode == Off:
+	if off {
 		opted = "off"
 	}
 	var scope strings.Builder
@@ -30,6 +29,6 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 			scope.WriteString(key + "=" + value + "\x00")
 		}
 	}
-	w.Opt(opted, scope.String(), p.Mode == Off && len(p.Problems) == 0, previous, version, at)
+	w.Opt(opted, scope.String(), off, previous, version, at)
 	return p
 }

@@ -151,7 +151,10 @@ func (e *Evaluation) changedAfter(u *unit, moments ...dependency.Moment) bool {
 func (e *Evaluation) markedAt(u *unit) (at dependency.Moment) {
 	for i := range u.references {
 		if s := e.graph.Source(e.sourceKey(&u.references[i])); s != nil {
-			at = e.graph.Latest(at, s.MarkedAt)
+			at = e.graph.Latest(at, s.IgnoredAt)
+			if e.Policy.Mode == Matched {
+				at = e.graph.Latest(at, s.MatchAt)
+			}
 		}
 	}
 	return at
@@ -235,16 +238,18 @@ func (e *Evaluation) excursions() (out []Excursion) {
 			continue
 		}
 		x := Excursion{ID: u.id, To: c.seen, Containers: u.containers()}
+		times := 0
 		for j := range u.references {
 			r := &u.references[j]
-			first, last := e.graph.ChangedSince(e.sourceKey(r), vouched)
-			if j == 0 || first.Before(x.From) {
+			first, last, n := e.graph.ChangedSince(e.sourceKey(r), vouched)
+			times += n
+			if u.glob == nil { // of one source
 				x.From = first
 			}
 			x.To = later(x.To, last)
 		}
-		if u.glob != nil {
-			x.From = time.Time{}
+		if times < 2 && e.graph.SeveralCounters() {
+			continue // the change that the record was made for was read after it
 		}
 		out = append(out, x)
 	}

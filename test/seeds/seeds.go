@@ -98,7 +98,10 @@ func (s Settings) all(n int, failed []uint64, timeLeft func() bool) iter.Seq[uin
 	return func(yield func(uint64) bool) {
 		switch {
 		case s.Duration > 0:
-			for seed := s.First; yield(seed) && timeLeft(); seed++ {
+			for seed := s.First; ; seed++ {
+				if !yield(seed) || !timeLeft() {
+					return
+				}
 			}
 		case s.Given:
 			yield(s.First)

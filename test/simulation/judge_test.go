@@ -208,6 +208,12 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	rec, bare := o.record(&d.manifest)
 	unseen := r.seen.unseen(d.truth.templated) || o.world.offsets[0] != o.world.offsets[1]
 	scopes := rules.scopes(d.template.variant, &marks)
+	if strings.HasSuffix(d.annotations[hashAnnotation], ".mixed") {
+		return "the pods were looked at, and times do not tell what they were started with"
+	}
+	if o.world.offsets[0] != o.world.offsets[1] && !o.world.skews.right() {
+		return "neither revisions nor times can be compared"
+	}
 	if d.annotations[recreatingAnnotation] != "" && !rules.recreate {
 		return "pods were still to be evicted when the strategy was changed"
 	}

@@ -116,7 +116,7 @@ func newCluster(pods ...runtime.Object) *cluster {
 
 func (c *cluster) get(name string) (*v1alpha1.ConfigDependencyPods, error) {
 	ctx := genericapirequest.WithNamespace(context.Background(), "shop")
-	o, err := c.REST.Get(ctx, name, &metav1.GetOptions{})
+	o, err := c.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
