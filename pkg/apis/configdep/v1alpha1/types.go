@@ -241,19 +241,20 @@ type State string
 
 // The states.
 const (
-	// StateUnmanaged: nothing restarts the workload by itself.
+	// StateUnmanaged: automatic restarts are off, or the workload is being deleted.
 	StateUnmanaged State = "Unmanaged"
-	// StateInSync: the pods run with the present content.
+	// StateInSync: the pods run with the current content, or there are none.
 	StateInSync State = "InSync"
 	// StateSettling: content has changed, and must be quiet for a while before a restart.
 	StateSettling State = "Settling"
-	// StatePending: a restart is due, or waits for the minimum interval.
+	// StatePending: a restart is due, or waits for the minimum interval. With the reason
+	// NotRecorded or Verifying it is not known yet with which content the pods run.
 	StatePending State = "Pending"
 	// StateRollingOut: the pods are being replaced.
 	StateRollingOut State = "RollingOut"
 	// StateFailed: the rollout does not progress.
 	StateFailed State = "Failed"
-	// StateBlocked: somebody must act before the workload can be restarted.
+	// StateBlocked: a user must act before the workload can be restarted.
 	StateBlocked State = "Blocked"
 )
 
@@ -262,7 +263,8 @@ const (
 	// ConditionSourcesResolved is True when every source and key that the pods cannot
 	// start without is present.
 	ConditionSourcesResolved = "SourcesResolved"
-	// ConditionInSync is True when all pods are known to run with the present content.
+	// ConditionInSync is True when all pods are known to run with the current content, and
+	// Unknown when that is not known.
 	ConditionInSync = "InSync"
 	// ConditionRolloutComplete is True when all pods are of the present template.
 	ConditionRolloutComplete = "RolloutComplete"
@@ -278,10 +280,11 @@ const (
 // ConfigDependencyStatus tells whether a workload runs with the present content of its
 // sources.
 type ConfigDependencyStatus struct {
-	// state summarises the workload. Unmanaged: nothing restarts it by itself. InSync: its
-	// pods run with the present content. Settling: content has changed, and must be quiet
-	// for a while. Pending: a restart is due. RollingOut: the pods are being replaced.
-	// Failed: the rollout does not progress. Blocked: somebody must act.
+	// state summarises the workload. Unmanaged: automatic restarts are off, or it is being
+	// deleted. InSync: its pods run with the current content, or there are none. Settling:
+	// content has changed, and must be quiet for a while. Pending: a restart is due, or it is
+	// not known yet with which content the pods run. RollingOut: the pods are being replaced.
+	// Failed: the rollout does not progress. Blocked: a user must act.
 	State State `json:"state"`
 	// reason tells in one word why the workload is in this state.
 	// +optional
@@ -308,7 +311,8 @@ type ConfigDependencyStatus struct {
 	LastReload *LastReload `json:"lastReload,omitempty"`
 	// conditions are the standard conditions. SourcesResolved: every source and key that
 	// the pods cannot start without is present. InSync: all pods are known to run with the
-	// present content. RolloutComplete: all pods are of the present template.
+	// current content; Unknown when that is not known. RolloutComplete: all pods are up to date
+	// with the template.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -392,9 +396,9 @@ type ReloadSpec struct {
 	// characters.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// mode is Always (the default: restart even when the pods run with the present
-	// content, as kubectl rollout restart does) or IfStale (restart only when the hash
-	// recorded at their start differs from the present one).
+	// mode is Always (the default: restart even when the pods run with the current
+	// content, as kubectl rollout restart does) or IfStale (restart only when the pods are
+	// known to have been started with other content; not when there are none).
 	// +optional
 	// +default="Always"
 	Mode ReloadRequestMode `json:"mode,omitempty"`
