@@ -359,7 +359,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state summarises the workload. Unmanaged: nothing restarts it by itself. InSync: its pods run with the present content. Settling: content has changed, and must be quiet for a while. Pending: a restart is due. RollingOut: the pods are being replaced. Failed: the rollout does not progress. Blocked: somebody must act.\n\nPossible enum values:\n - `\"Blocked\"` : somebody must act before the workload can be restarted.\n - `\"Failed\"` : the rollout does not progress.\n - `\"InSync\"` : the pods run with the present content.\n - `\"Pending\"` : a restart is due, or waits for the minimum interval.\n - `\"RollingOut\"` : the pods are being replaced.\n - `\"Settling\"` : content has changed, and must be quiet for a while before a restart.\n - `\"Unmanaged\"` : nothing restarts the workload by itself.",
+							Description: "state summarises the workload. Unmanaged: automatic restarts are off, or it is being deleted. InSync: its pods run with the current content, or there are none. Settling: content has changed, and must be quiet for a while. Pending: a restart is due, or it is not known yet with which content the pods run. RollingOut: the pods are being replaced. Failed: the rollout does not progress. Blocked: a user must act.\n\nPossible enum values:\n - `\"Blocked\"` : a user must act before the workload can be restarted.\n - `\"Failed\"` : the rollout does not progress.\n - `\"InSync\"` : the pods run with the current content, or there are none.\n - `\"Pending\"` : a restart is due, or waits for the minimum interval. With the reason NotRecorded or Verifying it is not known yet with which content the pods run.\n - `\"RollingOut\"` : the pods are being replaced.\n - `\"Settling\"` : content has changed, and must be quiet for a while before a restart.\n - `\"Unmanaged\"` : automatic restarts are off, or the workload is being deleted.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -435,7 +435,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods are known to run with the present content. RolloutComplete: all pods are of the present template.",
+							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods are known to run with the current content; Unknown when that is not known. RolloutComplete: all pods are up to date with the template.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -984,7 +984,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadSpec(ref common.ReferenceCallback)
 					},
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode is Always (the default: restart even when the pods run with the present content, as kubectl rollout restart does) or IfStale (restart only when the hash recorded at their start differs from the present one).\n\nPossible enum values:\n - `\"Always\"` restarts the pods even when they run with the present content.\n - `\"IfStale\"` restarts the pods only when they are known to have been started with other content.",
+							Description: "mode is Always (the default: restart even when the pods run with the current content, as kubectl rollout restart does) or IfStale (restart only when the pods are known to have been started with other content; not when there are none).\n\nPossible enum values:\n - `\"Always\"` restarts the pods even when they run with the present content.\n - `\"IfStale\"` restarts the pods only when they are known to have been started with other content.",
 							Default:     "Always",
 							Type:        []string{"string"},
 							Format:      "",
