@@ -119,15 +119,14 @@ func (g *Graph) LastChange(key SourceKey) Change {
 	return g.gone[key].change
 }
 
-// LastWritten returns an upper bound on the last change of what r reads in a namespace. With
-// several revision counters it is that of the last change of the source.
+// LastWritten returns an upper bound on the last change of what r reads in a namespace.
 func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	key := SourceKey{r.Kind, namespace, r.Name}
 	s, gone := g.Source(key), g.gone[key]
 	if s == nil {
 		return gone.change.Moment()
 	}
-	return Moment{s.written(r), s.Change.Order}
+	return s.moment(s.written(r))
 }
 
 // ChangedSince returns when the content of a source first and last changed after a moment,

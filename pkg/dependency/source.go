@@ -30,8 +30,6 @@ type Source struct {
 	// Ignored: the source never restarts anything. Match: it restarts the workloads that
 	// ask for sources so marked.
 	Ignored, Match bool
-	// Immutable: the kubelet keeps what it has read while any pod of its node uses it.
-	Immutable bool
 	// Keys are in order.
 	Keys []KeyDigest
 	// Change is when the content last changed.
@@ -215,6 +213,19 @@ func (s *Source) key(key string) *KeyDigest {
 		return nil
 	}
 	return &s.Keys[i]
+}
+
+// moment returns when a change of a version was read, or an upper bound of that. The zero
+// order is that of what was there when the source was first read.
+func (s *Source) moment(version uint64) Moment {
+	if version >= s.Change.Version {
+		return Moment{version, s.Change.Order}
+	}
+	m := Moment{Version: version}
+	for i := len(s.episodes) - 1; i >= 0 && s.episodes[i].Version >= version; i-- {
+		m.Order = s.episodes[i].Order
+	}
+	return m
 }
 
 // hasData reports whether the source has a key in data.

@@ -165,7 +165,10 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 	case !w.Idle && stale:
 		d.State, d.Reason, d.Stale = Pending, "ScalingDown", true
 		d.Message = "Its content has changed and its last pods are ending; new pods read the current content."
+	case !e.comparable():
+		return e.notRecorded()
 	case !w.Idle:
+		d.Message = "The last pods are ending; new pods read the current content."
 	case e.recreating():
 		d.Action = Continue
 	case !e.recorded():
@@ -258,7 +261,13 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 			return e.inSync(WriteBaseline)
 		}
 	}
+	// What else came lately belongs to the change: a source for which pods were waiting.
 	quiet := seen
+	for i := range e.units {
+		if c := e.change(&e.units[i]); !seen.IsZero() {
+			quiet = later(quiet, c.seen)
+		}
+	}
 	if seen.IsZero() && verifiable { // it changed before this process looked
 		quiet = d.WrittenAt
 	}

@@ -33,10 +33,11 @@ func TestChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 	expect(999*time.Millisecond, settling("Secret/db"), time.Second)
 	x.set(configMap("settings", "a", "2"))
 	expect(1000*time.Millisecond, settling("ConfigMap/settings"), 1999*time.Millisecond)
-	x.set(configMap("settings", "a", "1", "b", "1")) // and back: nothing to wait for any more
-	expect(1500*time.Millisecond, rollOut("Secret/db"), 0)
+	x.set(configMap("settings", "a", "1", "b", "1")) // and back, which may not be the end of it
+	expect(1500*time.Millisecond, settling("Secret/db"), 2*time.Second)
+	expect(2*time.Second, rollOut("Secret/db"), 0)
 	x.act()
-	expect(1600*time.Millisecond, outcome{InSync, "ContentApplied", None, "Secret/db"}, 0)
+	expect(2100*time.Millisecond, outcome{InSync, "ContentApplied", None, "Secret/db"}, 0)
 }
 
 // TestContentThatNeverSettlesIsRolledOut after ten times the settle time.

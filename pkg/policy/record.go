@@ -185,7 +185,12 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 	}
 	template := object{ConfigHashAnnotation: r.Present.Hash}
 	if r.Always {
-		template[ReloadedAtAnnotation] = r.Last.Time.UTC().Format(time.RFC3339Nano)
+		at := r.Last.Time.UTC()
+		if value := at.Format(time.RFC3339Nano); value != w.TemplateAnnotations[ReloadedAtAnnotation] {
+			template[ReloadedAtAnnotation] = value
+		} else { // made in the same moment as the last
+			template[ReloadedAtAnnotation] = at.Add(time.Nanosecond).Format(time.RFC3339Nano)
+		}
 	}
 	return patch(w, annotations, object{"template": object{"metadata": object{"annotations": template}}})
 }

@@ -53,6 +53,12 @@ func (e *Evaluation) comparable() bool {
 	return e.Record.Hash != "" && sameKey(e.Record.Hash, e.Hash)
 }
 
+// InDoubt reports whether it is not known with which content the pods were started: nothing
+// is recorded, or pods have to be looked up.
+func (e *Evaluation) InDoubt() bool {
+	return !e.comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
+}
+
 // unread drops the changes that the pods are known to have read, because they started after
 // them, or that were adopted.
 func (e *Evaluation) unread(changes []change) []change {
@@ -112,8 +118,7 @@ func (e *Evaluation) changed() (changed []change) {
 		var found bool
 		switch {
 		case !e.knows(u):
-			w := e.Workload
-			found = e.changedAfter(u, w.ScopedAt, w.OptedAt, e.markedAt(u))
+			found = e.changedAfter(u, e.Workload.ScopedAt, e.markedAt(u))
 		case e.outdated(u):
 			found = e.changedAfter(u)
 		default:
@@ -269,8 +274,7 @@ func (e *Evaluation) change(u *unit) change {
 	c := change{unit: u}
 	// What vanishes leaves no time behind: neither a source, nor a key, whose removal no
 	// field manager is noted for.
-	before, remembered := e.Record.Sources[u.id]
-	known := u.glob == nil && (!remembered || !u.hadMoreKeys(before))
+	known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))
 	for i := range u.references {
 		r := &u.references[i]
 		c.at = e.graph.Latest(c.at, e.graph.LastWritten(e.Workload.Namespace, r))

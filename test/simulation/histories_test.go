@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	defaultCount = 5000 // histories
+	defaultCount = 3000 // histories
 	maxFailures  = 3    // of which are told
 )
 

@@ -90,6 +90,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	marks := r.seen.marks()
 	rules := rulesOf(d.annotations, r.seen.annotations, o.world.defaultMode)
 	if hash := body.Metadata.Annotations[hashAnnotation]; hash != nil {
+		d.truth.mixed = d.truth.mixed || strings.HasSuffix(*hash, ".mixed")
 		o.learn(*hash, r.seen.key, rules.counting(), d.template.variant, r.seen.contents(), marks)
 	}
 	removes := len(body.Spec.Template.Metadata.Annotations) == 0
@@ -118,6 +119,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	}
 	if restarts {
 		o.judge(r, d, rules, marks)
+		d.truth.mixed = false
 	}
 	return restarts
 }
@@ -208,11 +210,18 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	rec, bare := o.record(&d.manifest)
 	unseen := r.seen.unseen(d.truth.templated) || o.world.offsets[0] != o.world.offsets[1]
 	scopes := rules.scopes(d.template.variant, &marks)
-	if strings.HasSuffix(d.annotations[hashAnnotation], ".mixed") {
+	if d.truth.mixed {
 		return "the pods were looked at, and times do not tell what they were started with"
 	}
 	if o.world.offsets[0] != o.world.offsets[1] && !o.world.skews.right() {
 		return "neither revisions nor times can be compared"
+	}
+	if o.world.offsets[0] != o.world.offsets[1] && d.newest() != nil {
+		for s := range scopes {
+			if scopes[s].counts() && !r.seen.sources[s].arrived.IsZero() && !seconds(d.newest().created).After(r.seen.sources[s].lastChanged) {
+				return "revisions cannot be compared, and the template is not younger than the content"
+			}
+		}
 	}
 	if d.annotations[recreatingAnnotation] != "" && !rules.recreate {
 		return "pods were still to be evicted when the strategy was changed"
@@ -233,7 +242,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	gone, differs, again := false, false, false
 	for s := range scopes {
 		seen := &r.seen.sources[s]
-		differ := bare
+		// Without revisions that can be compared, it is not seen what came first either where a
+		// template or a policy has just made a source count.
+		differ := bare || o.world.offsets[0] != o.world.offsets[1] && !rec.scopes[s].same(scopes[s])
 		for k := range seen.content {
 			if scopes[s].keys.has(k) && rec.contents[s][k] != seen.content[k] {
 				differ, gone = true, gone || seen.content[k] == 0

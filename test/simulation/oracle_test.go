@@ -32,6 +32,9 @@ type tally struct {
 
 // truth is what the oracle remembers of a workload.
 type truth struct {
+	// mixed: a server has looked at the pods, and recorded that it cannot tell what some of
+	// them have read.
+	mixed   bool
 	managed bool
 	scopes  [sourceCount]scope
 	// scoped is the revision at which the scope of each source last changed.

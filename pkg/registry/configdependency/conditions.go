@@ -59,6 +59,8 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 	switch {
 	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying:
 		c.Status = metav1.ConditionUnknown
+	case d.State == policy.Blocked && !d.Stale && e.InDoubt():
+		c.Status = metav1.ConditionUnknown
 	case d.State == policy.InSync && d.Action == policy.None:
 		c.Status = metav1.ConditionTrue
 	case d.State == policy.InSync:
