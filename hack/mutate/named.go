@@ -18,11 +18,11 @@ type namedChange struct {
 var named = []namedChange{
 	{
 		"a template whose revision was looked up is always newer than the content", "pkg/controller/revision.go",
-		"return created.After(s.WrittenAt), nil", "_ = created; return true, nil",
+		"return new(created.After(s.WrittenAt)), nil", "_ = created; return new(true), nil",
 	},
 	{
 		"a revision of the same second is newer than the content", "pkg/controller/revision.go",
-		"return created.After(s.WrittenAt), nil", "return !created.Before(s.WrittenAt), nil",
+		"return new(created.After(s.WrittenAt)), nil", "return new(!created.Before(s.WrittenAt)), nil",
 	},
 	{
 		"an upper bound of the start of pods instead of a lower one", "pkg/dependency/workload.go",
@@ -30,31 +30,31 @@ var named = []namedChange{
 	},
 	{
 		"a change whose version is only a bound ends waiting", "pkg/dependency/waiting.go",
-		"case !change.Exact, change.Version < next.waiting.lost:", "case change.Version < next.waiting.lost:",
+		"case !change.Exact, change.Version < now.lost, g.severalCounters:", "case change.Version < now.lost, g.severalCounters:",
 	},
 	{
 		"what was lost while pods waited is ignored", "pkg/dependency/waiting.go",
-		"case !change.Exact, change.Version < next.waiting.lost:", "case !change.Exact:",
+		"case !change.Exact, change.Version < now.lost, g.severalCounters:", "case !change.Exact, g.severalCounters:",
 	},
 	{
 		"a deletion is dated three revisions early", "pkg/dependency/graph.go",
-		"		g.gone[key] = change\n", "		change.Version -= 3\n		g.gone[key] = change\n",
+		"		g.gone[key] = goneSource{&was, change}\n", "		change.Version -= 3\n		g.gone[key] = goneSource{&was, change}\n",
 	},
 	{
 		"pods have read what changed up to two revisions after they started", "pkg/policy/stale.go",
-		"return e.Workload.StartVersion > c.version", "return e.Workload.StartVersion+2 > c.version",
+		"return e.started(c.unit) > c.at.Version ||", "return e.started(c.unit)+2 > c.at.Version ||",
 	},
 	{
 		"the removal of a key has a time", "pkg/policy/stale.go",
-		"known := u.glob == nil && (!remembered || !u.hadMoreKeys(before))", "_, _ = before, remembered; known := u.glob == nil",
+		"known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))", "known := u.glob == nil",
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",
-		"case fresh && !e.knows(u) && e.writtenAfterStart(u):", "case fresh && false:",
+		"found = e.changedAfter(u, e.Workload.ScopedAt, e.markedAt(u))", "found = false",
 	},
 	{
 		"what a list shows is taken for an exact event", "pkg/dependency/source.go",
-		"s.Change = Change{Version: version, Exact: live, Seen: seen}", "s.Change = Change{Version: version, Exact: true, Seen: seen}",
+		"s.Change = Change{Version: version, Exact: at.Live, Seen: at.Seen, Order: at.Order}", "s.Change = Change{Version: version, Exact: true, Seen: at.Seen, Order: at.Order}",
 	},
 	{
 		"the template of a paused Deployment is taken for that of its pods", "pkg/dependency/workload.go",
@@ -66,7 +66,7 @@ var named = []namedChange{
 	},
 	{
 		"a change after the start of pods is ignored where nothing is recorded", "pkg/policy/stale.go",
-		"		changed = e.changedAfterStart()\n", "		changed = nil\n",
+		"		changed = e.changedUnrecorded()\n", "		changed = nil\n",
 	},
 }
 
