@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Nodes: 1}, func(c *controlplane.ControlPlane) {
 		var err error
 		cluster, client, objects = c, kubernetes.NewForConfigOrDie(c.RESTConfig()), dynamic.NewForConfigOrDie(c.RESTConfig())
 		if server, err = install.Build(context.Background(), "./cmd/configdep-apiserver", false); err != nil {
@@ -378,13 +378,13 @@ func works(t *testing.T, namespace string, hasWebhook bool) {
 	})
 }
 
-// workload is a Deployment that reads a Secret, has opted in, and needs no pod to be in sync.
+// workload is a Deployment that reads a Secret, has opted in.
 func workload(generateName, secret string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: generateName, Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "1s"}},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(0)),
+			Replicas: new(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},

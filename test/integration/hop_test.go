@@ -305,7 +305,7 @@ func TestNothingOldIsReplayed(t *testing.T) {
 	namespace := newNamespace(t)
 	deployments := kube(t).AppsV1().Deployments(namespace)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	web := asleep("web", envFromSecret("db"))
+	web := single("web", envFromSecret("db"))
 	optedIn(web, "configdep.io/settle", "1s")
 	create(t, deployments.Create, web)
 	create(t, deployments.Create, asleep("again"))

@@ -114,12 +114,12 @@ func TestChangeOfContentReplacesAllPods(t *testing.T) {
 // Opting in restarts nothing, however many do at once.
 func TestAdoptingManyWorkloadsRestartsNone(t *testing.T) {
 	t.Parallel()
-	const many = 1000
+	const many = 300
 	namespace := newNamespace(t)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
 	deployments := kube(t).AppsV1().Deployments(namespace)
 	inParallel(t, many, func(i int) error {
-		_, err := deployments.Create(t.Context(), asleep(fmt.Sprint("web-", i), envFromSecret("db")), metav1.CreateOptions{})
+		_, err := deployments.Create(t.Context(), single(fmt.Sprint("web-", i), envFromSecret("db")), metav1.CreateOptions{})
 		return err
 	})
 	edit(t, kube(t).CoreV1().Namespaces(), namespace, func(n *corev1.Namespace) {
@@ -216,7 +216,7 @@ func TestStatesThatNeedSomebody(t *testing.T) {
 	create(t, deployments.Create, stuck)
 	view(t, namespace, "deployment.stuck", is(v1alpha1.StateFailed, "ProgressDeadlineExceeded"))
 
-	missing := asleep("missing", envFromSecret("db"), envFromSecret("later"))
+	missing := single("missing", envFromSecret("db"), envFromSecret("later"))
 	optedIn(missing)
 	create(t, deployments.Create, missing)
 	view(t, namespace, "deployment.missing", is(v1alpha1.StateBlocked, "SourceMissing"))
@@ -224,7 +224,7 @@ func TestStatesThatNeedSomebody(t *testing.T) {
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("later", map[string]string{"a": "x"}))
 	view(t, namespace, "deployment.missing", applied)
 
-	spoilt := asleep("spoilt", envFromSecret("db"))
+	spoilt := single("spoilt", envFromSecret("db"))
 	optedIn(spoilt, "configdep.io/settle", "soon")
 	create(t, deployments.Create, spoilt)
 	o := view(t, namespace, "deployment.spoilt", is(v1alpha1.StateBlocked, "InvalidAnnotation"))
@@ -256,7 +256,7 @@ func TestDefaultsOfTheServer(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	create(t, kube(t).AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, single("web", envFromSecret("db")))
 	own := asleep("own", envFromSecret("db"))
 	optedIn(own)
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, own)
@@ -370,7 +370,7 @@ func TestMetricsAndLogs(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	o := asleep("web", envFromSecret("db"))
+	o := single("web", envFromSecret("db"))
 	optedIn(o)
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, o)
 	view(t, namespace, "deployment.web", applied)

@@ -352,7 +352,7 @@ func TestKubectlWatch(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	web := asleep("web", envFromSecret("db"))
+	web := single("web", envFromSecret("db"))
 	create(t, kube(t).AppsV1().Deployments(namespace).Create, web)
 	view(t, namespace, "deployment.web")
 

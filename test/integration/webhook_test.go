@@ -168,7 +168,7 @@ func TestWebhookMakesOneRolloutOfTwo(t *testing.T) {
 	namespace := newNamespace(t)
 	deployments := kube(t).AppsV1().Deployments(namespace)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	o := asleep("web", envSecretKey("db", "password"))
+	o := single("web", envSecretKey("db", "password"))
 	optedIn(o, "configdep.io/settle", "1h")
 	create(t, deployments.Create, o)
 	old := viewApplied(t, namespace, "deployment.web")
@@ -194,7 +194,7 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 	namespace := newNamespace(t)
 	deployments := kube(t).AppsV1().Deployments(namespace)
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
-	before := create(t, deployments.Create, asleep("web", envSecretKey("db", "password")))
+	before := create(t, deployments.Create, single("web", envSecretKey("db", "password")))
 	if before.Annotations[policy.ConfigHashAnnotation] != "" || before.Spec.Template.Annotations != nil {
 		t.Errorf("who has not opted in is marked: %v, %v", before.Annotations, before.Spec.Template.Annotations)
 	}

@@ -115,7 +115,14 @@ func deployment(name string, uses ...use) *appsv1.Deployment {
 	}
 }
 
-// asleep is a Deployment without pods, for tests that need none.
+// single is a Deployment with one pod, for tests that need no more.
+func single(name string, uses ...use) *appsv1.Deployment {
+	o := deployment(name, uses...)
+	o.Spec.Replicas = new(int32(1))
+	return o
+}
+
+// asleep is a Deployment without pods, for tests that need none. It is not restarted.
 func asleep(name string, uses ...use) *appsv1.Deployment {
 	o := deployment(name, uses...)
 	o.Spec.Replicas = new(int32(0))

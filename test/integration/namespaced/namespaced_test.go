@@ -31,7 +31,7 @@ const limit = 2 * time.Minute
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) { cluster = c }))
+	os.Exit(controlplane.Run(m, controlplane.Options{Nodes: 1}, func(c *controlplane.ControlPlane) { cluster = c }))
 }
 
 func TestOneNamespace(t *testing.T) {
@@ -136,7 +136,7 @@ func web() *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "0"}},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(0)),
+			Replicas: new(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Name: "app", Image: "app",
