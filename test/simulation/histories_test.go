@@ -180,7 +180,7 @@ func (t *tally) check(test *testing.T, histories int) {
 		"Reloads":                      {t.Reloads, histories / 20},
 		"patches of the webhook":       {t.Admitted, histories / 20},
 		"restarts that had to be":      {t.Restarts - t.Ambiguous - t.Optional, histories / 4},
-		"restarts for a bad reason, -": {-t.Ambiguous, -t.Restarts / 10},
+		"restarts for a bad reason, -": {-t.Ambiguous, -t.Restarts / 6},
 	} {
 		if least.got < least.want {
 			test.Errorf("%d %s, want at least %d", least.got, what, least.want)

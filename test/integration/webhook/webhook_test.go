@@ -22,6 +22,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -129,7 +130,8 @@ func (s *shop) rewrite(name string, change func(*appsv1.Deployment)) *appsv1.Dep
 
 func (s *shop) tryRewrite(name string, change func(*appsv1.Deployment)) (made *appsv1.Deployment, err error) {
 	deployments := client.AppsV1().Deployments(s.namespace)
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	// Patient, because the status changes all the time.
+	err = retry.RetryOnConflict(wait.Backoff{Steps: 50, Duration: 5 * time.Millisecond, Factor: 1.1, Jitter: 1}, func() error {
 		o, err := deployments.Get(s.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
