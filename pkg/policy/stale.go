@@ -193,7 +193,8 @@ type Excursion struct {
 // doubts returns what has changed since it was last recorded and is thought to have been read,
 // because the pods were started after that, although some may be older.
 func (e *Evaluation) doubts() (out []Excursion) {
-	if !e.Workload.StartUnsure {
+	// Pods of a template that carries the hash were created when the content was there.
+	if !e.Workload.StartUnsure || e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash {
 		return nil
 	}
 	for i := range e.units {

@@ -181,7 +181,7 @@ func (s *scene) notices(r *install.Replica) (n int) {
 		s.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(log)) {
-		if strings.Contains(line, "not in one etcd") && strings.HasPrefix(line, "E") {
+		if strings.Contains(line, "do not share one etcd revision counter") && strings.HasPrefix(line, "E") {
 			n++
 		}
 	}
