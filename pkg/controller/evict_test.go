@@ -74,7 +74,7 @@ func TestRecreateDoesNotDependOnClocks(t *testing.T) {
 }
 
 // TestRecreateGetsPastADeadNodeOfADeployment: the ReplicaSet has replaced the pod, which
-// stays there until somebody removes the node.
+// stays there until the node is removed.
 func TestRecreateGetsPastADeadNodeOfADeployment(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)

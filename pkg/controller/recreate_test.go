@@ -375,7 +375,7 @@ func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
 			aboutToRecreate(c)
 			c.refusingEvictions(apierrors.NewTooManyRequests("the budget", 1))
 			c.advance(time.Second)
-			for i := range 3 { // somebody else drains the nodes
+			for i := range 3 { // another client drains the nodes
 				p := live(c, pod(fmt.Sprint("web-", i), ""))
 				c.remove(p)
 				c.set(pod("new-"+p.Name, "uid-web-a"))
@@ -421,7 +421,7 @@ func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
 		c.advance(5 * time.Second)
 		c.expect("it has to wait for the interval")
 		c.advance(5 * time.Second)
-		c.expect("it begins anew", "1m11.5s recreate web", "1m11.5s evict new-web-0")
+		c.expect("it begins again", "1m11.5s recreate web", "1m11.5s evict new-web-0")
 		for range 3 {
 			c.replace(true)
 			c.advance(5 * time.Second)

@@ -159,7 +159,7 @@ func (s *server) must(err error) {
 	}
 }
 
-// again reads everything anew.
+// again reads everything again.
 func (s *server) again() {
 	s.read()
 	for i := range s.streams {
