@@ -78,7 +78,7 @@ func NewOptions() *Options {
 		Namespace:      defaultNamespace(),
 
 		VersionLag:        20 * time.Second,
-		Reload:            policy.Defaults{Mode: policy.Off, Settle: 5 * time.Second, MinInterval: 10 * time.Second},
+		Reload:            policy.Defaults{Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second},
 		ConcurrentReloads: 8,
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 			LeaderElect:   true,

@@ -18,6 +18,9 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Reload.Settle, "settle", o.Reload.Settle,
 		"How long content must be quiet before a restart, so that changes that belong together make one. "+
 			"The annotation "+policy.SettleAnnotation+" overrides it.")
+	fs.DurationVar(&o.Reload.ReleaseSettle, "release-settle", o.Reload.ReleaseSettle,
+		"How long it must be quiet instead when the client that changed it also writes the pod template of the workload, "+
+			"as releases do, and so may be about to. The annotation "+policy.SettleAnnotation+" overrides it. No more than --settle: no difference is made.")
 	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
 		"The least time between two restarts of a workload by itself; it doubles, to an hour at most, while they follow each other closely. "+
 			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")
@@ -42,6 +45,9 @@ func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 func (o *Options) validateReload() (errs []error) {
 	if o.Reload.Settle < 0 {
 		errs = append(errs, errors.New("--settle must not be negative"))
+	}
+	if o.Reload.ReleaseSettle < 0 {
+		errs = append(errs, errors.New("--release-settle must not be negative"))
 	}
 	if o.Reload.MinInterval < 0 {
 		errs = append(errs, errors.New("--min-interval must not be negative"))

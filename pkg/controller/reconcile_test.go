@@ -270,9 +270,9 @@ func TestDeletedWorkloadIsLetGo(t *testing.T) {
 // TestBlockedWorkloadIsToldOnceForEachCause, and again when it comes back.
 func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 	const (
-		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods do not start. Nothing is restarted until that is mended."
+		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."
 		invalid = `Warning InvalidAnnotation Deployment/shop/web: The annotation configdep.io/settle has the value "soon": ` +
-			`a duration such as "0", "500ms", "30s" or "5m" is needed. Nothing restarts this workload by itself until that is mended.`
+			`a duration such as "0", "500ms", "30s" or "5m" is needed. Automatic restarts are off until this is fixed.`
 	)
 	inCluster(t, func(c *cluster) {
 		adopted(c)

@@ -27,6 +27,8 @@ type Source struct {
 	Created         metav1.Time
 	// LastChanged is when a client that sets content last wrote the object, to the second.
 	LastChanged metav1.Time
+	// ChangedBy is the field manager that LastChanged is of; zero: none is known.
+	ChangedBy FieldManager
 	// Ignored: the source never restarts anything. Match: it restarts the workloads that
 	// ask for sources so marked.
 	Ignored, Match bool
@@ -269,12 +271,14 @@ func NewSource(kind SourceKind, m *metav1.ObjectMeta, keys []KeyDigest) *Source 
 }
 
 func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
+	changed, by := contentChanged(m)
 	return &Source{
 		SourceKey:       SourceKey{kind, m.Namespace, m.Name},
 		UID:             m.UID,
 		ResourceVersion: m.ResourceVersion,
 		Created:         m.CreationTimestamp,
-		LastChanged:     contentChanged(m),
+		LastChanged:     changed,
+		ChangedBy:       by,
 		Ignored:         m.Annotations[IgnoreAnnotation] == "true",
 		Match:           m.Annotations[MatchAnnotation] == "true",
 		Keys:            make([]KeyDigest, 0, keys),
@@ -285,19 +289,19 @@ func (s *Source) sortKeys() {
 	slices.SortFunc(s.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// contentChanged returns when a field manager that owns content last wrote the object,
-// else when it was created. It is a function of the object alone, so that every replica
+// contentChanged returns when a field manager that owns content last wrote the object, and
+// which, else when it was created. It is a function of the object alone, so that every replica
 // and a restarted one say the same. The price: a manager that owns content and writes
 // metadata only counts as well.
-func contentChanged(m *metav1.ObjectMeta) metav1.Time {
-	latest := m.CreationTimestamp
+func contentChanged(m *metav1.ObjectMeta) (latest metav1.Time, by FieldManager) {
+	latest = m.CreationTimestamp
 	for i := range m.ManagedFields {
 		entry := &m.ManagedFields[i]
-		if entry.Time != nil && latest.Before(entry.Time) && ownsContent(entry.FieldsV1) {
-			latest = *entry.Time
+		if entry.Time != nil && !entry.Time.Before(&latest) && ownsContent(entry.FieldsV1) {
+			latest, by = *entry.Time, managerOf(entry)
 		}
 	}
-	return latest
+	return latest, by
 }
 
 var contentFields = []string{"f:data", "f:binaryData", "f:stringData"}

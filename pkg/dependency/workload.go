@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,6 +103,8 @@ type Workload struct {
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
+	// TemplateBy are the field managers that own fields of the template, at most maxManagers.
+	TemplateBy []FieldManager
 	// TemplatePending: a Deployment is paused, and its pods are of another template.
 	TemplatePending bool
 	// Terminating: the workload is being deleted.
@@ -279,11 +282,28 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 	w.TemplateWritten = m.CreationTimestamp.Time
 	for i := range m.ManagedFields {
 		entry := &m.ManagedFields[i]
-		if entry.Time != nil && entry.FieldsV1 != nil && entry.Time.After(w.TemplateWritten) &&
-			bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:template"`)) {
+		if entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:template"`)) {
+			continue
+		}
+		if by := managerOf(entry); len(w.TemplateBy) < maxManagers && !slices.Contains(w.TemplateBy, by) {
+			w.TemplateBy = append(w.TemplateBy, by)
+		}
+		if entry.Time != nil && entry.Time.After(w.TemplateWritten) {
 			w.TemplateWritten = entry.Time.Time
 		}
 	}
+}
+
+// FieldManager stands for the name of a field manager in this process. The name itself is not kept,
+// because clients may write anything into it. Zero: none.
+type FieldManager uint64
+
+// maxManagers bounds what is kept of one object. The API server keeps 10 managers that update,
+// and any number of those that apply.
+const maxManagers = 16
+
+func managerOf(entry *metav1.ManagedFieldsEntry) FieldManager {
+	return FieldManager(maphash.String(seed, entry.Manager) | 1)
 }
 
 // annotationPrefix is the prefix of the annotations that a Workload keeps.

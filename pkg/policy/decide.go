@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,7 +121,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	}
 	if e.Policy.Mode == Off {
 		d := Decision{State: Unmanaged, Reason: ReasonNotOptedIn,
-			Message: "Nothing restarts this workload when its sources change; a Reload does."}
+			Message: "Changes do not restart this workload automatically; a Reload does."}
 		if e.recreating() {
 			d.Action = Abandon
 		}
@@ -207,7 +208,7 @@ func (e *Evaluation) notRecorded() Decision {
 
 func (e *Evaluation) invalid() Decision {
 	return Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
-		Message: upperFirst(strings.Join(e.Policy.Problems, "; ")) + ". Nothing restarts this workload by itself until that is mended."}
+		Message: upperFirst(strings.Join(e.Policy.Problems, "; ")) + ". Automatic restarts are off until this is fixed."}
 }
 
 func (e *Evaluation) missing(stale bool) Decision {
@@ -217,7 +218,7 @@ func (e *Evaluation) missing(stale bool) Decision {
 		reason = ReasonSourceMissing
 	}
 	return Decision{State: Blocked, Reason: reason, Stale: stale,
-		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods do not start. Nothing is restarted until that is mended."}
+		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods cannot start. The workload will not be restarted until this is fixed."}
 }
 
 // recorded reports whether the workload carries a record that says exactly what is present.
@@ -247,14 +248,14 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason = Blocked, "Paused"
-		d.Message = what + ". The Deployment is paused: it is restarted when somebody resumes it."
+		d.Message = what + ". The Deployment is paused; it will restart when it is resumed."
 		return d
 	}
 	// The owner may have changed the template after the content while nobody looked.
 	if verifiable && e.Workload.TemplateWritten.After(d.WrittenAt) {
 		if o.Verified == nil {
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
-			d.Message = what + ", and so has the pod template: it is looked up which came first."
+			d.Message = what + ", and so has the pod template. Checking which changed first."
 			return d
 		}
 		if *o.Verified {
@@ -271,23 +272,28 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	if seen.IsZero() && verifiable { // it changed before this process looked
 		quiet = d.WrittenAt
 	}
-	settled := e.settledAt(o, quiet)
+	settle, release := e.settle(changes)
+	settled := settledAt(o, quiet, settle)
 	if o.Now.Before(settled) {
 		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
-		d.Message = fmt.Sprintf("%s; the workload is restarted once nothing has changed for %v.", what, e.Policy.Settle)
+		d.Message = fmt.Sprintf("%s. The workload will be restarted once the content has not changed for %v", what, settle)
+		if release {
+			d.Message += ", because the client that changed it also writes the pod template, and may be about to"
+		}
+		d.Message += "."
 		return d
 	}
 	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval, o.Now)
 	if o.Now.Before(at) {
 		d.State, d.Reason, d.RecheckAt = Pending, "MinInterval", at
-		d.Message = fmt.Sprintf("%s; the workload is restarted at %s, because it has been restarted lately.", what, at.UTC().Format(time.RFC3339))
+		d.Message = fmt.Sprintf("%s. The workload will be restarted at %s, because it was restarted recently.", what, at.UTC().Format(time.RFC3339))
 		return d
 	}
 	d.State, d.Reason, d.Action = Pending, "SourceChanged", RollOut
 	if !seen.IsZero() {
 		d.DueAt = later(settled, at)
 	}
-	d.Message = what + "; the workload is restarted now."
+	d.Message = what + ". The workload is being restarted."
 	return d
 }
 
@@ -311,16 +317,33 @@ func (e *Evaluation) decideStrategyChanged() Decision {
 	return d
 }
 
+// settle returns how long changed content must be quiet, and whether that is because it may
+// be part of a release, in which the pod template follows.
+func (e *Evaluation) settle(changes []change) (quiet time.Duration, release bool) {
+	if e.Policy.ReleaseSettle == 0 {
+		return e.Policy.Settle, false
+	}
+	for i := range changes {
+		for j := range changes[i].unit.references {
+			source := e.graph.Source(e.sourceKey(&changes[i].unit.references[j]))
+			if source != nil && slices.Contains(e.Workload.TemplateBy, source.ChangedBy) {
+				return e.Policy.ReleaseSettle, true
+			}
+		}
+	}
+	return e.Policy.Settle, false
+}
+
 // settledAt returns when content that was last seen to change counts as quiet.
-func (e *Evaluation) settledAt(o Observed, seen time.Time) time.Time {
+func settledAt(o Observed, seen time.Time, settle time.Duration) time.Time {
 	if seen.IsZero() {
 		return time.Time{}
 	}
-	settled := seen.Add(e.Policy.Settle)
-	if o.StaleSince.IsZero() || e.Policy.Settle > math.MaxInt64/settleLimit {
+	settled := seen.Add(settle)
+	if o.StaleSince.IsZero() || settle > math.MaxInt64/settleLimit {
 		return settled
 	}
-	if limit := o.StaleSince.Add(settleLimit * e.Policy.Settle); limit.Before(settled) {
+	if limit := o.StaleSince.Add(settleLimit * settle); limit.Before(settled) {
 		return limit
 	}
 	return settled
@@ -329,7 +352,7 @@ func (e *Evaluation) settledAt(o Observed, seen time.Time) time.Time {
 // inSync decides when the record of the pods' start is right, or is made so by action.
 func (e *Evaluation) inSync(action Action) Decision {
 	d := Decision{State: InSync, Reason: "ContentApplied", Action: action,
-		Message: "The pods run with the present content; the next change restarts them."}
+		Message: "The pods run with the current content. The next change restarts them."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
@@ -339,19 +362,19 @@ func (e *Evaluation) inSync(action Action) Decision {
 	}
 	if len(e.units) == 0 {
 		d.Reason = "NothingTriggers"
-		d.Message = "No ConfigMap or Secret restarts this workload by itself; the reasons are given with its sources."
+		d.Message = "No ConfigMap or Secret restarts this workload automatically; status.sources says why."
 	}
 	rollout := e.Workload.Rollout
 	switch {
 	case e.recreating():
 		d.State, d.Reason = RollingOut, ReasonRecreating
-		d.Message = "The pods are being evicted one after the other, as PodDisruptionBudgets allow."
+		d.Message = "The pods are being evicted one by one, as PodDisruptionBudgets allow."
 		if action == None {
 			d.Action = Continue
 		}
 	case rollout.Phase == dependency.RolloutFailed:
 		d.State, d.Reason = Failed, rollout.Reason
-		d.Message = "The rollout does not progress: " + rollout.Message + "."
+		d.Message = "The rollout is not progressing: " + rollout.Message + "."
 	case rollout.Phase == dependency.RolloutRunning, rollout.Phase == dependency.RolloutHeld:
 		d.State, d.Reason = RollingOut, rollout.Reason
 		d.Message = "The pods are being replaced: " + rollout.Message + "."
@@ -363,7 +386,7 @@ func (e *Evaluation) inSync(action Action) Decision {
 func (e *Evaluation) decideOther() Decision {
 	if e.Workload.Kind == dependency.CronJob {
 		d := Decision{State: InSync, Reason: "NextRunReadsContent",
-			Message: "Nothing needs a restart: the next run of the CronJob reads the content that is then there."}
+			Message: "No restart is needed: the next run of the CronJob reads the current content."}
 		switch missing, _ := e.Missing(); {
 		case len(e.Policy.Problems) > 0:
 			return e.invalid()
@@ -371,12 +394,12 @@ func (e *Evaluation) decideOther() Decision {
 			d.State = Unmanaged
 		case len(missing) > 0:
 			d = e.missing(false)
-			d.Message = upperFirst(strings.Join(missing, "; ")) + ": the next run does not start until that is mended."
+			d.Message = upperFirst(strings.Join(missing, "; ")) + ": the next run cannot start until this is fixed."
 		}
 		return d
 	}
 	return Decision{State: Unmanaged, Reason: "KindNotReloaded",
-		Message: fmt.Sprintf("Nothing is restarted: a %s has no rollout.", e.Workload.Kind)}
+		Message: fmt.Sprintf("It is never restarted: a %s has no rollout.", e.Workload.Kind)}
 }
 
 func describe(changes []change, trigger string) string {

@@ -35,13 +35,6 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			x.annotate(LastReloadAnnotation, last.json())
 		}
 	}
-	both := func(fs ...func(*world)) func(*world) {
-		return func(x *world) {
-			for _, f := range fs {
-				f(x)
-			}
-		}
-	}
 	replicas := func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }
 	for name, tc := range map[string]struct {
 		do   func(*world)
@@ -49,19 +42,19 @@ func TestWhatAWorkloadSays(t *testing.T) {
 	}{
 		"not opted in": {
 			func(x *world) { x.annotate(ReloadAnnotation, "") },
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Nothing restarts this workload when its sources change; a Reload does."},
+			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Changes do not restart this workload automatically; a Reload does."},
 		},
 		"opted out, with a change": {
 			both(change, func(x *world) { x.annotate(ReloadAnnotation, "off") }),
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Nothing restarts this workload when its sources change; a Reload does."},
+			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Changes do not restart this workload automatically; a Reload does."},
 		},
 		"in sync": {
 			func(*world) {},
-			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the present content; the next change restarts them."},
+			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."},
 		},
 		"in sync, restarted before": {
 			restarted(time.Second, 3),
-			Decision{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db", Message: "The pods run with the present content; the next change restarts them."},
+			Decision{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db", Message: "The pods run with the current content. The next change restarts them."},
 		},
 		"nothing recorded": {
 			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
@@ -75,102 +68,102 @@ func TestWhatAWorkloadSays(t *testing.T) {
 		},
 		"an annotation is spoilt": {
 			func(x *world) { x.annotate(SettleAnnotation, "soon") },
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/settle has the value "soon": a duration such as "0", "500ms", "30s" or "5m" is needed. Nothing restarts this workload by itself until that is mended.`},
+			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/settle has the value "soon": a duration such as "0", "500ms", "30s" or "5m" is needed. Automatic restarts are off until this is fixed.`},
 		},
 		"two annotations are spoilt, and content has changed": {
 			both(changeEarlier, func(x *world) {
 				x.annotate(StrategyAnnotation, "magic")
 				x.namespaceAnnotations(map[string]string{LiveVolumesAnnotation: "maybe"})
 			}),
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/strategy has the value "magic": allowed are annotation, recreate; the annotation Namespace configdep.io/live-volumes has the value "maybe": allowed are "true" and "false". Nothing restarts this workload by itself until that is mended.`},
+			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/strategy has the value "magic": allowed are annotation, recreate; the annotation Namespace configdep.io/live-volumes has the value "maybe": allowed are "true" and "false". Automatic restarts are off until this is fixed.`},
 		},
 		"the mode is spoilt: that is no opting out": {
 			func(x *world) { x.annotate(ReloadAnnotation, "true") },
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/reload has the value "true": allowed are auto, matched, listed, off. Nothing restarts this workload by itself until that is mended.`},
+			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/reload has the value "true": allowed are auto, matched, listed, off. Automatic restarts are off until this is fixed.`},
 		},
 		"a source is missing": {
 			func(x *world) { x.remove(dependency.Secret, "db") },
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods do not start. Nothing is restarted until that is mended."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."},
 		},
 		"a key is missing": {
 			func(x *world) { x.set(secret("db", "user", "u")) },
-			Decision{State: Blocked, Reason: ReasonKeyMissing, Stale: true, Message: "Secret db lacks password: new pods do not start. Nothing is restarted until that is mended."},
+			Decision{State: Blocked, Reason: ReasonKeyMissing, Stale: true, Message: "Secret db lacks password: new pods cannot start. The workload will not be restarted until this is fixed."},
 		},
 		"a source and a key are missing, and something has changed": {
 			func(x *world) {
 				x.set(secret("db", "user", "u"))
 				x.remove(dependency.ConfigMap, "settings")
 			},
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "ConfigMap settings is missing; Secret db lacks password: new pods do not start. Nothing is restarted until that is mended."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "ConfigMap settings is missing; Secret db lacks password: new pods cannot start. The workload will not be restarted until this is fixed."},
 		},
 		"a source that does not trigger is missing: pods do not start all the same": {
 			both(func(x *world) { x.annotate(ExcludeAnnotation, "secret/db"); x.act() }, func(x *world) { x.remove(dependency.Secret, "db") }),
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Message: "Secret db is missing: new pods do not start. Nothing is restarted until that is mended."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."},
 		},
 
 		"content has just changed": {
 			change,
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed; the workload is restarted once nothing has changed for 1s."},
+				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
 		},
 		"content has just changed, settle 0": {
 			both(func(x *world) { x.annotate(SettleAnnotation, "0") }, change),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0), DueAt: at(0),
-				Message: "Secret/db has changed; the workload is restarted now."},
+				Message: "Secret/db has changed. The workload is being restarted."},
 		},
 		"content has settled": {
 			changeEarlier,
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
-				Message: "Secret/db has changed; the workload is restarted now."},
+				Message: "Secret/db has changed. The workload is being restarted."},
 		},
 		"two sources have changed, the later one just now": {
 			both(changeEarlier, func(x *world) { x.set(configMap("settings", "a", "2")) }),
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "ConfigMap/settings", RecheckAt: at(time.Second), Stale: true,
-				Message: "ConfigMap/settings, Secret/db have changed; the workload is restarted once nothing has changed for 1s."},
+				Message: "ConfigMap/settings, Secret/db have changed. The workload will be restarted once the content has not changed for 1s."},
 		},
 		"restarted a moment ago": {
 			both(changeEarlier, restarted(3*time.Second, 1)),
 			Decision{State: Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(7 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
-				Message: "Secret/db has changed; the workload is restarted at 2026-03-01T12:01:07Z, because it has been restarted lately."},
+				Message: "Secret/db has changed. The workload will be restarted at 2026-03-01T12:01:07Z, because it was restarted recently."},
 		},
 		"restarted a moment ago, and content has just changed": {
 			both(change, restarted(3*time.Second, 1)),
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed; the workload is restarted once nothing has changed for 1s."},
+				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
 		},
 		"restarted again and again": {
 			both(changeEarlier, restarted(30*time.Second, 3)),
 			Decision{State: Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(10 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
-				Message: "Secret/db has changed; the workload is restarted at 2026-03-01T12:01:10Z, because it has been restarted lately."},
+				Message: "Secret/db has changed. The workload will be restarted at 2026-03-01T12:01:10Z, because it was restarted recently."},
 		},
 		"the interval is over: due when it ended, not when content had settled": {
 			both(changeEarlier, restarted(15*time.Second, 1)),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-5 * time.Second),
-				Message: "Secret/db has changed; the workload is restarted now."},
+				Message: "Secret/db has changed. The workload is being restarted."},
 		},
 		"the time of the last restart is spoilt: it does not hold anything up": {
 			both(changeEarlier, restarted(-1000*time.Hour, 1)),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
-				Message: "Secret/db has changed; the workload is restarted now."},
+				Message: "Secret/db has changed. The workload is being restarted."},
 		},
 		"paused": {
 			both(changeEarlier, status(func(d *appsv1.Deployment) { d.Spec.Paused = true })),
 			Decision{State: Blocked, Reason: "Paused", Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second),
-				Message: "Secret/db has changed. The Deployment is paused: it is restarted when somebody resumes it."},
+				Message: "Secret/db has changed. The Deployment is paused; it will restart when it is resumed."},
 		},
 		"paused, without a change": {
 			status(func(d *appsv1.Deployment) { d.Spec.Paused = true }),
-			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the present content; the next change restarts them."},
+			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."},
 		},
 		"changed while nobody looked": {
 			func(x *world) { x.away(func() { change(x) }); x.tick(time.Second) },
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed; the workload is restarted now."},
+				Message: "Secret/db has changed. The workload is being restarted."},
 		},
 		"changed while nobody looked, and has to settle all the same": {
 			func(x *world) { x.away(func() { change(x) }) },
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", Stale: true, WrittenAt: at(0), RecheckAt: at(time.Second),
-				Message: "Secret/db has changed; the workload is restarted once nothing has changed for 1s."},
+				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
 		},
 		"changed while nobody looked, and so has the template": {
 			func(x *world) {
@@ -181,7 +174,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				})
 			},
 			Decision{State: Pending, Reason: "Verifying", Action: Verify, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed, and so has the pod template: it is looked up which came first."},
+				Message: "Secret/db has changed, and so has the pod template. Checking which changed first."},
 		},
 		"only the hash is left, and it is another": {
 			func(x *world) {
@@ -190,7 +183,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				x.tick(time.Second)
 			},
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
-				Message: "Its content has changed; the workload is restarted now."},
+				Message: "Its content has changed. The workload is being restarted."},
 		},
 
 		"rolling out, not seen by its controller": {
@@ -212,18 +205,18 @@ func TestWhatAWorkloadSays(t *testing.T) {
 					Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 				}}
 			}),
-			Decision{State: Failed, Reason: "ProgressDeadlineExceeded", Message: "The rollout does not progress: 1 of 3 pods are new and the progress deadline has passed."},
+			Decision{State: Failed, Reason: "ProgressDeadlineExceeded", Message: "The rollout is not progressing: 1 of 3 pods are new and the progress deadline has passed."},
 		},
 		"a change while it rolls out": {
 			both(changeEarlier, status(func(d *appsv1.Deployment) { replicas(d, 3) })),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
-				Message: "Secret/db has changed; the workload is restarted now."},
+				Message: "Secret/db has changed. The workload is being restarted."},
 		},
 		"pods are being evicted": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate")
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one after the other, as PodDisruptionBudgets allow."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one by one, as PodDisruptionBudgets allow."},
 		},
 		"pods were being evicted, and the strategy is another: those that are left must go too": {
 			func(x *world) { x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z") },
@@ -242,31 +235,31 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ReloadAnnotation, "off")
 			},
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Action: Abandon, Message: "Nothing restarts this workload when its sources change; a Reload does."},
+			Decision{State: Unmanaged, Reason: "NotOptedIn", Action: Abandon, Message: "Changes do not restart this workload automatically; a Reload does."},
 		},
 		"nothing restarts it, though it has opted in": {
 			func(x *world) { x.annotate(ReloadAnnotation, "listed"); x.act() },
-			Decision{State: InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload by itself; the reasons are given with its sources."},
+			Decision{State: InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload automatically; status.sources says why."},
 		},
 		"pods are being evicted, and the rollout fails: that goes on": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate")
 				x.edit(func(d *appsv1.Deployment) { d.Generation = 2 })
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one after the other, as PodDisruptionBudgets allow."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one by one, as PodDisruptionBudgets allow."},
 		},
 		"pods are being evicted, and the record is gone": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ConfigHashAnnotation, "")
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: WriteBaseline, Message: "The pods are being evicted one after the other, as PodDisruptionBudgets allow."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: WriteBaseline, Message: "The pods are being evicted one by one, as PodDisruptionBudgets allow."},
 		},
 		"pods are being evicted, and a source is missing: their heirs could not start": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z")
 				x.remove(dependency.Secret, "db")
 			},
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods do not start. Nothing is restarted until that is mended."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -300,17 +293,17 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 		want        Decision
 	}{
 		{dependency.CronJob, map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/gone"}, Decision{State: Blocked, Reason: ReasonSourceMissing,
-			Message: "Secret gone is missing: the next run does not start until that is mended."}},
+			Message: "Secret gone is missing: the next run cannot start until this is fixed."}},
 		{dependency.CronJob, map[string]string{ReloadAnnotation: "nope"}, Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
-			Message: `The annotation configdep.io/reload has the value "nope": allowed are auto, matched, listed, off. Nothing restarts this workload by itself until that is mended.`}},
+			Message: `The annotation configdep.io/reload has the value "nope": allowed are auto, matched, listed, off. Automatic restarts are off until this is fixed.`}},
 		{dependency.CronJob, nil, Decision{State: Unmanaged, Reason: "NextRunReadsContent",
-			Message: "Nothing needs a restart: the next run of the CronJob reads the content that is then there."}},
+			Message: "No restart is needed: the next run of the CronJob reads the current content."}},
 		{dependency.Job, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
-			Message: "Nothing is restarted: a Job has no rollout."}},
+			Message: "It is never restarted: a Job has no rollout."}},
 		{dependency.Pod, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
-			Message: "Nothing is restarted: a Pod has no rollout."}},
+			Message: "It is never restarted: a Pod has no rollout."}},
 		{dependency.ReplicaSet, map[string]string{SettleAnnotation: "soon", ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
-			Message: "Nothing is restarted: a ReplicaSet has no rollout."}},
+			Message: "It is never restarted: a ReplicaSet has no rollout."}},
 	} {
 		x := newWorld(t, podOf())
 		w := &dependency.Workload{

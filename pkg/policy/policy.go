@@ -11,9 +11,12 @@ import (
 
 // Defaults are what flags of the server say where no annotation does.
 type Defaults struct {
-	Mode        Mode
-	Settle      time.Duration
-	MinInterval time.Duration
+	Mode   Mode
+	Settle time.Duration
+	// ReleaseSettle is Settle for content that belongs to a release: the client that wrote it
+	// writes the pod template as well. It does not count where it is shorter.
+	ReleaseSettle time.Duration
+	MinInterval   time.Duration
 }
 
 // Policy is what is in force for one workload.
@@ -31,6 +34,9 @@ type Policy struct {
 	LiveVolumes bool
 	// Settle is how long content must have been quiet before a restart.
 	Settle time.Duration
+	// ReleaseSettle is the same for content that was written by a client that writes the pod
+	// template as well, and so may be about to; zero: it is no different.
+	ReleaseSettle time.Duration
 	// MinInterval is the least time between two automatic restarts.
 	MinInterval time.Duration
 	// Problems are the annotations that cannot be parsed, each in a sentence. While there
@@ -48,6 +54,9 @@ func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 		Settle:      defaults.Settle,
 		MinInterval: defaults.MinInterval,
 	}
+	if defaults.ReleaseSettle > p.Settle {
+		p.ReleaseSettle = defaults.ReleaseSettle
+	}
 	if len(workload) == 0 && len(namespace) == 0 {
 		return p
 	}
@@ -61,7 +70,9 @@ func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	parse(&r, ExcludeAnnotation, parsePatterns, &p.Exclude, "")
 	parse(&r, KindsAnnotation, parseKinds, &p.Kinds, "")
 	parse(&r, LiveVolumesAnnotation, parseBool, &p.LiveVolumes, "")
-	parse(&r, SettleAnnotation, parseDuration, &p.Settle, "")
+	if parse(&r, SettleAnnotation, parseDuration, &p.Settle, "") != "" {
+		p.ReleaseSettle = 0
+	}
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
 	return p
 }

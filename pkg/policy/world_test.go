@@ -26,7 +26,8 @@ var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 type world struct {
 	t        *testing.T
 	defaults Defaults
-	key      byte // of the digester
+	key      byte   // of the digester
+	client   string // the field manager of what is written
 	now      time.Time
 	live     bool // the first list has been read
 
@@ -48,7 +49,7 @@ type world struct {
 func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world {
 	t.Helper()
 	x := &world{
-		t: t, now: epoch.Add(-time.Hour), version: 100,
+		t: t, client: "owner", now: epoch.Add(-time.Hour), version: 100,
 		defaults: Defaults{Mode: Off, Settle: time.Second, MinInterval: 10 * time.Second},
 		graph:    dependency.NewGraph(),
 		digester: dependency.NewDigester(make([]byte, dependency.KeySize)),
@@ -134,7 +135,7 @@ func (x *world) set(o metav1.Object) {
 // managed returns the entry that a write of some fields leaves now.
 func (x *world) managed(fields string) []metav1.ManagedFieldsEntry {
 	at := metav1.NewTime(x.now.Truncate(time.Second))
-	return []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}}
+	return []metav1.ManagedFieldsEntry{{Manager: x.client, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}}
 }
 
 func content(o metav1.Object) map[string]string {
@@ -196,6 +197,15 @@ func (x *world) edit(f func(*appsv1.Deployment)) {
 func (x *world) roll() {
 	s := &x.deployment.Status
 	s.Replicas, s.UpdatedReplicas, s.AvailableReplicas, s.ReadyReplicas = 1, 1, 1, 1
+}
+
+// both does one thing after the other.
+func both(fs ...func(*world)) func(*world) {
+	return func(x *world) {
+		for _, f := range fs {
+			f(x)
+		}
+	}
 }
 
 // arrival returns how the next thing is read.

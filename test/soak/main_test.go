@@ -49,7 +49,7 @@ func run(m *testing.M) (code int, err error) {
 		Replicas: replicaCount,
 		Race:     race,
 		Args: []string{
-			"--shutdown-delay-duration=500ms", "--settle=500ms", "--min-interval=0",
+			"--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 		},
 		Kubeconfig: func(_, kubeconfig string) (string, error) {

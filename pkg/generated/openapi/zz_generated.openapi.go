@@ -919,6 +919,12 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
+					"releaseSettle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "releaseSettle is how long it must be quiet instead when the client that changed it also writes the pod template, as releases do, and so may be about to. It is absent when it makes no difference, such as where the annotation configdep.io/settle is set.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
 					"minInterval": {
 						SchemaProps: spec.SchemaProps{
 							Description: "minInterval is the least time between two restarts of the workload by itself. It doubles while they follow each other closely.",

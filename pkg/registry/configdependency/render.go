@@ -76,6 +76,9 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 	if p.Mode != policy.Off {
 		out.Strategy = strategies[p.Strategy]
 		out.Settle, out.MinInterval = &metav1.Duration{Duration: p.Settle}, &metav1.Duration{Duration: p.MinInterval}
+		if p.ReleaseSettle > 0 {
+			out.ReleaseSettle = &metav1.Duration{Duration: p.ReleaseSettle}
+		}
 		out.LiveVolumes = p.LiveVolumes
 	}
 	return out

@@ -77,7 +77,7 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 		dependency.Deployment:  {true, "a Reload does"},
 		dependency.StatefulSet: {true, "a Reload does"},
 		dependency.DaemonSet:   {true, "a Reload does"},
-		dependency.CronJob:     {false, "the next run of the CronJob reads the content that is then there"},
+		dependency.CronJob:     {false, "the next run of the CronJob reads the current content"},
 		dependency.Job:         {false, "a Job has no rollout"},
 		dependency.ReplicaSet:  {false, "a ReplicaSet has no rollout"},
 		dependency.Pod:         {false, "a Pod has no rollout"},

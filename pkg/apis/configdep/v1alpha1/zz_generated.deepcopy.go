@@ -317,6 +317,11 @@ func (in *ReloadPolicy) DeepCopyInto(out *ReloadPolicy) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.ReleaseSettle != nil {
+		in, out := &in.ReleaseSettle, &out.ReleaseSettle
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.MinInterval != nil {
 		in, out := &in.MinInterval, &out.MinInterval
 		*out = new(v1.Duration)

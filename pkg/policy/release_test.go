@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// Content that the client of the pod template changes must be quiet for longer, because the
+// template may follow.
+func TestContentOfAReleaseSettlesLonger(t *testing.T) {
+	const release = 30 * time.Second
+	change := func(x *world) { x.set(secret("db", "password", "2")) }
+	other := func(x *world) { x.client = "external-secrets" }
+	tests := map[string]struct {
+		release time.Duration
+		change  func(*world)
+		want    time.Duration
+	}{
+		"by the client that writes the template": {release, change, release},
+		"by another client":                      {release, both(other, change), time.Second},
+		"no difference is made":                  {0, change, time.Second},
+		"it is no longer":                        {time.Second, change, time.Second},
+		"the annotation says how long":           {release, both(func(x *world) { x.annotate(SettleAnnotation, "2s") }, change), 2 * time.Second},
+		"so does that of the namespace": {
+			release,
+			both(func(x *world) { x.namespaceAnnotations(map[string]string{SettleAnnotation: "2s"}) }, change), 2 * time.Second,
+		},
+		"the annotation says that it need not be quiet": {release, both(func(x *world) { x.annotate(SettleAnnotation, "0") }, change), 0},
+		"one of two sources is of the release": {
+			release, both(change, func(x *world) { other(x); x.set(configMap("settings", "a", "2")) }), release,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			x := typical(t)
+			x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, tt.release
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			x.adopt()
+			x.tick(time.Hour)
+			tt.change(x)
+			d := x.decide()
+			if tt.want == 0 && d.Action != RollOut || tt.want > 0 && (d.State != Settling || d.RecheckAt.Sub(x.now) != tt.want) {
+				t.Errorf("%+v, want to wait for %v", d, tt.want)
+			}
+		})
+	}
+}
+
+// The template that follows ends the wait without a restart.
+func TestAReleaseMakesOneRollout(t *testing.T) {
+	x := typical(t)
+	x.defaults.ReleaseSettle = 30 * time.Second
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.adopt()
+	x.tick(time.Hour)
+	x.set(secret("db", "password", "2"))
+	if d := x.act(); d.State != Settling {
+		t.Fatalf("the content has changed: %+v", d)
+	}
+	x.tick(25 * time.Second)
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+	x.roll()
+	x.readDeployment()
+	for range 60 {
+		if d := x.act(); d.Action == RollOut || d.State == Settling {
+			t.Fatalf("after the template has followed: %+v", d)
+		}
+		x.tick(time.Second)
+	}
+}
