@@ -16,11 +16,15 @@ import (
 // can grow and shrink. An object is in the namespace that its number modulo this names.
 const namespaces = 100
 
-// Writers name themselves, as kubectl apply --server-side does; the API server adds
-// managedFields for them.
+// Field managers of what is written.
+const (
+	kubectl       = "kubectl" // as kubectl apply --server-side names itself
+	argoCDManager = "argocd-controller"
+)
+
 var (
-	createdBy = metav1.CreateOptions{FieldManager: "kubectl"}
-	updatedBy = metav1.UpdateOptions{FieldManager: "kubectl"}
+	createdBy = metav1.CreateOptions{FieldManager: kubectl}
+	updatedBy = metav1.UpdateOptions{FieldManager: kubectl}
 )
 
 func namespaceOf(i int) string    { return fmt.Sprintf("bench-%02d", i%namespaces) }

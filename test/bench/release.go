@@ -159,6 +159,6 @@ func (s *scene) putAtOnce(ctx context.Context, objects []runtime.Object) error {
 		if d, ok := objects[i].(*appsv1.Deployment); ok {
 			return s.setImage(ctx, d)
 		}
-		return s.put(ctx, objects[i])
+		return s.putAs(ctx, argoCDManager, objects[i])
 	})
 }

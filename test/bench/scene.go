@@ -39,7 +39,7 @@ const (
 	// of the scenes, and than a subject needs that polls.
 	quiet = 3 * time.Second
 	// restartLimit is how long the restart of a workload may take.
-	restartLimit = 30 * time.Second
+	restartLimit = time.Minute
 )
 
 // newScene makes an empty namespace.
@@ -135,28 +135,33 @@ func (s *scene) settledFor(ctx context.Context, quiet time.Duration) error {
 
 // put writes objects as they are given, whatever was there.
 func (s *scene) put(ctx context.Context, objects ...runtime.Object) error {
+	return s.putAs(ctx, kubectl, objects...)
+}
+
+// putAs is put by a field manager.
+func (s *scene) putAs(ctx context.Context, manager string, objects ...runtime.Object) error {
 	for _, o := range objects {
-		if err := s.putOne(ctx, o); err != nil {
+		if err := s.putOne(ctx, o, metav1.CreateOptions{FieldManager: manager}, metav1.UpdateOptions{FieldManager: manager}); err != nil {
 			return fmt.Errorf("writing to %s: %w", s.namespace, err)
 		}
 	}
 	return nil
 }
 
-func (s *scene) putOne(ctx context.Context, o runtime.Object) (err error) {
+func (s *scene) putOne(ctx context.Context, o runtime.Object, create metav1.CreateOptions, update metav1.UpdateOptions) (err error) {
 	maps, secrets, deployments := s.client.CoreV1().ConfigMaps(s.namespace), s.client.CoreV1().Secrets(s.namespace), s.client.AppsV1().Deployments(s.namespace)
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
-		if _, err = maps.Update(ctx, o, updatedBy); apierrors.IsNotFound(err) {
-			_, err = maps.Create(ctx, o, createdBy)
+		if _, err = maps.Update(ctx, o, update); apierrors.IsNotFound(err) {
+			_, err = maps.Create(ctx, o, create)
 		}
 	case *corev1.Secret:
-		if _, err = secrets.Update(ctx, o, updatedBy); apierrors.IsNotFound(err) {
-			_, err = secrets.Create(ctx, o, createdBy)
+		if _, err = secrets.Update(ctx, o, update); apierrors.IsNotFound(err) {
+			_, err = secrets.Create(ctx, o, create)
 		}
 	case *appsv1.Deployment:
-		if _, err = deployments.Update(ctx, o, updatedBy); apierrors.IsNotFound(err) {
-			_, err = deployments.Create(ctx, o, createdBy)
+		if _, err = deployments.Update(ctx, o, update); apierrors.IsNotFound(err) {
+			_, err = deployments.Create(ctx, o, create)
 		}
 	default:
 		err = fmt.Errorf("a %T cannot be written", o)

@@ -145,9 +145,9 @@ func (s *scene) setImage(ctx context.Context, d *appsv1.Deployment) error {
 		return err
 	}
 	deployments := s.client.AppsV1().Deployments(s.namespace)
-	_, err = deployments.Patch(ctx, d.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{FieldManager: "argocd-controller"})
+	_, err = deployments.Patch(ctx, d.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{FieldManager: argoCDManager})
 	if apierrors.IsNotFound(err) {
-		_, err = deployments.Create(ctx, d, metav1.CreateOptions{FieldManager: "argocd-controller"})
+		_, err = deployments.Create(ctx, d, metav1.CreateOptions{FieldManager: argoCDManager})
 	}
 	return err
 }
