@@ -3,10 +3,6 @@ package controller
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,17 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 	"k8s.io/utils/clock"
@@ -68,23 +56,6 @@ type cluster struct {
 	resign func() // ends what lead began last
 
 	hear func(reason string) // of events; set while nothing is under way
-}
-
-// request is one that changes something, with the time since the beginning.
-type request struct {
-	at   time.Duration
-	verb string // patch, or evict
-	name string
-	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned
-	err  string // the reason of the answer
-}
-
-func (r request) String() string {
-	out := fmt.Sprintf("%v %s %s", r.at, r.kind, r.name)
-	if r.err != "" {
-		out += ": " + r.err
-	}
-	return out
 }
 
 // inCluster runs a test in a bubble, with a controller that is not running.
@@ -159,373 +130,55 @@ func (c *cluster) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// set creates or changes an object, as its owner does.
-func (c *cluster) set(o metav1.Object) {
+// adopted is a cluster whose controller leads and has recorded what a Deployment web runs
+// with, the Secret db.
+func adopted(c *cluster) (stop func()) {
 	c.t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.store(o)
+	c.synced()
+	c.set(secret("db", "1"))
+	c.set(deployment("web", "db"))
+	stop = c.lead()
+	c.advance(time.Minute)
+	if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
+		c.t.Fatalf("when it was adopted: %v", got)
+	}
+	return stop
 }
 
-func (c *cluster) store(o metav1.Object) {
+// newLeader is a process that has begun after everything that there is.
+func newLeader(c *cluster) {
 	c.t.Helper()
-	c.version++
-	o.SetNamespace(namespace)
-	o.SetResourceVersion(strconv.FormatUint(c.version+c.ahead[resourceOf(o).Resource], 10))
-	if o.GetUID() == "" {
-		o.SetUID(types.UID("uid-" + o.GetName()))
-	}
-	if o.GetCreationTimestamp().Time.IsZero() {
-		o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
-	}
-	object, resource := o.(runtime.Object), resourceOf(o)
-	tracker := c.client.Tracker()
-	if _, err := tracker.Get(resource, namespace, o.GetName()); err == nil {
-		if err := tracker.Update(resource, object, namespace); err != nil {
-			c.t.Error(err)
-		}
-	} else if err := tracker.Create(resource, object, namespace); err != nil {
-		c.t.Error(err)
-	}
-	if !slices.Contains(indexed, resource.Resource) {
-		return
-	}
-	c.objects[resource.Resource+"/"+o.GetName()] = object
-	news := object.DeepCopyObject()
-	c.tell(func() {
-		if err := c.replay.Set(news); err != nil {
-			c.t.Error(err)
+	c.newProcess()
+	c.synced()
+	c.lead()
+	c.advance(time.Minute)
+	c.took()
+	c.told()
+}
+
+// several is a process that does not know of one revision counter for all resources.
+func several(c *cluster) {
+	c.t.Helper()
+	c.newProcess()
+	c.index.Reset() // forgets what a Replay takes for granted
+	c.synced()
+	c.index.Read(func(g *dependency.Graph) {
+		if !g.SeveralCounters() {
+			c.t.Fatal("versions of different resources are compared")
 		}
 	})
 }
 
-// remove deletes an object.
-func (c *cluster) remove(o metav1.Object) {
+// present returns the record of what there is for the Deployment web.
+func (c *cluster) present() (r policy.Record) {
 	c.t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	resource := resourceOf(o)
-	if err := c.client.Tracker().Delete(resource, namespace, o.GetName()); err != nil {
-		c.t.Error(err)
+	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
+	if !c.index.Read(func(g *dependency.Graph) {
+		r = policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults).Present()
+	}) {
+		c.t.Fatal("the index has not read everything")
 	}
-	if !slices.Contains(indexed, resource.Resource) {
-		return
-	}
-	c.version++
-	delete(c.objects, resource.Resource+"/"+o.GetName())
-	gone := o.(runtime.Object).DeepCopyObject()
-	gone.(metav1.Object).SetResourceVersion(strconv.FormatUint(c.version+c.ahead[resource.Resource], 10))
-	c.tell(func() {
-		if err := c.replay.Delete(gone); err != nil {
-			c.t.Error(err)
-		}
-	})
-}
-
-// tell passes news to the index, or keeps them.
-func (c *cluster) tell(news func()) {
-	if c.held {
-		c.news = append(c.news, news)
-		return
-	}
-	news()
-}
-
-// hold keeps news from the index.
-func (c *cluster) hold() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held = true
-}
-
-// release lets the index hear all news.
-func (c *cluster) release() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.held = false
-	for _, news := range c.news {
-		news()
-	}
-	c.news = nil
-}
-
-// indexed are the resources of this test that the index reads.
-var indexed = []string{"deployments", "statefulsets", "daemonsets", "secrets", "configmaps"}
-
-func resourceOf(o metav1.Object) schema.GroupVersionResource {
-	switch o.(type) {
-	case *appsv1.Deployment:
-		return appsv1.SchemeGroupVersion.WithResource("deployments")
-	case *appsv1.StatefulSet:
-		return appsv1.SchemeGroupVersion.WithResource("statefulsets")
-	case *appsv1.DaemonSet:
-		return appsv1.SchemeGroupVersion.WithResource("daemonsets")
-	case *appsv1.ReplicaSet:
-		return appsv1.SchemeGroupVersion.WithResource("replicasets")
-	case *appsv1.ControllerRevision:
-		return appsv1.SchemeGroupVersion.WithResource("controllerrevisions")
-	case *corev1.Pod:
-		return corev1.SchemeGroupVersion.WithResource("pods")
-	case *corev1.Secret:
-		return corev1.SchemeGroupVersion.WithResource("secrets")
-	case *corev1.ConfigMap:
-		return corev1.SchemeGroupVersion.WithResource("configmaps")
-	}
-	panic(fmt.Sprintf("a %T", o))
-}
-
-// patch answers a patch as an API server does.
-func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, error) {
-	a := action.(clienttesting.PatchAction)
-	r := request{at: time.Since(c.start), verb: "patch", name: a.GetName(), kind: kindOf(a.GetPatch())}
-	o, err := c.answer(a)
-	c.record(r, err)
-	if err != nil {
-		return true, nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.owner != nil {
-		time.AfterFunc(ownerLatency, c.owner)
-	}
-	return true, o, nil
-}
-
-// ownerLatency is how long the owner takes to react.
-const ownerLatency = 10 * time.Millisecond
-
-// owning sets what the owner of the workloads does a moment after each patch; nil: nothing.
-func (c *cluster) owning(react func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.owner = react
-}
-
-func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
-	if err := c.refused(a); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	live, err := c.client.Tracker().Get(a.GetResource(), namespace, a.GetName())
-	if err != nil {
-		return nil, err
-	}
-	raw, err := json.Marshal(live)
-	if err != nil {
-		return nil, err
-	}
-	var object, patch map[string]any
-	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(a.GetPatch(), &patch); err != nil {
-		return nil, err
-	}
-	bound, has := patch["metadata"].(map[string]any), object["metadata"].(map[string]any)
-	if bound["resourceVersion"] != has["resourceVersion"] || bound["uid"] != has["uid"] {
-		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("it is another version"))
-	}
-	raw, err = json.Marshal(merge(object, patch))
-	if err != nil {
-		return nil, err
-	}
-	patched := reflect.New(reflect.TypeOf(live).Elem()).Interface().(runtime.Object)
-	if err := json.Unmarshal(raw, patched); err != nil {
-		return nil, err
-	}
-	c.store(patched.(metav1.Object))
-	return patched.DeepCopyObject(), nil
-}
-
-// merge is a JSON merge patch (RFC 7386).
-func merge(object, patch map[string]any) map[string]any {
-	for k, v := range patch {
-		switch v := v.(type) {
-		case nil:
-			delete(object, k)
-		case map[string]any:
-			inner, ok := object[k].(map[string]any)
-			if !ok {
-				inner = map[string]any{}
-			}
-			object[k] = merge(inner, v)
-		default:
-			object[k] = v
-		}
-	}
-	return object
-}
-
-func kindOf(patch []byte) string {
-	switch text := string(patch); {
-	case strings.Contains(text, `"spec"`):
-		return "rollout"
-	case strings.Contains(text, policy.VerifiedAnnotation+`":"`):
-		return "verified"
-	case strings.Contains(text, `.mixed"`):
-		return "mixed"
-	case strings.Contains(text, policy.ConfigHashAnnotation+`":null`):
-		return "abandoned"
-	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
-		return "recreated"
-	case strings.Contains(text, policy.RecreatingAnnotation):
-		return "recreate"
-	default:
-		return "baseline"
-	}
-}
-
-// evict answers an eviction: the pod is ending.
-func (c *cluster) evict(action clienttesting.Action) (bool, runtime.Object, error) {
-	a := action.(clienttesting.CreateAction)
-	if a.GetSubresource() != "eviction" {
-		return false, nil, nil
-	}
-	eviction := a.GetObject().(*policyv1.Eviction)
-	err := func() error {
-		if err := c.refused(a); err != nil {
-			return err
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		o, err := c.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), namespace, eviction.Name)
-		if err != nil {
-			return err
-		}
-		pod := o.DeepCopyObject().(*corev1.Pod)
-		if uid := eviction.DeleteOptions.Preconditions.UID; *uid != pod.UID {
-			return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("it is another pod"))
-		}
-		now := metav1.Now()
-		pod.DeletionTimestamp, pod.Finalizers = &now, []string{"test"}
-		c.store(pod)
-		return nil
-	}()
-	c.record(request{at: time.Since(c.start), verb: "evict", name: eviction.Name, kind: "evict"}, err)
-	return true, nil, err
-}
-
-// refusing lets requests be refused, or held up, by a function; nil: none are.
-func (c *cluster) refusing(refuse func(clienttesting.Action) error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refuse = refuse
-}
-
-func (c *cluster) refused(a clienttesting.Action) error {
-	c.mu.Lock()
-	refuse := c.refuse
-	c.mu.Unlock()
-	if refuse == nil {
-		return nil
-	}
-	return refuse(a)
-}
-
-func (c *cluster) record(r request, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil {
-		r.err = string(apierrors.ReasonForError(err))
-	}
-	c.requests = append(c.requests, r)
-}
-
-// took returns the requests since it was last called.
-func (c *cluster) took() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var out []string
-	for _, r := range c.requests {
-		out = append(out, r.String())
-	}
-	c.requests = nil
-	return out
-}
-
-// told returns the events since it was last called.
-func (c *cluster) told() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.events
-	c.events = nil
-	return out
-}
-
-// recorder notes events.
-type recorder struct{ c *cluster }
-
-var _ record.EventRecorder = recorder{}
-
-func (r recorder) Event(o runtime.Object, eventType, reason, message string) {
-	ref := o.(*corev1.ObjectReference)
-	if r.c.hear != nil {
-		r.c.hear(reason)
-	}
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	r.c.events = append(r.c.events, fmt.Sprintf("%s %s %s/%s/%s: %s", eventType, reason, ref.Kind, ref.Namespace, ref.Name, message))
-}
-
-func (r recorder) Eventf(o runtime.Object, eventType, reason, format string, args ...any) {
-	r.Event(o, eventType, reason, fmt.Sprintf(format, args...))
-}
-
-func (r recorder) AnnotatedEventf(o runtime.Object, _ map[string]string, eventType, reason, format string, args ...any) {
-	r.Eventf(o, eventType, reason, format, args...)
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-func secret(name, value string) *corev1.Secret {
-	s := &corev1.Secret{Data: map[string][]byte{"password": []byte(value)}}
-	s.Name = name
-	return s
-}
-
-// template reads all of a Secret.
-func template(source string) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Name:    "app",
-		EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: source}}}},
-	}}}}
-}
-
-// deployment is one that has opted in and whose only pod is up to date.
-func deployment(name, source string) *appsv1.Deployment {
-	d := &appsv1.Deployment{}
-	d.Name = name
-	d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
-	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
-	d.Spec.Template = template(source)
-	d.Status = appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
-	return d
-}
-
-// live returns an object as it is in the cluster.
-func live[T metav1.Object](c *cluster, o T) T {
-	c.t.Helper()
-	got, err := c.client.Tracker().Get(resourceOf(o), namespace, o.GetName())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return got.DeepCopyObject().(T)
+	return r
 }
 
 // decision returns what a view of the Deployment web would show.
@@ -548,25 +201,19 @@ func (c *cluster) expectState(what string, state policy.State, reason string) {
 	}
 }
 
-// edit changes an object as it is in the cluster.
-func edit[T metav1.Object](c *cluster, o T, f func(T)) {
-	c.t.Helper()
-	got := live(c, o)
-	f(got)
-	c.set(got)
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
 }
 
-// adopted is a cluster whose controller leads and has recorded what a Deployment web runs
-// with, the Secret db.
-func adopted(c *cluster) (stop func()) {
-	c.t.Helper()
-	c.synced()
-	c.set(secret("db", "1"))
-	c.set(deployment("web", "db"))
-	stop = c.lead()
-	c.advance(time.Minute)
-	if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-		c.t.Fatalf("when it was adopted: %v", got)
-	}
-	return stop
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }

@@ -15,21 +15,6 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// expect compares the requests since the last time with what is wanted.
-func (c *cluster) expect(what string, want ...string) {
-	c.t.Helper()
-	if diff := cmp.Diff(want, c.took()); diff != "" {
-		c.t.Fatalf("%s: requests (-want +got):\n%s", what, diff)
-	}
-}
-
-func (c *cluster) expectEvents(what string, want ...string) {
-	c.t.Helper()
-	if diff := cmp.Diff(want, c.told()); diff != "" {
-		c.t.Fatalf("%s: events (-want +got):\n%s", what, diff)
-	}
-}
-
 func TestChangedContentRestartsTheWorkloadOnce(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
-
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // written is the entry that a write of some fields leaves now.
@@ -194,26 +192,6 @@ func changeBoth(c *cluster, workload metav1.Object, change func(*appsv1.Deployme
 		c.set(w)
 	}
 	return content
-}
-
-func statefulSet(name, source string) *appsv1.StatefulSet {
-	s := &appsv1.StatefulSet{}
-	s.Name = name
-	s.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
-	s.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
-	s.Spec.Template = template(source)
-	s.Status = appsv1.StatefulSetStatus{Replicas: 1, ReadyReplicas: 1, UpdatedReplicas: 1}
-	return s
-}
-
-func daemonSet(name, source string) *appsv1.DaemonSet {
-	s := &appsv1.DaemonSet{}
-	s.Name = name
-	s.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
-	s.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
-	s.Spec.Template = template(source)
-	s.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: 1}
-	return s
 }
 
 // TestLookUpThatFailsIsTriedAgain, and nothing is restarted in doubt about it.

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// TestSeveralRevisionCountersLoseNoChange: the revisions of workloads and those of sources
+// have nothing to do with each other.
+func TestSeveralRevisionCountersLoseNoChange(t *testing.T) {
+	for counters, ahead := range map[string]map[string]uint64{
+		"that of workloads is ahead": {"deployments": 50_000},
+		"that of sources is ahead":   {"secrets": 50_000},
+	} {
+		for name, before := range map[string]func(*cluster){
+			"pods that are older than the process": func(c *cluster) {
+				c.set(deployment("web", "db"))
+				several(c)
+				c.lead()
+			},
+			"pods that are younger": func(c *cluster) {
+				several(c)
+				c.set(deployment("web", "db"))
+				c.lead()
+			},
+			"opted in later": func(c *cluster) {
+				web := deployment("web", "db")
+				web.Annotations = nil
+				c.set(web)
+				several(c)
+				c.lead()
+				c.advance(time.Minute)
+				edit(c, web, func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} })
+			},
+		} {
+			t.Run(counters+", "+name, func(t *testing.T) {
+				inCluster(t, func(c *cluster) {
+					c.ahead = ahead
+					c.newProcess()
+					c.set(secret("db", "1"))
+					before(c)
+					c.advance(time.Minute)
+					if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
+						t.Errorf("opting in restarts nothing: %v", got)
+					}
+					for i := range 5 {
+						c.set(secret("db", fmt.Sprint("changed-", i)))
+						c.advance(time.Hour)
+						if n := c.restarts(); n != 1 {
+							t.Errorf("change %d: %d restarts", i, n)
+						}
+					}
+					c.expectState("at last", policy.InSync, "ContentApplied")
+				})
+			})
+		}
+	}
+}
+
+// TestRestoreOfEtcdLosesNoChange: revisions go back, below those of our own writes.
+func TestRestoreOfEtcdLosesNoChange(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		c.set(secret("db", "2"))
+		c.advance(time.Hour)
+		c.expect("before", "1m1s rollout web")
+		c.mu.Lock()
+		c.version = 10
+		db, web := c.objects["secrets/db"], c.objects["deployments/web"]
+		for _, o := range []runtime.Object{db, web} {
+			o.(metav1.Object).SetResourceVersion("5")
+		}
+		if err := c.replay.ListOf("deployments", "10", web.DeepCopyObject()); err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Unlock()
+		c.index.Reset()
+		c.synced()
+		c.set(live(c, deployment("web", "db")))
+		c.advance(time.Hour)
+		c.expect("restored")
+		for i := range 3 {
+			c.set(secret("db", fmt.Sprint("restored-", i)))
+			c.advance(time.Hour)
+			if n := c.restarts(); n != 1 {
+				t.Errorf("change %d: %d restarts", i, n)
+			}
+		}
+	})
+}

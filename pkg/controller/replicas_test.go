@@ -1,0 +1,74 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// TestNoReplicasAreNotRestarted: only the record is written, and pods that come later have
+// read what it says.
+func TestNoReplicasAreNotRestarted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		workload metav1.Object
+		scale    func(c *cluster, n int32)
+	}{
+		"Deployment": {deployment("web", "db"), func(c *cluster, n int32) {
+			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+				d.Spec.Replicas = new(n)
+				d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = n, n, n
+			})
+		}},
+		"StatefulSet": {statefulSet("web", "db"), func(c *cluster, n int32) {
+			edit(c, statefulSet("web", "db"), func(s *appsv1.StatefulSet) {
+				s.Spec.Replicas = new(n)
+				s.Status.Replicas, s.Status.UpdatedReplicas, s.Status.ReadyReplicas = n, n, n
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				c.set(secret("db", "1"))
+				c.set(tc.workload)
+				c.lead()
+				tc.scale(c, 0)
+				c.advance(time.Minute)
+				c.expect("no pods run", "0s baseline web")
+				for i := range 10 {
+					c.set(secret("db", fmt.Sprint("changed-", i)))
+					c.advance(time.Minute)
+					c.expect("content changes", fmt.Sprintf("%dm0s baseline web", i+1))
+				}
+				tc.scale(c, 3)
+				c.advance(time.Hour)
+				c.expect("scaled up")
+				c.expectEvents("nothing was restarted")
+				c.set(secret("db", "with pods"))
+				c.advance(time.Minute)
+				c.expect("with pods", "1h11m1s rollout web")
+			})
+		})
+	}
+}
+
+// TestLastPodsThatEndAreNotRestarted, and what is recorded of them is kept until they have
+// gone: the workload may be scaled up again before.
+func TestLastPodsThatEndAreNotRestarted(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) })
+		c.set(secret("db", "2"))
+		c.advance(time.Hour)
+		c.expect("the last pod is ending")
+		c.expectState("the last pod is ending", policy.Pending, "ScalingDown")
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
+		c.advance(time.Hour)
+		c.expect("it has not ended", "1h1m0s rollout web")
+	})
+}

@@ -1,0 +1,224 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// request is one that changes something, with the time since the beginning.
+type request struct {
+	at   time.Duration
+	verb string // patch, or evict
+	name string
+	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned
+	err  string // the reason of the answer
+}
+
+func (r request) String() string {
+	out := fmt.Sprintf("%v %s %s", r.at, r.kind, r.name)
+	if r.err != "" {
+		out += ": " + r.err
+	}
+	return out
+}
+
+func (c *cluster) record(r request, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		r.err = string(apierrors.ReasonForError(err))
+	}
+	c.requests = append(c.requests, r)
+}
+
+// took returns the requests since it was last called.
+func (c *cluster) took() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, r := range c.requests {
+		out = append(out, r.String())
+	}
+	c.requests = nil
+	return out
+}
+
+// restarts returns how many of the requests since the last time were restarts.
+func (c *cluster) restarts() (n int) {
+	for _, r := range c.took() {
+		if strings.Contains(r, " rollout ") && !strings.Contains(r, ": ") {
+			n++
+		}
+	}
+	return n
+}
+
+// expect compares the requests since the last time with what is wanted.
+func (c *cluster) expect(what string, want ...string) {
+	c.t.Helper()
+	if diff := cmp.Diff(want, c.took()); diff != "" {
+		c.t.Fatalf("%s: requests (-want +got):\n%s", what, diff)
+	}
+}
+
+// refusing lets requests be refused, or held up, by a function; nil: none are.
+func (c *cluster) refusing(refuse func(clienttesting.Action) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse = refuse
+}
+
+func (c *cluster) refused(a clienttesting.Action) error {
+	c.mu.Lock()
+	refuse := c.refuse
+	c.mu.Unlock()
+	if refuse == nil {
+		return nil
+	}
+	return refuse(a)
+}
+
+// ownerLatency is how long the owner takes to react.
+const ownerLatency = 10 * time.Millisecond
+
+// owning sets what the owner of the workloads does a moment after each patch; nil: nothing.
+func (c *cluster) owning(react func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owner = react
+}
+
+// patch answers a patch as an API server does.
+func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, error) {
+	a := action.(clienttesting.PatchAction)
+	r := request{at: time.Since(c.start), verb: "patch", name: a.GetName(), kind: kindOf(a.GetPatch())}
+	o, err := c.answer(a)
+	c.record(r, err)
+	if err != nil {
+		return true, nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owner != nil {
+		time.AfterFunc(ownerLatency, c.owner)
+	}
+	return true, o, nil
+}
+
+func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
+	if err := c.refused(a); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	live, err := c.client.Tracker().Get(a.GetResource(), namespace, a.GetName())
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(live)
+	if err != nil {
+		return nil, err
+	}
+	var object, patch map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(a.GetPatch(), &patch); err != nil {
+		return nil, err
+	}
+	bound, has := patch["metadata"].(map[string]any), object["metadata"].(map[string]any)
+	if bound["resourceVersion"] != has["resourceVersion"] || bound["uid"] != has["uid"] {
+		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), a.GetName(), fmt.Errorf("it is another version"))
+	}
+	raw, err = json.Marshal(merge(object, patch))
+	if err != nil {
+		return nil, err
+	}
+	patched := reflect.New(reflect.TypeOf(live).Elem()).Interface().(runtime.Object)
+	if err := json.Unmarshal(raw, patched); err != nil {
+		return nil, err
+	}
+	c.store(patched.(metav1.Object))
+	return patched.DeepCopyObject(), nil
+}
+
+// merge is a JSON merge patch (RFC 7386).
+func merge(object, patch map[string]any) map[string]any {
+	for k, v := range patch {
+		switch v := v.(type) {
+		case nil:
+			delete(object, k)
+		case map[string]any:
+			inner, ok := object[k].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+			}
+			object[k] = merge(inner, v)
+		default:
+			object[k] = v
+		}
+	}
+	return object
+}
+
+func kindOf(patch []byte) string {
+	switch text := string(patch); {
+	case strings.Contains(text, `"spec"`):
+		return "rollout"
+	case strings.Contains(text, policy.VerifiedAnnotation+`":"`):
+		return "verified"
+	case strings.Contains(text, `.mixed"`):
+		return "mixed"
+	case strings.Contains(text, policy.ConfigHashAnnotation+`":null`):
+		return "abandoned"
+	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
+		return "recreated"
+	case strings.Contains(text, policy.RecreatingAnnotation):
+		return "recreate"
+	default:
+		return "baseline"
+	}
+}
+
+// evict answers an eviction: the pod is ending.
+func (c *cluster) evict(action clienttesting.Action) (bool, runtime.Object, error) {
+	a := action.(clienttesting.CreateAction)
+	if a.GetSubresource() != "eviction" {
+		return false, nil, nil
+	}
+	eviction := a.GetObject().(*policyv1.Eviction)
+	err := func() error {
+		if err := c.refused(a); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		o, err := c.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), namespace, eviction.Name)
+		if err != nil {
+			return err
+		}
+		pod := o.DeepCopyObject().(*corev1.Pod)
+		if uid := eviction.DeleteOptions.Preconditions.UID; *uid != pod.UID {
+			return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("it is another pod"))
+		}
+		now := metav1.Now()
+		pod.DeletionTimestamp, pod.Finalizers = &now, []string{"test"}
+		c.store(pod)
+		return nil
+	}()
+	c.record(request{at: time.Since(c.start), verb: "evict", name: eviction.Name, kind: "evict"}, err)
+	return true, nil, err
+}

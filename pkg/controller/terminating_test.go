@@ -1,0 +1,50 @@
+package controller
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// TestWhatIsBeingDeletedIsLeftAlone: sources go before the workloads that use them.
+func TestWhatIsBeingDeletedIsLeftAlone(t *testing.T) {
+	for name, end := range map[string]func(*cluster){
+		"the workload": func(c *cluster) {
+			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+				d.DeletionTimestamp, d.Finalizers = new(metav1.Now()), []string{"foregroundDeletion"}
+			})
+		},
+		"its namespace": func(c *cluster) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.version++
+			ns := &corev1.Namespace{}
+			ns.Name, ns.ResourceVersion, ns.DeletionTimestamp = namespace, strconv.FormatUint(c.version, 10), new(metav1.Now())
+			if err := c.replay.Set(ns); err != nil {
+				c.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				adopted(c)
+				c.set(secret("db", "2"))
+				c.advance(500 * time.Millisecond)
+				end(c)
+				c.set(secret("db", "3"))
+				c.advance(time.Minute)
+				c.remove(live(c, secret("db", "")))
+				c.advance(time.Hour)
+				c.expect("being deleted")
+				c.expectEvents("being deleted")
+				c.expectState("being deleted", policy.Unmanaged, policy.ReasonTerminating)
+			})
+		})
+	}
+}

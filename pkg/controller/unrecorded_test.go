@@ -1,0 +1,178 @@
+package controller
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// TestRefusedFirstRecordLosesNoChange: content changes while it cannot be written yet what
+// pods run with that are older than the process.
+func TestRefusedFirstRecordLosesNoChange(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.set(secret("db", "1"))
+		web := deployment("web", "db")
+		web.Annotations = nil
+		c.set(web)
+		newLeader(c)
+		c.refusing(func(clienttesting.Action) error { return errRefused })
+		edit(c, web, func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} })
+		c.advance(30 * time.Minute)
+		if got := c.took(); len(got) == 0 || got[0] != "1m0s baseline web: Forbidden" {
+			t.Errorf("got %v", got)
+		}
+		told := c.told()
+		const want = "Warning ConfigRecordFailed Deployment/shop/web: Recording the content that the pods run with was refused and will be tried again: " +
+			`deployments.apps "web" is forbidden: quota`
+		if len(told) == 0 || told[0] != want {
+			t.Errorf("told: %v", told)
+		}
+		c.expectState("nothing is recorded", policy.Pending, policy.ReasonNotRecorded)
+		c.set(secret("db", "2"))
+		c.advance(30 * time.Minute)
+		if d := c.decision(); d.State == policy.InSync {
+			t.Errorf("the pods run with other content, and it says %+v", d)
+		}
+		c.refusing(nil)
+		c.took()
+		c.advance(time.Hour)
+		if n := c.restarts(); n != 1 {
+			t.Errorf("%d restarts", n)
+		}
+		c.expectState("restarted", policy.InSync, "ContentApplied")
+	})
+}
+
+// TestMissingSourceLosesNoChangeOfAnother: while one is missing, nothing is recorded, and a
+// container that does not need it has read the other.
+func TestMissingSourceLosesNoChangeOfAnother(t *testing.T) {
+	optIn := func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} }
+	for name, before := range map[string]func(*cluster){
+		"pods that are older than the process": func(c *cluster) {
+			web := sidecar(deployment("web", "db"), "late")
+			web.Annotations = nil
+			c.set(web)
+			newLeader(c)
+			edit(c, web, optIn)
+		},
+		"pods that are younger, and of which a container waits": func(c *cluster) {
+			newLeader(c)
+			c.set(sidecar(deployment("web", "db"), "late"))
+		},
+		"the same, opted in later": func(c *cluster) {
+			newLeader(c)
+			web := sidecar(deployment("web", "db"), "late")
+			web.Annotations = nil
+			c.set(web)
+			edit(c, web, optIn)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.set(secret("db", "1"))
+				before(c)
+				c.advance(time.Minute)
+				c.expect("a source is missing")
+				c.expectState("a source is missing", policy.Blocked, policy.ReasonSourceMissing)
+				c.set(secret("db", "2"))
+				c.advance(time.Minute)
+				c.set(configMap("late", "1"))
+				c.advance(time.Hour)
+				if n := c.restarts(); n != 1 {
+					t.Errorf("%d restarts", n)
+				}
+			})
+		})
+	}
+}
+
+// TestContentThatNewPodsReadAndThatThenGoesBack: the record tells of the content that the
+// pods before them read, which is the present one again.
+func TestContentThatNewPodsReadAndThatThenGoesBack(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		c.refusing(func(clienttesting.Action) error { return errRefused })
+		c.set(secret("db", "2"))
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		c.advance(100 * time.Millisecond)
+		c.set(secret("db", "1"))
+		c.advance(time.Minute)
+		c.refusing(nil)
+		c.took()
+		c.advance(time.Hour)
+		if n := c.restarts(); n != 1 {
+			t.Errorf("%d restarts of pods that have read what content was in between", n)
+		}
+	})
+}
+
+// TestRedundantAnnotationAdoptsNothing: the workload was restarted automatically before, by
+// default.
+func TestRedundantAnnotationAdoptsNothing(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.defaults.Mode = policy.Auto
+		c.set(secret("db", "1"))
+		web := deployment("web", "db")
+		web.Annotations = nil
+		c.set(web)
+		c.refusing(func(clienttesting.Action) error { return errRefused })
+		newLeader(c)
+		c.set(secret("db", "2"))
+		c.advance(100 * time.Millisecond)
+		edit(c, web, func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} })
+		c.advance(time.Minute)
+		c.refusing(nil)
+		c.took()
+		c.advance(time.Hour)
+		if n := c.restarts(); n != 1 {
+			t.Errorf("%d restarts", n)
+		}
+	})
+}
+
+// TestRecordOfAWebhookThatLagsIsNoChange: a replica that had not read the last change yet has
+// recorded the content before it, in the write by which the workload has opted in.
+func TestRecordOfAWebhookThatLagsIsNoChange(t *testing.T) {
+	for name, before := range map[string]func(*cluster){
+		"pods that are older than the process": newLeader,
+		"pods that are younger":                func(c *cluster) { c.lead() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				c.set(secret("db", "1"))
+				web := deployment("web", "db")
+				web.Annotations = nil
+				c.set(web)
+				before(c)
+				old := c.present()
+				c.set(secret("db", "2"))
+				c.advance(time.Minute)
+				edit(c, web, func(d *appsv1.Deployment) {
+					raw, err := json.Marshal(old.Sources)
+					if err != nil {
+						t.Fatal(err)
+					}
+					d.Annotations = map[string]string{
+						policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: old.Hash, policy.AppliedSourcesAnnotation: string(raw),
+					}
+				})
+				c.advance(time.Hour)
+				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
+					t.Errorf("it has just opted in: %v", got)
+				}
+				c.set(secret("db", "3"))
+				c.advance(time.Hour)
+				if n := c.restarts(); n != 1 {
+					t.Errorf("%d restarts after the next change", n)
+				}
+			})
+		})
+	}
+}
