@@ -1,0 +1,350 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// typical is a Deployment that reads one key of a Secret, all of a ConfigMap, and an
+// optional Secret that is absent.
+func typical(t *testing.T) *world {
+	t.Helper()
+	return newWorld(t, podOf(
+		env(dependency.Secret, "db", "password"),
+		envFrom(dependency.ConfigMap, "settings"),
+		optionalEnvFrom(dependency.Secret, "extra"),
+	), secret("db", "password", "1", "unread", "1"), configMap("settings", "a", "1", "b", "1"))
+}
+
+// TestWhatIsAChange does something to a workload whose record is up to date, and expects
+// a restart, a new record, or nothing at all; and nothing after that.
+func TestWhatIsAChange(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before []string // annotations in force when the workload was adopted
+		do     func(*world)
+		want   outcome
+	}{
+		"content of a key that is read": {
+			do:   func(x *world) { x.set(secret("db", "password", "2", "unread", "1")) },
+			want: rollOut("Secret/db"),
+		},
+		"content of a key that nobody reads": {
+			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "2")) },
+			want: nothing,
+		},
+		"a key that nobody reads comes": {
+			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "1", "more", "1")) },
+			want: nothing,
+		},
+		"a key comes, and all are read": {
+			do:   func(x *world) { x.set(configMap("settings", "a", "1", "b", "1", "c", "1")) },
+			want: rollOut("ConfigMap/settings"),
+		},
+		"a key goes, and all are read": {
+			do:   func(x *world) { x.set(configMap("settings", "a", "1")) },
+			want: rollOut("ConfigMap/settings"),
+		},
+		"metadata of a source": {
+			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "example.com/by", "me")) },
+			want: nothing,
+		},
+		"content there and back": {
+			do: func(x *world) {
+				x.set(configMap("settings", "a", "2", "b", "1"))
+				x.set(configMap("settings", "a", "1", "b", "1"))
+			},
+			want: inspect("ConfigMap/settings"),
+		},
+		"content there and back, and some containers were started meanwhile": {
+			do: func(x *world) {
+				x.mixed = []string{"ConfigMap/settings"}
+				x.set(configMap("settings", "a", "2", "b", "1"))
+				x.set(configMap("settings", "a", "1", "b", "1"))
+				x.act()
+			},
+			want: rollOut("ConfigMap/settings"),
+		},
+		"a key goes and comes back": {
+			do: func(x *world) {
+				x.set(configMap("settings", "a", "1"))
+				x.set(configMap("settings", "a", "1", "b", "1"))
+			},
+			want: inspect("ConfigMap/settings"),
+		},
+		"an optional source comes and goes": {
+			do: func(x *world) {
+				x.set(secret("extra", "a", "1"))
+				x.remove(dependency.Secret, "extra")
+			},
+			want: inspect("Secret/extra"),
+		},
+		"deleted and created again with the same content": {
+			do: func(x *world) {
+				x.remove(dependency.ConfigMap, "settings")
+				x.set(configMap("settings", "a", "1", "b", "1"))
+			},
+			want: nothing,
+		},
+		"deleted and created again with other content": {
+			do: func(x *world) {
+				x.remove(dependency.ConfigMap, "settings")
+				x.set(configMap("settings", "a", "2", "b", "1"))
+			},
+			want: rollOut("ConfigMap/settings"),
+		},
+		"an optional source appears": {
+			do:   func(x *world) { x.set(secret("extra", "a", "1")) },
+			want: rollOut("Secret/extra"),
+		},
+		"an optional source appears without content": {
+			do:   func(x *world) { x.set(secret("extra")) },
+			want: nothing,
+		},
+		"two sources": {
+			do: func(x *world) {
+				x.set(secret("db", "password", "2"))
+				x.set(configMap("settings", "a", "2"))
+			},
+			want: rollOut("ConfigMap/settings"),
+		},
+		"a source that is not used": {
+			do:   func(x *world) { x.set(secret("other", "a", "1")) },
+			want: nothing,
+		},
+
+		"a change of the policy: a source is excluded": {
+			do:   func(x *world) { x.annotate(ExcludeAnnotation, "secret/db") },
+			want: baseline,
+		},
+		"a change of the policy: one is not excluded any more": {
+			before: []string{ExcludeAnnotation, "secret/db"},
+			do:     func(x *world) { x.annotate(ExcludeAnnotation, "") },
+			want:   baseline,
+		},
+		"a change of the policy: a source that exists is named": {
+			do: func(x *world) {
+				x.set(secret("other", "a", "1"))
+				x.annotate(SourcesAnnotation, "secret/other")
+			},
+			want: baseline,
+		},
+		"a change of the policy: one is named no more": {
+			before: []string{SourcesAnnotation, "secret/other"},
+			do:     func(x *world) { x.annotate(SourcesAnnotation, "") },
+			want:   baseline,
+		},
+		"a change of the policy: a glob is added": {
+			do:   func(x *world) { x.annotate(SourcesAnnotation, "secret/d*") },
+			want: baseline, // it is remembered that it names nothing besides
+		},
+		"a change of the policy: another mode": {
+			do:   func(x *world) { x.annotate(ReloadAnnotation, "matched") },
+			want: baseline,
+		},
+		"a change of the policy: the mode of the namespace": {
+			before: []string{ReloadAnnotation, "listed"},
+			do: func(x *world) {
+				x.namespaceAnnotations(map[string]string{ReloadAnnotation: "auto"})
+				x.annotate(ReloadAnnotation, "")
+			},
+			want: baseline,
+		},
+		"a change of the policy: kinds": {
+			do:   func(x *world) { x.annotate(KindsAnnotation, "secret") },
+			want: baseline,
+		},
+		"a change of the policy: all kinds": {
+			before: []string{KindsAnnotation, "secret"},
+			do:     func(x *world) { x.annotate(KindsAnnotation, "") },
+			want:   baseline,
+		},
+		"a change of the policy: settle, interval, strategy": {
+			do: func(x *world) {
+				x.annotate(SettleAnnotation, "5s", MinIntervalAnnotation, "1m", StrategyAnnotation, "recreate")
+			},
+			want: nothing,
+		},
+		"a change of the policy: spoilt and mended": {
+			do: func(x *world) {
+				x.annotate(ExcludeAnnotation, "db")
+				x.annotate(ExcludeAnnotation, "")
+			},
+			want: nothing,
+		},
+		"a source is ignored from now on": {
+			do: func(x *world) {
+				x.set(annotated(configMap("settings", "a", "1", "b", "1"), dependency.IgnoreAnnotation, "true"))
+			},
+			want: baseline,
+		},
+		"a source is ignored, and changes": {
+			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "2"), dependency.IgnoreAnnotation, "true")) },
+			want: baseline,
+		},
+		"one change counts although another source is excluded at the same time": {
+			do: func(x *world) {
+				x.set(secret("db", "password", "2"))
+				x.annotate(ExcludeAnnotation, "configmap/settings")
+			},
+			want: rollOut("Secret/db"),
+		},
+
+		"the template begins to use a source": {
+			do: func(x *world) {
+				x.set(secret("other", "a", "1"))
+				x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "other")(&d.Spec.Template.Spec) })
+			},
+			want: baseline,
+		},
+		"the template ceases to use a source": {
+			do:   func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Env = nil }) },
+			want: baseline,
+		},
+		"the template reads another key": {
+			do: func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { env(dependency.Secret, "db", "unread")(&d.Spec.Template.Spec) })
+			},
+			want: baseline,
+		},
+		"the image": {
+			do: func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			},
+			want: nothing,
+		},
+		"content, and then the image: the new pods have read it": {
+			do: func(x *world) {
+				x.set(secret("db", "password", "2"))
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			},
+			want: baseline,
+		},
+		"the image, and then content": {
+			do: func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+				x.set(secret("db", "password", "2"))
+			},
+			want: rollOut("Secret/db"),
+		},
+		"content, the image, and other content: only that is unread": {
+			do: func(x *world) {
+				x.set(secret("db", "password", "2"))
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+				x.set(configMap("settings", "a", "2"))
+			},
+			want: rollOut("ConfigMap/settings"),
+		},
+		"replicas and labels": {
+			do:   func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Labels = map[string]string{"a": "b"} }) },
+			want: nothing,
+		},
+
+		"opted out, and in again": {
+			do: func(x *world) {
+				x.annotate(ReloadAnnotation, "off")
+				x.annotate(ReloadAnnotation, "auto")
+			},
+			want: nothing,
+		},
+		"opted out, and in again after content has changed": {
+			do: func(x *world) {
+				x.annotate(ReloadAnnotation, "off")
+				x.set(secret("db", "password", "2"))
+				x.annotate(ReloadAnnotation, "auto")
+			},
+			want: rollOut("Secret/db"),
+		},
+		"opted out, restarted by the owner, and in again": {
+			do: func(x *world) {
+				x.annotate(ReloadAnnotation, "off")
+				x.set(secret("db", "password", "2"))
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+				x.annotate(ReloadAnnotation, "auto")
+			},
+			want: baseline,
+		},
+
+		"the key of the hash is replaced": {
+			do:   func(x *world) { x.replaceKey() },
+			want: adoption,
+		},
+		"the process begins anew": {
+			do:   func(x *world) { x.restart() },
+			want: nothing,
+		},
+		"content changes while nobody looks": {
+			do:   func(x *world) { x.away(func() { x.set(secret("db", "password", "2")) }) },
+			want: rollOut("Secret/db"),
+		},
+		"an optional source appears while nobody looks": {
+			do:   func(x *world) { x.away(func() { x.set(secret("extra", "a", "1")) }) },
+			want: rollOut("Secret/extra"),
+		},
+
+		"the record of sources is spoilt, the content is the same": {
+			do:   func(x *world) { x.annotate(AppliedSourcesAnnotation, "{") },
+			want: baseline,
+		},
+		"the record of sources is spoilt, and content changes": {
+			do: func(x *world) {
+				x.annotate(AppliedSourcesAnnotation, "[1]")
+				x.set(secret("db", "password", "2"))
+			},
+			want: rollOut(TriggerUnknown),
+		},
+		"the hash is spoilt: it cannot be compared": {
+			do:   func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
+			want: adoption,
+		},
+		"the record is removed, as by an owner who rewrites everything": {
+			do:   func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") },
+			want: restored,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := typical(t)
+			x.annotate(tc.before...)
+			x.adopt()
+			tc.do(x)
+			x.tick(time.Minute) // everything has settled
+			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
+				t.Fatalf("(-want +got):\n%s", diff)
+			}
+			x.tick(time.Hour)
+			if d := x.decide(); d.State != InSync || d.Action != None {
+				t.Errorf("after that: %+v", d)
+			}
+			// And it is a record that changes are told by.
+			if e := x.evaluate(); e.Policy.Mode == Auto && e.Policy.Kinds == nil && len(e.Policy.Exclude) == 0 {
+				x.set(secret("db", "password", "3", "unread", "1"))
+				x.tick(time.Minute)
+				if usesPassword := len(x.deployment.Spec.Template.Spec.Containers[0].Env) > 0; usesPassword {
+					if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+						t.Errorf("another change (-want +got):\n%s", diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestLiveVolumesToggledIsNoChange: a source that is read both by a variable and by a
+// volume counts with other keys then.
+func TestLiveVolumesToggledIsNoChange(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")), secret("s", "a", "1", "b", "1"))
+	x.adopt()
+	for _, value := range []string{"true", "false", "true"} {
+		x.annotate(LiveVolumesAnnotation, value)
+		if diff := cmp.Diff(baseline, outcomeOf(x.act())); diff != "" {
+			t.Errorf("live-volumes=%s (-want +got):\n%s", value, diff)
+		}
+		if diff := cmp.Diff(nothing, outcomeOf(x.act())); diff != "" {
+			t.Errorf("live-volumes=%s, after that (-want +got):\n%s", value, diff)
+		}
+	}
+}

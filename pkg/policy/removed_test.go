@@ -1,0 +1,159 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestRecordLeftOnTheTemplateAlone: an owner has removed what stood on the workload, but
+// not from its pod template.
+func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
+	// rolled is a workload that has been restarted once, so that its template has a hash.
+	rolled := func(t *testing.T) *world {
+		t.Helper()
+		x := typical(t)
+		x.adopt()
+		x.set(secret("db", "password", "2"))
+		x.tick(time.Minute)
+		if d := x.act(); d.Action != RollOut {
+			t.Fatalf("got %+v", d)
+		}
+		x.tick(time.Hour)
+		return x
+	}
+	drop := func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") }
+	for name, tc := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"of the same content": {drop, restored},
+		"of other content": {func(x *world) {
+			drop(x)
+			x.set(secret("db", "password", "3"))
+		}, rollOut("Secret/db")},
+		"of other content, while nobody looked": {func(x *world) {
+			x.away(func() {
+				drop(x)
+				x.set(secret("db", "password", "3"))
+			})
+		}, outcome{Pending, "SourceChanged", RollOut, TriggerUnknown}},
+		"of other content, but the template is newer": {func(x *world) {
+			x.set(secret("db", "password", "3"))
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			drop(x)
+		}, restored},
+		"made with another key": {func(x *world) {
+			drop(x)
+			x.set(secret("db", "password", "3"))
+			x.replaceKey()
+		}, outcome{Pending, "NotRecorded", WriteBaseline, "Secret/db"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := rolled(t)
+			tc.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tc.want, outcomeOf(x.act()), ignoreLastTrigger(tc.want)); diff != "" {
+				t.Fatalf("(-want +got):\n%s", diff)
+			}
+			x.tick(time.Hour)
+			if diff := cmp.Diff(InSync, x.decide().State); diff != "" {
+				t.Errorf("after that (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// ignoreLastTrigger: in sync, a decision names the trigger of the last restart.
+func ignoreLastTrigger(want outcome) cmp.Option {
+	return cmp.FilterPath(func(p cmp.Path) bool {
+		return p.String() == "Trigger" && want.State == InSync
+	}, cmp.Ignore())
+}
+
+// TestMatchedSourceThatVanishesIsAChange: an absent source carries no annotation, but the
+// pods were started with the content that it had.
+func TestMatchedSourceThatVanishesIsAChange(t *testing.T) {
+	marked := func(value string) *corev1.Secret {
+		return annotated(secret("extra", "a", value), dependency.MatchAnnotation, "true")
+	}
+	x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), marked("1"))
+	x.annotate(ReloadAnnotation, "matched")
+	x.adopt()
+	for _, s := range []struct {
+		what string
+		do   func()
+		want outcome
+	}{
+		{"vanishes and comes again at once", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("1")) }, inspect("Secret/extra")},
+		{"vanishes and comes with other content", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("2")) }, rollOut("Secret/extra")},
+		{"vanishes", func() { x.remove(dependency.Secret, "extra") }, rollOut("Secret/extra")},
+		{"comes again", func() { x.set(marked("3")) }, rollOut("Secret/extra")},
+		{"vanishes once more", func() { x.remove(dependency.Secret, "extra") }, rollOut("Secret/extra")},
+		{"comes without the mark", func() { x.set(secret("extra", "a", "4")) }, outcome{State: InSync, Reason: "NothingTriggers", Action: WriteBaseline}},
+		{"vanishes without the mark", func() { x.remove(dependency.Secret, "extra") }, outcome{State: InSync, Reason: "NothingTriggers"}},
+	} {
+		s.do()
+		x.tick(2 * time.Hour)
+		if diff := cmp.Diff(s.want, outcomeOf(x.act()), ignoreLastTrigger(s.want)); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", s.what, diff)
+		}
+	}
+}
+
+// TestRemovedKeyIsNeverTakenForRead: the API server notes the removal of a key for no
+// field manager, so that the content seems to have been written before the template. The
+// managed fields are those of a real one.
+func TestRemovedKeyIsNeverTakenForRead(t *testing.T) {
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+	manager := managedfieldstest.NewTestFieldManager(managedfields.NewDeducedTypeConverter(), kind)
+	write := func(data map[string]string, by string) *corev1.ConfigMap {
+		cm := &corev1.ConfigMap{Data: data}
+		cm.APIVersion, cm.Kind = kind.ToAPIVersionAndKind()
+		cm.Name = "settings"
+		if err := manager.Update(cm.DeepCopy(), by); err != nil {
+			t.Fatal(err)
+		}
+		cm.ManagedFields = manager.Live().(metav1.Object).GetManagedFields()
+		return cm
+	}
+	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")))
+	set := func(cm *corev1.ConfigMap) { // with its own managed fields
+		fields := cm.ManagedFields
+		x.set(cm)
+		cm.ManagedFields = fields
+		x.read(cm)
+	}
+	set(write(map[string]string{"a": "1", "b": "1"}, "owner"))
+	x.now = time.Now().Add(time.Hour) // that of the managed fields cannot be chosen
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.restart() // so that no version tells which came first
+	x.adopt()
+
+	t.Run("seen", func(t *testing.T) {
+		cm := write(map[string]string{"a": "1"}, "kubectl-edit")
+		set(cm)
+		if written := x.graph.Source(keyOf(cm)).LastChanged; !x.workload().TemplateWritten.After(written.Time) {
+			t.Fatalf("the removal has left a time: %v", written)
+		}
+		x.tick(time.Minute)
+		if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("while nobody looked", func(t *testing.T) {
+		x.restart()
+		if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
