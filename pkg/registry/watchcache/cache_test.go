@@ -9,12 +9,25 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 )
 
 // Replicas in tests have these tags, so that versions can be told.
 const here, elsewhere = 1, 2
+
+func newTestCache(tag uint16) *Cache[*configMap] {
+	return New(Config[*configMap]{
+		New:      func() *configMap { return &configMap{} },
+		Copy:     func(o *configMap) *configMap { c := *o; return &c },
+		Key:      func(o *configMap) string { return o.Namespace + "/" + o.Name },
+		NotReady: func() *apierrors.StatusError { return apierrors.NewServiceUnavailable("not synced yet") },
+		Clock:    clock.RealClock{},
+		Tag:      tag,
+	})
+}
 
 // syncedCache returns a cache that has some objects, with the value 0, since watermark 100.
 func syncedCache(tag uint16, keys ...string) *Cache[*configMap] {
