@@ -2,8 +2,30 @@
 //
 // It is level-triggered: whatever happens to a workload or its sources puts the workload
 // into a queue, and a worker asks policy.Decide what is to be done. A restart is one
-// patch, bound to the version of the workload that the decision was made for. All that
-// it knows is in the cluster, so that a restart of the process or a new leader neither
-// loses a change nor restarts anything twice; what is kept in memory only makes it
-// quicker or quieter. One replica at a time leads.
+// patch, bound to the version of the workload that the decision was made for. One replica
+// at a time leads.
+//
+// The record on the workload says with which content its pods were started. A new process
+// or leader compares it with the current content, so that it neither loses a change that the
+// record shows nor restarts anything twice. The rest is in memory and is lost with it:
+//
+//   - The notes of the leader: what it has told in events, since when content differs, and its
+//     pace. Without them an event is sent again, or a request is made sooner or later.
+//   - What each replica remembers of what it has read, in package dependency. The replica that
+//     leads next goes by its own memory; what no running replica has read is lost.
+//
+// Of the second kind, this decides about restarts:
+//
+//   - A record that another client has removed (InSync, RecordRemoved). Lost before it is
+//     written again, the hash on the pod template is compared; without one, the current content
+//     is adopted as that of the pods.
+//   - When a workload without a record opted in (Pending, NotRecorded). Lost before the first
+//     record is written, changes since then are adopted as well.
+//   - Content that changed and changed back (Pending, Verifying). Lost before the leader has
+//     looked at the pods, the state is InSync, as the record says.
+//   - Whether the template or the content changed first. Lost, the revision of the template is
+//     looked up (Pending, Verifying), and the workload is restarted in doubt.
+//
+// The states in parentheses are those that the API shows while something is remembered but not
+// written. Once it is lost, the state is what the record says, or NotRecorded until there is one.
 package controller

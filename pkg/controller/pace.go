@@ -12,8 +12,12 @@ import (
 //
 // Two things slow it down. A request that fails is tried again with a delay that doubles
 // with each failure. A write of what has been written before means that another client takes
-// it away: such a fight is fought with a delay that doubles with each round. What is new is
-// written at once; how often content may restart a workload is a matter of its policy.
+// it away: after freeRounds such rounds, the next write waits for a delay that doubles with
+// each round.
+//
+// A write of new content is no round of a fight and causes no delay of its own, but it has to
+// wait for one that is under way, up to lastRetry or lastRound. Otherwise it is made at once; how
+// often content may restart a workload is a matter of its policy.
 type pace struct {
 	failures int
 	// rounds counts the writes of what was written before, and last is when one was made.

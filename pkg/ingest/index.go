@@ -17,7 +17,10 @@ import (
 // Sink is told of every change of the graph, in order. Its methods are called while the
 // index is locked: they may read the graph, must not keep it, and must not block.
 type Sink interface {
-	// Synced is called once, when the graph equals the cluster for the first time.
+	// Synced is called when the graph equals the cluster for the first time, and each time that
+	// everything has been read again: because the key of the digests was replaced, or because
+	// revisions have gone back, as after a restore of etcd (then at.Restored has grown). In
+	// between nothing is told.
 	Synced(graph *dependency.Graph, at dependency.Progress)
 	// Changed is called after each change that concerns workloads: those that are in the
 	// graph, and those that have just gone from it. A workload is named whenever something
