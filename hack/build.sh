@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds programs as they are released. The image and "make release" both call this, so that
-# they hold the same bytes; whoever has the source and the Go of the Dockerfile gets them
-# again, in whatever folder.
+# they hold the same bytes; the same source and the Go of the Dockerfile give them again, in
+# any folder.
 #
 #   VERSION=v0.1.0 hack/build.sh DIRECTORY ./cmd/configdep-apiserver ...
 #
@@ -18,7 +18,7 @@ fail() { printf 'build: %s\n' "$*" >&2; exit 1; }
 out=$1
 shift
 
-# How modules are fetched is the builder's own business; nothing else of his settings counts.
+# How modules are fetched is the builder's own business; no other settings count.
 for name in GOPROXY GONOPROXY GOSUMDB GONOSUMDB GOPRIVATE GOINSECURE GOMODCACHE GOCACHE GOTOOLCHAIN; do
   value=$(go env "$name")
   export "$name=$value"

@@ -9,7 +9,7 @@
 #                 reached; optional: say so, and let it pass
 #   PROBE_TIMEOUT, TIMEOUT   seconds for the first answer, and for all     60, 900
 #
-# The database is asked anew each time, so the same commit may pass today and not tomorrow.
+# The database is asked again each time, so the same commit may pass today and not tomorrow.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Verifies all that can be told without running tests (make verify), in two phases:
 #
-#   1. Everything is generated anew, in a copy of the tree: nothing may come out
+#   1. Everything is generated again, in a copy of the tree: nothing may come out
 #      different from what is there, and no file may be new.
 #   2. Checks that only read: go vet, golangci-lint, govulncheck, the alerts and the dashboard,
 #      and the syntax of scripts.

@@ -57,7 +57,7 @@ build kubernetes kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler "$kubernete
 build kwok kwok sigs.k8s.io/kwok/cmd/kwok "-s -w"
 touch "$tmp/complete"
 
-mv -T "$tmp" "$out" 2>/dev/null || [[ -f $out/complete ]] # somebody else was faster
+mv -T "$tmp" "$out" 2>/dev/null || [[ -f $out/complete ]] # another process was faster
 trap - EXIT
 rm -rf "$tmp"
 echo "$out"

@@ -8,7 +8,7 @@ import (
 )
 
 // Who has installed by kustomize can go over to the chart without removing anything: the names,
-// and the Deployment's selector, are the same. Whoever forgot a flag tries again with it.
+// and the Deployment's selector, are the same. A user who forgot a flag tries again with it.
 func TestChartTakesOverFromKustomize(t *testing.T) {
 	for name, attempts := range map[string]struct{ failing, last []string }{
 		"at once": {last: []string{"install", "configdep"}},
