@@ -15,7 +15,7 @@ type RolloutPhase string
 const (
 	RolloutComplete RolloutPhase = "Complete"
 	RolloutRunning  RolloutPhase = "Running"
-	// RolloutHeld: some pods are replaced only when somebody acts (OnDelete, a partition,
+	// RolloutHeld: some pods are replaced only when a user acts (OnDelete, a partition,
 	// a paused Deployment).
 	RolloutHeld   RolloutPhase = "Held"
 	RolloutFailed RolloutPhase = "Failed"
@@ -86,7 +86,7 @@ func statefulSetRollout(o *appsv1.StatefulSet) Rollout {
 	case s.ReadyReplicas < replicas:
 		return running(s.ReadyReplicas, replicas, "ready")
 	case o.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType && updated < replicas:
-		return Rollout{RolloutHeld, "OnDelete", fmt.Sprintf("%d of %d pods are new, and each is replaced when somebody deletes it", updated, replicas)}
+		return Rollout{RolloutHeld, "OnDelete", fmt.Sprintf("%d of %d pods are new, and each is replaced when it is deleted", updated, replicas)}
 	case updated < replicas-partition:
 		return running(updated, replicas-partition, "new")
 	case updated < replicas:
@@ -103,7 +103,7 @@ func daemonSetRollout(o *appsv1.DaemonSet) Rollout {
 	case s.ObservedGeneration < o.Generation:
 		return unobserved
 	case o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && s.UpdatedNumberScheduled < desired:
-		return Rollout{RolloutHeld, "OnDelete", fmt.Sprintf("%d of %d pods are new, and each is replaced when somebody deletes it", s.UpdatedNumberScheduled, desired)}
+		return Rollout{RolloutHeld, "OnDelete", fmt.Sprintf("%d of %d pods are new, and each is replaced when it is deleted", s.UpdatedNumberScheduled, desired)}
 	case s.UpdatedNumberScheduled < desired:
 		return running(s.UpdatedNumberScheduled, desired, "new")
 	case s.NumberAvailable < desired:

@@ -139,7 +139,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
 			},
-			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when somebody deletes it"},
+			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when it is deleted"},
 		},
 		"on delete, while one comes up": {
 			func(o *appsv1.StatefulSet) {
@@ -201,7 +201,7 @@ func TestRolloutOfADaemonSet(t *testing.T) {
 		},
 		"on delete": {
 			func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy, o.Status.UpdatedNumberScheduled = onDelete, 1 },
-			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when somebody deletes it"},
+			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when it is deleted"},
 		},
 		"on delete, all deleted": {func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy = onDelete }, Rollout{Phase: RolloutComplete}},
 		"no nodes": {

@@ -18,9 +18,9 @@ import (
 )
 
 // watchKey watches the Secret with the key until the context is done. It calls changed
-// when somebody has put another key there, and puts the present one back when somebody
-// has deleted it: all replicas have to agree, and hashes with another key say nothing. What
-// cannot be a key is left there for somebody to mend, and the present one is used on.
+// when it holds another key, and restores the current one when it was
+// deleted: all replicas have to agree, and hashes with another key say nothing. What
+// cannot be a key is left there for users to fix, and the current one stays in use.
 func watchKey(ctx context.Context, secrets corev1client.SecretInterface, key []byte, changed func()) {
 	ctx = logging.WithoutBodies(ctx)
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, KeySecret).String()
@@ -30,7 +30,7 @@ func watchKey(ctx context.Context, secrets corev1client.SecretInterface, key []b
 			return
 		}
 		if err := checkKey(secret.Data[keyField]); err != nil {
-			klog.FromContext(ctx).Error(err, "The key of the config hash has been spoilt, the one before is used on", "secret", KeySecret)
+			klog.FromContext(ctx).Error(err, "The key of the config hash is invalid; continuing with the previous key", "secret", KeySecret)
 		} else {
 			klog.FromContext(ctx).Info("The key of the config hash has been replaced, reading everything again", "secret", KeySecret)
 			changed()

@@ -56,7 +56,7 @@ func statefulSetCaveat(o *appsv1.StatefulSet) string {
 	strategy := o.Spec.UpdateStrategy
 	switch {
 	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
-		return "its update strategy is OnDelete: each pod is replaced when somebody deletes it"
+		return "its update strategy is OnDelete: each pod is replaced when it is deleted"
 	case o.Spec.Replicas != nil && *o.Spec.Replicas == 0:
 		return "it has no replicas now"
 	case strategy.RollingUpdate != nil && strategy.RollingUpdate.Partition != nil && *strategy.RollingUpdate.Partition > 0:
@@ -67,7 +67,7 @@ func statefulSetCaveat(o *appsv1.StatefulSet) string {
 
 func daemonSetCaveat(o *appsv1.DaemonSet) string {
 	if o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		return "its update strategy is OnDelete: each pod is replaced when somebody deletes it"
+		return "its update strategy is OnDelete: each pod is replaced when it is deleted"
 	}
 	return ""
 }
