@@ -60,7 +60,7 @@ type Config struct {
 	// Digester returns the digester of the server; it is there once Graph is read.
 	Digester func() *dependency.Digester
 	// Namespaces are those that the graph holds; empty: all. Workloads of Exempt ones are
-	// admitted as they are, whoever asks.
+	// admitted as they are, for every caller.
 	Namespaces, Exempt []string
 }
 
@@ -189,8 +189,8 @@ func (h *Handler) admit(ctx context.Context, r *admissionv1.AdmissionRequest) (p
 	return patch, string(purpose), nil
 }
 
-// writtenByUs tells whether it is the controller or a reload that writes. Anybody may claim
-// to be, and gets what he writes.
+// writtenByUs reports whether it is the controller or a reload that writes. Any client may
+// claim to be, and gets what it writes.
 func writtenByUs(r *admissionv1.AdmissionRequest) bool {
 	var options metav1.PatchOptions // those of create and update have the field as well
 	return json.Unmarshal(r.Options.Raw, &options) == nil && options.FieldManager == policy.FieldManager

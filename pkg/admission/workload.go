@@ -98,7 +98,7 @@ func reader[T any](from func(*T) *dependency.Workload) func([]byte) (*dependency
 	}
 }
 
-// sameTemplate tells whether two workloads have the same pod template, but for our
+// sameTemplate reports whether two workloads have the same pod template, but for our
 // annotations.
 func sameTemplate(a, b *shape) bool {
 	return reflect.DeepEqual(unmarked(a.Spec.Template), unmarked(b.Spec.Template))

@@ -18,7 +18,7 @@ import (
 // as the options ask for it.
 type certificates struct {
 	store      *certificate.Store   // nil: the certificate comes from files
-	bundles    *certificate.Bundles // nil: caBundle is somebody else's business
+	bundles    *certificate.Bundles // nil: this server does not fill in caBundle
 	bundleFile string               // where the bundle comes from, without a store
 }
 

@@ -12,7 +12,7 @@ import (
 // farewell sends clients away before a server ends. The aggregator keeps one connection
 // for all of its requests and opens no other while that one works, so it would stay until
 // the end of the shutdown delay and then pass on to users that the server is shutting
-// down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect anew, to a
+// down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect again, to a
 // server that is ready; what is under way is still answered. Watches would be under way for
 // an hour: they end then too, spread over some time.
 type farewell struct{ begun atomic.Bool }

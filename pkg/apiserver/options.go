@@ -51,7 +51,7 @@ type Options struct {
 	Namespaces []string
 	// WebhookPort is where the admission webhook is served; 0: it is not.
 	WebhookPort int
-	// WebhookClientCAFile has the CA of the callers of the webhook; empty: anybody may call.
+	// WebhookClientCAFile has the CA of the callers of the webhook; empty: any client may call.
 	WebhookClientCAFile string
 }
 
@@ -139,7 +139,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 
 // Complete derives what was left out.
 func (o *Options) Complete() {
-	// Whoever runs outside a cluster has one kubeconfig, seldom three.
+	// Servers outside a cluster have one kubeconfig, seldom three.
 	if o.Authentication.RemoteKubeConfigFile == "" {
 		o.Authentication.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
 	}

@@ -147,7 +147,7 @@ func (s *Server) reviews() http.Handler {
 	})
 }
 
-// begin makes everything start anew with another key of the hashes.
+// begin makes everything start over with another key of the hashes.
 func (s *Server) begin(d *dependency.Digester) {
 	s.digester.Store(d)
 	s.views.Reset(d)

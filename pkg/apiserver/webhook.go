@@ -17,7 +17,7 @@ import (
 )
 
 // webhook serves the admission webhook, on a listener of its own: kube-apiserver calls
-// webhooks without saying who it is, and nobody who does so may reach the API.
+// webhooks without saying who it is, and no such client may reach the API.
 type webhook struct {
 	serving  *genericapiserver.SecureServingInfo // nil: there is none
 	clientCA dynamiccertificates.CAContentProvider

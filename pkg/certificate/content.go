@@ -27,7 +27,7 @@ const (
 	publishedAnnotation = "configdep.io/ca-published"
 )
 
-// Content is what the Secret holds, PEM-encoded. It may be anything, as anybody may have
+// Content is what the Secret holds, PEM-encoded. It may be anything, as any client may have
 // written it.
 type Content struct {
 	Bundle, CAKeys, Cert, Key, Previous []byte
@@ -69,7 +69,7 @@ func (c *Content) equal(other *Content) bool {
 		bytes.Equal(c.Key, other.Key) && bytes.Equal(c.Previous, other.Previous) && c.Published == other.Published
 }
 
-// Usable tells whether there is a certificate that can be served: it parses, its key
+// Usable reports whether there is a certificate that can be served: it parses, its key
 // belongs to it, it verifies by the bundle, and it has not expired. One that is not valid
 // yet is usable, as the clock that is wrong may be ours.
 func (c *Content) Usable(now time.Time) bool { return parse(c, now).leaf != nil }
@@ -169,7 +169,7 @@ func (p *parsed) roots(chain []*x509.Certificate, now time.Time) (roots []*x509.
 	return roots
 }
 
-// remember notes a certificate that somebody may serve, until it expires.
+// remember notes a certificate that a replica may serve, until it expires.
 func (p *parsed) remember(chain []*x509.Certificate, now time.Time) {
 	if !now.Before(chain[0].NotAfter) || p.leaf != nil && p.leaf.cert().Equal(chain[0]) ||
 		slices.ContainsFunc(p.previous, func(old past) bool { return old.chain[0].Equal(chain[0]) }) {
@@ -194,7 +194,7 @@ func (p *parsed) newest() int {
 	return -1
 }
 
-// trim drops the CAs that can sign nothing, and by which nobody serves. It tells whether
+// trim drops the CAs that can sign nothing, and by which no replica serves. It reports whether
 // there were any.
 func (p *parsed) trim() bool {
 	var needed []*x509.Certificate
@@ -289,7 +289,7 @@ func parseKeys(data []byte) (keys []crypto.Signer) {
 	return keys
 }
 
-// signsFor tells whether a key is that of a CA.
+// signsFor reports whether a key is that of a CA.
 func signsFor(key crypto.Signer, ca *x509.Certificate) bool {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	mayNot := ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0

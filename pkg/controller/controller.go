@@ -157,7 +157,7 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	return true
 }
 
-// Busy tells whether workloads are waiting to be handled.
+// Busy reports whether workloads are waiting to be handled.
 func (c *Controller) Busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -108,7 +108,7 @@ func (e *Election) release(ctx context.Context) {
 	defer cancel()
 	held, _, err := e.Lock.Get(ctx)
 	if err != nil || held.HolderIdentity != e.Lock.Identity() {
-		return // it expires, or it is somebody else's
+		return // it expires, or another replica holds it
 	}
 	now := metav1.Now()
 	err = e.Lock.Update(ctx, resourcelock.LeaderElectionRecord{

@@ -119,7 +119,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		s = &step{workload: w, policy: e.Policy}
 		s.Decision = e.Decide(policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected})
 		switch {
-		case !s.Stale, s.State == policy.Blocked: // nobody waits for it to settle
+		case !s.Stale, s.State == policy.Blocked: // it need not settle
 			n.staleSince = time.Time{}
 		case n.staleSince.IsZero():
 			n.staleSince = c.Clock.Now()

@@ -93,7 +93,7 @@ func (c *Controller) podsOf(ctx context.Context, w *dependency.Workload) ([]core
 }
 
 // nextToGo returns the pod that has to go next of some, or nil: first one that is not ready
-// and serves nobody, so that pods that cannot become ready with old content do not hold up
+// and serves no requests, so that pods that cannot become ready with old content do not hold up
 // the others. One that is ending has been replaced, or will be. Ready is how many pods are
 // ready and stay.
 func nextToGo(pods []corev1.Pod, evict policy.PodsToEvict) (next *corev1.Pod, ready int32) {

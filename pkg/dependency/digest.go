@@ -64,8 +64,8 @@ func (d *Digester) Content(value []byte) Digest {
 // read, present or absent, with its digest. Names and keys are in order and their
 // lengths are part of the input, so that no two different contents look alike. Metadata
 // is no part of it, and an absent source is the same as one without the keys: the pods
-// see no difference. The namespace is part of it, so that nobody can try what a Secret
-// holds by one of his own, of the same name in a namespace of his. It is written v1.<key id>.<digest>.
+// see no difference. The namespace is part of it, so that users cannot try what a Secret
+// holds by one of the same name in another namespace. It is written v1.<key id>.<digest>.
 //
 // include limits the references that count; nil means all.
 func (d *Digester) ConfigHash(namespace string, references []Reference, lookup func(SourceKind, string) *Source, include func(*Reference) bool) string {

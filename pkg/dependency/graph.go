@@ -381,7 +381,7 @@ func (g *Graph) forgetOldest() {
 	}
 }
 
-// SetNamespace notes the annotations of a namespace that are ours and tells whether they
+// SetNamespace notes the annotations of a namespace that are ours and reports whether they
 // have changed.
 func (g *Graph) SetNamespace(name string, annotations map[string]string) (changed bool) {
 	if maps.Equal(g.namespaces[name], annotations) {

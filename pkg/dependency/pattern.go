@@ -13,10 +13,10 @@ type Pattern struct {
 	Name string
 }
 
-// Glob tells whether the pattern may name several sources.
+// Glob reports whether the pattern may name several sources.
 func (p Pattern) Glob() bool { return strings.ContainsAny(p.Name, `*?[\\`) }
 
-// Matches tells whether the pattern names a source. A glob that is malformed names none.
+// Matches reports whether the pattern names a source. A glob that is malformed names none.
 func (p Pattern) Matches(kind SourceKind, name string) bool {
 	if p.Kind != kind {
 		return false

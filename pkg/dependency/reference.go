@@ -15,7 +15,7 @@ const (
 	SecretProviderClass SourceKind = "SecretProviderClass"
 )
 
-// Observed tells whether objects of the kind are read, so that their presence is known.
+// Observed reports whether objects of the kind are read, so that their presence is known.
 func (k SourceKind) Observed() bool { return k == ConfigMap || k == Secret }
 
 // UseType is the way in which a pod template consumes a source.
@@ -46,7 +46,7 @@ type Use struct {
 	Optional  bool     // pods start without the source or the key
 }
 
-// Reads tells whether the use passes content to a container.
+// Reads reports whether the use passes content to a container.
 func (u *Use) Reads() bool {
 	switch u.Type {
 	case Env, EnvFrom, Annotation:
@@ -69,7 +69,7 @@ type Reference struct {
 	RequiredKeys []string
 }
 
-// Optional tells whether pods start without the source: every use of it is optional.
+// Optional reports whether pods start without the source: every use of it is optional.
 func (r *Reference) Optional() bool {
 	for i := range r.Uses {
 		if !r.Uses[i].Optional {
@@ -79,12 +79,12 @@ func (r *Reference) Optional() bool {
 	return true
 }
 
-// Reads tells whether any use passes content to a container.
+// Reads reports whether any use passes content to a container.
 func (r *Reference) Reads() bool {
 	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() })
 }
 
-// Mountable tells whether a volume shows the content of the source, though perhaps no
+// Mountable reports whether a volume shows the content of the source, though perhaps no
 // container mounts it.
 func (r *Reference) Mountable() bool {
 	return slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Type == Volume || u.Type == Projected })
@@ -124,7 +124,7 @@ func (r *Reference) sees(k *KeyDigest) byte {
 	}
 }
 
-// satisfiedBy tells whether pods start with what a source has for a required key.
+// satisfiedBy reports whether pods start with what a source has for a required key.
 func (r *Reference) satisfiedBy(k *KeyDigest) bool {
 	if k == nil || !k.Binary {
 		return k != nil

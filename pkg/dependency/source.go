@@ -236,7 +236,7 @@ func (s *Source) hasData(key string) bool {
 	return k != nil && !k.Binary
 }
 
-// Has tells whether the source has a key. A nil source has none.
+// Has reports whether the source has a key. A nil source has none.
 func (s *Source) Has(key string) bool { return s.key(key) != nil }
 
 // FromConfigMap digests a ConfigMap, whose content it overwrites where it can.

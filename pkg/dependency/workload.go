@@ -273,7 +273,7 @@ func versionOf(version string) uint64 {
 // seed makes fingerprints cheap: they are compared in one process only.
 var seed = maphash.MakeSeed()
 
-// setTemplate notes what tells whether the pod template has changed.
+// setTemplate notes the values that show whether the pod template has changed.
 func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
 	if raw, err := template.Marshal(); err == nil {
 		w.template = maphash.Bytes(seed, raw)
@@ -345,7 +345,7 @@ func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations ma
 	}
 }
 
-// OwnAnnotation tells whether an annotation is of this project.
+// OwnAnnotation reports whether an annotation is of this project.
 func OwnAnnotation(key string) bool { return strings.HasPrefix(key, annotationPrefix) }
 
 // OwnAnnotations returns the annotations that are of this project.

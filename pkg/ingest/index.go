@@ -188,7 +188,7 @@ func (x *Index) remove(stream *stream, o *object) {
 	x.tell(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
 }
 
-// replace applies a list: what it does not hold is gone. It tells whether this was the last
+// replace applies a list: what it does not hold is gone. It reports whether this was the last
 // of the first lists.
 func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
 	x.mu.Lock()
@@ -231,7 +231,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	return true
 }
 
-// holds tells whether the graph has an object in just the version in which it was listed.
+// holds reports whether the graph has an object in just the version in which it was listed.
 func (x *Index) holds(o *object) bool {
 	switch {
 	case o.workload != nil:
@@ -343,7 +343,7 @@ func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at
 	x.graph.SetWorkload(w, p.Sources)
 }
 
-// tell passes a change on. Before the first sync nobody is told: the sinks would handle
+// tell passes a change on. Before the first sync no sink is told: they would handle
 // every workload once for each of its sources.
 func (x *Index) tell(touched []dependency.WorkloadKey) {
 	if len(x.waiting) > 0 {

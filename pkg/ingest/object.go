@@ -35,7 +35,7 @@ func reduced(m metav1.Object) *object {
 	return o
 }
 
-// kept tells whether the graph holds something for the object.
+// kept reports whether the graph holds something for the object.
 func (o *object) kept() bool { return o.workload != nil || o.source != nil || o.namespace != nil }
 
 // GetObjectKind is part of runtime.Object.

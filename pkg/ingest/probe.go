@@ -12,7 +12,7 @@ import (
 
 // Before a watch ends, the API server sends a bookmark, on a resource on which nothing is
 // written too. It has a newer revision only if the API server has learned of one, which it
-// does when somebody asks for the present state.
+// does when a client asks for the current state.
 const (
 	bookmarkBeforeEnd = 2 * time.Second
 	probeBeforeEnd    = bookmarkBeforeEnd + 2*time.Second
@@ -73,7 +73,7 @@ func (x *Index) latest(s *stream) (latest, own uint64) {
 	return x.progress.Latest, x.seen[s.name].revision
 }
 
-// silent tells whether nothing has come of a stream since a time.
+// silent reports whether nothing has come of a stream since a time.
 func (x *Index) silent(s *stream, since time.Time) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -86,7 +86,7 @@ func Webhook(operation, result string, took time.Duration) {
 	webhookDuration.Observe(took.Seconds())
 }
 
-// Leading tells whether this replica restarts workloads.
+// Leading reports whether this replica restarts workloads.
 func Leading(yes bool) {
 	value := 0.0
 	if yes {
@@ -96,7 +96,7 @@ func Leading(yes bool) {
 }
 
 // maxNamespaces bounds the label namespace, and with it the memory of this process and of
-// whoever scrapes it.
+// the clients that scrape it.
 const maxNamespaces = 200
 
 var namespaces = bounded{known: map[string]bool{}}

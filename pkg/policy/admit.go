@@ -6,12 +6,12 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Admission is a workload that somebody is about to write.
+// Admission is a workload that is about to be written.
 type Admission struct {
 	*Evaluation
 	// Before is the workload as it is; nil: it is created.
 	Before *dependency.Workload
-	// NewTemplate tells whether pods are started by it: on create, and when the pod template
+	// NewTemplate reports whether pods are started by it: on create, and when the pod template
 	// changes in more than our annotations.
 	NewTemplate bool
 	// Unsure: it cannot be told with which content pods are started.
@@ -35,7 +35,7 @@ func (a *Admission) Purpose() Purpose {
 		return a.restore()
 	}
 	switch {
-	// The pods of a paused Deployment are started when somebody resumes it.
+	// The pods of a paused Deployment are started when it is resumed.
 	case a.NewTemplate && !a.Workload.Paused:
 		return Stamp
 	case a.Before != nil && RecordOf(a.Before).Hash == "" && !a.wasIn():
@@ -45,7 +45,7 @@ func (a *Admission) Purpose() Purpose {
 	}
 }
 
-// tellsNames tells whether what is present depends on which names there are: callers of the
+// tellsNames reports whether what is present depends on which names there are: callers of the
 // webhook are unknown, and could find the names of all Secrets by globs. The controller does
 // what is left out.
 func (a *Admission) tellsNames() bool {
@@ -59,7 +59,7 @@ func (a *Admission) restore() Purpose {
 	return Restore
 }
 
-// wasIn tells whether the workload had opted in already, or tried to: then it is the
+// wasIn reports whether the workload had opted in already, or tried to: then it is the
 // controller that knows whether its pods have read what is present.
 func (a *Admission) wasIn() bool {
 	p := Of(a.Before.Annotations, a.graph.Namespace(a.Workload.Namespace), a.defaults)
@@ -79,7 +79,7 @@ func (a *Admission) Absent() (keys []dependency.SourceKey) {
 }
 
 // Marks are what our annotations are to be on a workload and on its pod template: those
-// that are named, with their values; nil: there must be none. Others are nobody's business.
+// that are named, with their values; nil: there must be none. Others are left alone.
 type Marks struct {
 	Workload, Template map[string]*string
 }

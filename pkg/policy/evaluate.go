@@ -11,7 +11,7 @@ import (
 type Source struct {
 	*dependency.Reference
 	dependency.Resolution
-	// Triggers tells whether a change restarts the workload; Reason why it does not.
+	// Triggers reports whether a change restarts the workload; Reason why it does not.
 	Triggers bool
 	Reason   string
 }

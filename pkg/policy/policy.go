@@ -130,7 +130,7 @@ func abbreviate(value string) string {
 	return strings.ToValidUTF8(value[:most], "") + "…"
 }
 
-// verdict tells whether a change of a source restarts the workload, and if not, why.
+// verdict reports whether a change of a source restarts the workload, and if not, why.
 // Remembered tells that pods were started with content of it: an absent source carries no
 // annotation, and that it has vanished is a change to those whose sources are matched.
 func (p *Policy) verdict(r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
@@ -177,7 +177,7 @@ const (
 	ReasonLiveVolume     = "LiveVolume"
 )
 
-// needsRestart tells whether a running container keeps the old content of a use.
+// needsRestart reports whether a running container keeps the old content of a use.
 func needsRestart(u dependency.Use) bool {
 	return u.Reads() && (u.Type != dependency.Volume && u.Type != dependency.Projected || u.SubPath)
 }

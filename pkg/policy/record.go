@@ -68,7 +68,7 @@ func RecordOf(w *dependency.Workload) Record {
 	return r
 }
 
-// sameKey tells whether two hashes have the same version and key id. If not, they cannot
+// sameKey reports whether two hashes have the same version and key id. If not, they cannot
 // be compared.
 func sameKey(a, b string) bool {
 	return a[:strings.LastIndexByte(a, '.')+1] == b[:strings.LastIndexByte(b, '.')+1]
@@ -87,7 +87,7 @@ type LastReload struct {
 }
 
 // LastReloadOf returns what a workload remembers of its last restart, or nil. A value
-// that somebody else has spoilt is as good as none.
+// that another client has made invalid is as good as none.
 func LastReloadOf(w *dependency.Workload) *LastReload {
 	raw, found := w.Annotations[LastReloadAnnotation]
 	if !found {
@@ -120,7 +120,7 @@ func Automatic(previous *LastReload, now time.Time, minInterval time.Duration, t
 }
 
 // automatic returns when the last restart without a request was made, if that is known.
-// Clocks differ, but a time that lies far ahead has been spoilt by somebody.
+// Clocks differ, but a time that lies far ahead is invalid.
 func (l *LastReload) automatic(now time.Time) (at time.Time, known bool) {
 	if l == nil || l.Automatic == nil || l.Automatic.After(now.Add(maxInterval)) {
 		return time.Time{}, false
@@ -135,7 +135,7 @@ const maxInterval = time.Hour
 // minimum, doubled for each that followed closely.
 func interval(minimum time.Duration, streak int) time.Duration {
 	wait := minimum
-	// Annotations are anybody's: the streak may be any number.
+	// Any client can write annotations: the streak may be any number.
 	for i := 1; i < streak && 0 < wait && wait < maxInterval; i++ {
 		wait *= 2
 	}
@@ -234,7 +234,7 @@ func PodsToEvictOf(w *dependency.Workload) PodsToEvict {
 // Has reports whether a pod has to be evicted.
 func (p PodsToEvict) Has(uid types.UID) bool { return p[podID(uid)] }
 
-// Recreates tells whether a restart evicts the pods. The controller does that, and for
+// Recreates reports whether a restart evicts the pods. The controller does that, and for
 // workloads that have opted in alone.
 func (p *Policy) Recreates() bool { return p.Strategy == Recreate && p.Mode != Off }
 

@@ -34,7 +34,7 @@ func (u *unit) entry() string {
 // content of it than others.
 func (u *unit) mixedEntry() string { return u.scope + "." + mixed + "." }
 
-// hadMoreKeys tells whether an entry was made when there were more keys than now, or may
+// hadMoreKeys reports whether an entry was made when there were more keys than now, or may
 // have been.
 func (u *unit) hadMoreKeys(entry string) bool {
 	n, err := strconv.Atoi(entry[strings.LastIndexByte(entry, '.')+1:])

@@ -88,11 +88,11 @@ func parseAnnotations(text string) (map[string]string, error) {
 	return all, nil
 }
 
-// judged tells whether limits count. With few objects, fixed costs hide the rest; and
+// judged reports whether limits count. With few objects, fixed costs hide the rest; and
 // nobody has to mend another program.
 func (s settings) judged() bool { return s.scale >= 1 && s.command == "" }
 
-// selected tells whether a benchmark is to be run.
+// selected reports whether a benchmark is to be run.
 func (s settings) selected(b benchmark) bool {
 	return s.only.MatchString(b.name) && (b.anyone || s.command == "")
 }

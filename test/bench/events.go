@@ -55,7 +55,7 @@ func kindOf(kind []byte) string {
 	return string(kind)
 }
 
-// endsInitial tells whether an event is the bookmark after the initial ones.
+// endsInitial reports whether an event is the bookmark after the initial ones.
 func (e event) endsInitial() bool {
 	return e.kind == "BOOKMARK" && bytes.Contains(e.head, []byte(`"k8s.io/initial-events-end":"true"`))
 }

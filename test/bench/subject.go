@@ -26,7 +26,7 @@ type subject interface {
 	start() error
 	// kill ends it at once; one that does not run is left alone.
 	kill()
-	// ended tells whether it has ended by itself.
+	// ended reports whether it has ended by itself.
 	ended() error
 	// processes are those that it consists of while it runs.
 	processes() ([]int, error)

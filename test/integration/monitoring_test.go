@@ -36,7 +36,7 @@ type metricUse struct {
 
 type labelMatcher struct{ Label, Type, Value string }
 
-// matches tells whether a label that is there, or is not, satisfies a matcher.
+// matches reports whether a label that is there, or is not, satisfies a matcher.
 func (m labelMatcher) matches(value string) bool {
 	switch m.Type {
 	case "=":
@@ -58,7 +58,7 @@ var notHere = map[string]labelMatcher{
 	"apiserver_request_total":          {"code", "=~", "5.."},
 }
 
-// satisfied tells whether some time series is what an expression wants.
+// satisfied reports whether some time series is what an expression wants.
 func (u *metricUse) satisfied(series model.Vector) bool {
 	return slices.ContainsFunc(series, func(s *model.Sample) bool {
 		if string(s.Metric[model.MetricNameLabel]) != u.Metric {

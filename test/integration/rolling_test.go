@@ -23,7 +23,7 @@ type load struct {
 	failures map[string]int
 }
 
-// undelivered tells whether this is what kube-apiserver answers to a request with a body
+// undelivered reports whether this is what kube-apiserver answers to a request with a body
 // that it has sent while the server told it to use another connection. The server has not
 // seen it, and kube-apiserver cannot repeat it, as it has not kept the body:
 // https://github.com/kubernetes/kubernetes/issues/135285. A server cannot prevent that,

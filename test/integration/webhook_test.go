@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// stamped tells whether pods that are started by a template are known to read the content of
+// stamped reports whether pods that are started by a template are known to read the content of
 // a hash.
 func stamped(m metav1.Object, template *corev1.PodTemplateSpec, hash string) error {
 	onWorkload, onTemplate := m.GetAnnotations()[policy.ConfigHashAnnotation], template.Annotations[policy.ConfigHashAnnotation]

@@ -87,7 +87,7 @@ func collect(node parser.Node, wanted []string, found func(*parser.VectorSelecto
 	}
 }
 
-// survives tells whether a label can be in the result of an expression.
+// survives reports whether a label can be in the result of an expression.
 func survives(node parser.Node, label string) bool {
 	switch n := node.(type) {
 	case *parser.AggregateExpr:

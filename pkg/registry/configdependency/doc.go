@@ -5,5 +5,5 @@
 // Rendering is a pure function of the dependency graph, so that every replica shows the
 // same. The storage implements no interface that writes: the installer of the generic
 // API server turns every method set that it knows into a verb, and a "delete" verb would
-// make the namespace controller wait for objects that nobody can delete.
+// make the namespace controller wait for objects that cannot be deleted.
 package configdependency

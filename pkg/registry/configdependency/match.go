@@ -40,7 +40,7 @@ func newMatcher(label labels.Selector, field fields.Selector) (*matcher, error) 
 	return m, nil
 }
 
-// function returns what tells whether an object matches, or nil if all do.
+// function returns a function that reports whether an object matches, or nil if all do.
 func (m *matcher) function() func(*v1alpha1.ConfigDependency) bool {
 	if m.labels == nil && m.fields == nil {
 		return nil
@@ -71,7 +71,7 @@ func (m *matcher) selects(o *v1alpha1.ConfigDependency, of func(field string) bo
 	return m.labels == nil || m.labels.Matches(labels.Set(o.Labels))
 }
 
-// fieldValues returns a function that tells whether a field of an object has a value, or
+// fieldValues returns a function that reports whether a field of an object has a value, or
 // nil for a field that cannot be selected.
 func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
 	is := func(actual string) func(string) bool {

@@ -19,8 +19,8 @@ func UID(workload types.UID) types.UID {
 	return types.UID(uuid.NewSHA1(uidSpace, []byte(workload)).String())
 }
 
-// Render returns the ConfigDependency of an evaluated workload, without a version. Nobody
-// may change it.
+// Render returns the ConfigDependency of an evaluated workload, without a version. It
+// must not be changed.
 func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
 	ref := v1alpha1.WorkloadReference{
@@ -61,7 +61,7 @@ func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency 
 	return out
 }
 
-// Reloadable tells whether the pods of workloads of a kind can be restarted as a rollout.
+// Reloadable reports whether the pods of workloads of a kind can be restarted as a rollout.
 func Reloadable(kind dependency.WorkloadKind) bool {
 	switch kind {
 	case dependency.Deployment, dependency.StatefulSet, dependency.DaemonSet:
@@ -103,8 +103,8 @@ func renderLastReload(last *policy.LastReload) *v1alpha1.LastReload {
 	}
 }
 
-// readable tells whether there is a time, and one that clients can read. Annotations and
-// managedFields are written by whoever may edit an object, and in JSON a year beyond four
+// readable reports whether there is a time, and one that clients can read. Annotations and
+// managedFields are written by every client that may edit an object, and in JSON a year beyond four
 // digits would make every list with that object unreadable.
 func readable(t metav1.Time) bool {
 	year := t.UTC().Year()

@@ -67,7 +67,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	return &out, nil
 }
 
-// Lookup returns the ConfigDependency of a name, which nobody may change. Its errors are
+// Lookup returns the ConfigDependency of a name, which must not be changed. Its errors are
 // API errors: not found, or unavailable before the first sync.
 func (v *Views) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error) {
 	return v.get(context.Background(), namespace, name, "")

@@ -101,7 +101,7 @@ func (v *Views) change(g *dependency.Graph, workload dependency.WorkloadKey, cau
 	return out
 }
 
-// timed tells whether the state of an object follows from the time too: from when content
+// timed reports whether the state of an object follows from the time too: from when content
 // was seen to change, which a replica that has been started later does not know.
 func timed(o *v1alpha1.ConfigDependency) bool {
 	return o.Status.State == v1alpha1.StateSettling || o.Status.State == v1alpha1.StatePending

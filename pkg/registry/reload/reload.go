@@ -115,7 +115,7 @@ type content struct {
 	terminating bool // it is being deleted, or its namespace is
 }
 
-// evaluate returns false while the index is being read anew.
+// evaluate returns false while the index is being read again.
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 	synced = r.Graph.Read(func(g *dependency.Graph) {
 		// What this process knows of the pods' start is known of the live workload too.

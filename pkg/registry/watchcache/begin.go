@@ -131,7 +131,7 @@ func (w *watcher[T]) newsOf() (out []watch.Event) {
 	return out
 }
 
-// matches tells whether the watch is of an object, and mayMatch whether another replica may
+// matches reports whether the watch is of an object, and mayMatch whether another replica may
 // have shown it so: it has applied the inputs in another order.
 func (w *watcher[T]) matches(o T) bool {
 	var none T
@@ -143,11 +143,11 @@ func (w *watcher[T]) mayMatch(o T) bool {
 	return o != none && (w.options.MatchesOwn == nil || w.options.MatchesOwn(o))
 }
 
-// own tells whether this replica has published a version, of one state, and remembers what
+// own reports whether this replica has published a version, of one state, and remembers what
 // came after.
 func (c *Cache[T]) own(v version) bool { return v.counter() != maxCounter && c.published(v) }
 
-// published tells whether this replica has published a version that it remembers. Another
+// published reports whether this replica has published a version that it remembers. Another
 // may have the same tag, so that it has to be one that was published here: that of an event,
 // or of a watermark before the first.
 func (c *Cache[T]) published(v version) bool {
@@ -157,7 +157,7 @@ func (c *Cache[T]) published(v version) bool {
 	return v.counter() == uint64(c.First) || v == c.since || c.events.published(v)
 }
 
-// knowsAfter tells whether everything is known that came after a version of another
+// knowsAfter reports whether everything is known that came after a version of another
 // replica.
 func (c *Cache[T]) knowsAfter(v version) bool {
 	return !c.alone && !v.strays() && !v.local() && v.watermark() >= c.floor && v.watermark() >= c.dropped

@@ -76,7 +76,7 @@ func TestBookmarksEveryMinute(t *testing.T) {
 			t.Errorf("who began elsewhere: %d bookmarks", len(others))
 		}
 		for _, e := range others {
-			if v, err := parseVersion(unwrapped(e.Object).ResourceVersion); err != nil || v.tag() != nobody {
+			if v, err := parseVersion(unwrapped(e.Object).ResourceVersion); err != nil || v.tag() != noReplica {
 				t.Errorf("who began elsewhere: version %s", show(v.String()))
 			}
 		}

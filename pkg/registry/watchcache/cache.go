@@ -33,7 +33,7 @@ type Config[T Object] struct {
 	Clock    clock.WithTicker
 	// Tag is the tag of this replica's versions, and First where their counter begins at each
 	// watermark. Random ones tell them from those of others, as far as the lowest 10 and 12
-	// bits can. (The highest two tags belong to nobody.)
+	// bits can. (The highest two tags belong to no replica.)
 	Tag, First uint16
 	// History is how long events are kept; two minutes by default.
 	History time.Duration
@@ -226,7 +226,7 @@ func (c *Cache[T]) Progress(watermark uint64) {
 }
 
 // Gap notes that what was there and has gone before a revision is not known: a stream
-// has been listed anew at it. Watches that other replicas have begun end, as their
+// has been listed again at it. Watches that other replicas have begun end, as their
 // clients may have seen what is now missing.
 func (c *Cache[T]) Gap(revision uint64) {
 	c.mu.Lock()
@@ -304,7 +304,7 @@ func (c *Cache[T]) notifyAll() {
 	}
 }
 
-// Peek returns the present object of a key, which nobody may change.
+// Peek returns the current object of a key, which must not be changed.
 func (c *Cache[T]) Peek(key string) (T, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

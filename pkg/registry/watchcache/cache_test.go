@@ -69,9 +69,9 @@ func show(rv string) string {
 		return strconv.Quote(rv)
 	case v.strays():
 		return fmt.Sprintf("%d~", v.watermark())
-	case v.tag() == nobody && v.counter() == 0:
+	case v.tag() == noReplica && v.counter() == 0:
 		return fmt.Sprintf("%d*", v.watermark())
-	case v.tag() == nobody:
+	case v.tag() == noReplica:
 		return fmt.Sprintf("%d.%d*", v.watermark(), v.counter())
 	case v.counter() == 0:
 		return fmt.Sprint(v.watermark())
@@ -238,7 +238,7 @@ func TestAReplicaKnowsItsVersionsWhateverItsTag(t *testing.T) {
 			t.Errorf("tag %#x: items (-want +got):\n%s", tag, diff)
 		}
 		v, err := parseVersion(before.ResourceVersion)
-		if err != nil || v.tag() == nobody {
+		if err != nil || v.tag() == noReplica {
 			t.Errorf("tag %#x: version %s, %v", tag, show(before.ResourceVersion), err)
 		}
 	}

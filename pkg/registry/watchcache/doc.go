@@ -8,7 +8,7 @@
 // order of their revisions, and bookmarks between them. The watermark of a replica is
 // the highest revision up to which all of its streams have arrived. A version of an
 // object, an event or a list is made of the watermark at which it was published and a
-// counter; it says one thing that is true on every replica: whoever has seen it has seen
+// counter; it says one thing that is true on every replica: a client that has seen it has seen
 // the effect of every input up to that watermark.
 //
 // A watch from version X of another replica therefore begins with what has become of every
@@ -32,10 +32,10 @@
 //     elsewhere. The version then says so, and no watch can begin from it (410): another
 //     replica would not know that it has to be sent again.
 //
-// A replica that has just started, or that has lost a stream and listed it anew, does not
+// A replica that has just started, or that has lost a stream and listed it again, does not
 // know what was there and has gone before. Versions below that point are expired (410)
 // there, but for those that it has published itself: it knows what it has shown.
 //
 // This rests on all inputs having revisions of one counter, which is so when they are in
-// one etcd. Whoever feeds the cache has to see to it.
+// one etcd. The code that feeds the cache has to see to it.
 package watchcache

@@ -19,7 +19,7 @@ type encodedOnce[T Object] struct {
 
 	mu      sync.Mutex
 	results map[runtime.Identifier]*encoded
-	// shared is the same in the version that belongs to no replica; nil: nobody needs it.
+	// shared is the same in the version that belongs to no replica; nil: it is not needed.
 	shared *encodedOnce[T]
 }
 

@@ -24,8 +24,8 @@ type ListOptions[T Object] struct {
 	Continue             string
 }
 
-// List is the answer to a list. The objects are those of the cache: nobody may change
-// them.
+// List is the answer to a list. The objects are those of the cache and must not be
+// changed.
 type List[T Object] struct {
 	Items           []T
 	ResourceVersion string
@@ -38,7 +38,7 @@ type List[T Object] struct {
 // watch cache of kube-apiserver does.
 const freshness = 3 * time.Second
 
-// Get returns an object, which nobody may change, and whether it is there. The state is
+// Get returns an object, which must not be changed, and whether it is there. The state is
 // at least as new as a version. Its errors are API errors.
 func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, found bool, err error) {
 	v, err := parseVersion(notOlderThan)
@@ -134,18 +134,18 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	return out, nil
 }
 
-// young tells whether this replica has yet to get to where it knows what came after any
+// young reports whether this replica has yet to get to where it knows what came after any
 // version, its own if others may have contributed to what it stands for included: lists
-// are not in pages then, as nobody could watch from their versions.
+// are not in pages then, as no client could watch from their versions.
 func (c *Cache[T]) young() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return !c.alone && c.watermark < c.floor
 }
 
-// exclusive tells whether no other replica has contributed to a list, or may. It is so for
+// exclusive reports whether no other replica has contributed to a list, or may. It is so for
 // one that begins while versions of others mean nothing: no watch could begin from a
-// version that belongs to nobody. The token says so, because a neighbour may know better.
+// version that belongs to no replica. The token says so, because a neighbour may know better.
 func (c *Cache[T]) exclusive(r request) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

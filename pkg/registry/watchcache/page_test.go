@@ -185,8 +185,8 @@ func FuzzContinueToken(f *testing.F) {
 // FuzzParseContinue: a token that is accepted is written as it was read.
 func FuzzParseContinue(f *testing.F) {
 	for _, key := range []string{"", "/", "1/", "1//", "1/a", "1/a/b", "1/a/b/", "/a/b", "1/a/b/c", "838860801/a/b\x00", "01/a/b", "+1/a/b"} {
-		f.Add(key, int64(nobody))
-		f.Add(key, int64(100<<23|nobody))
+		f.Add(key, int64(noReplica))
+		f.Add(key, int64(100<<23|noReplica))
 		f.Add(key, int64(-1))
 	}
 	f.Fuzz(func(t *testing.T, key string, version int64) {

@@ -69,7 +69,7 @@ func (r *ring[T]) since(position uint64) []event[T] {
 	return r.from(max(position, r.popped), r.len())
 }
 
-// published tells whether an event has a version.
+// published reports whether an event has a version.
 func (r *ring[T]) published(v version) bool {
 	at := r.after(v)
 	return at > r.popped && r.events[r.head+int(at-r.popped)-1].version == v

@@ -14,7 +14,7 @@ func (s scope) String() string {
 	return s.namespace + "/" + s.name
 }
 
-// has tells whether a key is in the scope.
+// has reports whether a key is in the scope.
 func (s scope) has(key string) bool {
 	switch {
 	case s.namespace == "":

@@ -29,32 +29,32 @@ func (v version) watermark() uint64 { return uint64(v) >> (counterBits + tagBits
 func (v version) counter() uint64   { return uint64(v) >> tagBits & topCounter }
 func (v version) tag() uint16       { return uint16(v & (1<<tagBits - 1)) }
 
-// local tells whether the version says nothing to other replicas (see Cache.SetLocal). It
+// local reports whether the version says nothing to other replicas (see Cache.SetLocal). It
 // is higher than all that do.
 func (v version) local() bool    { return v.watermark() > maxWatermark }
 func (v version) String() string { return strconv.FormatUint(uint64(v), 10) }
 
 // The tags that no replica has: of versions that belong to none, and of those with which
-// nobody can go on.
+// no client can go on.
 const (
-	nobody   = 1<<tagBits - 1
-	straying = nobody - 1
+	noReplica = 1<<tagBits - 1
+	straying  = noReplica - 1
 )
 
 // stray returns a higher version, of the same watermark, for a client that has been shown
-// something older than that: nobody knows what it has to be sent if it goes on elsewhere.
+// something older than that: it is not known what it has to be sent if it goes on elsewhere.
 func (v version) stray() version {
 	return newVersion(v.watermark(), 0, 0) | version(min(v.counter()+1, topCounter)<<tagBits) | straying
 }
 
-// strays tells whether nobody can go on with the version. Above all counters there is no
+// strays reports whether no client can go on with the version. Above all counters there is no
 // other.
 func (v version) strays() bool { return v.tag() == straying || v.counter() == topCounter }
 
 // shared returns a version that is not lower and belongs to no replica. A replica may
 // know exactly what came after a version of its own, but not what a client has seen who
 // got a part of it elsewhere.
-func (v version) shared() version { return v | nobody }
+func (v version) shared() version { return v | noReplica }
 
 // parseVersion parses a resourceVersion; "" and "0" are 0.
 func parseVersion(s string) (version, error) {

@@ -198,8 +198,8 @@ func (w *watcher[T]) leave() <-chan time.Time {
 	return c.Clock.After(wait.Jitter(c.spread, 1) - c.spread)
 }
 
-// lost tells whether it is not known any more what the client has to be sent: the cache
-// has begun anew; or the client may have seen elsewhere what is not known here. The lock
+// lost reports whether it is no longer known what the client has to be sent: the cache
+// has started over; or the client may have seen elsewhere what is not known here. The lock
 // is held.
 func (w *watcher[T]) lost() bool {
 	c := w.cache

@@ -33,7 +33,7 @@ func TestWhereAWatchBegins(t *testing.T) {
 		"after a watermark of here":                   {WatchOptions[*configMap]{ResourceVersion: at(115, 0, here)}, []string{second, third}},
 		"after the first":                             {WatchOptions[*configMap]{ResourceVersion: at(100, 0, here)}, []string{"MODIFIED a/1=1@110.1", second, third}},
 		"after a watermark of elsewhere":              {WatchOptions[*configMap]{ResourceVersion: at(115, 0, elsewhere)}, []string{"MODIFIED a/1=2@115*", "ADDED b/1=3@115.2*"}},
-		"after a watermark of nobody":                 {WatchOptions[*configMap]{ResourceVersion: at(112, 0, nobody)}, []string{"MODIFIED a/1=2@112*", "ADDED b/1=3@115.2*"}},
+		"after a watermark of nobody":                 {WatchOptions[*configMap]{ResourceVersion: at(112, 0, noReplica)}, []string{"MODIFIED a/1=2@112*", "ADDED b/1=3@115.2*"}},
 		"after a part of what comes here":             {WatchOptions[*configMap]{ResourceVersion: at(115, 7, elsewhere)}, []string{"MODIFIED a/1=2@115.7*", "ADDED b/1=3@115.7*"}},
 		"after what has yet to come":                  {WatchOptions[*configMap]{ResourceVersion: at(125, 0, elsewhere)}, []string{"ADDED b/1=3@125~"}},
 		"after a version before the sync":             {WatchOptions[*configMap]{ResourceVersion: at(99, 0, here)}, []string{"ERROR 410"}},
@@ -185,7 +185,7 @@ func TestAloneVersionsOfOthersAreExpired(t *testing.T) {
 		initial := read(t, c, WatchOptions[*configMap]{})
 		initial.expect("at first", "ADDED a/1=0@100")
 		foreign := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(105, 0, elsewhere)})
-		shared := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(100, 0, nobody)})
+		shared := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(100, 0, noReplica)})
 		foreign.expect("at first")
 		shared.expect("at first")
 		c.SetAlone(true)
@@ -196,7 +196,7 @@ func TestAloneVersionsOfOthersAreExpired(t *testing.T) {
 		own.expect("it goes on", "MODIFIED a/1=x@100.1")
 		initial.expect("it goes on", "MODIFIED a/1=x@100.1")
 
-		for _, version := range []string{at(100, 0, elsewhere), at(105, 0, elsewhere), at(100, 0, nobody), at(100, 9, here)} {
+		for _, version := range []string{at(100, 0, elsewhere), at(105, 0, elsewhere), at(100, 0, noReplica), at(100, 9, here)} {
 			read(t, c, WatchOptions[*configMap]{ResourceVersion: version}).expectEnd("a watch from "+show(version), "ERROR 410")
 			read(t, c, WatchOptions[*configMap]{ResourceVersion: version, SendInitialEvents: new(true)}).expectEnd("all since "+show(version), "ERROR 410")
 			if o, _, err := c.Get(t.Context(), "a/1", version); !apierrors.IsResourceExpired(err) {

@@ -67,7 +67,7 @@ func (c *call) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s: %d", c.Verb, c.resource(), c.ObjectRef.APIGroup, c.ObjectRef.Namespace, c.ObjectRef.Name, c.ResponseStatus.Code)
 }
 
-// needs tells whether a rule grants what a call asks for.
+// needs reports whether a rule grants what a call asks for.
 func (c *call) needs(r *rbacv1.PolicyRule) bool {
 	return slices.Contains(r.APIGroups, c.ObjectRef.APIGroup) && slices.Contains(r.Resources, c.resource()) && slices.Contains(r.Verbs, c.Verb) &&
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, c.ObjectRef.Name))

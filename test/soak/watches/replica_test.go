@@ -96,7 +96,7 @@ func (r *replica) hangUp() {
 	}
 }
 
-// grown tells whether the memory of a replica grows, by its samples since a time at which
+// grown reports whether the memory of a replica grows, by its samples since a time at which
 // as much was kept as ever is: the last quarter of them against the one before.
 func (r *replica) grown(since time.Time) (before, after float64, judged bool) {
 	var rss []float64

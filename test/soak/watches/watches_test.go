@@ -313,7 +313,7 @@ func (s *soak) judgeClients() {
 	s.t.Log(strings.Join(tallies, "\n"))
 }
 
-// judgeMemory tells whether the memory grows, once all that is kept for a while has been
+// judgeMemory reports whether the memory grows, once all that is kept for a while has been
 // kept that long by each replica.
 func (s *soak) judgeMemory() {
 	s.t.Helper()
