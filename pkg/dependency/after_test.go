@@ -229,3 +229,40 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 		}
 	})
 }
+
+// TestDeletionIsNoChangeForThoseWhoReadNothingOfIt: of keys that were not there, nothing goes.
+func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
+	now := time.Unix(1000, 0)
+	key := SourceKey{Secret, "shop", "db"}
+	reads := func(keys ...string) *Reference {
+		return &Reference{Kind: Secret, Name: "db", Uses: []Use{{Type: Env, Container: "app", Keys: keys, Optional: true}}}
+	}
+	g := NewGraph()
+	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{*reads("a")}}
+	g.SetWorkload(w, nil)
+	put := func(version string, order uint64, keys ...string) {
+		s := &Source{SourceKey: key, ResourceVersion: version}
+		for _, k := range keys {
+			s.Keys = append(s.Keys, KeyDigest{Key: k, Digest: Digest{1}})
+		}
+		s.After(g.Source(key), g.Deleted(key), Arrival{Live: true, Seen: now, Order: order})
+		g.SetSource(s)
+	}
+	put("10", 1, "a", "b")
+	put("20", 2, "b")
+	g.DeleteSource(key, Change{Version: 30, Seen: now, Order: 3})
+	for _, tc := range []struct {
+		reads *Reference
+		want  Moment
+	}{
+		{reads("a"), Moment{20, 2}},
+		{reads("b"), Moment{30, 3}},
+		{reads("a", "b"), Moment{30, 3}},
+		{reads("c"), Moment{0, 1}}, // no later than it was there
+		{reads(), Moment{30, 3}},   // all
+	} {
+		if got := g.LastWritten("shop", tc.reads); got != tc.want {
+			t.Errorf("what reads %v changed at %v, want %v", tc.reads.Uses[0].Keys, got, tc.want)
+		}
+	}
+}

@@ -123,10 +123,14 @@ func (g *Graph) LastChange(key SourceKey) Change {
 func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	key := SourceKey{r.Kind, namespace, r.Name}
 	s, gone := g.Source(key), g.gone[key]
-	if s == nil {
+	switch {
+	case s != nil:
+		return s.moment(s.written(r))
+	case gone.Source != nil && !gone.shows(r): // nothing that r reads went with it
+		return gone.moment(gone.written(r))
+	default:
 		return gone.change.Moment()
 	}
-	return s.moment(s.written(r))
 }
 
 // ChangedSince returns when the content of a source first and last changed after a moment,

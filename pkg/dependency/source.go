@@ -190,6 +190,14 @@ func (s *Source) written(r *Reference) (version uint64) {
 	return version
 }
 
+// shows reports whether a reference sees any key of the source.
+func (s *Source) shows(r *Reference) bool {
+	keys, all := r.Keys()
+	return slices.ContainsFunc(s.Keys, func(k KeyDigest) bool {
+		return (all || slices.Contains(keys, k.Key)) && r.sees(&k) != seenNot
+	})
+}
+
 // KeyDigest stands for one key and its content.
 type KeyDigest struct {
 	Key    string
