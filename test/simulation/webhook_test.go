@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -74,15 +75,13 @@ func (w *world) admit(d *workload, before *manifest) {
 	if !response.Allowed {
 		w.oracle.fail("the webhook refuses %s", workloadName(d.slot))
 	}
-	present := s.view.contents()
+	present, marks := s.view.contents(), s.view.marks()
 	for slot := range present {
-		for k := range present[slot] {
-			if present[slot][k] == 0 { // it was looked up
-				present[slot][k] = w.sources[slot].content[k]
-			}
+		looksUp := func(u use) bool { return u.source == slot && !u.starts(marks[slot].present, present[slot]) }
+		if !marks[slot].present || slices.ContainsFunc(allUses[d.template.variant], looksUp) {
+			present[slot], marks[slot] = w.sources[slot].content, w.sources[slot].mark
 		}
 	}
-	marks := s.view.marks()
 	w.patchAdmitted(d, response.Patch)
 	rules := rulesOf(d.annotations, s.view.annotations, w.defaultMode).counting()
 	w.oracle.learn(d.annotations[hashAnnotation], s.key, rules, d.template.variant, present, marks)
