@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -60,6 +61,9 @@ type note struct {
 	waits      string
 	waitsSince time.Time
 	waitsTold  bool
+	// ending is since when pods have been seen to be ending, by their UIDs, while others are
+	// evicted.
+	ending map[types.UID]time.Time
 	// managed: automatic restarts were on when the workload was last looked at.
 	managed bool
 	pace    pace

@@ -3,6 +3,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -166,7 +167,11 @@ func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
 	if err := json.Unmarshal(data, &patch); err != nil {
 		t.Fatal(err)
 	}
-	return policy.PodsToEvictOf(&dependency.Workload{Annotations: patch.Metadata.Annotations})
+	pods, valid := policy.PodsToEvictOf(&dependency.Workload{Annotations: patch.Metadata.Annotations})
+	if !valid {
+		t.Errorf("%v is not valid", patch.Metadata.Annotations)
+	}
+	return pods
 }
 
 func TestWhichPodGoesNext(t *testing.T) {
@@ -213,25 +218,33 @@ func TestWhichPodGoesNext(t *testing.T) {
 	}
 }
 
+// How long a pod has been ending is measured by the clock of this process alone.
 func TestWhichPodsAreDead(t *testing.T) {
-	now := time.Now()
-	ends := func(after time.Duration) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: new(metav1.NewTime(now.Add(after)))}}
+	start := time.Now()
+	ending := func(name string, grace *int64) corev1.Pod {
+		at := metav1.NewTime(start.Add(-24 * time.Hour)) // by another clock
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), DeletionTimestamp: &at, DeletionGracePeriodSeconds: grace}}
 	}
-	for name, tc := range map[string]struct {
-		pods []corev1.Pod
-		want int32
+	n := &note{}
+	for _, step := range []struct {
+		after time.Duration
+		pods  []corev1.Pod
+		want  int32
 	}{
-		"none":                      {nil, 0},
-		"none is ending":            {[]corev1.Pod{{}, {}}, 0},
-		"its time has not come yet": {[]corev1.Pod{ends(time.Second), {}}, 0},
-		"just then":                 {[]corev1.Pod{ends(0)}, 0},
-		"before":                    {[]corev1.Pod{ends(-time.Nanosecond), ends(time.Hour), ends(-time.Hour), {}}, 2},
+		{0, nil, 0},
+		{0, []corev1.Pod{ending("a", nil), ending("b", new(int64(30))), {}}, 0},
+		{2 * time.Minute, []corev1.Pod{ending("a", nil), ending("b", new(int64(30))), ending("c", nil)}, 0},
+		{2*time.Minute + 1, []corev1.Pod{ending("a", nil), ending("b", new(int64(30))), ending("c", nil), {}}, 1},
+		{2*time.Minute + 30*time.Second, []corev1.Pod{ending("b", new(int64(30)))}, 0},
+		{2*time.Minute + 31*time.Second, []corev1.Pod{ending("b", new(int64(30))), ending("a", nil)}, 1}, // a is another pod
+		{time.Hour, []corev1.Pod{ending("a", nil), ending("endless", new(int64(math.MaxInt64)))}, 1},
+		{100 * time.Hour, []corev1.Pod{ending("endless", new(int64(math.MaxInt64)))}, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := deadPods(tc.pods, now); got != tc.want {
-				t.Errorf("%d are dead, want %d", got, tc.want)
-			}
-		})
+		if got := n.deadPods(step.pods, start.Add(step.after)); got != step.want {
+			t.Errorf("after %v %d are dead, want %d", step.after, got, step.want)
+		}
+		if len(n.ending) > len(step.pods) {
+			t.Errorf("after %v %d pods are remembered of %d", step.after, len(n.ending), len(step.pods))
+		}
 	}
 }

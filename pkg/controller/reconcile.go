@@ -55,6 +55,7 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		case err != nil && ctx.Err() != nil: // not refused: we do not lead any more
 			return 0, err
 		case err != nil:
+			c.tellLookFailed(s, err)
 			return n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err), err
 		case !again:
 			return cmp.Or(after, s.recheck(c.Clock.Now())), nil
@@ -259,6 +260,19 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 		c.event(s.workload, corev1.EventTypeWarning, "InvalidAnnotation", told)
 	case s.Reason == policy.ReasonSourceMissing, s.Reason == policy.ReasonKeyMissing:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigSourceMissing", told)
+	}
+}
+
+// tellLookFailed leaves an event when a decision needs a look at the pods or their templates, or
+// an eviction, and that fails. Writes tell of their failures themselves.
+func (c *Controller) tellLookFailed(s *step, err error) {
+	switch {
+	case apierrors.IsConflict(err):
+	case s.Action == policy.Verify, s.Action == policy.Inspect:
+		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed",
+			fmt.Sprintf("Looking up with which content the pods were started failed and will be tried again: %v", err))
+	case s.Action == policy.Continue:
+		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("Evicting the pods failed and will be tried again: %v", err))
 	}
 }
 

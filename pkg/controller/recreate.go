@@ -10,6 +10,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -20,8 +22,8 @@ import (
 // nothing that happens to the workload makes us look earlier.
 const recreatePause = 5 * time.Second
 
-// deadAfter is how long after the end of its grace period a pod that is still there is taken
-// for one of a dead node.
+// deadAfter is how long beyond its grace period a pod is seen to be ending until it is taken for
+// one of a dead node.
 const deadAfter = 2 * time.Minute
 
 // recreate evicts the next pod of a workload that is being recreated: one at a time, and
@@ -32,12 +34,16 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 	if err != nil {
 		return 0, err
 	}
-	next, ready := nextToGo(pods, policy.PodsToEvictOf(w))
+	evict, valid := policy.PodsToEvictOf(w)
+	next, ready := nextToGo(pods, evict)
 	dead := int32(0)
 	if w.Kind != dependency.Deployment { // a ReplicaSet replaces a pod that is ending
-		dead = deadPods(pods, c.Clock.Now().Add(-deadAfter))
+		dead = c.note(w.WorkloadKey).deadPods(pods, c.Clock.Now())
 	}
 	switch {
+	case !valid:
+		s.Because = "another client changed the annotation " + policy.RecreatingAnnotation
+		return 0, c.rollOut(ctx, s)
 	case next == nil:
 		return 0, c.endRecreate(ctx, s)
 	case !s.policy.Recreates(): // the strategy was changed meanwhile
@@ -112,15 +118,27 @@ func nextToGo(pods []corev1.Pod, evict policy.PodsToEvict) (next *corev1.Pod, re
 	return next, ready
 }
 
-// deadPods counts the pods that should have ended before a time. They are on dead nodes, and
-// pods in their places do not come until they are removed.
-func deadPods(pods []corev1.Pod, before time.Time) (n int32) {
+// deadPods counts the pods that have been ending for too long. They are on dead nodes, and pods
+// in their places do not come until they are removed. How long they have been ending is measured
+// here, because the clock of the API server, which dates their end, may be another.
+func (n *note) deadPods(pods []corev1.Pod, now time.Time) (dead int32) {
+	ending := map[types.UID]time.Time{}
 	for i := range pods {
-		if end := pods[i].DeletionTimestamp; end != nil && end.Time.Before(before) {
-			n++
+		p := &pods[i]
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		since, seen := n.ending[p.UID]
+		if !seen {
+			since = now
+		}
+		ending[p.UID] = since
+		if grace := ptr.Deref(p.DeletionGracePeriodSeconds, 0); now.Sub(since).Seconds() > float64(grace)+deadAfter.Seconds() {
+			dead++
 		}
 	}
-	return n
+	n.ending = ending
+	return dead
 }
 
 func isReady(p *corev1.Pod) bool {
@@ -130,6 +148,7 @@ func isReady(p *corev1.Pod) bool {
 }
 
 func (c *Controller) endRecreate(ctx context.Context, s *step) error {
+	c.note(s.workload.WorkloadKey).ending = nil
 	data, err := policy.RecreatedPatch(s.workload)
 	if err != nil {
 		return err

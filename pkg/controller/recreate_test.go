@@ -335,20 +335,50 @@ func TestEvictionThatComesTooLate(t *testing.T) {
 	}
 }
 
-// TestRecreateThatSomebodySpoilsEnds: without the names of pods there is nothing to go by.
-func TestRecreateThatSomebodySpoilsEnds(t *testing.T) {
-	for name, spoilt := range map[string]string{
-		"a word": "now", "a time": "2099-01-01T00:00:00Z", "no pod": "none", "commas": ",,", "UIDs": "uid-web-1,uid-web-2", "spaces": " ",
+// TestRecreateBeginsAgain where another client has changed the names of the pods: which of them
+// are left is not known.
+func TestRecreateBeginsAgain(t *testing.T) {
+	for name, value := range map[string]string{
+		"a word": "now", "a time": "2099-01-01T00:00:00Z", "commas": ",,", "UIDs": "uid-web-1,uid-web-2", "space": " ",
+		"too short": "0123456", "too long": "012345678", "one of two": "01234567,none",
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				recreating(c)
-				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = spoilt })
-				c.advance(time.Hour)
-				c.expect("it ends", "1m1.5s recreated web")
+				c.replace(true)
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = value })
+				c.advance(time.Second)
+				c.expect("it begins again", "1m1.5s recreate web", "1m1.5s evict new-web-0")
+				c.expectEvents("it begins again",
+					"Normal ConfigReloaded Deployment/shop/web: Restarted because another client changed the annotation configdep.io/recreating")
+				if got := live(c, deployment("web", "db")).Annotations[policy.RecreatingAnnotation]; strings.Count(got, ",") != 2 {
+					t.Errorf("%q names other pods than the three", got)
+				}
 			})
 		})
 	}
+}
+
+// TestRecreateEndsWhereNoPodIsNamed, as there was none when it began.
+func TestRecreateEndsWhereNoPodIsNamed(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = "none" })
+		c.advance(time.Hour)
+		c.expect("it ends", "1m1.5s recreated web")
+	})
+}
+
+// A look or an eviction that is refused is told.
+func TestRefusedEvictionIsTold(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		aboutToRecreate(c)
+		c.refusingEvictions(errors.New("no"))
+		c.advance(time.Second)
+		c.expectEvents("it is refused",
+			"Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed",
+			"Warning ConfigReloadFailed Deployment/shop/web: Evicting the pods failed and will be tried again: evicting pod shop/web-0: no")
+	})
 }
 
 // TestRecreateThatIsNotWantedAnyMore: pods that are left run with old content. With another

@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// revisionIsNewer looks up whether the pods of the present template were all made after
+// revisionIsNewer looks up whether the pods of the current template were all made after
 // the content was last written: its revision was created in a later second. It is asked
 // after a time in which no replica looked, when both have changed. If in doubt, they were not.
 // It returns nil while the controller of the workload has yet to see the template: its status
@@ -39,7 +39,7 @@ func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*bool, error
 	return new(created.After(s.WrittenAt)), nil
 }
 
-// replicaSetCreated returns when the ReplicaSet of the present template was created, or
+// replicaSetCreated returns when the ReplicaSet of the current template was created, or
 // zero. A rollback uses an old one again, which is then too old to count.
 func (c *Controller) replicaSetCreated(ctx context.Context, w *dependency.Workload, options metav1.ListOptions) (time.Time, error) {
 	deployment, err := c.Client.AppsV1().Deployments(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
@@ -63,7 +63,7 @@ func (c *Controller) replicaSetCreated(ctx context.Context, w *dependency.Worklo
 	return time.Time{}, nil
 }
 
-// controllerRevisionCreated returns when the ControllerRevision of the present template
+// controllerRevisionCreated returns when the ControllerRevision of the current template
 // was created, or zero.
 func (c *Controller) controllerRevisionCreated(ctx context.Context, w *dependency.Workload, options metav1.ListOptions) (time.Time, error) {
 	revisions, err := c.Client.AppsV1().ControllerRevisions(w.Namespace).List(ctx, options)

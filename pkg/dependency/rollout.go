@@ -8,7 +8,7 @@ import (
 )
 
 // RolloutPhase tells how far the controller of a workload has brought its pods to the
-// present template.
+// current template.
 type RolloutPhase string
 
 // The phases of a rollout.
@@ -30,7 +30,7 @@ type Rollout struct {
 }
 
 // ReasonNotObserved is the reason of a rollout whose controller has yet to see the
-// present template.
+// current template.
 const ReasonNotObserved = "NotObserved"
 
 var (

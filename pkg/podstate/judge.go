@@ -23,7 +23,7 @@ const (
 const (
 	ReasonNothingRead     = "NothingRead"     // Current: it reads nothing that counts
 	ReasonStartedAfter    = "StartedAfter"    // Current: it started after the content was last written
-	ReasonRecorded        = "Recorded"        // Current: its pod was created for the present content
+	ReasonRecorded        = "Recorded"        // Current: its pod was created for the current content
 	ReasonStartedBefore   = "StartedBefore"   // Stale: it started before the content changed
 	ReasonRecordDiffers   = "RecordDiffers"   // Stale: it started before a write, and other content is recorded of it
 	ReasonClockMargin     = "ClockMargin"     // Unknown: it started about when the content was written
@@ -127,7 +127,7 @@ func (v *Verdict) worsen(other Verdict) {
 func (k *Knowledge) container(p *Pod, c *Container) ContainerVerdict {
 	out := ContainerVerdict{Verdict: Verdict{State: Current, Reason: ReasonNothingRead, Message: nothingRead}}
 	if c.Waiting != "" {
-		out.Verdict = Verdict{NotStarted, c.Waiting, "It is not running; it reads the present content when it starts."}
+		out.Verdict = Verdict{NotStarted, c.Waiting, "It is not running; it reads the current content when it starts."}
 		return out
 	}
 	for i := range k.sources {
@@ -193,7 +193,7 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 	}
 }
 
-const recorded = "Its pod was created for the present content."
+const recorded = "Its pod was created for the current content."
 
 // before judges a container that started before a source was last seen to change or, if it
 // was not, last written.

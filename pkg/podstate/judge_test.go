@@ -113,7 +113,7 @@ func (x *scene) reads(containers ...corev1.Container) {
 	x.pod.Spec.Containers, x.pod.Spec.Volumes = containers, volumes
 }
 
-// records makes the workload opt in, and remember the present content.
+// records makes the workload opt in, and remember the current content.
 func (x *scene) records(version uint64) {
 	x.mode = policy.Auto
 	present := x.evaluate(x.graph()).Present()

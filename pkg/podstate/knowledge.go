@@ -12,7 +12,7 @@ import (
 // Knowledge is what is known of the content that counts for a workload, at one time. It
 // stays valid when the graph changes.
 type Knowledge struct {
-	// Hash stands for the present content.
+	// Hash stands for the current content.
 	Hash string
 	// Ordered reports whether revisions of different resources can be compared.
 	Ordered bool

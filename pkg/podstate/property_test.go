@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// In random histories, whatever the judge calls Current has the present content, and
+// In random histories, whatever the judge calls Current has the current content, and
 // whatever it calls Stale has not. The clocks of the nodes and of configdep differ from the
 // API server's, watches are late, containers read some time before they have started, and
 // the kubelet refreshes volumes now and then.
@@ -288,7 +288,7 @@ func (h *history) dataAt(at time.Duration) map[string]string {
 	return maps.Clone(h.writes[i].data)
 }
 
-// record notes the present content on the workload, and with a rollout on the template.
+// record notes the current content on the workload, and with a rollout on the template.
 func (h *history) record(rollOut bool) {
 	h.workload.Annotations[policy.ReloadAnnotation] = "auto"
 	before := h.workload.Annotations[policy.AppliedSourcesAnnotation]

@@ -16,7 +16,7 @@ type State string
 // The states.
 const (
 	Unmanaged  State = "Unmanaged"  // nothing restarts it by itself
-	InSync     State = "InSync"     // its pods run with the present content
+	InSync     State = "InSync"     // its pods run with the current content
 	Settling   State = "Settling"   // content has changed and must be quiet for a while
 	Pending    State = "Pending"    // a restart is due
 	RollingOut State = "RollingOut" // its pods are being replaced
@@ -30,7 +30,7 @@ type Action string
 // The actions.
 const (
 	None          Action = ""
-	WriteBaseline Action = "WriteBaseline" // record the present content, restart nothing
+	WriteBaseline Action = "WriteBaseline" // record the current content, restart nothing
 	// Verify: the template has changed too, and it must be looked up whether before or
 	// after the content; then decide again.
 	Verify Action = "Verify"

@@ -1,5 +1,5 @@
 // Package policy decides: which changes restart a workload, whether its pods run with the
-// present content, and what is to be done now.
+// current content, and what is to be done now.
 //
 // Its functions are pure. Of reads annotations into a Policy; Evaluate applies it to the
 // sources that a workload consumes; Decide says from that, from the workload's own status

@@ -16,7 +16,7 @@ type Source struct {
 	Reason   string
 }
 
-// Evaluation is a workload seen through its policy and the present content.
+// Evaluation is a workload seen through its policy and the current content.
 type Evaluation struct {
 	Workload *dependency.Workload
 	Policy   Policy
@@ -92,7 +92,7 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 	return clauses, absent
 }
 
-// Present returns the record that says: the pods run with the present content. A glob
+// Present returns the record that says: the pods run with the current content. A glob
 // that names nothing is remembered too, so that the first match is a change.
 func (e *Evaluation) Present() Record {
 	r := Record{Hash: e.Hash, Sources: make(map[string]string, len(e.units))}

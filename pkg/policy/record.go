@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -222,14 +223,23 @@ func podID(uid types.UID) string { return checksum([]string{string(uid)}) }
 type PodsToEvict map[string]bool
 
 // PodsToEvictOf returns the pods of a workload that had to be evicted when its last restart
-// began.
-func PodsToEvictOf(w *dependency.Workload) PodsToEvict {
-	out := PodsToEvict{}
-	for id := range strings.SplitSeq(w.Recreating(), ",") {
-		out[id] = true
+// began. It reports whether the value is one of ours: of any other, it is not known which pods
+// are left.
+func PodsToEvictOf(w *dependency.Workload) (pods PodsToEvict, valid bool) {
+	value := w.Recreating()
+	if value == noPod {
+		return nil, true
 	}
-	return out
+	pods, valid = PodsToEvict{}, true
+	for id := range strings.SplitSeq(value, ",") {
+		pods[id] = true
+		valid = valid && podIDs.MatchString(id)
+	}
+	return pods, valid
 }
+
+// podIDs matches what podID returns.
+var podIDs = regexp.MustCompile("^[0-9a-f]{8}$")
 
 // Has reports whether a pod has to be evicted.
 func (p PodsToEvict) Has(uid types.UID) bool { return p[podID(uid)] }

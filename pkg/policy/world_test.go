@@ -325,7 +325,7 @@ func (x *world) act() Decision {
 	return d
 }
 
-// adopt lets the present content be recorded, without a restart.
+// adopt lets the current content be recorded, without a restart.
 func (x *world) adopt() {
 	x.t.Helper()
 	if d := x.act(); d.Action != WriteBaseline {

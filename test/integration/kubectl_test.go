@@ -196,7 +196,7 @@ func TestKubectlGet(t *testing.T) {
 		out := kubectl(t, "-n", ns, "describe", "cfgdep", "deployment.web")
 		for _, want := range []string{
 			"Name:         deployment.web", "Namespace:    " + ns, "Labels:       app=web", "Workload Ref:",
-			"Env:        SECRET", "Secret cert is missing: new pods do not start.", "SourceMissing", "Config Hash:", "Events:",
+			"Env:        SECRET", "Secret cert is missing: new pods cannot start.", "SourceMissing", "Config Hash:", "Events:",
 		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("describe does not print %q:\n%s", want, out)

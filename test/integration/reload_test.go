@@ -263,17 +263,17 @@ func TestReloadIfStale(t *testing.T) {
 	ifStale(false, "it is not recorded with which content the pods were started")
 	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadAlways})
 	pods = runningPods(t, namespace, "web", 2, pods)
-	ifStale(false, "the pods were started with the present content")
+	ifStale(false, "the pods were started with the current content")
 
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} })
-	ifStale(false, "the pods were started with the present content")
+	ifStale(false, "the pods were started with the current content")
 
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("y") })
 	if got := ifStale(true, "are being replaced"); got.PreviousHash != first.ConfigHash || got.ConfigHash == first.ConfigHash {
 		t.Errorf("the hash was %s and changes from %s to %s", first.ConfigHash, got.PreviousHash, got.ConfigHash)
 	}
 	pods = runningPods(t, namespace, "web", 2, pods)
-	ifStale(false, "the pods were started with the present content")
+	ifStale(false, "the pods were started with the current content")
 
 	// Back to what it was before the last restart is a change too.
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Data["password"] = []byte("x") })

@@ -33,7 +33,7 @@ func is(state v1alpha1.State, reason string) func(*v1alpha1.ConfigDependency) er
 	}
 }
 
-// applied wants the pods to be known to run with the present content.
+// applied wants the pods to be known to run with the current content.
 func applied(o *v1alpha1.ConfigDependency) error {
 	if o.Status.AppliedHash == "" || o.Status.AppliedHash != o.Status.ConfigHash {
 		return fmt.Errorf("the applied hash is %q, the hash is %q", o.Status.AppliedHash, o.Status.ConfigHash)

@@ -96,7 +96,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDependency tells which ConfigMaps and Secrets a workload consumes, how, and whether its pods run with their present content. It is computed from the live workload and cannot be written. Its name is the kind and the name of the workload in lower case, as in deployment.web.",
+				Description: "ConfigDependency tells which ConfigMaps and Secrets a workload consumes, how, and whether its pods run with their current content. It is computed from the live workload and cannot be written. Its name is the kind and the name of the workload in lower case, as in deployment.web.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -129,7 +129,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref common.ReferenceCal
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status tells whether the workload runs with the present content of its sources, and what happens next.",
+							Description: "status tells whether the workload runs with the current content of its sources, and what happens next.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ConfigDependencyStatus{}.OpenAPIModelName()),
 						},
@@ -235,7 +235,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 					},
 					"configHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "configHash stands for the present content, as in the status of the ConfigDependency.",
+							Description: "configHash stands for the current content, as in the status of the ConfigDependency.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -354,7 +354,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDependencyStatus tells whether a workload runs with the present content of its sources.",
+				Description: "ConfigDependencyStatus tells whether a workload runs with the current content of its sources.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"state": {
@@ -494,7 +494,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is the worst state of the sources that the container reads: Stale, then Unknown, then Current; or NotStarted.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the present content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Description: "state is the worst state of the sources that the container reads: Stale, then Unknown, then Current; or NotStarted.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -550,7 +550,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref common.ReferenceCall
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ContainerSource shows how the content that a container has read of a source relates to the present content of the source.",
+				Description: "ContainerSource shows how the content that a container has read of a source relates to the current content of the source.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -572,7 +572,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref common.ReferenceCall
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is Stale or Unknown.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the present content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Description: "state is Stale or Unknown.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -708,7 +708,7 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is the worst state of the containers: Stale, then Unknown, then NotStarted, then Current.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the present content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Description: "state is the worst state of the containers: Stale, then Unknown, then NotStarted, then Current.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -990,7 +990,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadSpec(ref common.ReferenceCallback)
 					},
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode is Always (the default: restart even when the pods run with the current content, as kubectl rollout restart does) or IfStale (restart only when the pods are known to have been started with other content; not when there are none).\n\nPossible enum values:\n - `\"Always\"` restarts the pods even when they run with the present content.\n - `\"IfStale\"` restarts the pods only when they are known to have been started with other content.",
+							Description: "mode is Always (the default: restart even when the pods run with the current content, as kubectl rollout restart does) or IfStale (restart only when the pods are known to have been started with other content; not when there are none).\n\nPossible enum values:\n - `\"Always\"` restarts the pods even when they run with the current content.\n - `\"IfStale\"` restarts the pods only when they are known to have been started with other content.",
 							Default:     "Always",
 							Type:        []string{"string"},
 							Format:      "",

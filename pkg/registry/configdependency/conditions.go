@@ -50,7 +50,7 @@ func sourcesResolved(e *policy.Evaluation, since metav1.Time) metav1.Condition {
 	if absent {
 		c.Reason = v1alpha1.ReasonSourceMissing
 	}
-	c.Message = strings.Join(missing, "; ") + ": new pods do not start."
+	c.Message = strings.Join(missing, "; ") + ": new pods cannot start."
 	return c
 }
 
@@ -61,7 +61,7 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 		c.Status = metav1.ConditionUnknown
 	case d.State == policy.Blocked && !d.Stale && e.InDoubt():
 		c.Status = metav1.ConditionUnknown
-	case d.State == policy.InSync && d.Action == policy.None:
+	case d.State == policy.InSync && (d.Action == policy.None || d.Reason == policy.ReasonRecordRemoved):
 		c.Status = metav1.ConditionTrue
 	case d.State == policy.InSync:
 		// The record is being written; until then it is not known to the cluster.
@@ -83,7 +83,7 @@ func rolloutComplete(e *policy.Evaluation, d policy.Decision, since metav1.Time)
 	case d.Reason == policy.ReasonRecreating:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, d.Reason, d.Message
 	case rollout.Phase == dependency.RolloutComplete:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Complete", "All pods are of the present template."
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Complete", "All pods are up to date with the template."
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, rollout.Reason, strings.ToUpper(rollout.Message[:1])+rollout.Message[1:]+"."
 	}

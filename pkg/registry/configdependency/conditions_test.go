@@ -55,7 +55,7 @@ func (c *cluster) secret(name, content string, written metav1.Time, seen time.Ti
 	c.graph.SetSource(s)
 }
 
-// record writes down that the pods of a workload were started with the present content.
+// record writes down that the pods of a workload were started with the current content.
 func (c *cluster) record(t *testing.T, w *dependency.Workload) {
 	t.Helper()
 	present := policy.Evaluate(c.graph, c.digester, w, defaults).Present()
@@ -98,7 +98,7 @@ func TestConditions(t *testing.T) {
 			workload: web(), unrecorded: true, state: v1alpha1.StatePending,
 			want: []string{"SourcesResolved True AllPresent", "InSync Unknown NotRecorded", "RolloutComplete True Complete"},
 		},
-		"its pods run with the present content": {
+		"its pods run with the current content": {
 			workload: web(), state: v1alpha1.StateInSync,
 			want: []string{"SourcesResolved True AllPresent", "InSync True ContentApplied", "RolloutComplete True Complete"},
 		},
@@ -168,6 +168,22 @@ func TestConditions(t *testing.T) {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What another client removes is known to this process all the same.
+func TestInSyncAfterTheRecordWasRemoved(t *testing.T) {
+	c := newCluster(t)
+	c.secret("db", "one", secondOf(3), time.Time{})
+	c.secret("share-key", "one", secondOf(3), time.Time{})
+	before, after := web(), web()
+	c.record(t, before)
+	after.After(before, dependency.Arrival{Live: true, Seen: now, Order: 9})
+	c.set(after)
+	for _, condition := range c.render(after, 1).Status.Conditions {
+		if condition.Type == v1alpha1.ConditionInSync && (condition.Status != metav1.ConditionTrue || condition.Reason != policy.ReasonRecordRemoved) {
+			t.Errorf("%s, %s: %s", condition.Status, condition.Reason, condition.Message)
+		}
 	}
 }
 

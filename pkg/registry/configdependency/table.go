@@ -19,7 +19,7 @@ type tableConvertor struct{}
 
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name", Description: "The kind and the name of the workload."},
-	{Name: "State", Type: "string", Description: "Whether the pods run with the present content of their sources."},
+	{Name: "State", Type: "string", Description: "Whether the pods run with the current content of their sources."},
 	{Name: "Sources", Type: "string", Description: "How many ConfigMaps and Secrets the workload consumes."},
 	{Name: "Mode", Type: "string", Description: "Which changes restart the workload by themselves."},
 	{Name: "Last Reload", Type: "string", Description: "How long ago the last restart was made through this API."},

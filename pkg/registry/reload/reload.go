@@ -169,7 +169,7 @@ func unneeded(c content, w *dependency.Workload) string {
 	case !c.known:
 		return "Not restarted: the recorded hash was made with another key and cannot be compared, so the pods are not known to be stale. Mode Always restarts them."
 	default:
-		return "Not restarted: the pods were started with the present content."
+		return "Not restarted: the pods were started with the current content."
 	}
 }
 

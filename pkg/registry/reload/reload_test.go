@@ -46,7 +46,7 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 		"Always, when nothing is known":               {v1alpha1.ReloadAlways, startedWith(""), ""},
 		"Always, when stale":                          {v1alpha1.ReloadAlways, startedWith(stale), ""},
 		"IfStale, when stale":                         {v1alpha1.ReloadIfStale, startedWith(stale), ""},
-		"IfStale, when in sync":                       {v1alpha1.ReloadIfStale, startedWith(hash), "with the present content"},
+		"IfStale, when in sync":                       {v1alpha1.ReloadIfStale, startedWith(hash), "with the current content"},
 		"IfStale, when nothing is known":              {v1alpha1.ReloadIfStale, startedWith(""), "not recorded"},
 		"IfStale, with another key":                   {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, digester.KeyID(), "00112233", 1)), "another key"},
 		"IfStale, with another version":               {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, "v1", "v2", 1)), "another key"},
@@ -56,10 +56,10 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 		"IfStale, while pods are evicted":             {v1alpha1.ReloadIfStale, evicting(hash, "recreate"), "being evicted already"},
 		"IfStale, when they are not evicted any more": {v1alpha1.ReloadIfStale, evicting(hash, "annotation"), ""},
 		// What stands on the workload tells of each source, and is newer than the template.
-		"IfStale, with a record of the content":         {v1alpha1.ReloadIfStale, recorded(present), "with the present content"},
+		"IfStale, with a record of the content":         {v1alpha1.ReloadIfStale, recorded(present), "with the current content"},
 		"IfStale, with a record of other content":       {v1alpha1.ReloadIfStale, bySource("*.0123456789abcdef.1"), ""},
-		"IfStale, when the template reads other keys":   {v1alpha1.ReloadIfStale, bySource("00000000.0123456789abcdef.1"), "with the present content"},
-		"IfStale, when the template reads a new source": {v1alpha1.ReloadIfStale, recorded(policy.Record{Hash: stale, Sources: map[string]string{}}), "with the present content"},
+		"IfStale, when the template reads other keys":   {v1alpha1.ReloadIfStale, bySource("00000000.0123456789abcdef.1"), "with the current content"},
+		"IfStale, when the template reads a new source": {v1alpha1.ReloadIfStale, recorded(policy.Record{Hash: stale, Sources: map[string]string{}}), "with the current content"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -181,11 +181,11 @@ func TestReloadThatDoesNothing(t *testing.T) {
 	}{
 		"in sync": {
 			testDeployment(startedWith(present)),
-			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "with the present content",
+			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "with the current content",
 		},
 		"in sync, and paused": {
 			testDeployment(startedWith(present), func(o *appsv1.Deployment) { o.Spec.Paused = true }),
-			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "with the present content",
+			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, nil, "with the current content",
 		},
 		"paused": {
 			testDeployment(func(o *appsv1.Deployment) { o.Spec.Paused = true }),

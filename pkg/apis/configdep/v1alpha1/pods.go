@@ -20,7 +20,7 @@ type ConfigDependencyPods struct {
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 	// time is when the pods were read.
 	Time metav1.Time `json:"time"`
-	// configHash stands for the present content, as in the status of the ConfigDependency.
+	// configHash stands for the current content, as in the status of the ConfigDependency.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
 	// templateRevision is the revision of the pod template that is in force: the label
@@ -59,12 +59,12 @@ type PodSummary struct {
 }
 
 // ContentState says how the content that a container was started with relates to the
-// present content.
+// current content.
 // +enum
 type ContentState string
 
 const (
-	// ContentCurrent means that the container was started with the present content.
+	// ContentCurrent means that the container was started with the current content.
 	ContentCurrent ContentState = "Current"
 	// ContentStale means that content has changed since the container was started.
 	ContentStale ContentState = "Stale"
@@ -177,7 +177,7 @@ type ContainerContent struct {
 }
 
 // ContainerSource shows how the content that a container has read of a source relates to
-// the present content of the source.
+// the current content of the source.
 type ContainerSource struct {
 	// kind is the kind of the source.
 	Kind SourceKind `json:"kind"`

@@ -12,7 +12,7 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ConfigDependency tells which ConfigMaps and Secrets a workload consumes, how, and
-// whether its pods run with their present content. It is computed from the live
+// whether its pods run with their current content. It is computed from the live
 // workload and cannot be written. Its name is the kind and the name of the workload
 // in lower case, as in deployment.web.
 type ConfigDependency struct {
@@ -27,7 +27,7 @@ type ConfigDependency struct {
 	// spec tells what the workload consumes and which reload policy is in force.
 	// +optional
 	Spec ConfigDependencySpec `json:"spec,omitempty"`
-	// status tells whether the workload runs with the present content of its sources,
+	// status tells whether the workload runs with the current content of its sources,
 	// and what happens next.
 	// +optional
 	Status ConfigDependencyStatus `json:"status,omitempty"`
@@ -271,7 +271,7 @@ const (
 	// ConditionInSync is True when all pods are known to run with the current content, and
 	// Unknown when that is not known.
 	ConditionInSync = "InSync"
-	// ConditionRolloutComplete is True when all pods are of the present template.
+	// ConditionRolloutComplete is True when all pods are of the current template.
 	ConditionRolloutComplete = "RolloutComplete"
 )
 
@@ -282,7 +282,7 @@ const (
 	ReasonKeyMissing    = "KeyMissing"
 )
 
-// ConfigDependencyStatus tells whether a workload runs with the present content of its
+// ConfigDependencyStatus tells whether a workload runs with the current content of its
 // sources.
 type ConfigDependencyStatus struct {
 	// state summarises the workload. Unmanaged: automatic restarts are off, or it is being
@@ -388,7 +388,7 @@ type Reload struct {
 type ReloadRequestMode string
 
 const (
-	// ReloadAlways restarts the pods even when they run with the present content.
+	// ReloadAlways restarts the pods even when they run with the current content.
 	ReloadAlways ReloadRequestMode = "Always"
 	// ReloadIfStale restarts the pods only when they are known to have been started
 	// with other content.
