@@ -135,24 +135,31 @@ func generate(seed uint64) *history {
 		case p.kind == noisy && m.IntN(3) == 0:
 			p.disruptions = append(p.disruptions, m.disruption("kill", "stop", "freeze", "sever", "break watches"))
 		}
-		p.spareCollector()
+		p.spareControllers()
 		h.phases = append(h.phases, p)
 	}
 	return h
 }
 
-// spareCollector deletes workloads in the foreground where the API server restarts. Otherwise the
-// garbage collector, which lists again then, finds a new object of the same name, and leaves the
-// pods of the old one for ever.
-func (p *phase) spareCollector() {
+// spareControllers leaves out what the controllers of Kubernetes take minutes to recover from when
+// the API server restarts and they list everything again:
+//
+//   - The garbage collector finds a new workload of the same name, and leaves the pods of the old
+//     one for ever. So workloads are deleted in the foreground.
+//   - The controller of ReplicaSets never sees a pod that was created and deleted in between,
+//     and waits five minutes for it. So no pod is deleted.
+func (p *phase) spareControllers() {
 	restarts := func(d disruption) bool { return d.what == "restart API server" }
 	if !slices.ContainsFunc(p.disruptions, restarts) {
 		return
 	}
 	for _, all := range p.operations {
 		for i := range all {
-			if all[i].do == "recreate workload" {
+			switch all[i].do {
+			case "recreate workload":
 				all[i].do = "delete in the foreground"
+			case "delete a pod":
+				all[i].do = "set image"
 			}
 		}
 	}

@@ -43,6 +43,16 @@ type manifest struct {
 	mode, minInterval, strategy, listed, exclude string // mode: what opting in declares
 }
 
+// renameReplicaSet gives a Deployment that is created again another image. With the same template
+// its ReplicaSet would have the name of the one that is being deleted, and the controller of
+// ReplicaSets, which remembers by name which pods it expects, may wait for five minutes for those
+// of the old one.
+func (m *manifest) renameReplicaSet(image int) {
+	if m.kind == "Deployment" {
+		m.image = image
+	}
+}
+
 // annotations are those by which the owner says what is to restart the workload.
 func (m *manifest) annotations() map[string]string {
 	return map[string]string{

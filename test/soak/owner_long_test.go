@@ -140,6 +140,7 @@ func (o *owner) deleteInTheForeground(ctx context.Context, m *manifest, op opera
 	if err != nil {
 		return err
 	}
+	m.renameReplicaSet(op.number)
 	return o.createWorkload(ctx, m)
 }
 

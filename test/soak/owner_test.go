@@ -133,6 +133,7 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		if err := o.deleteWorkload(ctx, m); err != nil {
 			return err
 		}
+		m.renameReplicaSet(op.number)
 		return o.createWorkload(ctx, m)
 	}
 	if present == nil { // all that is left is about content
