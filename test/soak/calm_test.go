@@ -38,7 +38,7 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	if err := s.awaitCalm(ctx); err != nil {
 		return err
 	}
-	if err := s.judge(ctx, s.oracle.calm); err != nil {
+	if err := s.judge(ctx, func() { s.oracle.calm(leader()) }); err != nil {
 		return err
 	}
 	s.journal.mu.Lock()

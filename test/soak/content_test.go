@@ -56,21 +56,32 @@ func consume(variant int, sources map[string]content) (all reading, starts bool)
 		all[name] = text(sources[name], slices.Sorted(maps.Keys(sources[name])))
 	}
 	for _, u := range variants[variant] {
-		c := sources[u.source]
-		if c == nil && !u.optional {
+		read, complete := readingOf(variant, u.source, sources[u.source])
+		if !complete {
 			return nil, false
 		}
-		if u.keys == nil {
-			continue
-		}
-		for _, key := range u.keys {
-			if _, found := c[key]; !found && !u.optional {
-				return nil, false
-			}
-		}
-		all[u.source] = text(c, u.keys)
+		all[u.source] = read
 	}
 	return all, true
+}
+
+// readingOf returns what a pod that starts now reads of one source, and whether nothing of it is
+// missing that the pod requires.
+func readingOf(variant int, name string, c content) (read string, complete bool) {
+	keys := slices.Sorted(maps.Keys(c))
+	u := useOf(variant, name)
+	if u == nil {
+		return text(c, keys), true
+	}
+	complete = c != nil || u.optional
+	if u.keys != nil {
+		keys = u.keys
+	}
+	for _, key := range u.keys {
+		_, found := c[key]
+		complete = complete && (found || u.optional)
+	}
+	return text(c, keys), complete
 }
 
 func text(c content, keys []string) string {

@@ -29,8 +29,11 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 		} else if err := r.Terminate(); err != nil {
 			return err
 		}
+		if err := s.judge(ctx, func() { s.oracle.died(d.replica) }); err != nil {
+			return err
+		}
 		pause(ctx, d.lasts)
-		return start(ctx, r)
+		return s.start(ctx, d.replica)
 	case "stop": // it believes afterwards that no time has passed
 		if err := syscall.Kill(r.PID(), syscall.SIGSTOP); err != nil {
 			return err
@@ -42,12 +45,26 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 		pause(ctx, d.lasts)
 		p.thaw()
 	case "sever":
+		if err := s.judge(ctx, func() { s.oracle.gap(d.replica) }); err != nil {
+			return err
+		}
 		p.sever()
 		pause(ctx, d.lasts)
 		p.thaw()
 	case "break watches":
+		if err := s.judge(ctx, func() { s.oracle.gap(d.replica) }); err != nil {
+			return err
+		}
 		p.breakAll()
 	case "restart API server":
+		err := s.judge(ctx, func() {
+			for i := range server.Replicas {
+				s.oracle.gap(i)
+			}
+		})
+		if err != nil {
+			return err
+		}
 		return cluster.RestartAPIServer(ctx)
 	}
 	return nil
@@ -126,13 +143,16 @@ var webhooks []admissionregistrationv1.MutatingWebhook
 
 // start starts a replica, again and again if need be, as a kubelet would: one that cannot
 // read what it needs to begin with gives up.
-func start(ctx context.Context, r *install.Replica) error {
+func (s *stage) start(ctx context.Context, replica int) error {
+	r := server.Replicas[replica]
 	for {
 		if err := r.Start(); err != nil {
 			return err
 		}
-		err := r.AwaitReady(ctx)
-		if err == nil || ctx.Err() != nil {
+		switch err := r.AwaitReady(ctx); {
+		case err == nil:
+			return s.judge(ctx, func() { s.oracle.began(replica) })
+		case ctx.Err() != nil:
 			return err
 		}
 	}

@@ -56,6 +56,7 @@ func (j *journal) run(ctx context.Context, from int64) {
 		}
 		j.mu.Lock()
 		j.revision, j.err = max(j.revision, response.Header.Revision), errors.Join(j.err, err)
+		j.oracle.revision = j.revision
 		close(j.moved)
 		j.moved = make(chan struct{})
 		j.mu.Unlock()
@@ -95,7 +96,11 @@ func (j *journal) apply(event *clientv3.Event) error {
 		c.setSource(name, contentOf(object))
 	case "deployments", "statefulsets", "daemonsets":
 		if w := c.workloads[name]; w != nil {
-			w.set(stateOf(object))
+			now := stateOf(object)
+			if now != nil {
+				now.version = c.revision
+			}
+			w.set(now)
 		}
 	case "namespaces":
 		if namespace, ok := object.(*corev1.Namespace); ok {
@@ -131,23 +136,29 @@ type state struct {
 	pods                int32 // as many as there should be
 	paused              bool
 	deleting            bool
+	version             int64 // its resourceVersion
 }
 
 func stateOf(object runtime.Object) *state {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
 		s, n := o.Status, *o.Spec.Replicas
-		return &state{o.Labels, o.Annotations, o.Spec.Template, s.ObservedGeneration >= o.Generation &&
-			s.UpdatedReplicas == n && s.Replicas == n && s.AvailableReplicas == n, n, o.Spec.Paused, o.DeletionTimestamp != nil}
+		return &state{
+			complete: s.ObservedGeneration >= o.Generation && s.UpdatedReplicas == n && s.Replicas == n && s.AvailableReplicas == n,
+			labels:   o.Labels, annotations: o.Annotations, template: o.Spec.Template, pods: n, paused: o.Spec.Paused, deleting: o.DeletionTimestamp != nil,
+		}
 	case *appsv1.StatefulSet:
 		s, n := o.Status, *o.Spec.Replicas
-		return &state{o.Labels, o.Annotations, o.Spec.Template, s.ObservedGeneration >= o.Generation && (s.UpdateRevision == s.CurrentRevision || n == 0) &&
-			s.Replicas == n && s.ReadyReplicas == n, n, false, o.DeletionTimestamp != nil}
+		return &state{
+			complete: s.ObservedGeneration >= o.Generation && (s.UpdateRevision == s.CurrentRevision || n == 0) && s.Replicas == n && s.ReadyReplicas == n,
+			labels:   o.Labels, annotations: o.Annotations, template: o.Spec.Template, pods: n, deleting: o.DeletionTimestamp != nil,
+		}
 	case *appsv1.DaemonSet:
-		s := o.Status
-		return &state{o.Labels, o.Annotations, o.Spec.Template, s.ObservedGeneration >= o.Generation && s.DesiredNumberScheduled > 0 &&
-			s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberAvailable == s.DesiredNumberScheduled, s.DesiredNumberScheduled,
-			false, o.DeletionTimestamp != nil}
+		s, n := o.Status, o.Status.DesiredNumberScheduled
+		return &state{
+			complete: s.ObservedGeneration >= o.Generation && n > 0 && s.UpdatedNumberScheduled == n && s.NumberAvailable == n,
+			labels:   o.Labels, annotations: o.Annotations, template: o.Spec.Template, pods: n, deleting: o.DeletionTimestamp != nil,
+		}
 	default:
 		return nil
 	}

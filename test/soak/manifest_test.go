@@ -61,8 +61,8 @@ func (m *manifest) annotations() map[string]string {
 	}
 }
 
-func (m *manifest) resource() string {
-	return map[string]string{"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}[m.kind]
+func resourceOf(kind string) string {
+	return map[string]string{"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}[kind]
 }
 
 func (m *manifest) object() any {

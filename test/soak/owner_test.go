@@ -331,7 +331,7 @@ func (o *owner) delete(ctx context.Context, name string) error {
 
 // workload begins a request to the API server.
 func (o *owner) workload(m *manifest, begin func(rest.Interface) *rest.Request) *rest.Request {
-	return begin(o.client.AppsV1().RESTClient()).Namespace(o.namespace).Resource(m.resource())
+	return begin(o.client.AppsV1().RESTClient()).Namespace(o.namespace).Resource(resourceOf(m.kind))
 }
 
 func (o *owner) createWorkload(ctx context.Context, m *manifest) error {

@@ -38,11 +38,14 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 		return nil, err
 	}
 	s := &stage{history: h, client: client, oracle: &oracle{cells: map[string]*cell{}, hashes: map[string]string{}}}
+	for range server.Replicas {
+		s.oracle.servers = append(s.oracle.servers, &process{})
+	}
 	for i, workloads := range h.cells {
 		namespace := fmt.Sprintf("soak-%d-%t-%d", h.seed, h.webhook, i)
-		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
+		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, past: map[string]past{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
 		for _, m := range workloads {
-			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}}
+			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}}
 		}
 		s.oracle.cells[namespace] = c
 		s.owners = append(s.owners, &owner{
@@ -161,7 +164,12 @@ func (s *stage) playDown(ctx context.Context, p *phase) error {
 	for _, r := range server.Replicas {
 		r.Kill()
 	}
-	err := s.judge(ctx, s.oracle.downBegins)
+	err := s.judge(ctx, func() {
+		for i := range server.Replicas {
+			s.oracle.died(i)
+		}
+		s.oracle.downBegins()
+	})
 	if err == nil {
 		err = s.playOn(ctx, p)
 	}
@@ -172,8 +180,8 @@ func (s *stage) playDown(ctx context.Context, p *phase) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, r := range server.Replicas {
-		g.Go(func() error { return start(ctx, r) })
+	for i := range server.Replicas {
+		g.Go(func() error { return s.start(ctx, i) })
 	}
 	return g.Wait()
 }

@@ -1,0 +1,81 @@
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+)
+
+// want returns the state that servers should show.
+func (w *workload) want() string {
+	switch {
+	case !w.managed():
+		return "Unmanaged"
+	case !w.starts:
+		return "Blocked"
+	default:
+		return "InSync"
+	}
+}
+
+// settled returns an error while pods are being replaced.
+func (w *workload) settled() error {
+	if w.state == nil {
+		return errors.New("it does not exist")
+	}
+	want := identityOf(w.state)
+	for name, p := range w.pods {
+		if !p.ready || p.identity != want {
+			return fmt.Errorf("pod %s is %s, of the present template: %t", name, p.phase, p.identity == want)
+		}
+	}
+	if !w.state.complete || len(w.pods) != int(w.state.pods) {
+		return fmt.Errorf("its status tells of a rollout, and %d of %d pods run", len(w.pods), w.state.pods)
+	}
+	return nil
+}
+
+// calm judges what has come of a phase, and begins the next.
+func (o *oracle) calm(leader int) {
+	for _, c := range o.cells {
+		c.changes = 0
+	}
+	o.each(func(w *workload) {
+		if w.requests > 0 {
+			w.violation("%d requests for a restart were not carried out", w.requests)
+		}
+		w.requests = 0
+		stale := false
+		for name, p := range w.pods {
+			if p.waiting || !w.differ(p.read, w.read) {
+				continue
+			}
+			stale = true
+			switch {
+			case !w.managed() || !w.starts:
+				continue
+			case p.at < w.startedAt && !o.servers[leader].saw(w.startedAt):
+				o.tally.unknowable++
+				w.log("pod %s runs with %v, which nobody can know: its template came back before the leader watched", name, p.read)
+			default:
+				w.violation("pod %s, of r%d, was started with %v, and the present content is %v", name, p.born, p.read, w.read)
+			}
+			p.read = maps.Clone(w.read) // told once
+		}
+		// Whether the pods have read what was not recorded may be told by times alone.
+		doubt := w.differ(w.remembered, w.read) && (!o.undisturbed || w.owed > 0)
+		held := w.managed() && !w.starts || !w.managed() && record(w.state) != ""
+		if w.owed = 0; held && (stale || doubt || w.mixed) {
+			w.owed = 1
+		}
+		if w.managed() && w.starts {
+			w.checkHash()
+		}
+		if !o.undisturbed && w.managed() && record(w.state) == "" {
+			w.adopting = true // what came first is not known any more
+		}
+		w.changes, w.rollouts, w.since, w.writes, w.lost = 0, 0, w.owed, 0, false
+		w.log("calm")
+	})
+	o.closeGaps()
+}

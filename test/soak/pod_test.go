@@ -1,0 +1,43 @@
+package soak
+
+import (
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// pod is what is known of one.
+type pod struct {
+	uid      string
+	identity string // of its template
+	variant  int
+	born     int64   // at which revision
+	waiting  bool    // for a source or a key
+	read     reading // what it was started with
+	at       int64   // the revision at which it was
+	phase    string
+	ready    bool
+}
+
+// start lets a pod read the present content, as soon as nothing that it requires is missing.
+func (p *pod) start(c *cell) {
+	if p.waiting {
+		read, starts := consume(p.variant, c.sources)
+		p.read, p.waiting, p.at = read, !starts, c.revision
+	}
+}
+
+func variantOf(annotations map[string]string) int {
+	n, err := strconv.Atoi(annotations[variantAnnotation])
+	if err != nil {
+		panic(err) // all templates have it
+	}
+	return n
+}
+
+func identityOf(s *state) string { return identity(s.template.Annotations, &s.template.Spec) }
+
+func identity(annotations map[string]string, spec *corev1.PodSpec) string {
+	return fmt.Sprint(annotations, spec.Containers[0].Image)
+}

@@ -1,0 +1,170 @@
+package soak
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// record returns what a workload remembers, if anything.
+func record(s *state) string {
+	if hash := s.annotations[hashAnnotation]; hash != "" {
+		return hash
+	}
+	return s.template.Annotations[hashAnnotation]
+}
+
+// knows reports whether what was last recorded says anything of a source.
+func (w *workload) knows(name string) bool {
+	scope, found := w.recorded[name]
+	return found && scope == scopeOf(w.variant, name)
+}
+
+// ruled takes notice that annotations have changed. Of the sources that begin to count, what is
+// there counts as what the pods were started with, unless the record knows better.
+func (w *workload) ruled(before rules) {
+	now := w.rules()
+	if !now.managed() {
+		w.adopting, w.kept = false, nil
+		return
+	}
+	for _, name := range now.counted(w.variant) {
+		if before.managed() && before.counts(w.variant, name) {
+			continue
+		}
+		w.counts[name] = w.cell.revision
+		if !w.knows(name) {
+			w.adopt(name, w.cell.revision)
+			w.adopting = w.adopting || !w.cell.oracle.undisturbed
+		}
+	}
+}
+
+// adopt lets what was there at a revision count as what pods were started with that are older.
+func (w *workload) adopt(name string, at int64) {
+	read, found := w.cell.reading(w.variant, name, at)
+	for _, p := range w.pods {
+		if found && !p.waiting && p.variant == w.variant && p.at < at && p.read[name] != read {
+			w.log("pods of r%d: %s is adopted as it was at r%d:%s", p.at, name, at, read)
+			p.read[name] = read
+		}
+	}
+}
+
+// noteRecord takes notice that what is there has been recorded.
+func (w *workload) noteRecord() {
+	w.adopting, w.mixed, w.kept, w.recorded, w.remembered = false, false, nil, map[string]string{}, w.read
+	w.recordedAt = w.cell.revision
+	for _, name := range w.rules().counted(w.variant) {
+		w.recorded[name] = scopeOf(w.variant, name)
+	}
+}
+
+// baseline takes notice of a record without a restart. Of a source of which nothing was
+// remembered, it adopts what was there when the source began to count, or when the process that
+// writes the record began to know what came first. What changed after that it must have known.
+func (w *workload) baseline(before *state) {
+	w.cell.oracle.tally.baselines++
+	w.log("the server has recorded what is there: %s", record(w.state))
+	if strings.HasSuffix(record(w.state), ".mixed") {
+		w.noteMixed()
+		return
+	}
+	writers := w.writers(before)
+	for _, name := range w.rules().counted(w.variant) {
+		if record(before) == "" || !w.knows(name) {
+			w.adopt(name, w.adoptedAt(name, writers))
+		}
+	}
+	w.noteRecord()
+}
+
+// adoptedAt returns the revision from which on some processes, each of which may have made a
+// record, must have known that a source changed.
+func (w *workload) adoptedAt(name string, writers []*process) int64 {
+	at := w.counts[name]
+	for _, p := range writers {
+		switch scope, kept := w.kept[name]; {
+		case !kept || scope != scopeOf(w.variant, name):
+			at = max(at, p.knows(w.counts[name]))
+		case p.saw(w.removedAt): // it remembers
+		default:
+			at = max(at, p.knows(w.counts[name]), p.knows(w.removedAt))
+		}
+	}
+	return min(at, w.cell.revision)
+}
+
+// noteMixed judges a record that says that some pods may have been started with other content
+// than others, and allows for the restart that follows. The server has looked at the pods, and their
+// times do not tell: all that happens in a history is closer together than clocks may differ. But
+// there must be a reason to look.
+func (w *workload) noteMixed() {
+	w.cell.oracle.tally.mixed++
+	var sources map[string]string
+	if err := json.Unmarshal([]byte(w.state.annotations[appliedAnnotation]), &sources); err != nil {
+		w.violation("recorded what nobody understands: %v", err)
+	}
+	found := false
+	for id, entry := range sources {
+		if !strings.HasSuffix(entry, ".mixed.") {
+			continue
+		}
+		found = true
+		isOf := func(name string) bool { return matches(strings.ToLower(id), name) && w.mayBeMixed(name) }
+		if !slices.ContainsFunc(sourceNames, isOf) {
+			w.violation("recorded that pods may differ in %s, for which there is no reason", id)
+		}
+	}
+	if !found {
+		w.violation("recorded that pods may differ, and not in what")
+	}
+	w.hash, w.mixed, w.recordedAt = "", true, w.cell.revision
+	w.changes, w.since = max(w.changes, w.rollouts+1), w.since+1
+}
+
+// mayBeMixed reports whether the history has a reason to look at what the pods have read of a
+// source: it has changed and is again what was recorded, or pods of the template may be older than
+// its rollout, because that began before the last one was complete. The ReplicaSet of a Deployment
+// tells that it is new; a revision of other kinds does not.
+func (w *workload) mayBeMixed(name string) bool {
+	now := w.cell.revision
+	return w.cell.differed(w.variant, name, w.recordedAt, now) ||
+		w.unsure && (w.reused || w.kind != "Deployment") && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, w.counts[name], now)
+}
+
+// checkHash wants a hash to stand for one content of one namespace, and that to have one hash.
+func (w *workload) checkHash() {
+	r, hash := w.rules(), w.state.annotations[hashAnnotation]
+	read := w.cell.namespace + ":"
+	for _, name := range r.counted(w.variant) {
+		read += fmt.Sprintf(" %s (%s)%s", name, scopeOf(w.variant, name), w.read[name])
+	}
+	by := fmt.Sprintf("%s, %d %s", read, w.variant, r.sources) // what a pattern names is not hashed if it is absent
+	hashes := w.cell.oracle.hashes
+	if other, found := hashes[hash]; found && other != read {
+		w.violation("the hash %s stands for %q, and for %q", hash, read, other)
+	}
+	if other, found := hashes[by]; found && other != hash {
+		w.violation("%q has the hash %s, and %s", read, hash, other)
+	}
+	hashes[hash], hashes[by] = read, hash
+}
+
+// rekeyed is told that the key of the hash is about to be replaced. Records cannot be compared
+// any more then. What those that cannot be written now stood for is forgotten.
+func (o *oracle) rekeyed() {
+	o.hashes = map[string]string{}
+	for _, p := range o.servers {
+		p.synced = notYet // they read everything again
+	}
+	o.each(func(w *workload) {
+		if hash := record(w.state); hash != "" {
+			o.formerKey = hash[:strings.LastIndexByte(hash, '.')+1]
+		}
+		if !w.starts || !w.managed() {
+			w.recorded, w.adopting = nil, w.managed()
+		}
+	})
+}

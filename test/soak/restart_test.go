@@ -1,0 +1,82 @@
+package soak
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// lastReload is what the server writes of a restart.
+type lastReload struct {
+	Trigger   string
+	Automatic time.Time
+}
+
+func lastReloadOf(s *state) (last lastReload) {
+	// A value that is not there, or not understood, is as good as none.
+	_ = json.Unmarshal([]byte(s.annotations[lastReloadAnnotation]), &last)
+	return last
+}
+
+// restarted takes notice of a restart by the server: by a rollout, or by eviction.
+func (w *workload) restarted(before *state) {
+	w.cell.oracle.tally.rollouts++
+	hash, last, earlier := w.state.annotations[hashAnnotation], lastReloadOf(w.state), lastReloadOf(before)
+	requested := w.requests > 0 && last.Trigger == "Request" && w.state.annotations[lastReloadAnnotation] != before.annotations[lastReloadAnnotation]
+	if requested {
+		w.requests--
+		w.hash = ""
+	} else {
+		w.rollouts++
+	}
+	w.log("restarted by the server because of %s: %s", last.Trigger, hash)
+	interval, _ := time.ParseDuration(before.annotations["configdep.io/min-interval"])
+	evicted := w.state.annotations["configdep.io/strategy"] == "recreate" && w.managed()
+	switch {
+	case hash == "" || !evicted && hash != w.state.template.Annotations[hashAnnotation]:
+		w.violation("restarted with the hash %q, and %q is remembered", w.state.template.Annotations[hashAnnotation], hash)
+	case requested:
+	// A patch is bound to the version of the workload, not to that of the namespace.
+	case !w.managed() && (w.cell.oracle.undisturbed || w.state.annotations[reloadAnnotation] != ""):
+		w.violation("restarted though it has not opted in")
+	case before.paused:
+		w.violation("restarted though it is paused")
+	case before.pods == 0:
+		w.violation("restarted though it has no replicas")
+	case !earlier.Automatic.IsZero() && last.Automatic.Sub(earlier.Automatic) < interval:
+		w.violation("restarted %v after the last time, before %v were over", last.Automatic.Sub(earlier.Automatic), interval)
+	case hash == w.hash:
+		w.violation("restarted twice for the same content")
+	case w.rollouts > w.allowed():
+		w.violation("restarted %d times for %d changes of what it reads, and %d that were due before", w.rollouts, w.changes, w.owed)
+	case w.cell.oracle.undisturbed && w.since == 0:
+		w.violation("restarted though nothing that it reads has changed since its template did")
+	}
+	w.hash, w.since = hash, 0
+	if !evicted {
+		w.began(nil)
+	}
+	w.noteRecord()
+}
+
+// allowed returns how many restarts there is a reason for. When nothing is remembered, and
+// a disturbance has hidden what came first, changes of keys that it does not read count too.
+func (w *workload) allowed() int {
+	if (w.lost || w.adopting) && !w.cell.oracle.undisturbed {
+		return w.owed + max(w.changes, w.cell.changes)
+	}
+	return w.owed + w.changes
+}
+
+// begin is told that changes which belong together are about to be made in a cell, and together
+// that they have been, within a fraction of the settle time.
+func (c *cell) begin() {
+	for _, w := range c.workloads {
+		w.before = w.changes
+	}
+}
+
+func (c *cell) together() {
+	for _, w := range c.workloads {
+		w.changes = min(w.changes, w.before+1)
+	}
+}
