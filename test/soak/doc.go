@@ -12,8 +12,7 @@
 // is a calm: faults end, and the test waits until every replica shows every workload as it
 // ought to be. The seed fixes what is done and when; how the processes interleave is theirs.
 //
-// The webhook is there in one half of the histories. Nothing else depends on that, so that a
-// seed can be played in both ways.
+// Each history can be played with the webhook and without it. Nothing else depends on that.
 //
 // The oracle beside it knows of each pod with which content it was started. The journal tells
 // it, which watches etcd itself: all resources in one order, and no gap while the API server
@@ -35,10 +34,30 @@
 // server never writes to a workload that is being deleted, and when nothing disturbs it, it
 // does not write more than writeLimit times in a phase, whatever an operator does.
 //
-// In quiet phases nothing is forgiven: one leader has watched all the time, so that it knows
-// what came first, whatever owners remove. Opting in adopts what is there at that moment, and
-// not what is there when that is recorded. Content that changed and changed back must not
-// leave a pod that started in between.
+// Opting in adopts what is there at that moment, and not what is there when that is recorded.
+// Content that changed and changed back must not leave a pod that started in between. Nor must a
+// rollback of a rollout that has not finished, after which pods of the old template run on.
+//
+// A stale pod is forgiven only if the history proves that the leader could not know. The oracle
+// keeps what the content of each source has been, by revision, and since when the process of each
+// replica has watched, with gaps in which a watch was broken and may have begun again with a
+// list. From that follows what is forgiven:
+//
+//   - A record that is made where nothing was remembered adopts the content of the moment at
+//     which the source began to count, or at which the process that writes the record began to
+//     watch, whichever is later; but not what changed after that. A record that an owner has
+//     removed is remembered by each process that saw it.
+//   - The leader cannot know that a pod is older than the rollout of its template if it began to
+//     watch after that.
+//
+// In quiet phases, and in noisy ones in which no watch breaks, both replicas have watched all
+// the time, and nothing is forgiven.
+//
+// A restart in doubt needs a reason too. Before it, the server records that pods may differ in a
+// source. Then the source must have had other content since the record before, or the rollout of
+// the template began before the last one was complete, and the source has changed since it began
+// to count. For a Deployment, the template must have been there before too: a ReplicaSet tells
+// whether it is new, a ControllerRevision does not.
 //
 // What the oracle assumes:
 //
@@ -47,12 +66,8 @@
 //   - A pod that requires a source or a key that is not there reads once it is there. The
 //     kubelet would let it wait; the simulated one does not, so that the pods of the old
 //     template are gone already, which makes no difference once all is calm.
-//   - After a disturbance a record adopts what is there, as far as nothing was remembered
-//     before it: because an owner has removed the last one, because the workload has just
-//     opted in, or because the template has begun to read other things. So does one that could
-//     not be written before the key of the hash was replaced.
-//   - A rollback of a rollout that has not finished leaves pods that never stopped. They are
-//     taken for new.
+//   - A process that starts has read everything when the test finds it ready, and one that gets
+//     another key of the hash at the next calm, where gaps end too.
 //   - When an owner removes what is remembered, and a disturbance hides whether the template
 //     changed before or after the sources that it uses, the server may restart in doubt.
 //   - When an owner removes that pods are being evicted, the server may begin again. So it may

@@ -30,7 +30,7 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("%s is %q: allowed are true, false and both", webhookVariable, webhook)
 	}
 	if webhook == "" && asked.Duration == 0 && !asked.Given {
-		webhook = "true" // SOAK_WEBHOOK=both plays it without the webhook too
+		webhook = "both"
 	}
 	end := time.Now().Add(asked.Duration)
 	for seed := asked.First; ; seed++ {
