@@ -60,7 +60,9 @@ type Workload struct {
 	UID             types.UID
 	ResourceVersion string
 	Created         metav1.Time
-	Labels          map[string]string
+	// CreatedAt is when this process saw the workload being created. Zero: it did not.
+	CreatedAt Moment
+	Labels    map[string]string
 	// Annotations and TemplateAnnotations are those of this project, of the workload
 	// and of its pod template.
 	Annotations         map[string]string
@@ -152,6 +154,12 @@ type Arrival struct {
 // After completes a workload by what was known of it before, or nil.
 func (w *Workload) After(previous *Workload, at Arrival) {
 	same := previous != nil && previous.UID == w.UID
+	switch {
+	case same:
+		w.CreatedAt = previous.CreatedAt
+	case at.Live:
+		w.CreatedAt = Moment{versionOf(w.ResourceVersion), at.Order}
+	}
 	w.applied = w.template
 	if w.Paused { // its pods are those of the template with which it was paused
 		switch {

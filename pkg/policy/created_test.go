@@ -44,3 +44,41 @@ func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 		})
 	}
 }
+
+// TestCreatedWorkload_HasReadWhatWasThere plays a rollback in the middle of a rollout: pods of the
+// template may never have stopped. What was written before the workload was created, all of them
+// have read, however short a time ago that was.
+func TestCreatedWorkload_HasReadWhatWasThere(t *testing.T) {
+	image := func(x *world, value string, updated int32) {
+		x.edit(func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Image = value
+			d.Status.UpdatedReplicas = updated
+		})
+	}
+	for name, tc := range map[string]struct {
+		during func(*world)
+		want   Action
+	}{
+		"nothing changes":        {func(*world) {}, None},
+		"the content changes":    {func(x *world) { x.set(secret("db", "k", "2")) }, Inspect},
+		"another source changes": {func(x *world) { x.set(secret("other", "k", "2")) }, None},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")))
+			x.graph.DeleteWorkload(x.workload().WorkloadKey)
+			x.tick(time.Minute)
+			x.set(secret("db", "k", "1"))
+			x.edit(func(d *appsv1.Deployment) { d.UID = "web-2" })
+			if d := x.act(); d.Action != WriteBaseline {
+				t.Fatalf("once created: %+v", d)
+			}
+			before := x.deployment.Spec.Template.Spec.Containers[0].Image
+			image(x, "app:2", 0)
+			tc.during(x)
+			image(x, before, 0)
+			if d := x.decide(); d.Action != tc.want {
+				t.Errorf("rolled back: %+v", d)
+			}
+		})
+	}
+}

@@ -200,7 +200,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 	for i := range e.units {
 		u := &e.units[i]
 		c := e.change(u)
-		known := e.graph.Latest(e.Workload.OptedAt, e.graph.Since())
+		known := e.graph.Latest(e.Workload.CreatedAt, e.Workload.OptedAt, e.graph.Since())
 		// A record of the write that brought the template back is as old as that.
 		if e.Workload.RecordedAt.Version > e.Workload.StartVersion {
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
