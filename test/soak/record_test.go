@@ -77,6 +77,9 @@ func (w *workload) baseline(before *state) {
 			w.adopt(name, w.adoptedAt(name, writers))
 		}
 	}
+	if record(w.state) != w.hash {
+		w.hash = "" // the pods of the last rollout have read something newer
+	}
 	w.noteRecord()
 }
 
