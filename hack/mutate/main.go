@@ -5,11 +5,15 @@
 //	make mutate MUTATE_ARGS=-named                        # the changes of named.go alone
 //	make mutate MUTATE_ARGS="-run Decide ./pkg/policy"    # functions that match, of one package
 //	make mutate MUTATE_ARGS="-list ./pkg/policy"          # the changes, without running them
+//	make mutate MUTATE_ARGS="-tests ^pkg/" | tee out      # by unit tests alone
+//	make mutate MUTATE_ARGS="-again out"                  # what survived that, by all tests
 //
-// The tree is never touched: go test compiles each change by an overlay. The unit tests of
-// all the packages are run first, and the default histories of test/simulation for what they do
-// not notice. A change that does not compile does not count; one that makes tests run longer
-// than the limit is noticed. go test caches what passes, so that a second run is faster.
+// The tree is never touched: go compiles changed files by an overlay. All changes are compiled at
+// once, each beside the code as it is, and a variable of the environment selects one, so that
+// running the tests is all that a change costs. Tests that do not come by a change are not run for
+// it. The unit tests of its package come first, then those of the others, and the default histories
+// of test/simulation at last. The few changes that have to be compiled by themselves are. A change
+// that does not compile does not count; one that makes tests run much longer is noticed.
 //
 // What survives is a gap in the tests, or changes nothing that matters; accepted.txt lists the
 // latter with a reason each.
@@ -41,24 +45,35 @@ var (
 )
 
 type options struct {
-	root       string
-	packages   []string
-	functions  *regexp.Regexp
-	named      bool
-	list       bool
-	simulation bool
-	every      int
-	parallel   int
-	limit      time.Duration
+	root      string
+	packages  []string
+	functions *regexp.Regexp
+	named     bool
+	list      bool
+	tests     *regexp.Regexp
+	again     map[string]bool // keys of changes; nil: all
+	every     int
+	parallel  int
+	limit     time.Duration
+
+	changed []*goPackage // that is changed
+	suites  []*suite
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	o := options{functions: regexp.MustCompile("")}
+	o := options{functions: regexp.MustCompile(""), tests: regexp.MustCompile("")}
 	flag.BoolVar(&o.named, "named", false, "only the changes of named.go")
 	flag.BoolVar(&o.list, "list", false, "list the changes and run nothing")
-	flag.BoolVar(&o.simulation, "simulation", true, "run the simulation for what unit tests do not notice")
+	flag.Func("tests", "only tests of packages that match this regular expression, such as ^pkg/", func(s string) (err error) {
+		o.tests, err = regexp.Compile(s)
+		return err
+	})
+	flag.Func("again", "only changes that survived in an earlier run, whose output is in this file", func(s string) (err error) {
+		o.again, err = survivors(s)
+		return err
+	})
 	flag.IntVar(&o.every, "every", 1, "only one of as many changes")
 	flag.IntVar(&o.parallel, "parallel", 1, "how many changes are tried at once; go test itself uses all cores")
 	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "how long the tests of a package may take")
@@ -104,10 +119,8 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	// Where tests fail by themselves, every change would seem to be noticed.
-	fmt.Println("mutate: the tests of the code as it is")
-	if result, out := o.try(ctx, work, nil); result != survived {
-		return fmt.Errorf("they do not pass (%s):\n%s", result, out)
+	if err := o.prepare(ctx, work, mutants); err != nil {
+		return err
 	}
 	counts := o.tryAll(ctx, work, mutants, accepted)
 	if err := context.Cause(ctx); err != nil {
@@ -115,7 +128,7 @@ func run(ctx context.Context, o *options) error {
 	}
 	fmt.Printf("mutate: %d changes: %d noticed, %d do not compile, %d accepted, %d survived\n",
 		len(mutants), counts[noticed], counts[broken], counts[acceptable], counts[survived])
-	complete := !o.named && o.every == 1 && o.functions.String() == ""
+	complete := !o.named && o.every == 1 && o.functions.String() == "" && o.tests.String() == "" && o.again == nil
 	unused := accepted.unused(o.packages)
 	switch {
 	case counts[survived] > 0:
@@ -140,23 +153,18 @@ func (o *options) mutants(ctx context.Context) (mutants []mutant, err error) {
 	if o.named {
 		return mutants, nil
 	}
+	if o.changed, err = readPackages(ctx, o.root, o.packages); err != nil {
+		return nil, err
+	}
 	count := 0
-	for _, p := range o.packages {
-		out, err := output(ctx, o.root, "go", "list", "-f", `{{range .GoFiles}}{{$.Dir}}/{{.}}{{"\n"}}{{end}}`, p)
-		if err != nil {
-			return nil, err
-		}
-		for file := range strings.FieldsSeq(out) {
-			found, err := mutantsOf(o.root, file)
-			if err != nil {
-				return nil, err
-			}
-			for i := range found {
-				if !o.functions.MatchString(found[i].function) {
+	for _, p := range o.changed {
+		for i := range p.sources {
+			for _, m := range mutantsOf(p, &p.sources[i]) {
+				if !o.functions.MatchString(m.function) || o.again != nil && !o.again[m.key()] {
 					continue
 				}
 				if count++; count%o.every == 0 {
-					mutants = append(mutants, found[i])
+					mutants = append(mutants, m)
 				}
 			}
 		}
@@ -169,7 +177,7 @@ func (o *options) mutants(ctx context.Context) (mutants []mutant, err error) {
 
 // selects reports whether a named change is in one of the packages. It names no function.
 func (o *options) selects(m *mutant) bool {
-	if o.functions.String() != "" {
+	if o.functions.String() != "" || o.again != nil && !o.again[m.key()] {
 		return false
 	}
 	for _, p := range o.packages {
@@ -179,6 +187,24 @@ func (o *options) selects(m *mutant) bool {
 	}
 	return false
 }
+
+// survivors returns the keys of changes that survived according to what a run has printed.
+func survivors(file string) (map[string]bool, error) {
+	printed, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for line := range strings.Lines(string(printed)) {
+		if found := survivor.FindStringSubmatch(line); found != nil {
+			out[found[1]] = true
+		}
+	}
+	return out, nil
+}
+
+// survivor matches the line of a change that survived.
+var survivor = regexp.MustCompile(`^\d+/\d+ survived \([^)]*\): [^ ]+:\d+: (.*)\n`)
 
 type result string
 
@@ -200,7 +226,7 @@ func (o *options) tryAll(ctx context.Context, work string, mutants []mutant, acc
 			for i := range next {
 				m := &mutants[i]
 				began := time.Now()
-				r, _ := o.try(ctx, dir, m)
+				r, by := o.try(ctx, dir, mutants, i)
 				if ctx.Err() != nil {
 					continue
 				}
@@ -209,7 +235,10 @@ func (o *options) tryAll(ctx context.Context, work string, mutants []mutant, acc
 					r = acceptable
 				}
 				counts[r]++
-				fmt.Printf("%d/%d %s (%v): %s\n", i+1, len(mutants), r, time.Since(began).Round(time.Second), m)
+				if by != "" {
+					by = " by " + by
+				}
+				fmt.Printf("%d/%d %s%s (%v): %s\n", i+1, len(mutants), r, by, time.Since(began).Round(100*time.Millisecond), m)
 				if r == survived {
 					fmt.Println(m.diff())
 				}
@@ -228,30 +257,124 @@ func (o *options) tryAll(ctx context.Context, work string, mutants []mutant, acc
 	return counts
 }
 
-// try runs the tests with a change, or without one, until one fails.
-func (o *options) try(ctx context.Context, dir string, m *mutant) (result, string) {
-	flags := []string{}
-	packages := defaultPackages
-	if m != nil {
-		overlay, err := m.overlay(o.root, dir)
-		if err != nil {
-			return noticed, err.Error()
+// testPackages returns the packages whose unit tests run code that is changed, and the simulation.
+func (o *options) testPackages(ctx context.Context) ([]string, error) {
+	listed, err := output(ctx, o.root, "go", append([]string{"list", "-f", "{{.ImportPath}}"}, defaultPackages...)...)
+	if err != nil {
+		return nil, err
+	}
+	changed := strings.Fields(listed)
+	tests, err := output(ctx, o.root, "go", "list", "-test", "-f", `{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}`, "./pkg/...", simulationPackage)
+	if err != nil {
+		return nil, err
+	}
+	module, _, _ := strings.Cut(changed[0], "/pkg/")
+	var packages []string
+	for line := range strings.Lines(tests) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || !slices.ContainsFunc(fields[1:], func(d string) bool { return slices.Contains(changed, d) }) {
+			continue
 		}
-		flags = []string{"-overlay", overlay}
-		packages = m.packages()
+		if p := strings.TrimSuffix(strings.TrimPrefix(fields[0], module+"/"), ".test"); o.tests.MatchString(p) {
+			packages = append(packages, p)
+		}
 	}
-	if o.simulation {
-		packages = append(slices.Clip(packages), simulationPackage)
+	if len(packages) == 0 {
+		return nil, errors.New("no tests are selected")
 	}
-	for _, p := range packages { // one by one, as most changes are noticed by the first
-		args := append([]string{"test", "-vet=off", "-failfast", "-timeout", o.limit.String()}, flags...)
-		out, err := output(ctx, o.root, "go", append(args, p)...)
+	return packages, nil
+}
+
+// prepare compiles all changes that can be compiled at once, with the tests.
+func (o *options) prepare(ctx context.Context, work string, mutants []mutant) error {
+	replaced := map[string]string{}
+	for _, p := range o.changed {
+		files, err := p.schema(mutants)
+		if err != nil {
+			return err
+		}
+		for name, content := range files {
+			path := filepath.Join(work, strings.ReplaceAll(name, "/", "_"))
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				return err
+			}
+			replaced[filepath.Join(o.root, name)] = path
+		}
+	}
+	overlay, err := writeOverlay(work, replaced)
+	if err != nil {
+		return err
+	}
+	packages, err := o.testPackages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range packages {
+		fmt.Printf("mutate: the tests of %s as the code is\n", p)
+		s, err := o.newSuite(ctx, p, overlay, work)
+		if err != nil {
+			return err
+		}
+		o.suites = append(o.suites, s)
+	}
+	slices.SortStableFunc(o.suites, func(a, b *suite) int {
+		if ofSimulation := "./"+a.name == simulationPackage; ofSimulation != ("./"+b.name == simulationPackage) {
+			return map[bool]int{true: 1, false: -1}[ofSimulation]
+		}
+		return int(a.took() - b.took())
+	})
+	return nil
+}
+
+// suitesFor returns the tests that may notice a change: those of its own package first, then
+// those that take the least.
+func (o *options) suitesFor(m *mutant) (suites []*suite) {
+	for _, s := range o.suites {
+		if s.name == m.folder() {
+			suites = append(suites, s)
+		}
+	}
+	for _, s := range o.suites {
+		if s.name != m.folder() {
+			suites = append(suites, s)
+		}
+	}
+	return suites
+}
+
+// try runs the tests with a change until one fails, and says whose that was.
+func (o *options) try(ctx context.Context, dir string, mutants []mutant, n int) (result, string) {
+	m := &mutants[n]
+	if m.form == alone {
+		return o.tryAlone(ctx, dir, m)
+	}
+	for _, s := range o.suitesFor(m) {
+		if s.try(ctx, n) == noticed {
+			return noticed, s.name
+		}
+	}
+	return survived, ""
+}
+
+// tryAlone compiles a change by itself.
+func (o *options) tryAlone(ctx context.Context, dir string, m *mutant) (result, string) {
+	for _, p := range o.changed {
+		if p.folder == m.folder() && len(p.check(map[string][]byte{m.file: m.content()})) > 0 {
+			return broken, ""
+		}
+	}
+	overlay, err := m.overlay(o.root, dir)
+	if err != nil {
+		return noticed, err.Error()
+	}
+	for _, s := range o.suitesFor(m) { // one by one, as most changes are noticed by the first
+		out, err := output(ctx, o.root, "go", "test", "-vet=off", "-failfast", "-timeout", o.limit.String(), "-overlay", overlay, "./"+s.name)
 		switch {
 		case err == nil:
 		case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
-			return broken, out
+			return broken, ""
 		default:
-			return noticed, out
+			return noticed, s.name
 		}
 	}
 	return survived, ""
@@ -262,39 +385,37 @@ func (m *mutant) overlay(root, dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	changed, path := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
+	changed := filepath.Join(dir, "changed.go")
 	if err := os.WriteFile(changed, m.content(), 0o600); err != nil {
 		return "", err
 	}
-	encoded, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(root, m.file): changed}})
+	return writeOverlay(dir, map[string]string{filepath.Join(root, m.file): changed})
+}
+
+func writeOverlay(dir string, replaced map[string]string) (string, error) {
+	path := filepath.Join(dir, "overlay.json")
+	encoded, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
 		return "", err
 	}
 	return path, os.WriteFile(path, encoded, 0o600)
 }
 
-// packages returns what has unit tests that may notice a change: its own package first.
-func (m *mutant) packages() []string {
-	own := "./" + filepath.ToSlash(filepath.Dir(m.file))
-	packages := []string{own}
-	for _, p := range defaultPackages {
-		if p != own {
-			packages = append(packages, p)
-		}
-	}
-	return packages
-}
-
 // output runs a command and returns what it prints.
 func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go ends its tests then
-	cmd.WaitDelay = time.Minute
+	cmd := command(ctx, dir, name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		return stdout.String() + stderr.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, stderr.Bytes())
 	}
 	return stdout.String(), nil
+}
+
+func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go ends its tests then
+	cmd.WaitDelay = time.Minute
+	return cmd
 }

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"os"
+	"go/types"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,7 +19,24 @@ type mutant struct {
 	source   []byte // of the file
 	from, to int    // what is replaced
 	text     string // by what
+
+	// form is how the change can be compiled beside the code as it is, for the expression or
+	// statement in start to end. An expression has the type typed.
+	form       form
+	start, end int
+	typed      string
 }
+
+// form is how a change is compiled beside the code as it is.
+type form int
+
+const (
+	alone     form = iota // it has to be compiled by itself
+	opposite              // of a condition
+	operator              // of a condition, exchanged
+	value                 // another value of the same type
+	statement             // left out
+)
 
 func (m *mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.line, m.key()) }
 
@@ -28,8 +44,11 @@ func (m *mutant) String() string { return fmt.Sprintf("%s:%d: %s", m.file, m.lin
 // same when other code changes.
 func (m *mutant) key() string {
 	before, after := m.lines()
-	return fmt.Sprintf("%s %s: %s => %s", filepath.ToSlash(filepath.Dir(m.file)), m.function, oneLine(before), oneLine(after))
+	return fmt.Sprintf("%s %s: %s => %s", m.folder(), m.function, oneLine(before), oneLine(after))
 }
+
+// folder is where the package of the change is, relative to the root.
+func (m *mutant) folder() string { return filepath.ToSlash(filepath.Dir(m.file)) }
 
 // content returns the changed file.
 func (m *mutant) content() []byte {
@@ -59,24 +78,13 @@ func oneLine(text string) string {
 	return "(nothing)"
 }
 
-// mutantsOf returns the changes of a file: conditions are negated, comparisons shifted, && and
-// || exchanged, numbers made one more and one less, statements removed, results made zero.
-func mutantsOf(root, path string) ([]mutant, error) {
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	relative, err := filepath.Rel(root, path)
-	if err != nil {
-		return nil, err
-	}
-	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	f := &finder{files: files, file: relative, source: source}
-	for _, d := range parsed.Decls {
+// mutantsOf returns the changes of a file of a package: conditions are negated, comparisons
+// shifted, && and || exchanged, numbers made one more and one less, statements removed, results
+// made zero. Changes that no test could notice are left out: of what is logged, of the capacity
+// of slices and maps, and of the step of a loop, which then never ends.
+func mutantsOf(p *goPackage, file *goFile) []mutant {
+	f := &finder{goPackage: p, file: file, skipped: map[ast.Node]bool{}, same: map[*ast.BasicLit]int64{}}
+	for _, d := range file.parsed.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
 			if d.Body != nil {
@@ -90,7 +98,7 @@ func mutantsOf(root, path string) ([]mutant, error) {
 			}
 		}
 	}
-	return f.found, nil
+	return f.found
 }
 
 func functionName(d *ast.FuncDecl) string {
@@ -113,12 +121,13 @@ func functionName(d *ast.FuncDecl) string {
 }
 
 type finder struct {
-	files    *token.FileSet
-	file     string
-	source   []byte
+	*goPackage
+	file     *goFile
 	function string
 	results  *ast.FieldList
 	found    []mutant
+	skipped  map[ast.Node]bool       // statements that stay
+	same     map[*ast.BasicLit]int64 // which other number is the same as another operator
 }
 
 // shifted are the operators that a comparison is replaced with.
@@ -139,9 +148,12 @@ func (f *finder) visit(n ast.Node) bool {
 	case *ast.IfStmt:
 		f.negate(n.Cond)
 	case *ast.ForStmt:
+		f.skipped[n.Post] = true
 		if n.Cond != nil {
 			f.negate(n.Cond)
 		}
+	case *ast.CommClause:
+		f.skipped[n.Comm] = true
 	case *ast.SwitchStmt:
 		if n.Tag == nil {
 			for _, c := range n.Body.List {
@@ -150,20 +162,37 @@ func (f *finder) visit(n ast.Node) bool {
 				}
 			}
 		}
+	case *ast.CallExpr:
+		if name, is := n.Fun.(*ast.Ident); is && name.Name == "make" {
+			if len(n.Args) == 3 {
+				ast.Inspect(n.Args[1], f.visit)
+				return false
+			}
+			_, isMap := n.Args[0].(*ast.MapType)
+			return !isMap
+		}
 	case *ast.BinaryExpr:
 		if other, is := shifted[n.Op]; is {
-			f.replaceOperator(n, other)
+			f.exchange(n, other)
 		}
 	case *ast.BasicLit:
-		if value, err := strconv.ParseInt(n.Value, 0, 64); n.Kind == token.INT && err == nil {
-			f.replace(n, strconv.FormatInt(value+1, 10))
-			f.replace(n, strconv.FormatInt(value-1, 10))
+		if number, err := strconv.ParseInt(n.Value, 0, 64); n.Kind == token.INT && err == nil {
+			for _, other := range []int64{number + 1, number - 1} {
+				if same, is := f.same[n]; !is || same != other {
+					f.replace(n, strconv.FormatInt(other, 10), value, f.typeOf(n))
+				}
+			}
 		}
-	case *ast.ExprStmt, *ast.IncDecStmt, *ast.DeferStmt, *ast.BranchStmt:
-		f.replace(n, "")
+	case *ast.ExprStmt:
+		if text := f.text(n); strings.HasPrefix(text, "klog.") || strings.HasPrefix(text, "logger.") {
+			return false
+		}
+		f.remove(n)
+	case *ast.IncDecStmt, *ast.DeferStmt, *ast.BranchStmt:
+		f.remove(n)
 	case *ast.AssignStmt:
 		if n.Tok != token.DEFINE {
-			f.replace(n, "")
+			f.remove(n)
 		}
 	case *ast.ReturnStmt:
 		f.zero(n)
@@ -173,12 +202,18 @@ func (f *finder) visit(n ast.Node) bool {
 	return true
 }
 
+func (f *finder) remove(n ast.Node) {
+	if !f.skipped[n] {
+		f.replace(n, "", statement, "")
+	}
+}
+
 // negate replaces a condition with its opposite. A comparison for equality has that already.
 func (f *finder) negate(condition ast.Expr) {
 	if b, is := condition.(*ast.BinaryExpr); is && (b.Op == token.EQL || b.Op == token.NEQ) {
 		return
 	}
-	f.replace(condition, "!("+f.text(condition)+")")
+	f.replace(condition, "!("+f.text(condition)+")", opposite, "")
 }
 
 // zero replaces each result with the zero value of its type, and a bool with its opposite.
@@ -196,32 +231,106 @@ func (f *finder) zero(r *ast.ReturnStmt) {
 		return // one call that returns them all, or none
 	}
 	for i, result := range r.Results {
-		switch t, value := f.text(types[i]), f.text(result); {
-		case value == "nil" || value == "0" || value == `""` || value == t+"{}" && t[0] != '[' && !strings.HasPrefix(t, "map["):
+		switch t, text := f.text(types[i]), f.text(result); {
+		case text == "nil" || text == "0" || text == `""` || text == t+"{}" && t[0] != '[' && !strings.HasPrefix(t, "map["):
 			// It is zero.
 		case t == "bool":
-			f.replace(result, "!("+value+")")
+			f.replace(result, "!("+text+")", opposite, "")
 		default:
-			f.replace(result, "*new("+t+")")
+			f.replace(result, "*new("+t+")", value, t)
 		}
 	}
 }
 
+// exchange replaces an operator.
+func (f *finder) exchange(b *ast.BinaryExpr, other token.Token) {
+	m := f.mutant(b, alone, "")
+	m.from = f.offset(b.OpPos)
+	m.to, m.text = m.from+len(b.Op.String()), other.String()
+	m.line = f.files.Position(b.OpPos).Line
+	switch b.Op {
+	case token.ADD, token.SUB:
+		if m.typed = f.typeOf(b); m.typed != "" {
+			m.form = value
+		}
+	default:
+		m.form = operator
+		f.noteSame(b)
+	}
+	if f.isString(b.X) && b.Op == token.ADD {
+		return // strings cannot be subtracted
+	}
+	f.found = append(f.found, m)
+}
+
+// noteSame notes that x > 0 and x > -1 differ as much from each other as x >= 0 does, where
+// these are integers.
+func (f *finder) noteSame(b *ast.BinaryExpr) {
+	step := map[token.Token]int64{token.LSS: 1, token.LEQ: -1, token.GTR: -1, token.GEQ: 1}[b.Op]
+	literal, is := b.Y.(*ast.BasicLit)
+	if !is {
+		literal, is = b.X.(*ast.BasicLit)
+		step = -step
+	}
+	if !is || step == 0 || !f.isInteger(literal) {
+		return
+	}
+	if number, err := strconv.ParseInt(literal.Value, 0, 64); err == nil {
+		f.same[literal] = number + step
+	}
+}
+
+func (f *finder) isInteger(e ast.Expr) bool { return f.basic(e)&types.IsInteger != 0 }
+
+func (f *finder) isString(e ast.Expr) bool { return f.basic(e)&types.IsString != 0 }
+
+func (f *finder) basic(e ast.Expr) types.BasicInfo {
+	if t := f.info.TypeOf(e); t != nil {
+		if b, is := t.Underlying().(*types.Basic); is {
+			return b.Info()
+		}
+	}
+	return 0
+}
+
+// typeOf returns the type of an expression as this file writes it, or "".
+func (f *finder) typeOf(e ast.Expr) string {
+	t := f.info.TypeOf(e)
+	if t == nil || t == types.Typ[types.Invalid] {
+		return ""
+	}
+	return types.TypeString(types.Default(t), func(p *types.Package) string {
+		if p == f.checked {
+			return ""
+		}
+		for _, i := range f.file.parsed.Imports {
+			if path, err := strconv.Unquote(i.Path.Value); err == nil && path == p.Path() && i.Name != nil {
+				return i.Name.Name
+			}
+		}
+		return p.Name()
+	})
+}
+
 func (f *finder) text(n ast.Node) string {
-	return string(f.source[f.offset(n.Pos()):f.offset(n.End())])
+	return string(f.file.source[f.offset(n.Pos()):f.offset(n.End())])
 }
 
 func (f *finder) offset(p token.Pos) int { return f.files.Position(p).Offset }
 
-func (f *finder) replace(n ast.Node, text string) { f.add(n.Pos(), n.End(), text) }
-
-func (f *finder) replaceOperator(b *ast.BinaryExpr, other token.Token) {
-	f.add(b.OpPos, b.OpPos+token.Pos(len(b.Op.String())), other.String())
+func (f *finder) mutant(n ast.Node, as form, typed string) mutant {
+	if as == value && typed == "" {
+		as = alone
+	}
+	start, end := f.offset(n.Pos()), f.offset(n.End())
+	return mutant{
+		file: f.file.name, function: f.function, line: f.files.Position(n.Pos()).Line, source: f.file.source,
+		from: start, to: end, start: start, end: end, form: as, typed: typed,
+	}
 }
 
-func (f *finder) add(from, to token.Pos, text string) {
-	f.found = append(f.found, mutant{
-		file: f.file, function: f.function, line: f.files.Position(from).Line, source: f.source,
-		from: f.offset(from), to: f.offset(to), text: text,
-	})
+func (f *finder) replace(n ast.Node, text string, as form, typed string) {
+	m := f.mutant(n, as, typed)
+	m.text = text
+	f.found = append(f.found, m)
 }

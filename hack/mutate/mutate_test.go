@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"go/importer"
+	"go/token"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,36 +16,57 @@ const sample = `package p
 
 const most = 3
 
-func zero() (T, []T) { return T{}, []T{} }
+type T[K any] struct{ err error }
+
+func zero() (T[int], []int) { return T[int]{}, []int{} }
 
 func (t *T[K]) less(a, b int) (bool, error) {
 	if a < b && b != 0 {
-		t.note(a)
+		t.note("a" + "b")
 		a = b
 		return true, nil
 	}
 	switch {
-	case a > b:
+	case a > 0:
 		a--
+	}
+	for i := 0; i < a; i++ {
+		_ = make([]int, 0, 5)
+	}
+	select {
+	case a = <-make(chan int):
+	default:
 	}
 	return false, t.err
 }
+
+func (*T[K]) note(string) {}
 `
 
-// Each kind of change is found, with what identifies it.
+func samplePackage(t *testing.T, source string) *goPackage {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "pkg", "p"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join("pkg", "p", "p.go")
+	if err := os.WriteFile(filepath.Join(root, name), []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &goPackage{path: "example.com/pkg/p", folder: "pkg/p", files: token.NewFileSet(), imports: importer.Default()}
+	if err := p.read(root, name); err != nil {
+		t.Fatal(err)
+	}
+	if errs := p.check(nil); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	return p
+}
+
+// Each kind of change is found, with what identifies it, and none that changes nothing.
 func TestMutantsOf(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "pkg", "p", "p.go")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	mutants, err := mutantsOf(dir, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := samplePackage(t, sample)
+	mutants := mutantsOf(p, &p.sources[0])
 	var got []string
 	for i := range mutants {
 		m := &mutants[i]
@@ -54,27 +78,67 @@ func TestMutantsOf(t *testing.T) {
 	want := []string{
 		"3: pkg/p const: const most = 3 => const most = 4",
 		"3: pkg/p const: const most = 3 => const most = 2",
-		"5: pkg/p zero: func zero() (T, []T) { return T{}, []T{} } => func zero() (T, []T) { return T{}, *new([]T) }",
-		"8: pkg/p T.less: if a < b && b != 0 { => if !(a < b && b != 0) {",
-		"8: pkg/p T.less: if a < b && b != 0 { => if a < b || b != 0 {",
-		"8: pkg/p T.less: if a < b && b != 0 { => if a <= b && b != 0 {",
-		"8: pkg/p T.less: if a < b && b != 0 { => if a < b && b == 0 {",
-		"8: pkg/p T.less: if a < b && b != 0 { => if a < b && b != 1 {",
-		"8: pkg/p T.less: if a < b && b != 0 { => if a < b && b != -1 {",
-		"9: pkg/p T.less: t.note(a) => (nothing)",
-		"10: pkg/p T.less: a = b => (nothing)",
-		"11: pkg/p T.less: return true, nil => return !(true), nil",
-		"14: pkg/p T.less: case a > b: => case !(a > b):",
-		"14: pkg/p T.less: case a > b: => case a >= b:",
-		"15: pkg/p T.less: a-- => (nothing)",
-		"17: pkg/p T.less: return false, t.err => return !(false), t.err",
-		"17: pkg/p T.less: return false, t.err => return false, *new(error)",
+		"7: pkg/p zero: func zero() (T[int], []int) { return T[int]{}, []int{} } => func zero() (T[int], []int) { return T[int]{}, *new([]int) }",
+		"10: pkg/p T.less: if a < b && b != 0 { => if !(a < b && b != 0) {",
+		"10: pkg/p T.less: if a < b && b != 0 { => if a < b || b != 0 {",
+		"10: pkg/p T.less: if a < b && b != 0 { => if a <= b && b != 0 {",
+		"10: pkg/p T.less: if a < b && b != 0 { => if a < b && b == 0 {",
+		"10: pkg/p T.less: if a < b && b != 0 { => if a < b && b != 1 {",
+		"10: pkg/p T.less: if a < b && b != 0 { => if a < b && b != -1 {",
+		`11: pkg/p T.less: t.note("a" + "b") => (nothing)`,
+		"12: pkg/p T.less: a = b => (nothing)",
+		"13: pkg/p T.less: return true, nil => return !(true), nil",
+		"16: pkg/p T.less: case a > 0: => case !(a > 0):",
+		"16: pkg/p T.less: case a > 0: => case a >= 0:",
+		"16: pkg/p T.less: case a > 0: => case a > 1:",
+		"17: pkg/p T.less: a-- => (nothing)",
+		"19: pkg/p T.less: for i := 0; i < a; i++ { => for i := 0; !(i < a); i++ {",
+		"19: pkg/p T.less: for i := 0; i < a; i++ { => for i := 1; i < a; i++ {",
+		"19: pkg/p T.less: for i := 0; i < a; i++ { => for i := -1; i < a; i++ {",
+		"19: pkg/p T.less: for i := 0; i < a; i++ { => for i := 0; i <= a; i++ {",
+		"20: pkg/p T.less: _ = make([]int, 0, 5) => (nothing)",
+		"20: pkg/p T.less: _ = make([]int, 0, 5) => _ = make([]int, 1, 5)",
+		"20: pkg/p T.less: _ = make([]int, 0, 5) => _ = make([]int, -1, 5)",
+		"26: pkg/p T.less: return false, t.err => return !(false), t.err",
+		"26: pkg/p T.less: return false, t.err => return false, *new(error)",
 	}
 	for i := range want {
 		want[i] = filepath.Join("pkg", "p", "p.go") + ":" + want[i]
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A schema compiles, with all changes that can be compiled beside others, and what is
+// selected by its number is the change.
+func TestSchema(t *testing.T) {
+	p := samplePackage(t, sample)
+	mutants := mutantsOf(p, &p.sources[0])
+	files, err := p.schema(mutants)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := string(files[filepath.Join("pkg", "p", "p.go")])
+	for i := range mutants {
+		m := &mutants[i]
+		constant := m.function == "const" // which has to be known when it is compiled
+		if m.form == alone != constant {
+			t.Errorf("%s is alone: %v", m, m.form == alone)
+		}
+		if !constant && !strings.Contains(content, fmt.Sprintf("mutateIs(%d)", i)) && !strings.Contains(content, fmt.Sprintf("](%d,", i)) {
+			t.Errorf("%s cannot be selected in\n%s", m, content)
+		}
+	}
+	for _, want := range []string{
+		"(mutateIs(4) && (a < b || b != 0) || !mutateIs(4) && (",
+		"if !mutateIs(10) { a = b }",
+		"return (mutateIs(11) != (true)), nil",
+		"return false, mutatePick[error](",
+	} {
+		if !strings.Contains(strings.Replace(content, "(mutateIs(23) != (false))", "false", 1), want) {
+			t.Errorf("there is no %q in\n%s", want, content)
+		}
 	}
 }
 
