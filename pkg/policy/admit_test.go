@@ -1,0 +1,96 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// admission returns an update that is about to be written: the Deployment as it is, but for
+// what change does.
+func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *Admission {
+	d := x.deployment.DeepCopy()
+	change(d)
+	w := dependency.FromDeployment(d)
+	return &Admission{Evaluation: Evaluate(x.graph, x.digester, w, x.defaults), Before: x.workload(), NewTemplate: newTemplate}
+}
+
+// The purpose is a label of a metric, so that it is more than what becomes of the workload.
+func TestAdmission_Purpose(t *testing.T) {
+	out := map[string]string{}
+	in := map[string]string{ReloadAnnotation: "auto"}
+	recorded := map[string]string{ReloadAnnotation: "auto", ConfigHashAnnotation: "v1.k.h"}
+	mistake := map[string]string{ReloadAnnotation: "auto", SettleAnnotation: "soon"}
+	for name, tt := range map[string]struct {
+		before, after map[string]string // annotations; no before: it is created
+		newTemplate   bool
+		want          Purpose
+	}{
+		"created":                                 {nil, in, true, Stamp},
+		"created, and out":                        {nil, out, true, Leave},
+		"created, with a mistake":                 {nil, mistake, true, Leave},
+		"a new template":                          {recorded, recorded, true, Stamp},
+		"a new template, and a mistake":           {recorded, mistake, true, Restore},
+		"the same template":                       {recorded, recorded, false, Restore},
+		"it opts in":                              {out, in, false, Adopt},
+		"it opts in, and has a record":            {map[string]string{ConfigHashAnnotation: "v1.k.h"}, in, false, Restore},
+		"it was in, and has no record":            {in, in, false, Restore},
+		"it had tried to opt in, with a mistake":  {map[string]string{ReloadAnnotation: "yes"}, in, false, Restore},
+		"it opts out":                             {recorded, out, false, Restore},
+		"globs would tell which names there are":  {nil, map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/a*"}, true, Leave},
+		"a name tells nothing that is not public": {nil, map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/a"}, true, Stamp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := typical(t)
+			x.edit(func(d *appsv1.Deployment) { d.Annotations = tt.before })
+			a := x.admission(tt.newTemplate, func(d *appsv1.Deployment) { d.Annotations = tt.after })
+			if tt.before == nil {
+				a.Before = nil
+			}
+			if got := a.Purpose(); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A source that does not trigger is looked up as well if pods do not start without it.
+func TestAdmission_AbsentNamesWhatPodsNeed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations []string
+		do          func(*world)
+		want        []dependency.SourceKey
+	}{
+		"all are there": {do: func(*world) {}},
+		"a required one is absent": {
+			do:   func(x *world) { x.remove(dependency.Secret, "db") },
+			want: []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
+		},
+		"a required one that is excluded is absent": {
+			annotations: []string{ExcludeAnnotation, "secret/db"},
+			do:          func(x *world) { x.remove(dependency.Secret, "db") },
+			want:        []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
+		},
+		"a key is absent": {
+			annotations: []string{ExcludeAnnotation, "secret/db"},
+			do:          func(x *world) { x.set(secret("db", "user", "u")) },
+			want:        []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			tt.do(x)
+			a := x.admission(true, func(d *appsv1.Deployment) {
+				for i := 0; i < len(tt.annotations); i += 2 {
+					d.Annotations[tt.annotations[i]] = tt.annotations[i+1]
+				}
+			})
+			if diff := cmp.Diff(tt.want, a.Absent()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

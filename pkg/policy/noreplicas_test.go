@@ -1,0 +1,100 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// A workload that is scaled to zero is never restarted: the pods that come read the content of
+// then, and the record says so.
+func TestDecide_NoReplicas(t *testing.T) {
+	change := func(x *world) { x.set(secret("db", "password", "2")) }
+	thereAndBack := func(x *world) {
+		change(x)
+		x.set(secret("db", "password", "1"))
+	}
+	const (
+		idle   = "No pods run; new pods read the current content."
+		ending = "The last pods are ending; new pods read the current content."
+		stale  = "Its content has changed and its last pods are ending; new pods read the current content."
+	)
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		pods int32 // that are ending
+		want Decision
+	}{
+		"no change": {
+			func(*world) {}, 0,
+			Decision{State: InSync, Reason: ReasonNoPods, Message: idle},
+		},
+		"no change, and pods are ending": {
+			func(*world) {}, 1,
+			Decision{State: InSync, Reason: ReasonNoPods, Message: ending},
+		},
+		"a change": {
+			change, 0,
+			Decision{State: InSync, Reason: ReasonNoPods, Action: WriteBaseline, Message: idle},
+		},
+		"a change, and pods are ending": {
+			change, 1,
+			Decision{State: Pending, Reason: "ScalingDown", Stale: true, Message: stale},
+		},
+		"content has changed and changed back": {
+			thereAndBack, 0,
+			Decision{State: InSync, Reason: ReasonNoPods, Message: idle},
+		},
+		"content has changed and changed back, and pods are ending": {
+			thereAndBack, 1,
+			Decision{State: Pending, Reason: "ScalingDown", Stale: true, Message: stale},
+		},
+		"nothing is recorded": {
+			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, 0,
+			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
+				Message: "The content that the pods run with is not recorded yet. It is recorded without a restart; later changes restart the workload."},
+		},
+		"pods were being evicted": {
+			func(x *world) { x.annotate(StrategyAnnotation, "recreate", RecreatingAnnotation, "none") }, 0,
+			Decision{State: InSync, Reason: ReasonNoPods, Action: Continue, Message: idle},
+		},
+		"restarted before": {
+			func(x *world) {
+				last := LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db"}
+				x.annotate(LastReloadAnnotation, last.json())
+			}, 0,
+			Decision{State: InSync, Reason: ReasonNoPods, Trigger: "Secret/db", Message: idle},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Replicas = new(int32)
+				d.Status = appsv1.DeploymentStatus{Replicas: tt.pods, UpdatedReplicas: tt.pods}
+			})
+			tt.do(x)
+			if diff := cmp.Diff(tt.want, x.evaluate().Decide(Observed{Now: x.now})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A node may come at any moment, and with it a pod, so that nothing is recorded for a DaemonSet.
+func TestDecide_NoReplicasOfADaemonSet(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	w := dependency.FromDaemonSet(&appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent", Annotations: map[string]string{ReloadAnnotation: "auto"}},
+		Spec:       appsv1.DaemonSetSpec{Template: x.deployment.Spec.Template},
+	})
+	got := Evaluate(x.graph, x.digester, w, x.defaults).Decide(Observed{Now: epoch})
+	want := Decision{State: InSync, Reason: ReasonNoPods}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
