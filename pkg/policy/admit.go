@@ -71,7 +71,7 @@ func (a *Admission) wasIn() bool {
 func (a *Admission) Absent() (keys []dependency.SourceKey) {
 	for i := range a.Sources {
 		s := &a.Sources[i]
-		if s.Kind.Observed() && (s.Missing || len(s.MissingKeys) > 0 || s.Triggers && s.Source == nil) {
+		if s.Kind.Observed() && (s.Missing || s.Triggers && s.Source == nil) {
 			keys = append(keys, a.sourceKey(s.Reference))
 		}
 	}

@@ -24,19 +24,20 @@ func TestInspectPods(t *testing.T) {
 		state     corev1.ContainerState
 		want      bool
 	}{
-		"in between":                           {state: started(90 * time.Second), want: true},
-		"before, by less than the margin":      {state: started(-time.Minute), want: true},
-		"before":                               {state: started(-time.Minute - 1)},
-		"after, by less than the margin":       {state: started(4 * time.Minute), want: true},
-		"after":                                {state: started(4*time.Minute + 1)},
-		"before, and the beginning is unknown": {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: started(-time.Hour), want: true},
-		"after, and the beginning is unknown":  {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: started(time.Hour)},
-		"it has ended":                         {state: ended(90 * time.Second), want: true},
-		"it has ended, and started before":     {state: ended(-time.Hour)},
-		"it waits":                             {state: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}},
-		"an init container":                    {init: true, state: started(90 * time.Second), want: true},
-		"one that reads it":                    {excursion: Excursion{Containers: []string{"app"}}, state: started(90 * time.Second), want: true},
-		"one that does not":                    {excursion: Excursion{Containers: []string{"other"}}, state: started(90 * time.Second)},
+		"in between":                             {state: started(90 * time.Second), want: true},
+		"before, by less than the margin":        {state: started(-time.Minute), want: true},
+		"before":                                 {state: started(-time.Minute - 1)},
+		"after, by less than the margin":         {state: started(4 * time.Minute), want: true},
+		"after":                                  {state: started(4*time.Minute + 1)},
+		"before, and the beginning is unknown":   {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: started(-time.Hour), want: true},
+		"after, and the beginning is unknown":    {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: started(time.Hour)},
+		"it has ended":                           {state: ended(90 * time.Second), want: true},
+		"it has ended, and started before":       {state: ended(-time.Hour)},
+		"it waits":                               {state: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}},
+		"it waits, and the beginning is unknown": {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}},
+		"an init container":                      {init: true, state: started(90 * time.Second), want: true},
+		"one that reads it":                      {excursion: Excursion{Containers: []string{"app"}}, state: started(90 * time.Second), want: true},
+		"one that does not":                      {excursion: Excursion{Containers: []string{"other"}}, state: started(90 * time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := tt.excursion

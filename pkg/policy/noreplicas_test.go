@@ -2,6 +2,7 @@ package policy
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -95,6 +96,33 @@ func TestDecide_NoReplicasOfADaemonSet(t *testing.T) {
 	got := Evaluate(x.graph, x.digester, w, x.defaults).Decide(Observed{Now: epoch})
 	want := Decision{State: InSync, Reason: ReasonNoPods}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What is being deleted is left alone.
+func TestDecide_Terminating(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.edit(func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: epoch} })
+	got := x.evaluate().Decide(Observed{Now: epoch.Add(time.Hour)})
+	want := Decision{State: Unmanaged, Reason: ReasonTerminating, Message: "The Deployment is being deleted and will not be restarted."}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A CronJob that lacks nothing is in sync with whatever there is.
+func TestDecide_CronJob(t *testing.T) {
+	x := newWorld(t, podOf(), secret("db", "password", "1"))
+	w := &dependency.Workload{
+		WorkloadKey: dependency.WorkloadKey{Kind: dependency.CronJob, Namespace: namespace, Name: "nightly"},
+		Annotations: map[string]string{ReloadAnnotation: "auto"},
+		References:  []dependency.Reference{{Kind: dependency.Secret, Name: "db", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
+	}
+	got := Evaluate(x.graph, x.digester, w, x.defaults).Decide(Observed{Now: epoch})
+	if diff := cmp.Diff(outcome{State: InSync, Reason: "NextRunReadsContent"}, outcomeOf(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

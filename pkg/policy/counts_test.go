@@ -1,0 +1,209 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// What changed while a source did not count restarts nothing when it counts again; what
+// changed since then does.
+func TestDecide_SourceCountsAgain(t *testing.T) {
+	const db = "Secret/db"
+	put := func(value string, marks ...string) func(*world) {
+		return func(x *world) { x.set(annotated(secret("db", "password", value), marks...)) }
+	}
+	annotate := func(pairs ...string) func(*world) {
+		return func(x *world) { x.annotate(pairs...) }
+	}
+	inherit := func(pairs ...string) func(*world) {
+		return func(x *world) {
+			all := map[string]string{}
+			for i := 0; i < len(pairs); i += 2 {
+				all[pairs[i]] = pairs[i+1]
+			}
+			x.namespaceAnnotations(all)
+		}
+	}
+	ignore, match := []string{dependency.IgnoreAnnotation, "true"}, []string{dependency.MatchAnnotation, "true"}
+	for name, tt := range map[string]struct {
+		first, out, change, back func(*world) // each is recorded before the next
+		more                     func(*world) // with back, at once
+		want                     outcome
+	}{
+		"it was ignored": {
+			out: put("1", ignore...), change: put("2", ignore...), back: put("2"), want: baseline,
+		},
+		"it was ignored, and changes": {
+			out: put("1", ignore...), change: put("2", ignore...), back: put("2"), more: put("3"), want: rollOut(db),
+		},
+		"it did not match": {
+			first: func(x *world) { x.annotate(ReloadAnnotation, "matched"); put("1", match...)(x) },
+			out:   put("1"), change: put("2"), back: put("2", match...), want: baseline,
+		},
+		"it did not match, and changes": {
+			first: func(x *world) { x.annotate(ReloadAnnotation, "matched"); put("1", match...)(x) },
+			out:   put("1"), change: put("2"), back: put("2", match...), more: put("3", match...), want: rollOut(db),
+		},
+		"it was ignored, and changes; that it matches since then says nothing": {
+			out: put("1", ignore...), change: put("2", ignore...), back: put("2"),
+			more: func(x *world) { put("3")(x); put("3", match...)(x) }, want: rollOut(db),
+		},
+		"another one was excluded in its place": {
+			first: annotate(ExcludeAnnotation, "secret/other"),
+			out:   annotate(ExcludeAnnotation, "secret/db"), change: put("2"), back: annotate(ExcludeAnnotation, "secret/other"), want: baseline,
+		},
+		"the namespace had excluded it": {
+			out: inherit(ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(), want: baseline,
+		},
+		"the namespace excludes another one in its place": {
+			out: inherit(ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(ExcludeAnnotation, "secret/other"), want: baseline,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings"), env(dependency.Secret, "db", "password")),
+				configMap("settings", "a", "1"), secret("db", "password", "1"))
+			if tt.first != nil {
+				tt.first(x)
+			}
+			for _, step := range []func(*world){func(*world) {}, tt.out, tt.change} {
+				step(x)
+				x.tick(time.Minute)
+				if d := x.act(); d.Action == RollOut {
+					t.Fatalf("what does not count restarts it: %+v", d)
+				}
+				x.tick(time.Minute)
+			}
+			tt.back(x)
+			if tt.more != nil {
+				x.tick(time.Second)
+				tt.more(x)
+			}
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.act())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is to be looked up is told with the time in which content was other, and with the
+// containers that read it.
+func TestDecide_TellsExcursions(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), pullSecret("registry")), secret("db", "password", "1"), secret("registry", "a", "1"),
+		secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
+	x.annotate(SourcesAnnotation, "secret/feature-*")
+	x.adopt()
+	start := x.now
+	for _, value := range []string{"2", "3", "1"} {
+		x.tick(10 * time.Second)
+		x.set(secret("db", "password", value))
+	}
+	if diff := cmp.Diff([]Excursion{
+		{ID: "Secret/db", From: start.Add(10 * time.Second), To: start.Add(30 * time.Second), Containers: []string{"app"}},
+	}, x.decide().Excursions); diff != "" {
+		t.Errorf("of a source (-want +got):\n%s", diff)
+	}
+	x.act()
+	if d := x.decide(); d.Action != None {
+		t.Fatalf("once looked up: %+v", d)
+	}
+	x.tick(time.Minute)
+	x.set(secret("feature-2", "a", "2"))
+	x.tick(10 * time.Second)
+	x.set(secret("feature-2", "a", "1"))
+	// Which containers use what a glob names, nobody knows, nor when the first of it changed.
+	if diff := cmp.Diff([]Excursion{{ID: "Secret/feature-*", To: x.now}}, x.decide().Excursions); diff != "" {
+		t.Errorf("of a glob (-want +got):\n%s", diff)
+	}
+}
+
+// Of a record that holds the hash alone, a change is one whichever source it is of, and none
+// if the pods are newer.
+func TestDecide_HashAlone(t *testing.T) {
+	image := func(x *world) {
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	}
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"of the only source": {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut(TriggerUnknown)},
+		"before the pods":    {func(x *world) { x.set(secret("db", "password", "2")); image(x) }, baseline},
+		"after the pods":     {func(x *world) { image(x); x.set(secret("db", "password", "2")) }, rollOut(TriggerUnknown)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			x.annotate(AppliedSourcesAnnotation, "[]")
+			tt.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Pods that an eviction has not reached are stale, and of what changed since then they are
+// too.
+func TestStale_AfterTheStrategyWasChanged(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	check := func(what string, want ...string) {
+		t.Helper()
+		ids, _ := x.evaluate().Stale()
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	check("nothing happens")
+	x.annotate(RecreatingAnnotation, podsToEvict(nil), StrategyAnnotation, "recreate")
+	check("pods are evicted")
+	last := LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db"}
+	x.annotate(StrategyAnnotation, "", LastReloadAnnotation, last.json())
+	check("the strategy is another", TriggerUnknown)
+	if d := x.decide(); d.Trigger != "Secret/db" {
+		t.Errorf("the trigger of the last restart is lost: %+v", d)
+	}
+	x.set(secret("db", "password", "2"))
+	check("content changes", "Secret/db")
+}
+
+// It is in doubt with which content pods run when nothing is recorded, and when content has
+// changed and changed back.
+func TestInDoubt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want bool
+	}{
+		"recorded":            {func(*world) {}, false},
+		"changed":             {func(x *world) { x.set(secret("db", "password", "2")) }, false},
+		"nothing is recorded": {func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, true},
+		"changed there and back": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.set(secret("db", "password", "1"))
+		}, true},
+		"a rollback to pods that may be older": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { // its rollout has yet to begin
+				d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2
+			})
+			x.set(secret("db", "password", "2"))
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			tt.do(x)
+			if got := x.evaluate().InDoubt(); got != tt.want {
+				t.Errorf("got %v, want %v; it is %+v", got, tt.want, x.decide())
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package policy
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// annotationsOf returns the annotations of a patch, on the workload and on its template; "-"
+// stands for one that is removed.
+func annotationsOf(t *testing.T, patch []byte, err error) (workload, template map[string]string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type metadata struct{ Annotations map[string]*string }
+	var p struct {
+		Metadata metadata
+		Spec     struct{ Template struct{ Metadata metadata } }
+	}
+	if err := json.Unmarshal(patch, &p); err != nil {
+		t.Fatal(err)
+	}
+	read := func(m metadata) map[string]string {
+		out := map[string]string{}
+		for k, v := range m.Annotations {
+			if out[strings.TrimPrefix(k, "configdep.io/")] = "-"; v != nil {
+				out[strings.TrimPrefix(k, "configdep.io/")] = *v
+			}
+		}
+		return out
+	}
+	return read(p.Metadata), read(p.Spec.Template.Metadata)
+}
+
+// What was recorded of other pods, or of an earlier look at them, goes with a new record; and
+// nothing is removed that is not there.
+func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
+	present := Record{Hash: "v1.k.h", Sources: map[string]string{"Secret/db": "*.d.1"}}
+	record := map[string]string{"config-hash": "v1.k.h", "applied-sources": `{"Secret/db":"*.d.1"}`}
+	with := func(pairs ...string) map[string]string {
+		out := map[string]string{}
+		for k, v := range record {
+			out[k] = v
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			out[pairs[i]] = pairs[i+1]
+		}
+		return out
+	}
+	restart := Restart{Present: present, Last: LastReload{Trigger: "Secret/db"}}
+	last := restart.Last.json()
+	for name, tt := range map[string]struct {
+		before map[string]string
+		patch  func(*dependency.Workload) ([]byte, error)
+		want   map[string]string
+	}{
+		"a restart": {nil, func(w *dependency.Workload) ([]byte, error) { return (&Policy{Mode: Auto}).RestartPatch(w, &restart) },
+			with("last-reload", last)},
+		"a restart, after a look and an eviction": {map[string]string{VerifiedAnnotation: "then", RecreatingAnnotation: "none"},
+			func(w *dependency.Workload) ([]byte, error) { return (&Policy{Mode: Auto}).RestartPatch(w, &restart) },
+			with("last-reload", last, "verified-at", "-", "recreating", "-")},
+		"an eviction, after a look": {map[string]string{VerifiedAnnotation: "then"},
+			func(w *dependency.Workload) ([]byte, error) {
+				return (&Policy{Mode: Auto, Strategy: Recreate}).RestartPatch(w, &restart)
+			},
+			with("last-reload", last, "verified-at", "-", "recreating", noPod)},
+		"a record":               {nil, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) }, record},
+		"a record, after a look": {map[string]string{VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) }, with("verified-at", "-")},
+		"a record, while pods are evicted": {map[string]string{RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) },
+			record},
+		"a look": {map[string]string{VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return VerifiedPatch(w, present, epoch) },
+			with("verified-at", "2026-03-01T12:00:00Z 7")},
+		"an eviction ends":    {map[string]string{RecreatingAnnotation: "a"}, RecreatedPatch, map[string]string{"recreating": "-"}},
+		"an eviction is left": {map[string]string{RecreatingAnnotation: "a"}, AbandonedPatch, map[string]string{"recreating": "-", "config-hash": "-", "applied-sources": "-", "verified-at": "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			patch, err := tt.patch(&dependency.Workload{Annotations: tt.before, ResourceVersion: "7"})
+			got, _ := annotationsOf(t, patch, err)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An owner who removes the record while pods are evicted removes as well which pods have to go:
+// both are written again.
+func TestBaselinePatch_AfterTheRecordWasRemoved(t *testing.T) {
+	for _, recreating := range []string{"", "a,b"} {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.adopt()
+		x.annotate(StrategyAnnotation, "recreate", RecreatingAnnotation, recreating)
+		x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "", RecreatingAnnotation, "")
+		e := x.evaluate()
+		patch, err := BaselinePatch(e.Workload, e.Present())
+		got, _ := annotationsOf(t, patch, err)
+		if got["recreating"] != recreating || got["config-hash"] != e.Hash {
+			t.Errorf("with %q, it writes %v", recreating, got)
+		}
+	}
+}
+
+// Two requests in the same moment are two restarts.
+func TestRestartPatch_AlwaysDiffers(t *testing.T) {
+	w := &dependency.Workload{}
+	for _, want := range []string{"2026-03-01T12:00:00.5Z", "2026-03-01T12:00:00.500000001Z"} {
+		patch, err := (&Policy{}).RestartPatch(w, &Restart{Last: Requested(nil, epoch.Add(time.Second/2), "me", ""), Always: true})
+		_, template := annotationsOf(t, patch, err)
+		if diff := cmp.Diff(want, template["reloaded-at"]); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		w.TemplateAnnotations = map[string]string{ReloadedAtAnnotation: template["reloaded-at"]}
+	}
+}
+
+// What one version has recorded is compared with what the next computes: another format would
+// restart every workload after an upgrade.
+func TestRecord_KeepsItsFormat(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
+		secret("db", "password", "1"), configMap("settings", "a", "1", "b", "1"), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
+	x.annotate(SourcesAnnotation, "secret/feature-*,configmap/none-*", ExcludeAnnotation, "secret/feature-2,secret/a,configmap/b")
+	e := x.evaluate()
+	want := Record{Hash: "v1.989cd9c9.a736d5675ae61c522c31e4e37f628998", Sources: map[string]string{
+		"ConfigMap/none-*":   "glob-9d2c3f7f.",
+		"ConfigMap/settings": "*.778e8897ca9f303f.2",
+		"Secret/db":          "90a6b2c8.22c2e105bd46c1ae.1",
+		"Secret/extra":       "*.78d6ba4c729bb829.0",
+		"Secret/feature-*":   "glob-09ebe3a7.5154a9474a5e8488.1",
+	}}
+	if diff := cmp.Diff(want, e.Present()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	patch, err := e.MixedPatch([]string{"Secret/db"})
+	got, _ := annotationsOf(t, patch, err)
+	want.Sources["Secret/db"] = "90a6b2c8.mixed."
+	if diff := cmp.Diff(map[string]string{"config-hash": "v1.989cd9c9.mixed", "applied-sources": want.sources()}, got); diff != "" {
+		t.Errorf("mixed (-want +got):\n%s", diff)
+	}
+}
