@@ -1,0 +1,240 @@
+package dependency
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Versions tell what came first where there is one revision counter, and the order of reading
+// where there are several.
+func TestGraph_OrdersMoments(t *testing.T) {
+	early, late := Moment{Version: 1, Order: 2}, Moment{Version: 2, Order: 1}
+	for _, several := range []bool{false, true} {
+		g := NewGraph()
+		g.SetSeveralCounters(several)
+		if g.SeveralCounters() != several {
+			t.Errorf("several counters: %v, want %v", g.SeveralCounters(), several)
+		}
+		first, last := early, late
+		if several {
+			first, last = late, early
+		}
+		if !g.Before(first, last) || g.Before(last, first) || g.Before(first, first) || !g.Before(Moment{}, first) {
+			t.Errorf("several counters %v: %v is not taken to be before %v", several, first, last)
+		}
+		for _, all := range [][]Moment{{early, late}, {late, early}, {{}, early, late, early}} {
+			if got := g.Latest(all...); got != last {
+				t.Errorf("several counters %v: the latest of %v is %v", several, all, got)
+			}
+		}
+		if got := g.Latest(); got != (Moment{}) {
+			t.Errorf("the latest of nothing is %v", got)
+		}
+	}
+	g := NewGraph()
+	g.SetSince(late)
+	if g.Since() != late {
+		t.Errorf("since %v", g.Since())
+	}
+}
+
+// changing is a ConfigMap in a graph, with a workload that reads it.
+type changing struct {
+	graph   *Graph
+	key     SourceKey
+	version uint64
+}
+
+func newChanging() *changing {
+	c := &changing{NewGraph(), SourceKey{ConfigMap, "shop", "settings"}, 100}
+	c.graph.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{whole(ConfigMap, "settings")}}, nil)
+	return c
+}
+
+var day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// write changes the content to a value, at a minute of the day; first it is there already.
+func (c *changing) write(value string, minute int, first bool) {
+	c.version++
+	o := configMap("settings", map[string]string{"a": value})
+	o.Namespace, o.ResourceVersion = "shop", fmt.Sprint(c.version)
+	written := metav1.NewTime(day.Add(time.Duration(minute) * time.Minute))
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
+	s := FromConfigMap(testDigester(), o)
+	at := Arrival{Order: c.version}
+	if !first {
+		at.Live, at.Seen = true, written.Add(time.Second)
+	}
+	s.After(c.graph.Source(c.key), c.graph.Deleted(c.key), at)
+	c.graph.SetSource(s)
+}
+
+// remove deletes it, at a minute of the day; -1: while nobody looked.
+func (c *changing) remove(minute int) {
+	c.version++
+	change := Change{Version: c.version, Order: c.version}
+	if minute >= 0 {
+		change.Seen = day.Add(time.Duration(minute) * time.Minute)
+	}
+	c.graph.DeleteSource(c.key, change)
+}
+
+// When content first and last changed after a moment is told, by the clock of the API server, as
+// long as it is remembered.
+func TestGraph_ChangedSince(t *testing.T) {
+	const never = -1
+	for name, tt := range map[string]struct {
+		do          func(*changing)
+		since       uint64 // a version: 101 is that of what was there first
+		first, last int    // minutes
+		times       int
+	}{
+		"nothing has changed":           {func(*changing) {}, 101, never, never, 0},
+		"one change":                    {func(c *changing) { c.write("2", 1, false) }, 101, 1, 1, 1},
+		"it is not after the moment":    {func(c *changing) { c.write("2", 1, false) }, 102, never, never, 0},
+		"three":                         {func(c *changing) { c.write("2", 1, false); c.write("3", 2, false); c.write("1", 3, false) }, 101, 1, 3, 3},
+		"two of three":                  {func(c *changing) { c.write("2", 1, false); c.write("3", 2, false); c.write("1", 3, false) }, 102, 2, 3, 2},
+		"a write of the same":           {func(c *changing) { c.write("1", 1, false) }, 101, never, never, 0},
+		"it is deleted":                 {func(c *changing) { c.write("2", 1, false); c.remove(2) }, 101, 1, 2, 2},
+		"it is deleted, and comes back": {func(c *changing) { c.remove(1); c.write("1", 2, false) }, 101, 1, 2, 2},
+		"it is deleted unseen":          {func(c *changing) { c.write("2", 1, false); c.remove(-1) }, 101, never, never, 0},
+		"many changes": {func(c *changing) {
+			for i := range maxEpisodes {
+				c.write(fmt.Sprint("v", i), i+1, false)
+			}
+		}, 102, 2, 16, 15},
+		"many changes, of which the first may be forgotten": {func(c *changing) {
+			for i := range maxEpisodes {
+				c.write(fmt.Sprint("v", i), i+1, false)
+			}
+		}, 101, never, 16, 16},
+		"more than are remembered": {func(c *changing) {
+			for i := range maxEpisodes + 3 {
+				c.write(fmt.Sprint("v", i), i+1, false)
+			}
+		}, 101, never, 19, 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChanging()
+			c.write("1", 0, true)
+			tt.do(c)
+			first, last, times := c.graph.ChangedSince(c.key, Moment{Version: tt.since})
+			at := func(minute int) time.Time {
+				if minute < 0 {
+					return time.Time{}
+				}
+				return day.Add(time.Duration(minute) * time.Minute)
+			}
+			if !first.Equal(at(tt.first)) || !last.Equal(at(tt.last)) || times != tt.times {
+				t.Errorf("%d times from %v to %v, want %d from %v to %v", times, first, last, tt.times, at(tt.first), at(tt.last))
+			}
+		})
+	}
+	if _, _, times := NewGraph().ChangedSince(SourceKey{}, Moment{}); times != 0 {
+		t.Errorf("a source that never was has changed %d times", times)
+	}
+}
+
+// What is read of a source last changed when it was written, or when it went.
+func TestGraph_LastWritten(t *testing.T) {
+	c := newChanging()
+	r := whole(ConfigMap, "settings")
+	check := func(what string, want Moment) {
+		t.Helper()
+		if got := c.graph.LastWritten("shop", &r); got != want {
+			t.Errorf("%s: got %v, want %v", what, got, want)
+		}
+	}
+	check("it never was", Moment{})
+	c.write("1", 0, true)
+	check("it was there", Moment{101, 101})
+	c.write("2", 1, false)
+	check("it changes", Moment{102, 102})
+	c.remove(2)
+	check("it is deleted", Moment{103, 103})
+	if was := c.graph.Deleted(c.key); was == nil || was.ResourceVersion != "102" {
+		t.Errorf("of what is deleted, %+v is remembered", was)
+	}
+	c.write("2", 3, false)
+	check("it comes back, and nobody can start without it", Moment{102, 102})
+	if was := c.graph.Deleted(c.key); was != nil {
+		t.Errorf("it is there, and %+v is remembered as deleted", was)
+	}
+}
+
+// A namespace that is being deleted takes its workloads with it.
+func TestGraph_Terminating(t *testing.T) {
+	g := NewGraph()
+	w, gone := &Workload{WorkloadKey: WorkloadKey{Namespace: "shop"}}, &Workload{Terminating: true}
+	check := func(what string, want bool, names ...string) {
+		t.Helper()
+		if got := g.Terminating(w); got != want {
+			t.Errorf("%s: terminating %v", what, got)
+		}
+		seen := map[string]int{}
+		g.EachNamespace(func(name string) { seen[name]++ })
+		wanted := map[string]int{}
+		for _, name := range names {
+			wanted[name] = 1
+		}
+		if diff := cmp.Diff(wanted, seen); diff != "" {
+			t.Errorf("%s: namespaces (-want +got):\n%s", what, diff)
+		}
+	}
+	if !g.Terminating(gone) {
+		t.Error("a workload that is being deleted does not count")
+	}
+	check("nothing happens", false)
+	if g.SetTerminating("shop", false) {
+		t.Error("nothing has changed")
+	}
+	for _, want := range []bool{true, false} { // the same again is no change
+		if changed := g.SetTerminating("shop", true); changed != want {
+			t.Errorf("changed: %v, want %v", changed, want)
+		}
+	}
+	check("its namespace is deleted", true, "shop")
+	g.SetNamespace("shop", map[string]string{"configdep.io/reload": "auto"})
+	g.SetTerminating("other", true)
+	check("and has annotations", true, "shop", "other")
+	if !g.SetTerminating("shop", false) {
+		t.Error("it is none any more, which is a change")
+	}
+	check("it is another one", false, "shop", "other")
+}
+
+// A graph with sources besides is for one answer: the graph itself stays the same.
+func TestGraph_With(t *testing.T) {
+	source := func(namespace, name string) *Source {
+		return FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	}
+	g := NewGraph()
+	g.SetSource(source("shop", "a"))
+	names := func(g *Graph) map[SourceKey]bool {
+		out := map[SourceKey]bool{}
+		g.EachSource(func(s *Source) { out[s.SourceKey] = true })
+		return out
+	}
+	key := func(namespace, name string) SourceKey { return SourceKey{ConfigMap, namespace, name} }
+	with := g.With([]*Source{source("shop", "b"), source("shop", "c"), source("new", "d"), source("new", "e")})
+	want := map[SourceKey]bool{key("shop", "a"): true, key("shop", "b"): true, key("shop", "c"): true, key("new", "d"): true, key("new", "e"): true}
+	if diff := cmp.Diff(want, names(with)); diff != "" {
+		t.Errorf("with them (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[SourceKey]bool{key("shop", "a"): true}, names(g)); diff != "" {
+		t.Errorf("the graph itself (-want +got):\n%s", diff)
+	}
+}
+
+func TestReference_Mountable(t *testing.T) {
+	for use, want := range map[UseType]bool{Volume: true, Projected: true, Env: false, EnvFrom: false, CSI: false, ImagePullSecret: false, Annotation: false} {
+		if r := (Reference{Uses: []Use{{Type: use}}}); r.Mountable() != want {
+			t.Errorf("%s: %v, want %v", use, r.Mountable(), want)
+		}
+	}
+}
