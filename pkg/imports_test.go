@@ -24,7 +24,7 @@ const everything = "*"
 const forTests = "test/seeds"
 
 // mayImport names, for each package of ours or folder of packages, which others of ours
-// it may import. The longest name that fits a package counts. Whoever adds a package
+// it may import. The longest name that fits a package counts. If you add a package
 // decides where it belongs.
 var mayImport = map[string][]string{
 	// At the ground.

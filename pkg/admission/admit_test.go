@@ -68,7 +68,7 @@ func TestAdmission(t *testing.T) {
 		"nor one that cannot be understood":           {deployment("app:1", `"configdep.io/reload": "yes"`, ""), "", `"configdep.io/reload": "yes"`, ""},
 		"nor the template of one that is recreated":   {deployment("app:1", join(optedIn, `"configdep.io/strategy": "recreate"`), ""), "", join(optedIn, `"configdep.io/strategy": "recreate"`, fresh), ""},
 		"what the owner has dropped is put back":      {deployment("app:1", join(optedIn, note), note), deployment("app:1", join(optedIn, reloaded), join(note, restarted)), join(optedIn, note, reloaded), join(note, restarted)},
-		"what he has from a copy too":                 {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, reloaded), restarted},
+		"what came from a copy too":                   {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, reloaded), restarted},
 		"and what was not there goes":                 {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, note), ""), optedIn, ""},
 		"a new template is stamped":                   {deployment("app:2", optedIn, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, fresh, `"configdep.io/last-reload": "{}"`), freshMark},
 		"opting in alone notes what is there":         {deployment("app:1", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), ""},
@@ -77,7 +77,7 @@ func TestAdmission(t *testing.T) {
 		"opting in with a new template stamps":        {deployment("app:2", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), freshMark},
 		"opting out restarts nothing":                 {deployment("app:1", note, ""), deployment("app:1", join(optedIn, reloaded), restarted), note, restarted},
 		"and leaves no mark on the next template":     {deployment("app:2", note, ""), deployment("app:1", note, restarted), note, ""},
-		"a spoilt annotation loses nothing":           {deployment("app:1", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), restarted},
+		"an invalid annotation loses nothing":         {deployment("app:1", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), restarted},
 		"nor does one with a new template":            {deployment("app:2", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), ""},
 		"a reload of one that is out is not repeated": {deployment("app:1", note, ""), deployment("app:1", join(note, reloaded), restarted), note, restarted},
 	} {
@@ -101,7 +101,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// Pods of a paused Deployment are started when it is resumed: nobody knows with what.
+// Pods of a paused Deployment are started when it is resumed: it is not known with what.
 func TestPausedDeploymentIsNotStamped(t *testing.T) {
 	c := newCluster(secret("db", "password", "new"))
 	o := parse(t, deployment("app:2", optedIn, ""))
@@ -149,7 +149,7 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	}
 }
 
-// What depends on which names there are is not told to callers that nobody knows: they could
+// What depends on which names there are is not told to unknown callers: they could
 // find the names of all Secrets, letter by letter.
 func TestGlobsAreLeftToTheController(t *testing.T) {
 	for _, globs := range []string{"secret/d*", "secret/x*", "secret/d?, secret/db"} {

@@ -114,7 +114,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// Nothing that anybody sends makes it panic, and what it answers with 200 is a review that
+// Nothing that a client sends makes it panic, and what it answers with 200 is a review that
 // allows.
 func FuzzHandler(f *testing.F) {
 	c := newCluster(secret("db", "password", "x"))

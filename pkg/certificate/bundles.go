@@ -23,7 +23,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// fieldManager is who writes caBundle, for whoever looks.
+// fieldManager is the field manager of caBundle.
 const fieldManager = "configdep"
 
 // APIServices and webhook configurations are what names the CA of the server.
@@ -249,7 +249,7 @@ func (t *target) run(ctx context.Context) {
 				return
 			case apierrors.IsNotFound(err): // its deletion is about to be seen
 			case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
-				again = true // somebody has written it, most of the time
+				again = true // another client has written it, most of the time
 				logger.V(2).Info("Could not put caBundle right, will try again", "reason", err.Error())
 			default:
 				again = true

@@ -119,7 +119,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		if n := patches(client); n != 2 {
 			t.Errorf("%d patches", n)
 		}
-		// It is put right at once, whatever somebody does.
+		// It is put right at once, whatever users do.
 		replace := func(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 			t.Helper()
 			o.SetResourceVersion("1")
@@ -154,7 +154,7 @@ func apiServiceOfAnother() *unstructured.Unstructured {
 	return o
 }
 
-// Without a right, or while somebody else writes, it is tried again and again, ever less
+// Without a right, or while another client writes, it is tried again and again, ever less
 // often, and nothing is taken for done.
 func TestARightIsMissing(t *testing.T) {
 	c := next(t, usual, Content{}, nowhere, time.Now()).Content

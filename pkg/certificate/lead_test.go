@@ -62,8 +62,8 @@ func TestTheLeaderRenews(t *testing.T) {
 	})
 }
 
-// The leader puts a spoilt Secret right from what it serves by, and keeps what else is there.
-func TestTheLeaderMendsTheSecret(t *testing.T) {
+// The leader repairs an invalid Secret from what it serves by, and keeps what else is there.
+func TestTheLeaderRepairsTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		s := replica(t, client)
@@ -71,7 +71,7 @@ func TestTheLeaderMendsTheSecret(t *testing.T) {
 		settle()
 		before := ContentOf(get(t, client))
 		if before.Published == "" {
-			t.Error("nobody names the CA, so it counts as published")
+			t.Error("no object names the CA, so it counts as published")
 		}
 		put(t, client, func(s *corev1.Secret) {
 			s.Data = map[string][]byte{"tls.crt": []byte("x"), "note": []byte("mine")}

@@ -54,8 +54,8 @@ func renewal(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 3)
 }
 
-// lastChance is when it must be renewed, whoever may not trust the new one yet: the one
-// that there is will soon be trusted by nobody.
+// lastChance is when it must be renewed, even if some clients do not trust the new one yet: soon
+// none will trust the current one.
 func lastChance(cert *x509.Certificate) time.Time {
 	return cert.NotAfter.Add(-cert.NotAfter.Sub(cert.NotBefore) / 10)
 }
@@ -70,14 +70,14 @@ type Plan struct {
 	Look time.Time
 }
 
-// Next decides what the Secret should hold next. inPlace tells whether a CA is trusted
+// Next decides what the Secret should hold next. inPlace reports whether a CA is trusted
 // in every object of the cluster that names one.
 //
 // A CA is replaced in phases, all of which can be seen in the Secret: it gets a
 // successor, which is trusted beside it; that one is published; when the overlap is
 // over, it signs the next serving certificate, and the key of the one before is
 // forgotten; and when all certificates that the one before has signed have expired, so
-// that nobody can serve by it, it is not trusted any more.
+// that no replica can serve by it, it is no longer trusted.
 func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now time.Time) (Plan, error) {
 	var plan Plan
 	s := parse(&c, now)
@@ -119,7 +119,7 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 		plan.Did = append(plan.Did, "made a serving certificate")
 	}
 	if s.trim() {
-		plan.Did = append(plan.Did, "dropped CAs by which nobody serves")
+		plan.Did = append(plan.Did, "dropped CAs by which no replica serves")
 	}
 
 	plan.Look = p.look(s, ca, published, now)
@@ -170,7 +170,7 @@ func (p *Profile) signer(s *parsed, newest int, trustedAt, now time.Time) int {
 	return -1
 }
 
-// due tells whether the serving certificate is to be replaced.
+// due reports whether the serving certificate is to be replaced.
 func (p *Profile) due(s *parsed, now time.Time) bool {
 	cert := s.leaf.cert()
 	return !now.Before(renewal(cert)) || !p.named(cert) ||
@@ -184,7 +184,7 @@ func (p *Profile) named(cert *x509.Certificate) bool {
 	return slices.Equal(slices.Sorted(slices.Values(cert.DNSNames)), slices.Sorted(slices.Values(p.Names)))
 }
 
-// gains tells whether a CA can sign a certificate that is better than one.
+// gains reports whether a CA can sign a certificate that is better than one.
 func (p *Profile) gains(cert, ca *x509.Certificate, now time.Time) bool {
 	return !p.named(cert) || earlier(now.Add(p.Lifetime), ca.NotAfter).Sub(cert.NotAfter) > p.Lifetime/10
 }
@@ -210,8 +210,8 @@ func (p *Profile) look(s *parsed, newest *x509.Certificate, published bool, now 
 	return next
 }
 
-// Succeeds tells whether a replica that serves by one content may go over to another.
-// It never goes back, and not to a certificate that nobody may trust yet; the leader puts
+// Succeeds reports whether a replica that serves by one content may go over to another.
+// It never goes back, and not to a certificate that clients may not trust yet; the leader puts
 // right what is refused here.
 func Succeeds(held, found *Content, now time.Time) bool {
 	f := parse(found, now)
@@ -223,7 +223,7 @@ func Succeeds(held, found *Content, now time.Time) bool {
 		return true
 	}
 	if h.leaf.cert().NotBefore.After(now.Add(maxSkew)) {
-		return true // it was made by a clock that is far ahead, and nobody trusts it yet
+		return true // it was made by a clock that is far ahead, and no client trusts it yet
 	}
 	if f.leaf.cert().NotBefore.Before(h.leaf.cert().NotBefore) {
 		return false

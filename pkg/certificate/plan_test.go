@@ -129,7 +129,7 @@ func TestTheLifeOfACA(t *testing.T) {
 				now.Sub(start)/day, strings.Join(plan.Did, ", "), cas(c), len(parseKeys(c.CAKeys)), signer))
 		}
 		if cas(c) == 2 && len(trusted) == 1 {
-			// Somebody takes a minute to publish it.
+			// Publishing takes a minute.
 			trusted[Fingerprint(parseCerts(c.Bundle)[1])] = true
 			now = now.Add(time.Minute)
 		} else {
@@ -141,7 +141,7 @@ func TestTheLifeOfACA(t *testing.T) {
 		"day 1552: made a CA; 2 CAs, 2 keys, served by the old one",
 		"day 1552: noted that the newest CA is published; 2 CAs, 2 keys, served by the old one",
 		"day 1559: made a serving certificate; 2 CAs, 1 keys, served by the new one",
-		"day 1589: dropped CAs by which nobody serves; 1 CAs, 1 keys, served by the new one",
+		"day 1589: dropped CAs by which no replica serves; 1 CAs, 1 keys, served by the new one",
 		"day 1619: made a serving certificate; 1 CAs, 1 keys, served by the new one",
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
@@ -161,7 +161,7 @@ func poolOf(certs ...*x509.Certificate) *x509.CertPool {
 func TestANewCAWaits(t *testing.T) {
 	p := usual
 	c := next(t, p, Content{}, nowhere, start).Content
-	c.CAKeys = nil // somebody wants another CA
+	c.CAKeys = nil // a user wants another CA
 	before := certOf(t, c)
 	made := next(t, p, c, nowhere, start.Add(time.Hour))
 	if diff := cmp.Diff([]string{"made a CA"}, made.Did); diff != "" || cas(made.Content) != 2 {
@@ -173,19 +173,19 @@ func TestANewCAWaits(t *testing.T) {
 		after   time.Duration
 		did     []string
 	}{
-		{"nobody publishes it", nowhere, day, nil},
+		{"it is not published", nowhere, day, nil},
 		{"it is published", everywhere, day, []string{"noted that the newest CA is published"}},
 		{"not long enough", everywhere, day + 59*time.Minute, nil},
 		{"it was taken out again", nowhere, day + 2*time.Hour, nil},
 		{"long enough", everywhere, day + 3*time.Hour, []string{"made a serving certificate"}},
-		{"while somebody may serve by the one before", everywhere, 89 * day, []string{"made a serving certificate"}},
-		{"nobody may", everywhere, 91 * day, []string{"dropped CAs by which nobody serves"}},
+		{"while a replica may serve by the one before", everywhere, 89 * day, []string{"made a serving certificate"}},
+		{"no replica may", everywhere, 91 * day, []string{"dropped CAs by which no replica serves"}},
 	} {
 		plan := next(t, p, made.Content, tt.inPlace, start.Add(tt.after))
 		if diff := cmp.Diff(tt.did, plan.Did); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", tt.name, diff)
 		}
-		if !slices.Contains(plan.Did, "dropped CAs by which nobody serves") && cas(plan.Content) != 1 {
+		if !slices.Contains(plan.Did, "dropped CAs by which no replica serves") && cas(plan.Content) != 1 {
 			if _, err := before.Verify(x509.VerifyOptions{Roots: poolOf(parseCerts(plan.Content.Bundle)...), CurrentTime: start}); err != nil {
 				t.Errorf("%s: the certificate before is not trusted any more", tt.name)
 			}
@@ -197,9 +197,9 @@ func TestANewCAWaits(t *testing.T) {
 	}
 }
 
-// When nobody publishes the new CA, the certificate is renewed by the one before for as long
-// as that helps, and in the end by the new one, as the other would be trusted by nobody.
-func TestNobodyPublishes(t *testing.T) {
+// When the new CA is not published, the certificate is renewed by the one before for as long
+// as that helps, and in the end by the new one, as no client would trust the other.
+func TestCAThatIsNotPublished(t *testing.T) {
 	p := Profile{Names: usual.Names, Lifetime: time.Hour, CALifetime: 10 * time.Hour}
 	c := next(t, p, Content{}, nowhere, start).Content
 	now, first := start, parseCerts(c.Bundle)[0]
@@ -242,7 +242,7 @@ func TestChangesOfFlags(t *testing.T) {
 
 // Whatever is in the Secret, there is a certificate afterwards, and what may be served now
 // stays trusted.
-func TestSpoiltContent(t *testing.T) {
+func TestInvalidContent(t *testing.T) {
 	good := next(t, usual, Content{}, nowhere, start).Content
 	good = next(t, usual, good, everywhere, start).Content
 	other := next(t, usual, Content{}, nowhere, start).Content
@@ -258,24 +258,24 @@ func TestSpoiltContent(t *testing.T) {
 		keeps  bool // the certificate that is served
 		signed bool // a new one is by the same CA
 	}{
-		"nothing":                      {Content{}, false, false},
-		"no certificate":               {with(func(c *Content) { c.Cert = nil }), false, true},
-		"no key":                       {with(func(c *Content) { c.Key = nil }), false, true},
-		"a certificate of garbage":     {with(func(c *Content) { c.Cert = garbage }), false, true},
-		"no PEM at all":                {with(func(c *Content) { c.Cert = []byte("\x00\xff") }), false, true},
-		"the key of another":           {with(func(c *Content) { c.Key = other.Key }), false, true},
-		"by another CA":                {with(func(c *Content) { c.Cert, c.Key = other.Cert, other.Key }), false, true},
-		"a bundle of garbage":          {with(func(c *Content) { c.Bundle = garbage }), false, false},
-		"no bundle":                    {with(func(c *Content) { c.Bundle = nil }), false, false},
-		"garbage in front":             {with(func(c *Content) { c.Bundle = slices.Concat([]byte("# ours\n"), garbage, c.Bundle) }), true, true},
-		"another CA beside":            {with(func(c *Content) { c.Bundle = slices.Concat(c.Bundle, other.Bundle) }), true, true},
-		"no key of the CA":             {with(func(c *Content) { c.CAKeys = nil }), true, false},
-		"the key of another CA":        {with(func(c *Content) { c.CAKeys = other.CAKeys }), true, false},
-		"keys of garbage":              {with(func(c *Content) { c.CAKeys = bytes.ReplaceAll(garbage, []byte("CERTIFICATE"), []byte("PRIVATE KEY")) }), true, false},
-		"previous ones of garbage":     {with(func(c *Content) { c.Previous = garbage }), true, true},
-		"published, nobody knows when": {with(func(c *Content) { c.Published = "x y z" }), true, true},
-		"published in year 9999":       {with(func(c *Content) { c.Published = strings.Replace(c.Published, "2030", "9999", 1) }), true, true},
-		"all of another, but the CA":   {with(func(c *Content) { *c = other; c.Bundle = good.Bundle }), false, false},
+		"nothing":                         {Content{}, false, false},
+		"no certificate":                  {with(func(c *Content) { c.Cert = nil }), false, true},
+		"no key":                          {with(func(c *Content) { c.Key = nil }), false, true},
+		"a certificate of garbage":        {with(func(c *Content) { c.Cert = garbage }), false, true},
+		"no PEM at all":                   {with(func(c *Content) { c.Cert = []byte("\x00\xff") }), false, true},
+		"the key of another":              {with(func(c *Content) { c.Key = other.Key }), false, true},
+		"by another CA":                   {with(func(c *Content) { c.Cert, c.Key = other.Cert, other.Key }), false, true},
+		"a bundle of garbage":             {with(func(c *Content) { c.Bundle = garbage }), false, false},
+		"no bundle":                       {with(func(c *Content) { c.Bundle = nil }), false, false},
+		"garbage in front":                {with(func(c *Content) { c.Bundle = slices.Concat([]byte("# ours\n"), garbage, c.Bundle) }), true, true},
+		"another CA beside":               {with(func(c *Content) { c.Bundle = slices.Concat(c.Bundle, other.Bundle) }), true, true},
+		"no key of the CA":                {with(func(c *Content) { c.CAKeys = nil }), true, false},
+		"the key of another CA":           {with(func(c *Content) { c.CAKeys = other.CAKeys }), true, false},
+		"keys of garbage":                 {with(func(c *Content) { c.CAKeys = bytes.ReplaceAll(garbage, []byte("CERTIFICATE"), []byte("PRIVATE KEY")) }), true, false},
+		"previous ones of garbage":        {with(func(c *Content) { c.Previous = garbage }), true, true},
+		"published, it is not known when": {with(func(c *Content) { c.Published = "x y z" }), true, true},
+		"published in year 9999":          {with(func(c *Content) { c.Published = strings.Replace(c.Published, "2030", "9999", 1) }), true, true},
+		"all of another, but the CA":      {with(func(c *Content) { *c = other; c.Bundle = good.Bundle }), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := next(t, usual, tt.c, everywhere, at)
@@ -301,7 +301,7 @@ func TestSpoiltContent(t *testing.T) {
 }
 
 // An installation from before had a CA whose key was thrown away. Its certificate is
-// trusted until it is replaced, and as long as somebody may serve by it.
+// trusted until it is replaced, and as long as a replica may serve by it.
 func TestACertificateOfAnotherMaking(t *testing.T) {
 	ten := Profile{Names: []string{service}, Lifetime: 365 * day, CALifetime: 3650 * day}
 	c := next(t, ten, Content{}, nowhere, start).Content
@@ -324,7 +324,7 @@ func TestACertificateOfAnotherMaking(t *testing.T) {
 	want := []string{
 		"0s: made a CA, noted that the newest CA is published; 2 CAs",
 		"1h0m0s: made a serving certificate; 2 CAs",
-		"6360h0m0s: dropped CAs by which nobody serves; 1 CAs",
+		"6360h0m0s: dropped CAs by which no replica serves; 1 CAs",
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -337,8 +337,8 @@ func TestWhoGoesOverToWhat(t *testing.T) {
 	renewed := next(t, usual, first, everywhere, start.Add(61*day)).Content
 	stranger := next(t, usual, Content{}, nowhere, start.Add(70*day)).Content
 	published := next(t, usual, stranger, everywhere, start.Add(70*day)).Content
-	spoilt := renewed
-	spoilt.Key = first.Key
+	invalid := renewed
+	invalid.Key = first.Key
 	for name, tt := range map[string]struct {
 		held, found Content
 		after       time.Duration
@@ -348,10 +348,10 @@ func TestWhoGoesOverToWhat(t *testing.T) {
 		"the next":                              {first, renewed, 61 * day, true},
 		"the same":                              {renewed, renewed, 61 * day, true},
 		"the one before":                        {renewed, first, 61 * day, false},
-		"the one before, as ours is spoilt":     {spoilt, first, 61 * day, true},
-		"a spoilt one":                          {first, spoilt, 61 * day, false},
+		"the one before, as ours is invalid":    {invalid, first, 61 * day, true},
+		"an invalid one":                        {first, invalid, 61 * day, false},
 		"nothing":                               {first, Content{}, 61 * day, false},
-		"one that nobody may trust yet":         {renewed, stranger, 70 * day, false},
+		"one that clients may not trust yet":    {renewed, stranger, 70 * day, false},
 		"the same, as ours has expired":         {first, stranger, 91 * day, true},
 		"one by another CA, which is published": {renewed, published, 70 * day, true},
 		"one that is valid, as ours is not yet": {renewed, first, day, true},
@@ -364,15 +364,15 @@ func TestWhoGoesOverToWhat(t *testing.T) {
 }
 
 // What the leader puts into the Secret has the certificate by which all can serve, and trusts
-// all by which somebody may.
-func TestTheSecretIsMended(t *testing.T) {
+// all by which a replica may.
+func TestTheSecretIsRepaired(t *testing.T) {
 	first := next(t, usual, Content{}, nowhere, start).Content
 	first = next(t, usual, first, everywhere, start).Content
 	renewed := next(t, usual, first, everywhere, start.Add(61*day)).Content
 	stranger := next(t, usual, Content{}, nowhere, start.Add(70*day)).Content
 	published := next(t, usual, stranger, everywhere, start.Add(70*day)).Content
-	spoilt := renewed
-	spoilt.Cert = []byte("x")
+	invalid := renewed
+	invalid.Cert = []byte("x")
 	for name, tt := range map[string]struct {
 		held, found, serves Content
 		trusts              []Content
@@ -380,7 +380,7 @@ func TestTheSecretIsMended(t *testing.T) {
 	}{
 		"it is as it was":             {renewed, renewed, renewed, nil, true},
 		"it was deleted":              {renewed, Content{}, renewed, nil, true},
-		"it was spoilt":               {renewed, spoilt, renewed, nil, true},
+		"it was made invalid":         {renewed, invalid, renewed, nil, true},
 		"the leader was late":         {first, renewed, renewed, []Content{first}, false},
 		"the one before was restored": {renewed, first, renewed, []Content{first}, true},
 		"another was made meanwhile":  {renewed, stranger, renewed, []Content{stranger}, false},
@@ -402,7 +402,7 @@ func TestTheSecretIsMended(t *testing.T) {
 			got = next(t, usual, got, everywhere, now).Content
 			for _, c := range append(tt.trusts, tt.serves) {
 				if err := serves(&c, got.Bundle, now); err != nil {
-					t.Errorf("somebody serves by a certificate that is not trusted: %v", err)
+					t.Errorf("a replica serves by a certificate that is not trusted: %v", err)
 				}
 			}
 			again, err := Combine(&got, &got, now)

@@ -142,16 +142,16 @@ func TestLoadingEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// A replica that finds a spoilt Secret leaves it to the leader, which knows what was in it; if
-// nobody does anything, it does.
-func TestAReplicaThatStartsWithASpoiltSecret(t *testing.T) {
+// A replica that finds an invalid Secret leaves it to the leader, which knows what was in it; if
+// no leader acts, it does.
+func TestAReplicaThatStartsWithAnInvalidSecret(t *testing.T) {
 	for _, led := range []bool{true, false} {
 		t.Run(fmt.Sprintf("with a leader: %v", led), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := next(t, usual, Content{}, nowhere, time.Now()).Content
-				spoilt := c
-				spoilt.Cert = []byte("x")
-				client := fake.NewClientset(secretWith(spoilt))
+				invalid := c
+				invalid.Cert = []byte("x")
+				client := fake.NewClientset(secretWith(invalid))
 				s := newTestStore(client)
 				begun := time.Now()
 				if led {
@@ -218,7 +218,7 @@ func TestAReplicaFollowsTheSecret(t *testing.T) {
 			t.Errorf("it does not serve by the new one, or has not said so (%d, %d)", told, before)
 		}
 		for what, change := range map[string]func(*corev1.Secret){
-			"spoilt":         func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("x") },
+			"invalid":        func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("x") },
 			"emptied":        func(s *corev1.Secret) { s.Data = nil },
 			"the one before": first.putInto,
 			"another's bundle": func(s *corev1.Secret) {

@@ -25,7 +25,7 @@ func TestOnlyTheLeaderActs(t *testing.T) {
 		c.set(secret("db", "1"))
 		c.set(deployment("web", "db"))
 		c.advance(time.Hour)
-		c.expect("nobody leads")
+		c.expect("no replica leads")
 
 		stop := c.lead()
 		c.expect("it leads", "1h0m0s baseline web")
@@ -65,7 +65,7 @@ func TestNothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
 		c.index.Reset() // the key of the hash has been replaced
 		c.set(secret("db", "3"))
 		c.advance(time.Hour)
-		c.expect("it reads everything anew")
+		c.expect("it reads everything again")
 		c.synced()
 		c.advance(time.Hour)
 		c.expect("it has", "3h1m0.5s rollout web")

@@ -277,26 +277,26 @@ func TestLeaseIsNotReleasedBesideTheLeader(t *testing.T) {
 	})
 }
 
-// TestLeaseThatSomebodyElseHasTakenIsLeftToThem.
-func TestLeaseThatSomebodyElseHasTakenIsLeftToThem(t *testing.T) {
+// TestLeaseThatAnotherClientHasTakenIsLeftToIt.
+func TestLeaseThatAnotherClientHasTakenIsLeftToIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 0)
 		pass(time.Minute)
 		l.mu.Lock()
-		l.record.HolderIdentity, l.record.LeaseDurationSeconds = "somebody", 3600
+		l.record.HolderIdentity, l.record.LeaseDurationSeconds = "other", 3600
 		l.version++
 		l.mu.Unlock()
 		pass(time.Minute)
 		if a.leading() {
-			t.Error("a leads with the lease of somebody else")
+			t.Error("a leads with the lease of another client")
 		}
-		if l.holder() != "somebody" {
+		if l.holder() != "other" {
 			t.Errorf("the lease is that of %q", l.holder())
 		}
 		a.stop()
 		<-a.ended
-		if l.holder() != "somebody" {
+		if l.holder() != "other" {
 			t.Errorf("the lease is that of %q", l.holder())
 		}
 	})
@@ -391,7 +391,7 @@ func TestNeverTwoLeaders(t *testing.T) {
 				}
 			}
 			if terms < 1000 {
-				t.Errorf("seed %d: somebody led at %d of 2000 times, for %v", seed, terms, led)
+				t.Errorf("seed %d: a replica led at %d of 2000 times, for %v", seed, terms, led)
 			}
 		})
 	}

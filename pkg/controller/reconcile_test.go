@@ -124,8 +124,8 @@ func (c *cluster) replaySource(t *testing.T, s metav1.Object) {
 	c.held = held
 }
 
-// TestConflictDecidesAnew: the workload is not the one any more for which it was decided.
-func TestConflictDecidesAnew(t *testing.T) {
+// TestConflictDecidesAgain: the workload is no longer the one for which it was decided.
+func TestConflictDecidesAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		c.set(secret("db", "2"))
@@ -146,8 +146,8 @@ func TestConflictDecidesAnew(t *testing.T) {
 	})
 }
 
-// TestRefusedPatchIsTriedAgainAndHoldsUpNobodyElse, with a delay that doubles, for ever.
-func TestRefusedPatchIsTriedAgainAndHoldsUpNobodyElse(t *testing.T) {
+// TestRefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload, with a delay that doubles, for ever.
+func TestRefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		for i := range 10 {
@@ -282,11 +282,11 @@ func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 		c.advance(time.Minute)
 		c.expectEvents("missing once more", missing)
 		annotate(policy.SettleAnnotation, "soon")
-		c.expectEvents("an annotation is spoilt as well", invalid)
+		c.expectEvents("an annotation is invalid as well", invalid)
 		touch()
 		c.expectEvents("still")
 		annotate(policy.SettleAnnotation, "1s")
-		c.expectEvents("mended, but the source is missing", missing)
+		c.expectEvents("fixed, but the source is missing", missing)
 		c.set(secret("db", "1"))
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = true })
 		c.set(secret("db", "2"))
@@ -390,9 +390,9 @@ func TestNextSettleTimeBeginsAfterTheRestart(t *testing.T) {
 	})
 }
 
-// TestRestlessTimeBeginsAnewWithAnotherRecord: somebody else has restarted the workload, as
+// TestRestlessTimeStartsOverWithAnotherRecord: another client has restarted the workload, as
 // another leader or a Reload does, and before this is seen content has changed again.
-func TestRestlessTimeBeginsAnewWithAnotherRecord(t *testing.T) {
+func TestRestlessTimeStartsOverWithAnotherRecord(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		restless := func(times int) {

@@ -72,9 +72,9 @@ func TestOwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
 	}
 }
 
-// TestOwnerThatStripsTheRecordOfAChangeThatNobodySaw: content changed while no process ran,
+// TestOwnerThatStripsTheRecordOfAChangeThatNoProcessSaw: content changed while no process ran,
 // so that the record alone tells of it.
-func TestOwnerThatStripsTheRecordOfAChangeThatNobodySaw(t *testing.T) {
+func TestOwnerThatStripsTheRecordOfAChangeThatNoProcessSaw(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)()
 		c.hold()

@@ -44,9 +44,9 @@ func controllerRevision(name string, revision int64, owner types.UID, created ti
 	return r
 }
 
-// TestWhatChangedFirstWhileNobodyLooked: content, and a second later the template. Whether
+// TestWhatChangedFirstWhileNoProcessWatched: content, and a second later the template. Whether
 // the pods were made after the content is told by the revision of the template.
-func TestWhatChangedFirstWhileNobodyLooked(t *testing.T) {
+func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 	const web = types.UID("uid-web")
 	for name, tc := range map[string]struct {
 		workload metav1.Object // a Deployment when nil
@@ -79,7 +79,7 @@ func TestWhatChangedFirstWhileNobodyLooked(t *testing.T) {
 			want: "rollout",
 		},
 		"none": {objects: func(time.Time) []metav1.Object { return nil }, want: "rollout"},
-		"one of somebody else with the same labels": {
+		"one of another owner with the same labels": {
 			objects: func(content time.Time) []metav1.Object {
 				return []metav1.Object{replicaSet("other-2", "2", "uid-other", content.Add(time.Second)), replicaSet("orphan", "2", "", content.Add(time.Second))}
 			},
@@ -158,7 +158,7 @@ func TestWhatChangedFirstWhileNobodyLooked(t *testing.T) {
 }
 
 // changeBoth lets a workload be adopted, and then lets content change, and two seconds
-// later the template, while nobody looks. It returns when content changed.
+// later the template, while no process watches. It returns when content changed.
 func changeBoth(c *cluster, workload metav1.Object, change func(*appsv1.Deployment)) time.Time {
 	c.t.Helper()
 	c.set(secret("db", "1"))

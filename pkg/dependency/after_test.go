@@ -40,8 +40,8 @@ func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
 		"the same one in a later list":                {sawAt(first, "a", "20", "1", false), 0},
 		"kept as long as it stays":                    {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "2", true), 20},
 		"deleted and made again, seen":                {sawAt(first, "b", "20", "1", true), 20},
-		"deleted and made again while nobody looked":  {sawAt(first, "b", "20", "1", false), 11},
-		"made while nobody looked":                    {sawAt(nil, "a", "20", "1", false), 0},
+		"deleted and made again while none watched":   {sawAt(first, "b", "20", "1", false), 11},
+		"made while no process watched":               {sawAt(nil, "a", "20", "1", false), 0},
 		"a version that is no number says nothing":    {sawAt(nil, "a", "x20", "1", true), 0},
 		"nor does the one before it":                  {sawAt(sawAt(nil, "a", "x", "1", false), "a", "20", "2", false), 1},
 		"back to what was before is a change as well": {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "1", true), 30},
@@ -138,7 +138,7 @@ func TestWhenContentChanged(t *testing.T) {
 		"a key goes":                                  {at(first, "20", "", now, true), Change{20, true, now, 0}},
 		"kept as long as it stays":                    {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{20, true, now, 0}},
 		"made empty":                                  {at(nil, "10", "", now, true), Change{10, true, now, 0}},
-		"made while nobody looked, and then listed":   {at(nil, "20", "1", now, false), Change{20, false, now, 0}},
+		"made while none watched, and then listed":    {at(nil, "20", "1", now, false), Change{20, false, now, 0}},
 		"changed once more before the first sync":     {at(first, "20", "2", time.Time{}, false), Change{Version: 20}},
 		"a version that is no number is the earliest": {at(nil, "x", "1", now, true), Change{0, true, now, 0}},
 	} {
@@ -149,7 +149,7 @@ func TestWhenContentChanged(t *testing.T) {
 }
 
 // TestTemplateIsNeverThoughtNewerThanContentThatIsNewer lets a workload and a source
-// change at random, sometimes while nobody looks and there is only a list afterwards. What
+// change at random, sometimes while no process watches and there is only a list afterwards. What
 // is known of the template is a lower bound, what is known of content an upper one, so
 // that content is never taken for read that pods cannot have read; and they are exact for
 // what was seen.
@@ -198,7 +198,7 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 			case 0: // the watch has ended
 				exact, live = false, false
 				continue
-			case 1: // and begins anew
+			case 1: // and starts over
 				if !live {
 					observe(false)
 					live = true

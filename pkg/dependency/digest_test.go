@@ -96,8 +96,8 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 		"a key that is read changes":       {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { c.Data["a"] = "x" }, true},
 		"a key that is read goes":          {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { delete(c.Data, "a") }, true},
 		"a key that is read comes":         {named(ConfigMap, "app", "a", "z"), func(c *corev1.ConfigMap) { c.Data["z"] = "" }, true},
-		"a key that nobody reads changes":  {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { c.Data["b"] = "x" }, false},
-		"keys that nobody reads come and go": {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) {
+		"a key that is not read changes":   {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { c.Data["b"] = "x" }, false},
+		"keys that are not read come and go": {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) {
 			delete(c.Data, "b")
 			c.Data["d"] = "4"
 		}, false},
@@ -175,7 +175,7 @@ func TestConfigHashTellsKindsApart(t *testing.T) {
 	}
 }
 
-// Whoever may make Secrets in a namespace of his own must not learn by their hashes what
+// A user who may make Secrets in one namespace must not learn by their hashes what
 // those of another namespace hold.
 func TestConfigHashTellsNamespacesApart(t *testing.T) {
 	d := testDigester()

@@ -34,7 +34,7 @@ func (n *naive) deleteWorkload(key WorkloadKey) {
 	n.forget()
 }
 
-// forget drops what nobody refers to any more.
+// forget drops what is no longer referred to.
 func (n *naive) forget() {
 	maps.DeleteFunc(n.gone, func(key SourceKey, _ Change) bool { return len(n.users(key)) == 0 })
 }
@@ -292,7 +292,7 @@ func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
 			g.DeleteSource(key, Change{Version: 10})
 			g.DeleteWorkload(tt.after.WorkloadKey)
 			if len(g.gone) != 0 {
-				t.Errorf("nobody refers to the source, and it is still remembered: %v", g.gone)
+				t.Errorf("no workload refers to the source, and it is still remembered: %v", g.gone)
 			}
 		})
 	}

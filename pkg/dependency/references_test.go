@@ -118,7 +118,7 @@ func TestReferencesOfPodTemplates(t *testing.T) {
 }
 
 // A field of a pod template that names a ConfigMap or a Secret, and that no template in
-// testdata sets, is one that nobody has thought of: a new version of Kubernetes may have
+// testdata sets, is an unexpected one: a new version of Kubernetes may have
 // brought it.
 func TestTemplatesHaveEveryFieldThatNamesASource(t *testing.T) {
 	want := map[string]bool{}

@@ -138,14 +138,14 @@ func TestControlledObjectsAreNotShown(t *testing.T) {
 		got   *Workload
 		shown bool
 	}{
-		"a Job of nobody":                           {job(), true},
+		"a Job of no owner":                         {job(), true},
 		"a Job of a CronJob":                        {job(controlledBy("CronJob")), false},
 		"a Job of something that is not shown":      {job(controlledBy("Workflow")), true},
-		"a ReplicaSet of nobody":                    {replicaSet(), true},
+		"a ReplicaSet of no owner":                  {replicaSet(), true},
 		"a ReplicaSet with an owner, no controller": {replicaSet(owner), true},
 		"a ReplicaSet of a Deployment":              {replicaSet(controlledBy("Deployment")), false},
 		"a ReplicaSet of a Rollout":                 {replicaSet(controlledBy("Rollout")), false},
-		"a Pod of nobody":                           {pod(), true},
+		"a Pod of no owner":                         {pod(), true},
 		"a Pod with an owner, no controller":        {pod(owner), true},
 		"a Pod of a ReplicaSet":                     {pod(controlledBy("ReplicaSet")), false},
 		"a Pod with two owners":                     {pod(owner, controlledBy("Job")), false},

@@ -36,7 +36,7 @@ func readUpTo(t *testing.T, deployed, secret string) (*Index, *heard) {
 
 // Until every resource has told that its counter is not behind, no version is one that other
 // replicas understand; and never, once one was behind, whatever it says later and however
-// often everything is read anew.
+// often everything is read again.
 func TestOneCounter(t *testing.T) {
 	type probe struct {
 		stream      *stream
@@ -49,7 +49,7 @@ func TestOneCounter(t *testing.T) {
 		probes []probe
 		want   []dependency.Progress
 	}{
-		"nobody was asked":                     {nil, nil},
+		"no server was asked":                  {nil, nil},
 		"one has yet to answer":                {[]probe{{deployments, 105, 105}, {deployments, 106, 105}}, nil},
 		"none is behind":                       {[]probe{{deployments, 105, 105}, {secrets, 110, 105}}, []dependency.Progress{one}},
 		"the first is behind":                  {[]probe{{deployments, 101, 105}, {secrets, 110, 105}}, []dependency.Progress{several}},
@@ -75,7 +75,7 @@ func TestOneCounter(t *testing.T) {
 			again := unknown
 			again.SeveralCounters = len(told) > 0 && told[len(told)-1].SeveralCounters
 			if diff := cmp.Diff([]dependency.Progress{again}, h.told()); diff != "" {
-				t.Errorf("when everything is read anew (-want +got):\n%s", diff)
+				t.Errorf("when everything is read again (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// After any changes the graph equals the cluster, and whoever renders what it is told of,
+// After any changes the graph equals the cluster, and a sink that renders what it is told of,
 // and nothing else, shows what is there.
 func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
 	withSeeds(t, 1, indexFollowsTheCluster)

@@ -58,7 +58,7 @@ func (r *recorder) told() []string {
 	return out
 }
 
-// view is what somebody shows of a workload: its version, that of its sources, those that
+// view is what a sink shows of a workload: its version, that of its sources, those that
 // annotations name among them, and the annotations of its namespace.
 func view(g *dependency.Graph, w *dependency.Workload) string {
 	var b strings.Builder
@@ -170,7 +170,7 @@ func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
 	return x, r
 }
 
-// Before everything is read nobody is told: half of the sources would look missing.
+// Before everything is read no sink is told: half of the sources would look missing.
 func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 	r := &recorder{}
 	x, _ := newTestIndex(r, "deployments", "secrets", "jobs")
@@ -231,7 +231,7 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 		"one that is unknown goes": {func(x *Index) error { return newStore(x, deployments).Delete(deployment("x", 101)) }, "progressed to 101"},
 		"a source changes":         {func(x *Index) error { return newStore(x, secrets).Update(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
 		"a source goes":            {func(x *Index) error { return newStore(x, secrets).Delete(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
-		"a source nobody uses":     {func(x *Index) error { return newStore(x, secrets).Update(secret("unused", 101)) }, "progressed to 101"},
+		"a source that is unused":  {func(x *Index) error { return newStore(x, secrets).Update(secret("unused", 101)) }, "progressed to 101"},
 		"a source of another kind": {func(x *Index) error {
 			return newStore(x, configMaps).Add(sourceObject(dependency.ConfigMap, "db", 101))
 		}, "progressed to 101"},
@@ -437,14 +437,14 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 		dependency.Change{Version: 108, Seen: minute(4)}, uint64(0),
 		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(0),
 		dependency.Change{Version: 112, Seen: minute(7)}, uint64(0),
-		dependency.Change{}, uint64(114), // nobody has used it meanwhile
+		dependency.Change{}, uint64(114), // no workload has used it meanwhile
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("last changes of the source and of the template (-want +got):\n%s", diff)
 	}
 }
 
-// Whoever looks at the metrics sees a resource that has fallen silent.
+// Users who look at the metrics see a resource that has fallen silent.
 func TestProgressOfResources(t *testing.T) {
 	x, clock := newTestIndex(&recorder{}, "deployments", "secrets")
 	must(t, newStore(x, deployments).Replace(nil, "5"), newStore(x, secrets).Replace(nil, "5"))
@@ -461,7 +461,7 @@ func TestProgressOfResources(t *testing.T) {
 	}
 }
 
-// With another key everything is read anew, and nobody reads before that is done.
+// With another key everything is read again, and nothing can be read before that is done.
 func TestResetForgetsEverything(t *testing.T) {
 	x, r := synced(t, []any{deployment("web", 1, "db")}, []any{secret("db", 2)})
 	must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.ReloadAnnotation: "off"})))

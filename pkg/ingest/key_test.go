@@ -98,7 +98,7 @@ func TestALostRaceForTheKey(t *testing.T) {
 	}
 }
 
-// A key that somebody has made by hand is refused with what to do, and not repaired: the
+// A key that was made by hand is refused with what to do, and not repaired: the
 // other replicas may run with it. The error tells its length, never its bytes.
 func TestAKeyOfTheWrongSize(t *testing.T) {
 	for name, tt := range map[string]struct {

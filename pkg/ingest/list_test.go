@@ -103,7 +103,7 @@ func checkList(t *testing.T, r *rand.Rand, resource string, typed runtime.Object
 	for i := range got.Items {
 		items = append(items, got.Items[i].Object.(*object))
 	}
-	// Times are in the zone of whoever reads them.
+	// Times are in the zone of the process that reads them.
 	sameTime := cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })
 	unexported := cmp.Exporter(func(reflect.Type) bool { return true })
 	if diff := cmp.Diff(want, items, unexported, sameTime, cmpopts.EquateEmpty()); diff != "" {

@@ -170,7 +170,7 @@ func (p *probing) sync() {
 	synctest.Wait()
 }
 
-// pass lets time pass, that of the bubble of synctest, in which nobody waits: it moves when
+// pass lets time pass, that of the bubble of synctest, in which no time is spent waiting: it moves when
 // all goroutines of the test sleep or are blocked. So this sleep hides no race.
 func (p *probing) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // see above

@@ -218,7 +218,7 @@ func TestHowLongWatchesLast(t *testing.T) {
 			t.Errorf("watch %d lasts %s s, want %s", i, got, want)
 		}
 		if i == 0 {
-			continue // nobody has been waiting for the first
+			continue // no probe has been waiting for the first
 		}
 		if got := <-watches; got != time.Minute || len(watches) != 0 {
 			t.Errorf("watch %d is said to last %s", i, got)
@@ -311,9 +311,9 @@ func FuzzReader(f *testing.F) {
 		f.Add(raw)
 		f.Add(raw[:len(raw)/2])
 		for range 5 {
-			spoilt := bytes.Clone(raw)
-			spoilt[r.Intn(len(spoilt))] ^= byte(1 << r.Intn(8))
-			f.Add(spoilt)
+			damaged := bytes.Clone(raw)
+			damaged[r.Intn(len(damaged))] ^= byte(1 << r.Intn(8))
+			f.Add(damaged)
 		}
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

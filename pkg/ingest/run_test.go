@@ -172,7 +172,7 @@ func serve(t *testing.T, client *fake.Clientset) *Reader {
 	return reader
 }
 
-// awaitWatches waits until all resources, and the key, are watched anew: the fake client
+// awaitWatches waits until all resources, and the key, are watched again: the fake client
 // loses what happens between a list and its watch.
 func (r *running) awaitWatches() {
 	for range len(resources) + 1 {
@@ -231,9 +231,9 @@ func TestRunMakesTheKey(t *testing.T) {
 	}
 }
 
-// All replicas have to agree on the key: when somebody replaces it, everything is read
-// anew with the other one.
-func TestAnotherKeyBeginsEverythingAnew(t *testing.T) {
+// All replicas have to agree on the key: when it is replaced, everything is read
+// again with the other one.
+func TestAnotherKeyStartsEverythingOver(t *testing.T) {
 	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
 	r.expect("with the first key", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
 	r.awaitWatches()
@@ -247,20 +247,20 @@ func TestAnotherKeyBeginsEverythingAnew(t *testing.T) {
 
 // What cannot be a key is no reason to stop: the one before is known, and stays in use
 // until there is another.
-func TestAKeyThatIsSpoiltChangesNothing(t *testing.T) {
+func TestAnInvalidKeyChangesNothing(t *testing.T) {
 	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
 	r.expect("with the first key", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
 	r.awaitWatches()
-	r.update(keySecret([]byte("spoilt")))
+	r.update(keySecret([]byte("invalid")))
 	r.update(runSecret("two"))
-	r.expect("with the key spoilt", map[string]string{"deployment.web": hashWith(testDigester(), "two")})
+	r.expect("with an invalid key", map[string]string{"deployment.web": hashWith(testDigester(), "two")})
 	other := bytes.Repeat([]byte{9}, dependency.KeySize)
 	r.update(keySecret(other))
 	r.expect("with another key", map[string]string{"deployment.web": hashWith(dependency.NewDigester(other), "two")})
 }
 
 // A key that is deleted is put back, so that the hashes that workloads remember, and those
-// of other replicas, can still be compared. Nothing is read anew.
+// of other replicas, can still be compared. Nothing is read again.
 func TestADeletedKeyIsPutBack(t *testing.T) {
 	key := bytes.Repeat([]byte{9}, dependency.KeySize)
 	r := run(t, keySecret(key), webDeployment(), runSecret("one"))
@@ -277,7 +277,7 @@ func TestADeletedKeyIsPutBack(t *testing.T) {
 	r.update(runSecret("two"))
 	r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "two")})
 	if n := len(r.watched); n != 0 {
-		t.Errorf("%d resources have been watched anew", n)
+		t.Errorf("%d resources have been watched again", n)
 	}
 }
 

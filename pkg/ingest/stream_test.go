@@ -155,7 +155,7 @@ func TestModeOfANamespaceByItsLabel(t *testing.T) {
 }
 
 // A run of a CronJob is not shown, but keeps its name, so that it can be taken out; a Job
-// of somebody else is shown.
+// of another client is shown.
 func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 	for owner, shown := range map[string]bool{"": true, "CronJob": false, "Workflow": true} {
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run"}}

@@ -165,7 +165,7 @@ func TestDelaysFallIntoUsefulBuckets(t *testing.T) {
 	}
 }
 
-// TestNamespacesAreBounded: somebody who makes namespaces without end must not fill the
+// TestNamespacesAreBounded: a user who makes namespaces without end must not fill the
 // memory of this process, or of Prometheus. What was known first stays so.
 func TestNamespacesAreBounded(t *testing.T) {
 	b := bounded{known: map[string]bool{}}

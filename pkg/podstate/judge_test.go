@@ -229,9 +229,9 @@ func TestJudge(t *testing.T) {
 			x.created(-60)
 			x.pod.Status.ContainerStatuses[0].RestartCount = 1
 		}, Unknown, ReasonRecordedLater},
-		"changed while nobody looked": {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
-		"the same, after a rollout":   {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
-		"an old pod, when nobody remembers the change": {func(x *scene) {
+		"changed while no process watched": {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
+		"the same, after a rollout":        {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
+		"an old pod, when the change is not remembered": {func(x *scene) {
 			x.created(-60)
 			x.records(0)
 			x.rolledOut()
@@ -284,7 +284,7 @@ func TestJudge(t *testing.T) {
 			x.pod.Annotations[policy.ConfigHashAnnotation] = "v1.0.1"
 		}, Stale, ReasonStartedBefore},
 		"a record by another key of the hash": {func(x *scene) { x.records(0); x.rekey(); x.created(-60) }, Unknown, ReasonNothingRecorded},
-		"a record that is no hash":            {func(x *scene) { x.remember(policy.Record{Hash: "spoilt"}, 0); x.created(-60) }, Unknown, ReasonNothingRecorded},
+		"a record that is no hash":            {func(x *scene) { x.remember(policy.Record{Hash: "garbage"}, 0); x.created(-60) }, Unknown, ReasonNothingRecorded},
 
 		// What is not there.
 		"its source has gone":                     {func(x *scene) { x.delete(70) }, Unknown, ReasonSourceMissing},

@@ -132,7 +132,7 @@ func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 	}
 }
 
-// What somebody else has to wait for is bounded: patterns are tried on sources while the
+// What other clients have to wait for is bounded: patterns are tried on sources while the
 // index is locked.
 func TestPatternsAreBounded(t *testing.T) {
 	var most []string
@@ -201,18 +201,18 @@ func TestEveryInvalidAnnotationIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotTakePartIsNotTroubled: a namespace may hold defaults that are spoilt, or
+// TestWorkloadsThatAreOffIgnoreInvalidAnnotations: a namespace may hold defaults that are invalid, or
 // that a newer version understands, for workloads that are off anyway.
-func TestWhoDoesNotTakePartIsNotTroubled(t *testing.T) {
-	spoilt := map[string]string{SettleAnnotation: "soon", SourcesAnnotation: "secret/db"}
+func TestWorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
+	invalid := map[string]string{SettleAnnotation: "soon", SourcesAnnotation: "secret/db"}
 	off := map[string]string{ReloadAnnotation: "off"}
 	for name, tc := range map[string]struct {
 		workload, namespace map[string]string
 		declaredBy          string
 	}{
-		"by the server's default":   {nil, spoilt, "Default"},
-		"by its own annotation":     {off, spoilt, ReloadAnnotation},
-		"by that of the namespace":  {spoilt, off, "Namespace " + ReloadAnnotation},
+		"by the server's default":   {nil, invalid, "Default"},
+		"by its own annotation":     {off, invalid, ReloadAnnotation},
+		"by that of the namespace":  {invalid, off, "Namespace " + ReloadAnnotation},
 		"with annotations of ours":  {map[string]string{ConfigHashAnnotation: "v1.k.h"}, nil, "Default"},
 		"with none, anywhere":       {nil, nil, "Default"},
 		"with annotations of other": {map[string]string{"example.com/reload": "auto"}, nil, "Default"},

@@ -33,11 +33,11 @@ func TestWhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.set(secret("db", "password", "2", "unread", "1")) },
 			want: rollOut("Secret/db"),
 		},
-		"content of a key that nobody reads": {
+		"content of a key that is not read": {
 			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "2")) },
 			want: nothing,
 		},
-		"a key that nobody reads comes": {
+		"a key that is not read comes": {
 			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "1", "more", "1")) },
 			want: nothing,
 		},
@@ -169,7 +169,7 @@ func TestWhatIsAChange(t *testing.T) {
 			},
 			want: nothing,
 		},
-		"a change of the policy: spoilt and mended": {
+		"a change of the policy: made invalid and fixed": {
 			do: func(x *world) {
 				x.annotate(ExcludeAnnotation, "db")
 				x.annotate(ExcludeAnnotation, "")
@@ -273,31 +273,31 @@ func TestWhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.replaceKey() },
 			want: adoption,
 		},
-		"the process begins anew": {
+		"the process starts over": {
 			do:   func(x *world) { x.restart() },
 			want: nothing,
 		},
-		"content changes while nobody looks": {
+		"content changes while no process watches": {
 			do:   func(x *world) { x.away(func() { x.set(secret("db", "password", "2")) }) },
 			want: rollOut("Secret/db"),
 		},
-		"an optional source appears while nobody looks": {
+		"an optional source appears while no process watches": {
 			do:   func(x *world) { x.away(func() { x.set(secret("extra", "a", "1")) }) },
 			want: rollOut("Secret/extra"),
 		},
 
-		"the record of sources is spoilt, the content is the same": {
+		"the record of sources is invalid, the content is the same": {
 			do:   func(x *world) { x.annotate(AppliedSourcesAnnotation, "{") },
 			want: baseline,
 		},
-		"the record of sources is spoilt, and content changes": {
+		"the record of sources is invalid, and content changes": {
 			do: func(x *world) {
 				x.annotate(AppliedSourcesAnnotation, "[1]")
 				x.set(secret("db", "password", "2"))
 			},
 			want: rollOut(TriggerUnknown),
 		},
-		"the hash is spoilt: it cannot be compared": {
+		"the hash is invalid: it cannot be compared": {
 			do:   func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
 			want: adoption,
 		},

@@ -9,7 +9,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// What counts only since the policy was changed restarts nothing, whoever has recorded
+// What counts only since the policy was changed restarts nothing, whatever client has recorded
 // what there was when the workload was created.
 func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 	for name, webhook := range map[string]bool{"recorded by the controller": false, "by the webhook": true} {

@@ -43,7 +43,7 @@ func TestGlobs(t *testing.T) {
 			{"one", func(x *world) { remove("feature-1")(x); put("feature-1", "1")(x) }, inspect(glob)},
 			{"one, with other content", func(x *world) { remove("feature-1")(x); put("feature-1", "2")(x) }, rollOut(glob)},
 		},
-		"nobody looks": {
+		"no process watches": {
 			{"the first comes", func(x *world) { x.away(func() { put("feature-1", "1")(x) }) }, rollOut(glob)},
 			{"a second comes", func(x *world) { x.away(func() { put("feature-2", "1")(x) }) }, rollOut(glob)},
 			{"one goes", func(x *world) { x.away(func() { remove("feature-2")(x) }) }, rollOut(glob)},

@@ -160,7 +160,7 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x.set(secret("db", "password", "2"))
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		}, adoption},
-		"the process begins anew: adoption restarts nothing": {func(x *world) {
+		"the process starts over: adoption restarts nothing": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.restart()
 		}, adoption},
@@ -226,7 +226,7 @@ func TestOwnRolloutOvertakenByAChange(t *testing.T) {
 	if diff := cmp.Diff(outcome{InSync, "ContentApplied", WriteBaseline, "Secret/db"}, outcomeOf(x.act())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	x.set(secret("db", "password", "2")) // that of the rollout, which nobody runs with
+	x.set(secret("db", "password", "2")) // that of the rollout, which no pod runs with
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.act())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -258,7 +258,7 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 			x.act()
 			x.annotate(SourcesAnnotation, "configmap/other")
 		}, baseline},
-		"nobody saw what came first": {func(x *world) {
+		"no process saw what came first": {func(x *world) {
 			x.set(configMap("more", "a", "2", "b", "1"))
 			x.restart()
 		}, baseline},

@@ -82,14 +82,14 @@ func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 	}
 }
 
-func TestAnnotationOfTheWorkloadHidesASpoiltOneOfTheNamespace(t *testing.T) {
+func TestAnnotationOfTheWorkloadHidesAnInvalidOneOfTheNamespace(t *testing.T) {
 	p := Of(map[string]string{SettleAnnotation: "2s"}, map[string]string{SettleAnnotation: "soon"}, Defaults{Mode: Auto})
 	if p.Settle != 2*time.Second || len(p.Problems) > 0 {
 		t.Errorf("got %+v", p)
 	}
 	p = Of(map[string]string{SettleAnnotation: "soon"}, map[string]string{SettleAnnotation: "2s"}, Defaults{Mode: Auto})
 	if len(p.Problems) != 1 {
-		t.Errorf("a spoilt annotation is replaced by that of the namespace without a word: %+v", p)
+		t.Errorf("an invalid annotation is replaced by that of the namespace without a word: %+v", p)
 	}
 }
 

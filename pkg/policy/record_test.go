@@ -24,7 +24,7 @@ import (
 // Two policies by which workloads are restarted.
 var rollout, recreate = &Policy{Mode: Auto, Strategy: Annotate}, &Policy{Mode: Auto, Strategy: Recreate}
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func micro(t time.Time) *metav1.MicroTime {
 	m := metav1.NewMicroTime(t)
@@ -221,7 +221,7 @@ func TestRecordOfAWorkload(t *testing.T) {
 		"without sources":     {map[string]string{ConfigHashAnnotation: "v1.k.h"}, nil, Record{Hash: "v1.k.h"}},
 		"sources are null":    {map[string]string{ConfigHashAnnotation: "v1.k.h", AppliedSourcesAnnotation: "null"}, nil, Record{Hash: "v1.k.h"}},
 		"sources are no JSON": {map[string]string{ConfigHashAnnotation: "v1.k.h", AppliedSourcesAnnotation: "{"}, nil, Record{Hash: "v1.k.h"}},
-		"sources are spoilt half way": {
+		"sources are invalid half way": {
 			map[string]string{ConfigHashAnnotation: "v1.k.h", AppliedSourcesAnnotation: `{"Secret/a":"*.d.1","Secret/b":2}`}, nil, Record{Hash: "v1.k.h"},
 		},
 	} {
@@ -347,7 +347,7 @@ func TestRequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
 }
 
 // TestClockOfAnotherReplica: the last leader's clock may have been a little ahead, which
-// counts; a time far ahead has been spoilt, and must not stop restarts for years.
+// counts; a time far ahead is invalid, and must not stop restarts for years.
 func TestClockOfAnotherReplica(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Time{
 		-time.Minute:         epoch,
@@ -367,7 +367,7 @@ func TestClockOfAnotherReplica(t *testing.T) {
 	}
 }
 
-// FuzzRecord: annotations are anybody's. Whatever stands there, the decision is made, and
+// FuzzRecord: any client can write annotations. Whatever they say, the decision is made, and
 // after it has been carried out there is nothing left to do.
 func FuzzRecord(f *testing.F) {
 	x := typical(&testing.T{})

@@ -41,7 +41,7 @@ func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
 			drop(x)
 			x.set(secret("db", "password", "3"))
 		}, rollOut("Secret/db")},
-		"of other content, while nobody looked": {func(x *world) {
+		"of other content, while no process watched": {func(x *world) {
 			x.away(func() {
 				drop(x)
 				x.set(secret("db", "password", "3"))
@@ -150,7 +150,7 @@ func TestRemovedKeyIsNeverTakenForRead(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
-	t.Run("while nobody looked", func(t *testing.T) {
+	t.Run("while no process watched", func(t *testing.T) {
 		x.restart()
 		if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -74,7 +74,7 @@ func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world
 	return x
 }
 
-// restart makes the process forget what it has seen and read everything anew.
+// restart makes the process forget what it has seen and read everything again.
 func (x *world) restart() {
 	x.live, x.graph, x.staleSince = false, dependency.NewGraph(), time.Time{}
 	x.digester = dependency.NewDigester(append(make([]byte, dependency.KeySize-1), x.key))
@@ -86,7 +86,7 @@ func (x *world) restart() {
 	x.live = true
 }
 
-// replaceKey gives the digester another key, which makes the process read everything anew.
+// replaceKey gives the digester another key, which makes the process read everything again.
 func (x *world) replaceKey() {
 	x.key++
 	x.restart()
@@ -120,7 +120,7 @@ func (x *world) set(o metav1.Object) {
 		o.SetUID(old.GetUID())
 		o.SetCreationTimestamp(old.GetCreationTimestamp())
 		o.SetManagedFields(old.GetManagedFields())
-		// As the API server does it: the removal of a key is noted for nobody.
+		// As the API server does it: the removal of a key is noted for no field manager.
 		before, after := content(old), content(o)
 		for k, v := range after {
 			if w, found := before[k]; !found || v != w {

@@ -121,8 +121,8 @@ func TestSettings(t *testing.T) {
 			map[string]string{"BENCH_SUBJECT": "x -y", "BENCH_ANNOTATIONS": "a/b=c=d, e="},
 			settings{scale: 1, command: "x -y", optIn: map[string]string{"a/b": "c=d", "e": ""}}, false,
 		},
-		"annotations of nobody": {map[string]string{"BENCH_ANNOTATIONS": "a=b"}, settings{}, true},
-		"no annotation":         {map[string]string{"BENCH_SUBJECT": "x", "BENCH_ANNOTATIONS": "a"}, settings{}, true},
+		"unknown annotations": {map[string]string{"BENCH_ANNOTATIONS": "a=b"}, settings{}, true},
+		"no annotation":       {map[string]string{"BENCH_SUBJECT": "x", "BENCH_ANNOTATIONS": "a"}, settings{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := settingsOf(func(key string) string { return c.env[key] })
@@ -169,8 +169,8 @@ func TestCallsInTheAuditLog(t *testing.T) {
 	if want := map[string]int{"patch deployments": 2, "get /readyz": 1}; err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("found %v (%v), want %v", got, err, want)
 	}
-	if got, err := callsIn(bufio.NewScanner(strings.NewReader(log)), "nobody", at(2), at(4)); err == nil {
-		t.Errorf("found %v of somebody who is not logged", got)
+	if got, err := callsIn(bufio.NewScanner(strings.NewReader(log)), "other", at(2), at(4)); err == nil {
+		t.Errorf("found %v of a user who is not logged", got)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestInitialEvents(t *testing.T) {
 	}
 }
 
-// A crowd counts what each of its watches receives, and nobody may receive too much or be
+// A crowd counts what each of its watches receives, and none may receive too much or be
 // left behind.
 func TestCrowdCounts(t *testing.T) {
 	const added, bookmark = `{"type":"ADDED","object":{}}` + "\n", `{"type":"BOOKMARK","object":{}}` + "\n"

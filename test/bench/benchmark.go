@@ -89,7 +89,7 @@ func parseAnnotations(text string) (map[string]string, error) {
 }
 
 // judged reports whether limits count. With few objects, fixed costs hide the rest; and
-// nobody has to mend another program.
+// we do not fix other programs.
 func (s settings) judged() bool { return s.scale >= 1 && s.command == "" }
 
 // selected reports whether a benchmark is to be run.

@@ -117,7 +117,7 @@ func (e *environment) serverKubeconfig() string {
 // readerName is the name of everything that belongs to the user.
 const readerName = "bench-reader"
 
-// newReader makes somebody who is no administrator: those skip authorization, on either
+// newReader makes a user who is no administrator: those skip authorization, on either
 // side, which no user does.
 func newReader(ctx context.Context, e *environment) (*rest.Config, error) {
 	role := &rbacv1.ClusterRole{
@@ -155,7 +155,7 @@ func (e *environment) readerAtServer() *rest.Config {
 	return config
 }
 
-// ownConnection returns a configuration whose clients share connections with nobody.
+// ownConnection returns a configuration whose clients share connections with no others.
 // Otherwise all clients of one server share them.
 func ownConnection(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)

@@ -42,7 +42,7 @@ func (s shape) scaled(by float64) shape {
 // fillers is how many requests that fill the cluster are under way at a time.
 const fillers = 24
 
-// fill brings the cluster into a shape and then starts the server anew, so that what is
+// fill brings the cluster into a shape and then starts the server again, so that what is
 // measured does not depend on how the objects came there. It is quick when the cluster
 // has the shape.
 func (e *environment) fill(ctx context.Context, want shape) error {

@@ -15,7 +15,7 @@ import (
 const (
 	idleWatches = 1000
 	idleSeconds = 60
-	idleChanges = 20 // of ConfigMaps that nobody uses, in each second
+	idleChanges = 20 // of ConfigMaps that no workload uses, in each second
 )
 
 // benchmarkIdleWatches measures what watches cost that receive nothing but bookmarks.
@@ -85,7 +85,7 @@ func benchmarkIdleWatches(ctx context.Context, e *environment) (rows []row, err 
 	add(": CPU, without them", "ms/s", server.cpu[0], kube.cpu[0], limit{})
 	rows[0].note = fmt.Sprintf(`heap and stacks after a collection of garbage, beyond those without watches; RSS when it has not moved for
   a while, in which garbage is left that the watches have made when they began. %d watches share a connection. CPU is all
-  that the server uses, or kube-apiserver, while %d ConfigMaps a second change that nobody uses, for %d s; most of that of
+  that the server uses, or kube-apiserver, while %d ConfigMaps a second change that no workload uses, for %d s; most of that of
   kube-apiserver is for writing them, so that the limit is on the server's own. The server sent %d bookmarks, kube-apiserver
   %d.`,
 		crowdPerConnection, idleChanges, s.count(idleSeconds), server.crowd.bookmarks.Load(), kube.crowd.bookmarks.Load())
@@ -167,7 +167,7 @@ func inUse(profile []byte) (float64, error) {
 	return sum, nil
 }
 
-// idleAway notes what processor time the servers use while ConfigMaps change that nobody
+// idleAway notes what processor time the servers use while ConfigMaps change that no workload
 // uses.
 func (s *scene) idleAway(ctx context.Context, idlers ...*idler) error {
 	name := func(i int) string { return fmt.Sprintf("unused-%d", i%unusedSources) }

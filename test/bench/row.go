@@ -12,7 +12,7 @@ type row struct {
 	unit string
 	n    int     // measurements that value stands for
 	got  summary // of them
-	// floor is the same work done by somebody else, in the same run. It has n
+	// floor is the same work done by another program, in the same run. It has n
 	// measurements too, unless it is a value of this program.
 	floor     summary
 	floorName string

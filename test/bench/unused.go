@@ -13,7 +13,7 @@ const (
 	unusedRounds  = 5
 )
 
-// benchmarkUnused measures what it costs the subject that ConfigMaps change which nobody
+// benchmarkUnused measures what it costs the subject that ConfigMaps change which no workload
 // uses, beside what it costs a process that watches them and does nothing.
 func benchmarkUnused(ctx context.Context, e *environment) ([]row, error) {
 	return e.play(ctx, "unused", func(s *scene) ([]row, error) {

@@ -102,7 +102,7 @@ func benchmarkWatchers(ctx context.Context, e *environment) (rows []row, err err
 	rows[0].note = fmt.Sprintf(`bursts of %d changes of Deployments of one namespace, one after the other, until the last watch has
   the last event: %.0f events a second, of Deployments %.0f. An event has %.1f KB, of a Deployment %.1f KB. %d watches share a
   connection on either side. The client, which takes its share of the processors, counts lines. CPU is that of the server, or
-  for Deployments of kube-apiserver, beyond what the same changes cost when nobody watches. From a common version: as after
+  for Deployments of kube-apiserver, beyond what the same changes cost without watches. From a common version: as after
   a list in pages, or one that another replica has answered.`,
 		watchersBurst, 1e6/direct.perEvent.quantile(0.5), 1e6/kube.perEvent.quantile(0.5), direct.bytes/1e3, kube.bytes/1e3, crowdPerConnection)
 	return rows, nil
@@ -118,7 +118,7 @@ func in(namespace, path string) string {
 type parade struct {
 	*scene
 	// witness is one watch that tells when the server has seen the last change, so that
-	// nobody who begins later receives it.
+	// no watch that begins later receives it.
 	witness *crowd
 	bursts  int
 	changes int

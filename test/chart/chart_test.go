@@ -309,7 +309,7 @@ func managedAuthorities(ctx context.Context) ([]byte, error) {
 // giveSecret makes a certificate, in a Secret and where the replicas find the mounted files.
 func (r *release) giveSecret(t *testing.T, name string) {
 	t.Helper()
-	authority, err := pki.NewAuthority("somebody")
+	authority, err := pki.NewAuthority("another")
 	if err != nil {
 		t.Fatal(err)
 	}

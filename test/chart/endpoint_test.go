@@ -56,7 +56,7 @@ func (e *endpoint) remove(port int) {
 	e.ready = slices.DeleteFunc(e.ready, func(p int) bool { return p == port })
 }
 
-// next returns the port whose turn it is, 0 where nobody is ready.
+// next returns the port whose turn it is, 0 where none is ready.
 func (e *endpoint) next() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

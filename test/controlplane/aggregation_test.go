@@ -84,7 +84,7 @@ type whoAmI struct {
 	caBundle string
 }
 
-// serveWhoAmI starts a server that tells on whose behalf it is asked, and answers nobody
+// serveWhoAmI starts a server that tells on whose behalf it is asked, and answers no client
 // but the aggregator.
 func serveWhoAmI(t *testing.T, c *ControlPlane, ip net.IP) whoAmI {
 	t.Helper()

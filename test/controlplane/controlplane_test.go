@@ -176,7 +176,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// A folder with somebody's files must not become one that Stop removes.
+// A folder with other files must not become one that Stop removes.
 func TestStartRefusesFolderInUse(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "precious")

@@ -7,7 +7,7 @@ import (
 )
 
 // newDir makes the folder for a control plane. One that is not empty is refused, as it
-// is somebody else's and would be removed in the end.
+// is not ours and would be removed in the end.
 func newDir(root, dir string) (string, error) {
 	if dir == "" {
 		parent := filepath.Join(root, ".cache", "run")

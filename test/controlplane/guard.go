@@ -13,13 +13,13 @@ import (
 var guardScript string
 
 // A guard ends child processes that their parent could not end itself, because it was
-// killed, because a test panicked, or because somebody pressed ctrl-C. It is a small
+// killed, because a test panicked, or because a user pressed ctrl-C. It is a small
 // process that holds one end of a pipe and leads a process group that all children
 // belong to. When this process goes, however it does, the pipe breaks, and the guard
 // kills the group and removes the folder.
 //
 // A process group whose leader is alive cannot be mistaken for another, so no process
-// is ever signalled by a number that has meanwhile been given to somebody else's. The
+// is ever signalled by a number that has meanwhile been given to another one. The
 // alternative, PR_SET_PDEATHSIG, exists on Linux only and fires when the parent's
 // thread ends, which the Go runtime may do at any time.
 type guard struct {

@@ -22,7 +22,7 @@ func (c *ControlPlane) KubeconfigFor(name string, cfg *rest.Config) (string, err
 	return path, nil
 }
 
-// WriteKubeconfig writes a kubeconfig for whoever the bearer token belongs to, which is
+// WriteKubeconfig writes a kubeconfig for the user of the bearer token, which is
 // mostly a ServiceAccount.
 func (c *ControlPlane) WriteKubeconfig(path, token string) error {
 	cfg := rest.AnonymousClientConfig(c.RESTConfig())

@@ -8,7 +8,7 @@ type Options struct {
 	// empty, as Stop removes it. By default it is a new one below .cache/run in the
 	// repository.
 	Dir string
-	// KeepDir leaves Dir in place at the end, for whoever wants to read the logs.
+	// KeepDir leaves Dir in place at the end, so that its logs can be read.
 	KeepDir bool
 
 	// Nodes is the number of simulated nodes, 3 by default. Each takes 1000 pods.

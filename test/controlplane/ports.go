@@ -10,7 +10,7 @@ type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler int
 }
 
-// freePorts asks the kernel for ports that nobody uses. Another process can still take
+// freePorts asks the kernel for ports that are not in use. Another process can still take
 // one before its component listens on it, so a start must be ready to try again.
 func freePorts() (ports, error) {
 	var p ports

@@ -10,7 +10,7 @@ import (
 // RestartAPIServer stops kube-apiserver and starts it again at the same address. All
 // connections break, and all watches with them. It returns when the new one is ready.
 //
-// kube-scheduler, if there is one, is started anew as well. It would end itself later, if
+// kube-scheduler, if there is one, is started again as well. It would end itself later, if
 // meanwhile a pod has been replaced by one of the same name on another node.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
@@ -36,7 +36,7 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 			c.progress("%s is ready again (%.1f s)", apiServer, time.Since(started).Seconds())
 			return c.startScheduler(ctx)
 		}
-		// Somebody's outgoing connection may have been given the port meanwhile.
+		// An outgoing connection may have been given the port meanwhile.
 		if !errors.Is(err, errPortTaken) || ctx.Err() != nil {
 			return fmt.Errorf("restart kube-apiserver: %w", err)
 		}

@@ -43,7 +43,7 @@ func (c *ControlPlane) end() error {
 }
 
 // stopComponents ends clients before what they are clients of, so that their last
-// requests succeed and nobody waits for an answer that never comes.
+// requests succeed and no client waits for an answer that never comes.
 func (c *ControlPlane) stopComponents() {
 	for _, stage := range [][]string{{kwok, scheduler, controllerManager}, {apiServer}, {etcd}} {
 		var stopping sync.WaitGroup

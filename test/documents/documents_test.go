@@ -1,4 +1,4 @@
-// Package documents tests that the documents send nobody to what is not there.
+// Package documents tests that the documents refer to nothing that does not exist.
 package documents
 
 import (

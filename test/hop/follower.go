@@ -21,7 +21,7 @@ import (
 )
 
 // Follower keeps a copy of objects. It lists once, and then watches from the last version
-// that it has seen, whoever answers; it lists again only when it is told to.
+// that it has seen, whatever replica answers; it lists again only when it is told to.
 type Follower struct {
 	Client configdepv1alpha1.ConfigDependencyInterface
 	// Options select what is listed and watched; with a limit it is listed in pages.

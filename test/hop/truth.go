@@ -29,7 +29,7 @@ func List(ctx context.Context, client configdepv1alpha1.ConfigdepV1alpha1Interfa
 	return out, nil
 }
 
-// Diff tells how objects differ from others, but for versions, which are those of whoever
+// Diff tells how objects differ from others, but for versions, which are those of the replica that
 // has sent them.
 func Diff(want, got map[string]*v1alpha1.ConfigDependency) error {
 	var wrong []string

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservedPort is a port on the loopback interface that nobody else is given while it is
+// reservedPort is a port on the loopback interface that no other process is given while it is
 // open: it is bound, with leave for the server to share it, but not listened on.
 type reservedPort struct {
 	fd   int

@@ -39,7 +39,7 @@ type ReplicaOptions struct {
 }
 
 // StartExtra starts a replica that the aggregator does not know: requests have to go to
-// its address. It does not wait for it to be ready. Stop ends it, if nobody has before.
+// its address. It does not wait for it to be ready. Stop ends it, if it has not ended before.
 func (i *Installation) StartExtra(name string, o ReplicaOptions) (*Replica, error) {
 	r, err := i.newReplica(name, o)
 	if err != nil {

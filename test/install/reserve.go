@@ -1,6 +1,6 @@
 package install
 
-// ReservePort returns a port of the loopback interface that nobody else is given until it is
+// ReservePort returns a port of the loopback interface that no other process is given until it is
 // released, and that a server with --permit-port-sharing can serve on meanwhile.
 func ReservePort() (port int, release func(), err error) {
 	p, err := reservePort()

@@ -100,7 +100,7 @@ func tokenOf(t *testing.T, namespace, account string) string {
 	return token.Status.Token
 }
 
-// strangersCertificate returns a client certificate of an authority that nobody trusts. It
+// strangersCertificate returns a client certificate of an authority that is not trusted. It
 // has the name of the aggregator's.
 func strangersCertificate(t *testing.T) (cert, key []byte) {
 	t.Helper()

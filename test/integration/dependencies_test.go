@@ -58,7 +58,7 @@ func TestSourceThatAppears(t *testing.T) {
 	if gone.Status.ConfigHash != lacking.Status.ConfigHash {
 		t.Error("the hash tells a Secret that is absent from one without the key: pods see no difference")
 	}
-	again := create(t, core.Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "user": "somebody"}))
+	again := create(t, core.Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "user": "another"}))
 	if back := view(t, namespace, "deployment.web", at(isSecret, again)); back.Status.ConfigHash != complete.Status.ConfigHash {
 		t.Error("a Secret that was deleted and created again with equal content has another hash")
 	}
@@ -95,7 +95,7 @@ func TestConfigHashFollowsContentAlone(t *testing.T) {
 	}
 	after("an annotation", func(s *corev1.Secret) { s.Annotations = map[string]string{"a": "b"} }, false, false)
 	after("a label", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} }, false, false)
-	after("another key", func(s *corev1.Secret) { s.Data["user"] = []byte("somebody") }, false, true)
+	after("another key", func(s *corev1.Secret) { s.Data["user"] = []byte("another") }, false, true)
 	after("one more key", func(s *corev1.Secret) { s.Data["host"] = []byte("db") }, false, true)
 	after("the key", func(s *corev1.Secret) { s.Data["password"] = []byte("y") }, true, true)
 	before := one
@@ -107,7 +107,7 @@ func TestConfigHashFollowsContentAlone(t *testing.T) {
 	after("immutable", func(s *corev1.Secret) { s.Immutable = new(true) }, false, false)
 }
 
-// lastChanged says when the content was written, which is what somebody asks who looks for
+// lastChanged says when the content was written, which users ask for when they look for
 // the cause of an outage.
 func TestLastChangedFollowsContent(t *testing.T) {
 	t.Parallel()
@@ -153,9 +153,9 @@ func TestLastChangedFollowsContent(t *testing.T) {
 	}
 }
 
-// A workload that is made anew is another object: a client must not mistake one for the
+// A workload that is recreated is another object: a client must not mistake one for the
 // other.
-func TestWorkloadThatIsMadeAnew(t *testing.T) {
+func TestWorkloadThatIsRecreated(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	deployments := kube(t).AppsV1().Deployments(namespace)

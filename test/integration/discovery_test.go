@@ -16,7 +16,7 @@ import (
 )
 
 // What a client finds out about the resource decides what it tries: a verb "delete" would
-// make the namespace controller wait for objects that nobody can delete.
+// make the namespace controller wait for objects that cannot be deleted.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	for _, where := range everywhere(t) {

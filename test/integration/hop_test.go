@@ -437,9 +437,9 @@ func TestKubectlWaitOutlivesReplicas(t *testing.T) {
 		waited <- err
 	}()
 	for _, r := range replicas {
-		await.Until(t, "somebody is watching", func(context.Context) error {
+		await.Until(t, "a client is watching", func(context.Context) error {
 			if h.Open() == 0 {
-				return errors.New("nobody is")
+				return errors.New("none is")
 			}
 			return nil
 		})

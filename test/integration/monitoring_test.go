@@ -50,7 +50,7 @@ func (m labelMatcher) matches(value string) bool {
 // What Prometheus adds to each time series that it scrapes.
 var targetLabels = []string{"job", "instance", "exported_namespace"}
 
-// What does not happen here, and is to be waited for by nobody: that it would be told so
+// What does not happen here, and is not to be waited for: that it would be told so
 // follows from the code.
 var notHere = map[string]labelMatcher{
 	"configdep_rollouts_total":         {"result", "=", metrics.Error},
@@ -114,7 +114,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	if _, err := configdep(t).ConfigDependencies(namespace).Get(t.Context(), "deployment.none", metav1.GetOptions{}); err == nil {
 		t.Error("there is a ConfigDependency of nothing")
 	}
-	callNobody(t, namespace)
+	callNoServer(t, namespace)
 
 	var ours, theirs model.Vector
 	await.Until(t, "everything is exposed that expressions use", func(ctx context.Context) error {
@@ -126,7 +126,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 			}
 			ours = append(ours, found...)
 		}
-		// kube-apiserver goes on without a webhook only when somebody calls it.
+		// kube-apiserver goes on without a webhook only when it is called.
 		if _, err := kube(t).CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "any-"}},
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return err
@@ -141,7 +141,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 				series = theirs
 			}
 			if !u.satisfied(series) {
-				missing = append(missing, fmt.Errorf("%s: nobody exposes %s with labels %v and %v", u.Where, u.Metric, u.Labels, u.Matchers))
+				missing = append(missing, fmt.Errorf("%s: no server exposes %s with labels %v and %v", u.Where, u.Metric, u.Labels, u.Matchers))
 			}
 		}
 		return errors.Join(missing...)
@@ -159,7 +159,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 	}
 }
 
-// scrape returns what somebody exposes.
+// scrape returns what a server exposes.
 func scrape(ctx context.Context, name string, config *rest.Config) (model.Vector, error) {
 	got, err := try(ctx, config, request{path: "/metrics"})
 	if err != nil {
@@ -193,15 +193,15 @@ func metricUses(t *testing.T) (uses []metricUse) {
 	return uses
 }
 
-// callNobody registers a webhook for a namespace that nobody serves, with a name like ours.
-func callNobody(t *testing.T, namespace string) {
+// callNoServer registers a webhook for a namespace that is not served, with a name like ours.
+func callNoServer(t *testing.T, namespace string) {
 	t.Helper()
 	nowhere, ignore, none := "https://127.0.0.1:1/", admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone
 	webhooks := kube(t).AdmissionregistrationV1().MutatingWebhookConfigurations()
 	made, err := webhooks.Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "nobody-" + namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "no-server-" + namespace},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name:                    "nobody.configdep.io",
+			Name:                    "no-server.configdep.io",
 			ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &nowhere},
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
 			FailurePolicy:           &ignore,

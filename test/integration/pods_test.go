@@ -45,7 +45,7 @@ func awaitPods(t *testing.T, namespace, name string, want map[string]v1alpha1.Co
 	return got
 }
 
-// A rollout that waits for somebody to delete pods leaves some that run with old content.
+// A rollout that waits until pods are deleted leaves some that run with old content.
 // They are told from the new ones.
 func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ var (
 	toSeePods = authorizationv1.ResourceAttributes{Verb: "get", Resource: "configdependencies", Subresource: "pods", Name: "deployment.web"}
 )
 
-// rights is what somebody may do with the workloads of a namespace.
+// rights is what a user may do with the workloads of a namespace.
 type rights struct{ read, pods, reload bool }
 
 // needs returns what has to be allowed for rights to be in force.
@@ -195,8 +195,8 @@ func reloadedBy(user string) func(*v1alpha1.ConfigDependency) error {
 	}
 }
 
-// Rights are the same for clients that go to the server itself. Nobody can claim to be
-// somebody else there.
+// Rights are the same for clients that go to the server itself. They cannot claim to be
+// another user there.
 func TestDirectAccess(t *testing.T) {
 	t.Parallel()
 	mine, other := workloadIn(t), workloadIn(t)
@@ -254,7 +254,7 @@ func TestDirectAccess(t *testing.T) {
 			got = send(t, config, request{path: resourcePath(other), header: forged})
 			checkRefused(t, got, refusal{http.StatusForbidden, metav1.StatusReasonForbidden, "system:serviceaccount:" + mine + ":robot"})
 			// With the certificate of a user: it is that user who asks.
-			forged.Set("X-Remote-User", "nobody")
+			forged.Set("X-Remote-User", "other")
 			forged.Set("Content-Type", "application/json")
 			name := "forged-" + replica.Name()
 			create(t, kube(t).AppsV1().Deployments(reloaded).Create, asleep(name))
@@ -264,7 +264,7 @@ func TestDirectAccess(t *testing.T) {
 				t.Errorf("%d: %s", got.code, got.body)
 			}
 			view(t, reloaded, "deployment."+name, reloadedBy("admin"))
-			// With a certificate that somebody has signed who is not trusted.
+			// With a certificate of an authority that is not trusted.
 			config = replica.RESTConfig()
 			config.CertData, config.KeyData = strangersCertificate(t)
 			got = send(t, config, request{path: resourcePath(mine), header: forged})
@@ -273,7 +273,7 @@ func TestDirectAccess(t *testing.T) {
 	}
 }
 
-// Whoever does not say who they are learns that the server is there, and no more.
+// A client without credentials learns that the server is there, and no more.
 func TestAnonymousAccess(t *testing.T) {
 	t.Parallel()
 	namespace := workloadIn(t)

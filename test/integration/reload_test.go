@@ -193,7 +193,7 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 			t.Parallel()
 			namespace := newNamespace(t)
 			apps := kube(t).AppsV1()
-			switch kind { // without pods, so that nobody writes a status
+			switch kind { // without pods, so that no controller writes a status
 			case "Deployment":
 				create(t, apps.Deployments(namespace).Create, asleep("web"))
 			case "StatefulSet":
@@ -281,7 +281,7 @@ func TestReloadIfStale(t *testing.T) {
 	runningPods(t, namespace, "web", 2, pods)
 
 	// A record that says nothing.
-	for _, hash := range []string{"v1.00000000.00000000000000000000000000000000", "spoilt"} {
+	for _, hash := range []string{"v1.00000000.00000000000000000000000000000000", "garbage"} {
 		edit(t, deployments, "web", func(o *appsv1.Deployment) {
 			o.Annotations["configdep.io/config-hash"], o.Spec.Template.Annotations["configdep.io/config-hash"] = hash, hash
 		})
@@ -370,7 +370,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// A rollout that only begins when somebody does something is not reported as done.
+// A rollout that only begins when a user acts is not reported as done.
 func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)

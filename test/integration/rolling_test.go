@@ -76,7 +76,7 @@ func (l *load) fail(what string) {
 	l.failures[what]++
 }
 
-// An update of the server restarts its replicas one after the other. Nobody notices.
+// An update of the server restarts its replicas one after the other. No client notices.
 func TestRollingRestart(t *testing.T) {
 	namespace := shop(t)
 	all := resourcePath(namespace)

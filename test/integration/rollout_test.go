@@ -203,7 +203,7 @@ func TestRecreateEvictsPods(t *testing.T) {
 
 // A rollout that does not progress is shown as failed, with what its owner can do; a
 // missing source, and an annotation that cannot be read, as blocked.
-func TestStatesThatNeedSomebody(t *testing.T) {
+func TestStatesThatNeedAttention(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
 	deployments := kube(t).AppsV1().Deployments(namespace)
@@ -224,18 +224,18 @@ func TestStatesThatNeedSomebody(t *testing.T) {
 	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("later", map[string]string{"a": "x"}))
 	view(t, namespace, "deployment.missing", applied)
 
-	spoilt := single("spoilt", envFromSecret("db"))
-	optedIn(spoilt, "configdep.io/settle", "soon")
-	create(t, deployments.Create, spoilt)
-	o := view(t, namespace, "deployment.spoilt", is(v1alpha1.StateBlocked, "InvalidAnnotation"))
+	invalid := single("invalid", envFromSecret("db"))
+	optedIn(invalid, "configdep.io/settle", "soon")
+	create(t, deployments.Create, invalid)
+	o := view(t, namespace, "deployment.invalid", is(v1alpha1.StateBlocked, "InvalidAnnotation"))
 	for _, want := range []string{"configdep.io/settle", `"soon"`} {
 		if !strings.Contains(o.Status.Message, want) {
 			t.Errorf("the message lacks %s: %s", want, o.Status.Message)
 		}
 	}
-	told(t, namespace, "spoilt", "InvalidAnnotation")
-	edit(t, deployments, "spoilt", func(o *appsv1.Deployment) { o.Annotations["configdep.io/settle"] = "1s" })
-	view(t, namespace, "deployment.spoilt", applied)
+	told(t, namespace, "invalid", "InvalidAnnotation")
+	edit(t, deployments, "invalid", func(o *appsv1.Deployment) { o.Annotations["configdep.io/settle"] = "1s" })
+	view(t, namespace, "deployment.invalid", applied)
 }
 
 // told waits until there is an event about an object for a reason. There may be one more, as
@@ -315,7 +315,7 @@ func TestCronJobsAndJobsAreNotRestarted(t *testing.T) {
 }
 
 // A key of the hashes that is deleted is put back. With another one nothing can be
-// compared: what is there is recorded anew, and nothing is restarted.
+// compared: what is there is recorded again, and nothing is restarted.
 func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 	namespace := newNamespace(t)
 	secrets := kube(t).CoreV1().Secrets(install.Namespace)
@@ -351,7 +351,7 @@ func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 		t.Errorf("lastReload is %+v", after.Status.LastReload)
 	}
 
-	// No replica was ready while they read everything anew. What kube-apiserver tells of our API
+	// No replica was ready while they read everything again. What kube-apiserver tells of our API
 	// may be of then, and other tests ask for it.
 	await.Until(t, "our API is discovered", func(context.Context) error {
 		_, resources, err := kube(t).Discovery().ServerGroupsAndResources()

@@ -123,7 +123,7 @@ func TestWatchFromAList(t *testing.T) {
 			}
 			again := create(t, apps.Create, asleep("web", envFromSecret("db")))
 			if o := w.until("web is there again", event(watch.Added, "deployment.web")); o.UID == added.UID || o.Spec.WorkloadRef.UID != again.UID {
-				t.Error("a workload that was made anew has the UID of the one before")
+				t.Error("a workload that was recreated has the UID of the one before")
 			}
 			if err := kube(t).CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
@@ -310,7 +310,7 @@ func TestWatchThatEnds(t *testing.T) {
 			}
 			plain := startWatch(t, where, namespace, metav1.ListOptions{TimeoutSeconds: &seconds})
 			if e, open := <-plain.ResultChan(); open {
-				t.Errorf("a %s has come that nobody has asked for", e.Type)
+				t.Errorf("a %s has come that was not asked for", e.Type)
 			}
 		})
 	}
@@ -330,7 +330,7 @@ func TestWatchesHoldNoSeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	namespace := newNamespace(t)
-	// Not as an administrator, whom nothing limits.
+	// Not as an administrator, who has no limits.
 	config := replica.RESTConfig()
 	create(t, kube(t).CoreV1().ServiceAccounts(namespace).Create, &corev1.ServiceAccount{ObjectMeta: metadata("viewer")})
 	bind(t, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "viewer"}, namespace, "configdep-view", toRead)

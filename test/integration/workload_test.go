@@ -29,7 +29,7 @@ func create[T any](t *testing.T, do func(context.Context, *T, metav1.CreateOptio
 	return made
 }
 
-// edit changes an object through one of the typed clients, also when somebody else writes
+// edit changes an object through one of the typed clients, also when another client writes
 // to it meanwhile, and returns what the cluster has made of it.
 func edit[T any](t *testing.T, client interface {
 	Get(context.Context, string, metav1.GetOptions) (*T, error)

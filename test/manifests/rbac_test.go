@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Whoever reads a role learns why it has each rule: a comment "Why:" stands above it, in the
+// Users who read a role learn why it has each rule: a comment "Why:" stands above it, in the
 // manifests and in the chart.
 func TestEveryRuleSaysWhy(t *testing.T) {
 	rule := regexp.MustCompile(`^- (apiGroups|nonResourceURLs):`)

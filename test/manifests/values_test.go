@@ -85,7 +85,7 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// What somebody sets comes out, and nothing else changes what does. Each of these is a value
+// What users set comes out, and nothing else changes what does. Each of these is a value
 // that charts are known to drop under some other value.
 func TestValuesAreHeeded(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -275,7 +275,7 @@ func TestEveryValueIsDocumented(t *testing.T) {
 	}
 }
 
-// leaves are the paths of the values that somebody sets: those below which the schema lists no
+// leaves are the paths of the values that users set: those below which the schema lists no
 // more properties that values.yaml has.
 func leaves(prefix string, values, schema map[string]any) (paths []string) {
 	properties, _ := schema["properties"].(map[string]any)

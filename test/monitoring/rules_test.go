@@ -105,7 +105,7 @@ func TestAlertsFire(t *testing.T) {
 				 apiserver_request_total{group="configdep.io",code="404"} 0+99` + all + `
 				 apiserver_request_total{group="configdep.io",code="503"} 0+1` + all + `
 				 apiserver_request_total{group="apps",code="500"} 0+99` + all,
-				// Nobody asks, after there was an error.
+				// No request follows an error.
 				`apiserver_request_total{group="configdep.io",code="503"} 1` + all,
 			},
 		},
@@ -200,7 +200,7 @@ func render(t *testing.T, text string, sample promql.Sample, at time.Time) strin
 	return rendered
 }
 
-// Whoever is woken finds what to do, under the name of the alert.
+// Users who are paged find what to do, under the name of the alert.
 func TestAlertsHaveARunbook(t *testing.T) {
 	const file = "docs/operations.md"
 	content, err := os.ReadFile("../../" + file)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Leaf certificates outlive any demo that somebody forgets in a terminal.
+// Leaf certificates outlive any demo that is forgotten in a terminal.
 const leafLifetime = 365 * 24 * time.Hour
 
 // ServingCert signs a certificate for a server that is reached by these names and

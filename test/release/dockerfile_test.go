@@ -140,7 +140,7 @@ func expand(t *testing.T, text string, variables map[string]string) string {
 	return os.Expand(text, func(name string) string {
 		value, known := variables[name]
 		if !known {
-			t.Fatalf("%s: nobody has declared %s", text, name)
+			t.Fatalf("%s: %s is not declared", text, name)
 		}
 		return value
 	})

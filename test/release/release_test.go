@@ -62,7 +62,7 @@ func TestRelease(t *testing.T) {
 
 	t.Run("another checkout makes the same bytes", func(t *testing.T) {
 		// In a folder of another length, without git, in another time zone, for a user whose
-		// files nobody else may read, and with a module cache in which is only what this build
+		// files no other user may read, and with a module cache in which is only what this build
 		// puts there.
 		other := filepath.Join(t.TempDir(), "a", "longer", "path", "to", "the", "same", "tree")
 		for _, file := range tracked(t, root) {
@@ -88,7 +88,7 @@ func TestRelease(t *testing.T) {
 			}
 		}
 	})
-	t.Run("settings of whoever builds do not matter", func(t *testing.T) {
+	t.Run("settings of the user who builds do not matter", func(t *testing.T) {
 		out := t.TempDir()
 		execute(t, root, append(os.Environ(), "VERSION="+version, "GOFLAGS=-ldflags=-w -tags=netgo", "GOAMD64=v3", "CGO_ENABLED=1", "GOWORK="+filepath.Join(out, "go.work")),
 			"hack/build.sh", out, "./cmd/"+program)

@@ -59,7 +59,7 @@ type request struct {
 	seen  view
 	sent  time.Time
 	reply chan answer
-	// ghost: nobody waits for the answer any more.
+	// ghost: no client waits for the answer any longer.
 	ghost bool
 	// done is the answer that has yet to be sent; nil: it is not done yet.
 	done *answer

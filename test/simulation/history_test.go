@@ -99,7 +99,7 @@ type action struct {
 func pick[T any](m maker, values ...T) T { return values[m.IntN(len(values))] }
 
 // toggles are the values that a policy annotation gets; empty: it is removed, and what is
-// not in the vocabulary spoils it.
+// not in the vocabulary makes it invalid.
 var toggles = map[string][]string{
 	excludeAnnotation:     {"configmap/c0", "secret/*", "configmap/c1,secret/s0", "", "", "c0"},
 	kindsAnnotation:       {"configmap", "secret", "", "pods"},

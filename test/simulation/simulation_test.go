@@ -216,7 +216,7 @@ func (s *simulation) lead(server *server) bool {
 }
 
 // resign ends the leadership of a server. What it has asked for may still be done when
-// nobody waits for the answer any more.
+// no client waits for the answer any longer.
 func (s *simulation) resign(server *server, ghosts bool) bool {
 	if !server.leads {
 		return false

@@ -46,7 +46,7 @@ type world struct {
 
 	servers []*server
 	oracle  *oracle
-	trace   *[]string // nil: nobody reads it
+	trace   *[]string // nil: it is not read
 }
 
 func (w *world) logf(format string, args ...any) {

@@ -61,8 +61,8 @@
 //
 // What the oracle assumes:
 //
-//   - A pod reads what is there when it is created. It may be something newer, but nobody can
-//     rely on that. It has one container, which never restarts.
+//   - A pod reads what is there when it is created. It may be something newer, but that
+//     is not certain. It has one container, which never restarts.
 //   - A pod that requires a source or a key that is not there reads once it is there. The
 //     kubelet would let it wait; the simulated one does not, so that the pods of the old
 //     template are gone already, which makes no difference once all is calm.

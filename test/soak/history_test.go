@@ -77,7 +77,7 @@ type maker struct {
 func pick[T any](m *maker, from ...T) T { return from[m.IntN(len(from))] }
 
 // What owners do. That the same content comes again is left to times at which no pod
-// starts: one that starts in between reads what nobody will ever know of.
+// starts: one that starts in between reads what is never known.
 var (
 	contentOperations = []string{"change", "change", "change", "change", "add key", "remove key", "write again", "edit metadata",
 		"delete", "recreate", "restore", "restore"}

@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 
 func TestGovulncheck(t *testing.T) {
 	t.Parallel()
-	// Somebody listens there and never answers.
+	// A server listens there and never answers.
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() }) // after the parallel tests
-	// Nobody listens there any more.
+	// Nothing listens there any longer.
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func TestWhatAWatchDoesWithAnObjectIsNotSeenByOthers(t *testing.T) {
 	from := &metainternalversion.ListOptions{ResourceVersion: c.list(t, "ns", nil).ResourceVersion}
 	var wg sync.WaitGroup
 	for range 2 {
-		for _, format := range []string{"json", "table", "spoil"} {
+		for _, format := range []string{"json", "table", "overwrite"} {
 			w, err := c.rest.Watch(in("ns"), from)
 			if err != nil {
 				t.Fatal(err)
@@ -82,11 +82,11 @@ func TestWhatAWatchDoesWithAnObjectIsNotSeenByOthers(t *testing.T) {
 						t.Error("the watch has ended")
 						return
 					}
-					if format == "spoil" {
+					if format == "overwrite" {
 						if got := plain(e.Object).Labels["i"]; got != fmt.Sprint(i+1) {
 							t.Errorf("event %d has label %q", i, got)
 						}
-						spoil(plain(e.Object))
+						overwrite(plain(e.Object))
 						continue
 					}
 					raw, err := encodeEvent(c.rest, format, e)
@@ -94,7 +94,7 @@ func TestWhatAWatchDoesWithAnObjectIsNotSeenByOthers(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					// Two labels tell that it is this event and that nobody has spoilt it.
+					// Two labels tell that it is this event and that it was not changed.
 					for _, want := range []string{`"type":"MODIFIED"`, fmt.Sprintf(`"i":"%d"`, i+1), `"name":"deployment.web"`} {
 						if !strings.Contains(string(raw), want) {
 							t.Errorf("event %d as %s has no %s: %s", i, format, want, raw)
@@ -127,7 +127,7 @@ func TestWhatAWatchBeginsWithIsACopy(t *testing.T) {
 		options := &metainternalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "web"})}
 		one, other := c.watch(t, "ns", options), c.watch(t, "ns", options)
 		_, o := one.only()
-		spoil(o)
+		overwrite(o)
 		if _, o := other.only(); !cmp.Equal(&before.Items[0], o) {
 			t.Errorf("the other watch begins with (-want +got):\n%s", cmp.Diff(&before.Items[0], o))
 		}
@@ -136,7 +136,7 @@ func TestWhatAWatchBeginsWithIsACopy(t *testing.T) {
 		}
 		c.set(workload(dependency.Deployment, "ns", "web", nil, "Secret/db"))
 		_, o = one.only()
-		spoil(o)
+		overwrite(o)
 		if typ, o := other.only(); typ != watch.Deleted || o.Name != "deployment.web" || o.Labels["app"] != "web" {
 			t.Errorf("the other watch gets %s %+v", typ, o)
 		}

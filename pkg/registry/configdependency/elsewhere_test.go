@@ -85,7 +85,7 @@ func TestWhatMayHaveBeenSelectedElsewhere(t *testing.T) {
 }
 
 // Where a resource was lost and listed again, what had gone meanwhile was not seen. Clients
-// that may have seen it elsewhere begin anew.
+// that may have seen it elsewhere list again.
 func TestARelistEndsWatchesThatBeganElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))

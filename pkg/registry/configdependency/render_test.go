@@ -121,7 +121,7 @@ func checkReadable(t *testing.T, view *v1alpha1.ConfigDependency) {
 	}
 }
 
-// An annotation is written by whoever may edit the workload; what it says must not make
+// An annotation is written by every client that may edit the workload; what it says must not make
 // a list unreadable to others. A year beyond 9999 cannot be written as a time in JSON so
 // that clients can read it.
 func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
@@ -129,15 +129,15 @@ func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
 		annotation string
 		shown      bool
 	}{
-		"a proper record":          {`{"time":"2026-01-02T03:04:05.678901Z","trigger":"Request"}`, true},
-		"the last year":            {`{"time":"9999-12-31T23:59:59.000000Z"}`, true},
-		"a year with five digits":  {`{"time":"9999-12-31T23:59:59.000000-23:59"}`, false},
-		"a year before the first":  {`{"time":"0000-01-01T00:00:00.000000+23:59"}`, false},
-		"no time":                  {`{"trigger":"Request"}`, false},
-		"no JSON":                  {`x`, false},
-		"JSON of something else":   {`[1]`, false},
-		"an empty value":           {``, false},
-		"fields that nobody knows": {`{"time":"2026-01-02T03:04:05.678901Z","x":1}`, true},
+		"a proper record":         {`{"time":"2026-01-02T03:04:05.678901Z","trigger":"Request"}`, true},
+		"the last year":           {`{"time":"9999-12-31T23:59:59.000000Z"}`, true},
+		"a year with five digits": {`{"time":"9999-12-31T23:59:59.000000-23:59"}`, false},
+		"a year before the first": {`{"time":"0000-01-01T00:00:00.000000+23:59"}`, false},
+		"no time":                 {`{"trigger":"Request"}`, false},
+		"no JSON":                 {`x`, false},
+		"JSON of something else":  {`[1]`, false},
+		"an empty value":          {``, false},
+		"fields that are unknown": {`{"time":"2026-01-02T03:04:05.678901Z","x":1}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := unsynced(t)

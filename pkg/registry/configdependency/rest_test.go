@@ -24,7 +24,7 @@ func is[T any](storage any) bool { _, ok := storage.(T); return ok }
 
 // Every method set that the installer of the generic API server knows becomes a verb: get,
 // list and watch, and no other. A "delete" in discovery would keep namespaces from being
-// deleted: their controller waits for objects that nobody can delete.
+// deleted: their controller waits for objects that cannot be deleted.
 func TestStorageIsReadOnly(t *testing.T) {
 	storage := any(&REST{})
 	for verb, implemented := range map[string]bool{
@@ -102,9 +102,9 @@ var encoder = func() runtime.Encoder {
 	return codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)
 }()
 
-// spoil changes all fields of an object, as encoding changes its type. What they point to
-// is shared, and nobody changes it.
-func spoil(o *v1alpha1.ConfigDependency) {
+// overwrite changes all fields of an object, as encoding changes its type. What they point to
+// is shared, and must not change.
+func overwrite(o *v1alpha1.ConfigDependency) {
 	o.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ConfigDependency"))
 	o.Name, o.Namespace, o.ResourceVersion, o.UID = "x", "x", "x", "x"
 	o.Labels, o.Annotations, o.OwnerReferences = nil, map[string]string{"x": "x"}, nil
@@ -128,13 +128,13 @@ func TestAnswersAreCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	handlers(t, c.rest, one)
-	spoil(one.(*v1alpha1.ConfigDependency))
+	overwrite(one.(*v1alpha1.ConfigDependency))
 	all, err := c.rest.List(in("ns"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	handlers(t, c.rest, all)
-	spoil(&all.(*v1alpha1.ConfigDependencyList).Items[0])
+	overwrite(&all.(*v1alpha1.ConfigDependencyList).Items[0])
 	if diff := cmp.Diff(before, read()); diff != "" {
 		t.Errorf("what is served has changed (-before +after):\n%s", diff)
 	}

@@ -81,7 +81,7 @@ func TestTimeAloneChangesAView(t *testing.T) {
 }
 
 // With another key of the hashes everything is forgotten, and shown again when it has been
-// read anew, with other hashes.
+// read again, with other hashes.
 func TestResetOfTheViews(t *testing.T) {
 	c := newCluster(t, workload(dependency.Deployment, "ns", "web", nil, "Secret/db"))
 	before, err := c.views.Lookup("ns", "deployment.web")

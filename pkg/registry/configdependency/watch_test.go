@@ -28,8 +28,8 @@ func TestWatchSendsWhatHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := c.watch(t, "a", &metainternalversion.ListOptions{FieldSelector: byName})
-		anew := c.watch(t, "a", nil)
-		anew.expect("without a version it begins with what is there", "ADDED a/pod.1@100")
+		fresh := c.watch(t, "a", nil)
+		fresh.expect("without a version it begins with what is there", "ADDED a/pod.1@100")
 
 		c.set(workload(dependency.Pod, "b", "2", nil))
 		c.set(workload(dependency.Pod, "a", "2", nil))
@@ -38,7 +38,7 @@ func TestWatchSendsWhatHappens(t *testing.T) {
 		c.remove(workload(dependency.Pod, "b", "1", nil).WorkloadKey)
 		all.expect("all namespaces", "ADDED b/pod.2@101", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103", "DELETED b/pod.1@111")
 		a.expect("one namespace", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103")
-		anew.expect("one namespace", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103")
+		fresh.expect("one namespace", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103")
 		second.expect("one name", "ADDED a/pod.2@102")
 	})
 }
@@ -99,7 +99,7 @@ func TestAnObjectThatIsSelectedNoLongerIsSentAsDeleted(t *testing.T) {
 	}
 }
 
-// A state can be left because somebody changes something, or because time goes by.
+// A state can be left because a user changes something, or because time goes by.
 func TestAnObjectThatLeavesAStateIsSentAsDeletedToWhoSelectsTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w := withWebInSync(t)
@@ -241,7 +241,7 @@ func TestWatchBeforeTheSync(t *testing.T) {
 	}
 }
 
-// With another key of the hashes everything is shown anew. Watches end, and cannot go on
+// With another key of the hashes everything is shown again. Watches end, and cannot go on
 // from where they were: clients list again, and have the new hashes.
 func TestResetEndsWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -259,6 +259,6 @@ func TestResetEndsWatches(t *testing.T) {
 		if open || len(got) != 1 || !apierrors.IsResourceExpired(apierrors.FromObject(got[0].Object)) {
 			t.Errorf("from the version before: got %v, open %v", told(t, got), open)
 		}
-		c.watch(t, "", nil).expect("a client that begins anew", "ADDED ns/deployment.web@200")
+		c.watch(t, "", nil).expect("a client that lists again", "ADDED ns/deployment.web@200")
 	})
 }

@@ -210,9 +210,9 @@ func TestGetIsRefused(t *testing.T) {
 		name string
 		want func(error) bool
 	}{
-		"a name that is none":          {func(*cluster) {}, "statefulset.other", apierrors.IsNotFound},
-		"before the first sync":        {func(c *cluster) { c.synced = false }, "statefulset.web", apierrors.IsServiceUnavailable},
-		"while the index is read anew": {func(c *cluster) { c.graph = nil }, "statefulset.web", apierrors.IsServiceUnavailable},
+		"a name that is none":           {func(*cluster) {}, "statefulset.other", apierrors.IsNotFound},
+		"before the first sync":         {func(c *cluster) { c.synced = false }, "statefulset.web", apierrors.IsServiceUnavailable},
+		"while the index is read again": {func(c *cluster) { c.graph = nil }, "statefulset.web", apierrors.IsServiceUnavailable},
 		"deleted just now": {fails("get", "statefulsets", apierrors.NewNotFound(schema.GroupResource{Resource: "statefulsets"}, "web")),
 			"statefulset.web", apierrors.IsNotFound},
 		"gone from the index":       {func(c *cluster) { c.graph = dependency.NewGraph() }, "statefulset.web", apierrors.IsNotFound},

@@ -108,7 +108,7 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// During a rollout the workload changes many times a second: the patch is made anew from
+// During a rollout the workload changes many times a second: the patch is made again from
 // what is there then.
 func TestConflictsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 }
 
 // A workload that goes between two tries is gone; one that is paused is paused.
-func TestTryingAgainDecidesAnew(t *testing.T) {
+func TestTryingAgainDecidesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := testView(dependency.Deployment)
 		s := newServer(view, testDeployment())

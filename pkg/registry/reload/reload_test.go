@@ -227,8 +227,8 @@ func TestReloadThatDoesNothing(t *testing.T) {
 	}
 }
 
-// While the index is being read anew nothing can be said of the content.
-func TestReloadWhileTheIndexIsReadAnew(t *testing.T) {
+// While the index is being read again nothing can be said of the content.
+func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 	view := testView(dependency.Deployment)
 	s := newServer(view, testDeployment())
 	s.Graph = stubGraph{}
@@ -244,8 +244,8 @@ func TestReloadWhileTheIndexIsReadAnew(t *testing.T) {
 	}
 }
 
-// Restarts on request neither count as those by itself nor let the back-off of them begin
-// anew.
+// Restarts on request neither count as those by itself nor let the back-off of them start
+// over.
 func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	view := testView(dependency.Deployment)
 	automatic := policy.Automatic(nil, now.Add(-time.Minute), time.Second, "Secret/db")
@@ -271,7 +271,7 @@ func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	}
 }
 
-// Owners who have asked for evictions do not suffer a change of the template, whoever
+// Owners who have asked for evictions do not get a change of the template, whatever
 // restarts the workload. Only of those that have opted in are pods evicted.
 func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
 	for mode, evicts := range map[string]bool{"auto": true, "off": false} {

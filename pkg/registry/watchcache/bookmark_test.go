@@ -129,7 +129,7 @@ func TestABookmarkInTheMomentOfAnEvent(t *testing.T) {
 			defer cancel()
 			r := readFor(ctx, t, c, WatchOptions[*configMap]{ResourceVersion: at(100, 0, here), AllowBookmarks: true})
 			synctest.Wait()
-			// The time is that of the bubble, so that nobody waits. Unlike pass, it does not let
+			// The time is that of the bubble, so that no real time passes. Unlike pass, it does not let
 			// the watch have its turn: the timer of the bookmark and the event race.
 			time.Sleep(28 * time.Second) //nolint:forbidigo // see above
 			put(c, 110, "a/1", "x")
@@ -150,7 +150,7 @@ func TestABookmarkBeforeTheDeadline(t *testing.T) {
 		want    []string
 	}{
 		"of a watch of half a minute":      {30 * time.Second, WatchOptions[*configMap]{AllowBookmarks: true}, []string{"28s: BOOKMARK 150", "30s: end"}},
-		"that nobody has asked for":        {30 * time.Second, WatchOptions[*configMap]{}, []string{"30s: end"}},
+		"that was not asked for":           {30 * time.Second, WatchOptions[*configMap]{}, []string{"30s: end"}},
 		"of a watch that is too short":     {2 * time.Second, WatchOptions[*configMap]{AllowBookmarks: true}, []string{"2s: end"}},
 		"that began elsewhere":             {30 * time.Second, WatchOptions[*configMap]{AllowBookmarks: true, ResourceVersion: at(160, 2, elsewhere)}, []string{"28s: BOOKMARK 160.2*", "30s: end"}},
 		"of a namespace without any event": {30 * time.Second, WatchOptions[*configMap]{AllowBookmarks: true, Namespace: "b"}, []string{"28s: BOOKMARK 150", "30s: end"}},

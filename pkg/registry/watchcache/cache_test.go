@@ -61,7 +61,7 @@ func at(watermark, counter uint64, tag uint16) string {
 }
 
 // show writes a version so that people can read it: WATERMARK.COUNTER, and if it belongs
-// to nobody an asterisk; WATERMARK~ if no watch can begin from it.
+// to no replica an asterisk; WATERMARK~ if no watch can begin from it.
 func show(rv string) string {
 	v, err := parseVersion(rv)
 	switch {
@@ -151,7 +151,7 @@ func (r *reader) next() (events []watch.Event, open bool) {
 	}
 }
 
-// pass lets time pass, that of the bubble of synctest, in which nobody waits: it moves when
+// pass lets time pass, that of the bubble of synctest, in which no time is spent waiting: it moves when
 // all goroutines of the test sleep or are blocked. Then all of them do what they do.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // see above
@@ -223,7 +223,7 @@ func TestVersionsOfObjectsAndLists(t *testing.T) {
 }
 
 // Whatever tag a replica has got, it knows the versions that it has published, and takes
-// none for its own that belongs to nobody.
+// none for its own that belongs to no replica.
 func TestAReplicaKnowsItsVersionsWhateverItsTag(t *testing.T) {
 	for _, tag := range []uint16{0, 1, 0xffe, 0xfff, 0x1000, 0x1fff, 0xf000, 0xffff} {
 		c := syncedCache(tag, "a/1")
@@ -244,7 +244,7 @@ func TestAReplicaKnowsItsVersionsWhateverItsTag(t *testing.T) {
 	}
 }
 
-// What is read anew may have nothing of what was shown before, in spite of an equal
+// What is read again may have nothing of what was shown before, in spite of an equal
 // watermark: another key of the hashes changes every object, and no version of before may
 // name what is shown now.
 func TestNoVersionOfBeforeAResetNamesWhatIsThereAfterIt(t *testing.T) {

@@ -43,7 +43,7 @@ func testEncodedOnce(t *testing.T, version, mark string) {
 					encode := func(o runtime.Object, w io.Writer) error {
 						text := fmt.Sprintf("%s %s %s", format, e.Type, showObject(o.(*configMap)))
 						encoded[text]++
-						o.(*configMap).value = "spoilt" // as encoding sets the type
+						o.(*configMap).value = "changed" // as encoding sets the type
 						_, err := io.WriteString(w, text)
 						return err
 					}
@@ -121,7 +121,7 @@ func TestAnEventThatIsNoLongerEncodedOnce(t *testing.T) {
 				if !ok {
 					t.Fatalf("a %T: this test is of events that are encoded for each watch", e.Object)
 				}
-				o.value, o.ResourceVersion = "spoilt", "spoilt"
+				o.value, o.ResourceVersion = "changed", "changed"
 			}
 		}
 		b, _ := read(t, c, WatchOptions[*configMap]{Namespace: "b", ResourceVersion: at(100, 0, here)}).next()

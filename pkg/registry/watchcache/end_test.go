@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// A stream that was lost and listed anew may have left out what a neighbour has shown, so
+// A stream that was lost and listed again may have left out what a neighbour has shown, so
 // that watches which began there end. Those of this replica know what it has shown.
 func TestAGapEndsWatchesThatBeganElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAGapEndsWatchesThatBeganElsewhere(t *testing.T) {
 	})
 }
 
-// When everything is read anew, nothing is known of what was before.
+// When everything is read again, nothing is known of what was before.
 func TestReplaceAndResetEndAllWatches(t *testing.T) {
 	for name, again := range map[string]func(*Cache[*configMap]){
 		"reset":   func(c *Cache[*configMap]) { c.Reset() },
@@ -64,7 +64,7 @@ func TestReplaceAndResetEndAllWatches(t *testing.T) {
 	}
 }
 
-// Scopes that nobody watches any more are let go, however many were asked for.
+// Scopes that are no longer watched are let go, however many were asked for.
 func TestScopesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1")
@@ -131,12 +131,12 @@ func TestFarewell(t *testing.T) {
 }
 
 // Nothing of a watch goes on after its context is done or Stop was called, whether or not
-// anybody reads; at the end of a bubble no goroutine may be left.
+// its events are read; at the end of a bubble no goroutine may be left.
 func TestTheEndOfAWatch(t *testing.T) {
 	for name, options := range map[string]WatchOptions[*configMap]{
 		"that waits":                      {ResourceVersion: at(100, 0, here), AllowBookmarks: true},
-		"whose events nobody reads":       {ResourceVersion: at(100, 0, here)},
-		"whose first events nobody reads": {},
+		"whose events are not read":       {ResourceVersion: at(100, 0, here)},
+		"whose first events are not read": {},
 		"that awaits a version":           {ResourceVersion: at(200, 0, elsewhere), SendInitialEvents: new(true), AllowBookmarks: true},
 		"that began elsewhere":            {ResourceVersion: at(105, 0, elsewhere)},
 		"that has expired":                {ResourceVersion: at(1, 0, here)},
@@ -159,7 +159,7 @@ func TestTheEndOfAWatch(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if name == "whose events nobody reads" {
+					if name == "whose events are not read" {
 						for i := range uint64(300) {
 							put(c, 101+i, "a/1", "x")
 						}

@@ -166,7 +166,7 @@ func TestRemaining(t *testing.T) {
 
 // A version that this replica has not seen yet may come from another one: the request
 // waits for it, and no longer than clients of kube-apiserver are used to. The error says
-// that it is this, because clients such as reflectors then list anew.
+// that it is this, because clients such as reflectors then list again.
 func TestAVersionFromTheFuture(t *testing.T) {
 	future := at(101, 3, elsewhere)
 	ask := map[string]func(context.Context, *Cache[*configMap]) error{
@@ -247,7 +247,7 @@ func TestAVersionFromTheFuture(t *testing.T) {
 	}
 }
 
-// A cache that has not synced, or is being filled anew, knows nothing. That is not the same
+// A cache that has not synced, or is being filled again, knows nothing. That is not the same
 // as nothing there.
 func TestBeforeTheSyncNothingIsAnswered(t *testing.T) {
 	reset := syncedCache(here, "a/1")
@@ -267,9 +267,9 @@ func TestBeforeTheSyncNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// The same while it is reset and filled again and again: whoever reads meanwhile finds all
+// The same while it is reset and filled again and again: a client that reads meanwhile finds all
 // objects, or is told that nothing is known.
-func TestReadingWhileTheCacheIsFilledAnew(t *testing.T) {
+func TestReadingWhileTheCacheIsFilledAgain(t *testing.T) {
 	c := syncedCache(here, "a/1", "a/2")
 	objects := []*configMap{newObject("a/1", "0"), newObject("a/2", "0")}
 	done := make(chan struct{})

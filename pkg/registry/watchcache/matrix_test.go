@@ -187,7 +187,7 @@ func fromZero(ctx context.Context, t *testing.T, s *store) {
 }
 
 // TestEveryMatrixIsDecided fails when a new release of Kubernetes brings a test of which
-// nobody has decided whether the cache has to pass it.
+// it was not decided whether the cache has to pass it.
 func TestEveryMatrixIsDecided(t *testing.T) {
 	pc := reflect.ValueOf(storagetesting.RunTestWatch).Pointer()
 	file, _ := goruntime.FuncForPC(pc).FileLine(pc)

@@ -15,7 +15,7 @@ import (
 )
 
 // A client that does not read loses its watch when what it has not read is forgotten, and
-// nobody else does. When it comes back with the last version that it has got, it is sent
+// no other watch does. When it comes back with the last version that it has got, it is sent
 // everything that it missed, or told to list again.
 func TestASlowReaderLosesOnlyItsOwnWatch(t *testing.T) {
 	for _, kept := range []int{8, 64, 300} {

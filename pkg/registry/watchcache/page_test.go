@@ -29,7 +29,7 @@ func follow(t *testing.T, o ListOptions[*configMap], next func(page int) *Cache[
 }
 
 // The pages of a list are what there was when the first was read, whether or not the
-// watermark has moved in between. Their version belongs to nobody: a client that has got
+// watermark has moved in between. Their version belongs to no replica: a client that has got
 // some of them elsewhere must not be told that it knows exactly what this replica had.
 func TestPagesAreTheListOfTheFirst(t *testing.T) {
 	for name, watermark := range map[string]uint64{"the watermark moves": 1, "the watermark stays": 0} {
@@ -83,7 +83,7 @@ func TestPagesOfAnotherReplicasList(t *testing.T) {
 }
 
 // While versions of other replicas mean nothing, no watch can begin from one that belongs
-// to nobody, and a client that lists in pages would list for ever. So all pages come from
+// to no replica, and a client that lists in pages would list for ever. So all pages come from
 // here, even if a neighbour could give them, and the version is that of here.
 func TestPagesOfAReplicaThatIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestPagesOfAReplicaThatIsAlone(t *testing.T) {
 }
 
 // Soon after the start, nothing is known of what came after a version of other replicas,
-// nor after one that belongs to nobody. Lists have no pages then: nobody could watch from
+// nor after one that belongs to no replica. Lists have no pages then: no client could watch from
 // their version.
 func TestNoPagesSoonAfterTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -194,7 +194,7 @@ func (r *replica) bookmark(s int) {
 	r.cache.Progress(slices.Min(r.seen))
 }
 
-// relist loses a stream and lists it anew: what happened in between is not seen.
+// relist loses a stream and lists it again: what happened in between is not seen.
 func (r *replica) relist(s int) {
 	inputs := r.world.streams[s]
 	ahead := r.at[s] + r.world.rand.IntN(len(inputs)-r.at[s]+1)

@@ -33,7 +33,7 @@ func TestWhereAWatchBegins(t *testing.T) {
 		"after a watermark of here":                   {WatchOptions[*configMap]{ResourceVersion: at(115, 0, here)}, []string{second, third}},
 		"after the first":                             {WatchOptions[*configMap]{ResourceVersion: at(100, 0, here)}, []string{"MODIFIED a/1=1@110.1", second, third}},
 		"after a watermark of elsewhere":              {WatchOptions[*configMap]{ResourceVersion: at(115, 0, elsewhere)}, []string{"MODIFIED a/1=2@115*", "ADDED b/1=3@115.2*"}},
-		"after a watermark of nobody":                 {WatchOptions[*configMap]{ResourceVersion: at(112, 0, noReplica)}, []string{"MODIFIED a/1=2@112*", "ADDED b/1=3@115.2*"}},
+		"after a watermark of no replica":             {WatchOptions[*configMap]{ResourceVersion: at(112, 0, noReplica)}, []string{"MODIFIED a/1=2@112*", "ADDED b/1=3@115.2*"}},
 		"after a part of what comes here":             {WatchOptions[*configMap]{ResourceVersion: at(115, 7, elsewhere)}, []string{"MODIFIED a/1=2@115.7*", "ADDED b/1=3@115.7*"}},
 		"after what has yet to come":                  {WatchOptions[*configMap]{ResourceVersion: at(125, 0, elsewhere)}, []string{"ADDED b/1=3@125~"}},
 		"after a version before the sync":             {WatchOptions[*configMap]{ResourceVersion: at(99, 0, here)}, []string{"ERROR 410"}},
@@ -235,7 +235,7 @@ func TestAloneVersionsOfOthersAreExpired(t *testing.T) {
 
 // A client that has seen the deletion of an object on one replica goes on at another that
 // is behind, and there the object is still shown as changed. Should it go back before the
-// deletion has come there too, nobody would tell it again; so it has to list.
+// deletion has come there too, it would not be told again; so it has to list.
 func TestWhoWasShownAnOlderStateCannotGoOnElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead, behind := syncedCache(here, "a/1", "a/2"), syncedCache(elsewhere, "a/1", "a/2")

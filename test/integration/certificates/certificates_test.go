@@ -1,6 +1,6 @@
 // Package certificates tries the certificates that the server makes for itself, on replicas
 // whose certificates live for half a minute: requests go on while they and their CA are
-// replaced, and somebody deletes, spoils and overwrites what there is.
+// replaced, and users delete, damage and overwrite what there is.
 package certificates
 
 import (
@@ -122,8 +122,8 @@ func TestRotation(t *testing.T) {
 
 	s.deleted()
 	s.check("after the Secret was deleted")
-	s.spoilt()
-	s.check("after the Secret was spoilt")
+	s.damaged()
+	s.check("after the Secret was damaged")
 	s.overwritten()
 	s.check("after caBundle was overwritten")
 	s.leaderKilled()

@@ -37,18 +37,18 @@ func (s *scene) deleted() {
 	})
 }
 
-// spoilt: the Secret is mended from what is served.
-func (s *scene) spoilt() {
+// damaged: the Secret is repaired from what is served.
+func (s *scene) damaged() {
 	s.t.Helper()
 	before := s.secret()
-	spoilt := before.DeepCopy()
-	spoilt.Data["tls.crt"], spoilt.Data["ca.crt"], spoilt.Annotations = []byte("x"), []byte("y"), nil
-	delete(spoilt.Data, "ca.key")
-	spoilt.ResourceVersion = ""
-	if _, err := s.core.CoreV1().Secrets(install.Namespace).Update(s.t.Context(), spoilt, metav1.UpdateOptions{}); err != nil {
+	damaged := before.DeepCopy()
+	damaged.Data["tls.crt"], damaged.Data["ca.crt"], damaged.Annotations = []byte("x"), []byte("y"), nil
+	delete(damaged.Data, "ca.key")
+	damaged.ResourceVersion = ""
+	if _, err := s.core.CoreV1().Secrets(install.Namespace).Update(s.t.Context(), damaged, metav1.UpdateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.eventually("the Secret is mended", func(context.Context) error {
+	s.eventually("the Secret is repaired", func(context.Context) error {
 		after := s.secret()
 		if ca := certs(after.Data["ca.crt"]); len(ca) == 0 || !ca[0].Equal(certs(before.Data["ca.crt"])[0]) || len(after.Data["ca.key"]) == 0 {
 			return fmt.Errorf("there are %d CAs", len(ca))
@@ -109,7 +109,7 @@ func (s *scene) leaderKilled() {
 	s.t.Helper()
 	leader, other := s.leader()
 	s.forgive(func() {
-		// Whoever deletes the key of the CA gets another CA.
+		// When the key of the CA is deleted, another CA is made.
 		before := certs(s.secret().Data["ca.crt"])
 		if _, err := s.core.CoreV1().Secrets(install.Namespace).Patch(s.t.Context(), install.CertificateSecret, types.JSONPatchType,
 			[]byte(`[{"op": "remove", "path": "/data/ca.key"}]`), metav1.PatchOptions{}); err != nil {
@@ -141,11 +141,11 @@ func (s *scene) leaderKilled() {
 	})
 }
 
-// withoutARight: a replica that cannot have a certificate serves nobody, tries on, and ends
+// withoutARight: a replica that cannot have a certificate serves no requests, tries on, and ends
 // when it is told to.
 func (s *scene) withoutARight() {
 	s.t.Helper()
-	r, err := s.server.StartExtra("without-a-right", install.ReplicaOptions{Args: []string{"--serving-certificate-secret=of-somebody-else"}})
+	r, err := s.server.StartExtra("without-a-right", install.ReplicaOptions{Args: []string{"--serving-certificate-secret=of-another-program"}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

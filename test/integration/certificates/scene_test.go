@@ -142,7 +142,7 @@ func (s *scene) secret() *corev1.Secret {
 	return secret
 }
 
-// dial connects to a replica anew, as the aggregator and the webhook client do: it trusts
+// dial opens a new connection to a replica, as the aggregator and the webhook client do: it trusts
 // nothing but each caBundle that is in the cluster.
 func (s *scene) dial(ctx context.Context, r *install.Replica) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

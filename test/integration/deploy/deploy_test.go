@@ -115,7 +115,7 @@ func TestDeployAndUndeploy(t *testing.T) {
 			t.Errorf("%v:\n%s", err, out)
 		}
 	})
-	// While an API cannot be reached, nobody can tell what is in a namespace. This is why
+	// While an API cannot be reached, it is not known what is in a namespace. This is why
 	// the order of undeploy matters.
 	t.Run("without a server no namespace can be deleted", func(t *testing.T) {
 		if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stuck"}}, metav1.CreateOptions{}); err != nil {

@@ -127,16 +127,16 @@ func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
 		_, reloadErr := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(ctx, name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "for the test"}}, metav1.CreateOptions{})
 		err = errors.Join(err, reloadErr)
 	}
-	// In a namespace that nobody knows: the server looks again whether there is one.
+	// In an unknown namespace: the server looks again whether there is one.
 	_, reloadErr := api.ConfigdepV1alpha1().ConfigDependencies(fmt.Sprint("nowhere-", s.turn)).Reload(ctx, "deployment.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if !apierrors.IsNotFound(reloadErr) {
 		err = errors.Join(err, fmt.Errorf("a reload nowhere: %w", reloadErr))
 	}
-	// The leader mends what somebody has spoilt.
-	spoilt := []byte(`{"data": {"tls.crt": "c3BvaWx0"}}`)
-	_, spoilErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, spoilt, metav1.PatchOptions{})
-	if spoilErr != nil && !apierrors.IsNotFound(spoilErr) {
-		err = errors.Join(err, spoilErr)
+	// The leader repairs an invalid Secret.
+	damaged := []byte(`{"data": {"tls.crt": "c3BvaWx0"}}`)
+	_, damageErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, damaged, metav1.PatchOptions{})
+	if damageErr != nil && !apierrors.IsNotFound(damageErr) {
+		err = errors.Join(err, damageErr)
 	}
 	// Flow schemas without a priority level, of which the one or the other API server says so
 	// first.

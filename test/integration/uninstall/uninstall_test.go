@@ -135,7 +135,7 @@ func unavailable(t *testing.T) {
 	}
 }
 
-// While the server works, its API is nobody's obstacle; neither is it while it goes.
+// While the server works, its API is no obstacle; neither is it while it goes.
 func TestWhileItIsRemoved(t *testing.T) {
 	installed(t)
 	namespaceGone(t, deleteNamespace(t))
@@ -161,7 +161,7 @@ func TestWhileItIsRemoved(t *testing.T) {
 }
 
 // When all replicas are gone for good, no namespace can be deleted, as with any aggregated
-// API: nobody can tell what else is in it. Removing the server helps at once.
+// API: it is not known what else is in it. Removing the server helps at once.
 func TestWhileItIsDown(t *testing.T) {
 	server := installed(t)
 	for _, r := range server.Replicas {
@@ -196,7 +196,7 @@ func TestWhileItIsBroken(t *testing.T) {
 	nothingLeft(t)
 }
 
-// Somebody deletes the namespace of the server and forgets the APIService: the server takes
+// The namespace of the server is deleted and the APIService is forgotten: the server takes
 // it away while it can.
 func TestNamespaceFirst(t *testing.T) {
 	installed(t)

@@ -118,7 +118,7 @@ func (s *shop) create(name string) *appsv1.Deployment {
 	return made
 }
 
-// rewrite writes the manifest anew, without anything of ours, and changed.
+// rewrite writes the manifest again, without anything of ours, and changed.
 func (s *shop) rewrite(name string, change func(*appsv1.Deployment)) *appsv1.Deployment {
 	s.Helper()
 	made, err := s.tryRewrite(name, change)
@@ -283,7 +283,7 @@ func TestFailsOpen(t *testing.T) {
 		answer func(net.Conn)
 		ca     []byte
 	}{
-		"nobody listens":                       {},
+		"no server listens":                    {},
 		"connections are cut":                  {answer: func(net.Conn) {}},
 		"nothing ever comes back":              {answer: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
 		"what comes back is no TLS":            {answer: func(c net.Conn) { _, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n") }},
@@ -295,7 +295,7 @@ func TestFailsOpen(t *testing.T) {
 			if tt.answer != nil {
 				port = listen(t, tt.answer)
 			} else if tt.ca == nil {
-				port = 1 // nobody is allowed to
+				port = 1 // no user may listen there
 			}
 			reach(t, port, tt.ca)
 			web := s.awaitOpen()
