@@ -87,7 +87,10 @@ func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 // The pods that a restart has to evict are those that are there when it begins, and no other.
 func TestPodsToEvict(t *testing.T) {
 	for _, pods := range [][]types.UID{nil, {"a"}, {"b", "a", "b"}} {
-		named := PodsToEvictOf(&dependency.Workload{Annotations: map[string]string{RecreatingAnnotation: podsToEvict(pods)}})
+		named, valid := PodsToEvictOf(&dependency.Workload{Annotations: map[string]string{RecreatingAnnotation: podsToEvict(pods)}})
+		if !valid {
+			t.Errorf("of %v, the list is not valid", pods)
+		}
 		for _, uid := range pods {
 			if !named.Has(uid) {
 				t.Errorf("of %v, %s is not to be evicted", pods, uid)
