@@ -19,8 +19,8 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 		"How long content must be quiet before a restart, so that changes that belong together make one. "+
 			"The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.ReleaseSettle, "release-settle", o.Reload.ReleaseSettle,
-		"How long it must be quiet instead when the client that changed it also writes the pod template of the workload, "+
-			"as releases do, and so may be about to. The annotation "+policy.SettleAnnotation+" overrides it. No more than --settle: no difference is made.")
+		"How long the client that changed the content must have changed nothing in the namespace instead, if it also writes the pod template "+
+			"of the workload and so may be in the middle of a release. Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
 		"The least time between two restarts of a workload by itself; it doubles, to an hour at most, while they follow each other closely. "+
 			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")

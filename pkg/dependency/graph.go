@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/utils/lru"
 )
 
 // Graph holds the workloads and sources of a cluster and knows in both directions who
@@ -21,6 +23,8 @@ type Graph struct {
 	terminating map[string]bool
 	// gone are sources that have been deleted and that workloads refer to.
 	gone map[SourceKey]goneSource
+	// writers remembers when field managers wrote.
+	writers *lru.Cache
 	// forgotten is the last change of those that had to be forgotten.
 	forgotten Change
 	// since is when the first lists were complete. What came first of what they showed is
@@ -50,6 +54,7 @@ func NewGraph() *Graph {
 		users:      map[SourceKey][]*Workload{},
 		globs:      map[string]map[WorkloadKey]glob{},
 		gone:       map[SourceKey]goneSource{},
+		writers:    lru.New(maxWriters),
 
 		terminating: map[string]bool{},
 	}
@@ -256,6 +261,7 @@ func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
 		g.beginWaiting(w)
 	}
 	g.workloads[w.WorkloadKey] = w
+	g.noteWrite(w.Namespace, w.templateBy, w.templateSeen)
 	for i := range w.References {
 		key := w.sourceKey(i)
 		g.users[key] = append(g.users[key], w)
@@ -333,6 +339,7 @@ func (g *Graph) SetSource(s *Source) {
 	last := g.LastChange(s.SourceKey)
 	of[sourceID{s.Kind, s.Name}] = s
 	delete(g.gone, s.SourceKey)
+	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
 	if s.Change != last {
 		g.endWaiting(s.SourceKey, s.Change)
 	}

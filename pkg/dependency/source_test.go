@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/dump"
@@ -145,47 +143,6 @@ func TestLastChangedIsWhenContentWasLastWritten(t *testing.T) {
 				t.Errorf("last changed (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// Who writes the content is known by a number that stands for the name.
-func TestWhoChangedContentAndTemplate(t *testing.T) {
-	entry := func(minute int, manager, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Time: new(at(minute)), FieldsV1: metav1.NewFieldsV1(fields)}
-	}
-	const data, template = `{"f:data":{}}`, `{"f:spec":{"f:template":{}}}`
-	by := func(entries ...metav1.ManagedFieldsEntry) FieldManager {
-		_, manager := contentChanged(&metav1.ObjectMeta{CreationTimestamp: at(0), ManagedFields: entries})
-		return manager
-	}
-	templateBy := func(entries ...metav1.ManagedFieldsEntry) []FieldManager {
-		o := &appsv1.DaemonSet{ObjectMeta: workloadMeta()}
-		o.ManagedFields = entries
-		return FromDaemonSet(o).TemplateBy
-	}
-	helm, flux := by(entry(0, "helm", data)), by(entry(5, "flux", data))
-	if helm == 0 || flux == 0 || helm == flux {
-		t.Fatalf("helm %d, flux %d", helm, flux)
-	}
-	if got := by(); got != 0 {
-		t.Errorf("nothing is noted: %d", got)
-	}
-	if got := by(entry(5, "flux", data), entry(7, "helm", data), entry(6, "flux", data), entry(8, "flux", template)); got != helm {
-		t.Errorf("the last of several: %d, want %d", got, helm)
-	}
-	if got := by(entry(7, "helm", data), entry(7, "flux", data)); got != flux {
-		t.Errorf("the last in the list, of two in one second: %d, want %d", got, flux)
-	}
-	got := templateBy(entry(5, "flux", template), entry(6, "kubectl", `{"f:spec":{"f:replicas":{}}}`), entry(7, "helm", template), entry(8, "flux", template))
-	if !slices.Equal(got, []FieldManager{flux, helm}) {
-		t.Errorf("the template is by %d, want %d", got, []FieldManager{flux, helm})
-	}
-	var many []metav1.ManagedFieldsEntry
-	for i := range 1000 {
-		many = append(many, entry(5, strconv.Itoa(i), template))
-	}
-	if got := templateBy(many...); len(got) != maxManagers {
-		t.Errorf("%d of %d managers are kept, want %d", len(got), len(many), maxManagers)
 	}
 }
 

@@ -114,6 +114,11 @@ type Workload struct {
 	// Idle: no pod runs, and none is created until the object is written again.
 	Idle bool
 
+	// templateBy is the field manager that wrote the template last, and templateSeen when this
+	// process saw it change.
+	templateBy   FieldManager
+	templateSeen time.Time
+
 	template uint64 // the fingerprint of the pod template, in this process
 	applied  uint64 // that of the template of the pods; 0: it is not known
 	updated  appliedTemplate
@@ -154,6 +159,9 @@ type Arrival struct {
 // After completes a workload by what was known of it before, or nil.
 func (w *Workload) After(previous *Workload, at Arrival) {
 	same := previous != nil && previous.UID == w.UID
+	if w.templateSeen = at.Seen; same && previous.template == w.template {
+		w.templateSeen = previous.templateSeen
+	}
 	switch {
 	case same:
 		w.CreatedAt = previous.CreatedAt
@@ -293,25 +301,14 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 		if entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:template"`)) {
 			continue
 		}
-		if by := managerOf(entry); len(w.TemplateBy) < maxManagers && !slices.Contains(w.TemplateBy, by) {
+		by := managerOf(entry)
+		if len(w.TemplateBy) < maxManagers && !slices.Contains(w.TemplateBy, by) {
 			w.TemplateBy = append(w.TemplateBy, by)
 		}
-		if entry.Time != nil && entry.Time.After(w.TemplateWritten) {
-			w.TemplateWritten = entry.Time.Time
+		if entry.Time != nil && !entry.Time.Time.Before(w.TemplateWritten) {
+			w.TemplateWritten, w.templateBy = entry.Time.Time, by
 		}
 	}
-}
-
-// FieldManager stands for the name of a field manager in this process. The name itself is not kept,
-// because clients may write anything into it. Zero: none.
-type FieldManager uint64
-
-// maxManagers bounds what is kept of one object. The API server keeps 10 managers that update,
-// and any number of those that apply.
-const maxManagers = 16
-
-func managerOf(entry *metav1.ManagedFieldsEntry) FieldManager {
-	return FieldManager(maphash.String(seed, entry.Manager) | 1)
 }
 
 // annotationPrefix is the prefix of the annotations that a Workload keeps.

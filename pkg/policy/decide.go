@@ -102,8 +102,11 @@ type Decision struct {
 	Mixed      []string
 }
 
-// settleLimit is how many settle times a restart waits at most.
-const settleLimit = 10
+// How many settle times a restart waits at most, and how many of those for releases.
+const (
+	settleLimit  = 10
+	releaseLimit = 4
+)
 
 // Decide says what state a workload is in and what is to be done.
 func (e *Evaluation) Decide(o Observed) Decision {
@@ -272,13 +275,12 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	if seen.IsZero() && verifiable { // it changed before this process looked
 		quiet = d.WrittenAt
 	}
-	settle, release := e.settle(changes)
-	settled := settledAt(o, quiet, settle)
+	settled, settle, release := e.settledAt(o, changes, quiet)
 	if o.Now.Before(settled) {
 		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
 		d.Message = fmt.Sprintf("%s. The workload will be restarted once the content has not changed for %v", what, settle)
 		if release {
-			d.Message += ", because the client that changed it also writes the pod template, and may be about to"
+			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template and may be about to: the workload will be restarted once that client has changed nothing in the namespace for %v", what, settle)
 		}
 		d.Message += "."
 		return d
@@ -317,34 +319,36 @@ func (e *Evaluation) decideStrategyChanged() Decision {
 	return d
 }
 
-// settle returns how long changed content must be quiet, and whether that is because it may
-// be part of a release, in which the pod template follows.
-func (e *Evaluation) settle(changes []change) (quiet time.Duration, release bool) {
-	if e.Policy.ReleaseSettle == 0 {
-		return e.Policy.Settle, false
+// settledAt returns when changed content counts as quiet, after which time, and whether that is
+// the one for content that may belong to a release. Seen is when it was last seen to change.
+func (e *Evaluation) settledAt(o Observed, changes []change, seen time.Time) (at time.Time, settle time.Duration, release bool) {
+	settle, limit := e.Policy.Settle, settleLimit
+	if seen.IsZero() {
+		return time.Time{}, settle, false
 	}
-	for i := range changes {
-		for j := range changes[i].unit.references {
-			source := e.graph.Source(e.sourceKey(&changes[i].unit.references[j]))
-			if source != nil && slices.Contains(e.Workload.TemplateBy, source.ChangedBy) {
-				return e.Policy.ReleaseSettle, true
+	if e.Policy.ReleaseSettle > 0 {
+		for i := range changes {
+			for j := range changes[i].unit.references {
+				source := e.graph.Source(e.sourceKey(&changes[i].unit.references[j]))
+				if source != nil && slices.Contains(e.Workload.TemplateBy, source.ChangedBy) {
+					settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
+					seen = later(seen, e.graph.LastWriteBy(e.Workload.Namespace, source.ChangedBy))
+				}
 			}
 		}
 	}
-	return e.Policy.Settle, false
+	return settledAt(o, seen, settle, limit), settle, release
 }
 
-// settledAt returns when content that was last seen to change counts as quiet.
-func settledAt(o Observed, seen time.Time, settle time.Duration) time.Time {
-	if seen.IsZero() {
-		return time.Time{}
-	}
+// settledAt returns when content that was last seen to change counts as quiet, after at most
+// limit times the settle time.
+func settledAt(o Observed, seen time.Time, settle time.Duration, limit int) time.Time {
 	settled := seen.Add(settle)
-	if o.StaleSince.IsZero() || settle > math.MaxInt64/settleLimit {
+	if o.StaleSince.IsZero() || settle > math.MaxInt64/time.Duration(limit) {
 		return settled
 	}
-	if limit := o.StaleSince.Add(settleLimit * settle); limit.Before(settled) {
-		return limit
+	if latest := o.StaleSince.Add(time.Duration(limit) * settle); latest.Before(settled) {
+		return latest
 	}
 	return settled
 }

@@ -13,8 +13,8 @@ import (
 type Defaults struct {
 	Mode   Mode
 	Settle time.Duration
-	// ReleaseSettle is Settle for content that belongs to a release: the client that wrote it
-	// writes the pod template as well. It does not count where it is shorter.
+	// ReleaseSettle is Settle for content that may belong to a release; see Policy. It does not
+	// count where it is shorter.
 	ReleaseSettle time.Duration
 	MinInterval   time.Duration
 }
@@ -34,8 +34,9 @@ type Policy struct {
 	LiveVolumes bool
 	// Settle is how long content must have been quiet before a restart.
 	Settle time.Duration
-	// ReleaseSettle is the same for content that was written by a client that writes the pod
-	// template as well, and so may be about to; zero: it is no different.
+	// ReleaseSettle applies instead to content that was changed by a client that writes the pod
+	// template as well, and so may be in the middle of a release: it is how long that client must
+	// have changed no source or template in the namespace. Zero: it makes no difference.
 	ReleaseSettle time.Duration
 	// MinInterval is the least time between two automatic restarts.
 	MinInterval time.Duration

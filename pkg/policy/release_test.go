@@ -70,3 +70,67 @@ func TestAReleaseMakesOneRollout(t *testing.T) {
 		x.tick(time.Second)
 	}
 }
+
+// While the client goes on to write in the namespace, its release is not over.
+func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
+	begin := func(t *testing.T) *world {
+		x := typical(t)
+		x.defaults.ReleaseSettle = 30 * time.Second
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		x.adopt()
+		x.set(configMap("another", "a", "1"))
+		x.tick(time.Hour)
+		x.set(secret("db", "password", "2"))
+		return x
+	}
+	// rolledOut returns after which time the workload is restarted while something is written
+	// every so often.
+	rolledOut := func(t *testing.T, x *world, every time.Duration, n int, write func(i int)) time.Duration {
+		start := x.now
+		for i := range 600 {
+			if i > 0 && i%int(every.Seconds()) == 0 && n > 0 {
+				n--
+				write(i)
+			}
+			if x.decide().Action == RollOut {
+				return x.now.Sub(start)
+			}
+			x.tick(time.Second)
+		}
+		t.Fatal("it is never restarted")
+		return 0
+	}
+	another := func(x *world) func(int) {
+		return func(i int) { x.set(configMap("another", "a", time.Duration(i).String())) }
+	}
+	t.Run("other content", func(t *testing.T) {
+		x := begin(t)
+		if got := rolledOut(t, x, 20*time.Second, 2, another(x)); got != 70*time.Second {
+			t.Errorf("restarted after %v", got)
+		}
+	})
+	t.Run("another client", func(t *testing.T) {
+		x := begin(t)
+		x.client = "external-secrets"
+		if got := rolledOut(t, x, 20*time.Second, 2, another(x)); got != 30*time.Second {
+			t.Errorf("restarted after %v", got)
+		}
+	})
+	t.Run("without end", func(t *testing.T) {
+		x := begin(t)
+		if got := rolledOut(t, x, 20*time.Second, 600, another(x)); got != 120*time.Second {
+			t.Errorf("restarted after %v", got)
+		}
+	})
+	t.Run("metadata", func(t *testing.T) {
+		x := begin(t)
+		label := func(int) {
+			o := configMap("another", "a", "1")
+			o.SetLabels(map[string]string{"at": x.now.String()})
+			x.set(o)
+		}
+		if got := rolledOut(t, x, 20*time.Second, 2, label); got != 30*time.Second {
+			t.Errorf("restarted after %v", got)
+		}
+	})
+}

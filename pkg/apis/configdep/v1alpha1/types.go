@@ -123,9 +123,10 @@ type ReloadPolicy struct {
 	// belong together make one.
 	// +optional
 	Settle *metav1.Duration `json:"settle,omitempty"`
-	// releaseSettle is how long it must be quiet instead when the client that changed it also
-	// writes the pod template, as releases do, and so may be about to. It is absent when it
-	// makes no difference, such as where the annotation configdep.io/settle is set.
+	// releaseSettle applies instead when the client that changed the content also writes the pod
+	// template, and so may be in the middle of a release: it is how long that client must have
+	// changed no source or pod template in the namespace. It is absent when it makes no
+	// difference, such as where the annotation configdep.io/settle is set.
 	// +optional
 	ReleaseSettle *metav1.Duration `json:"releaseSettle,omitempty"`
 	// minInterval is the least time between two restarts of the workload by itself. It
