@@ -148,6 +148,42 @@ func TestWhenContentChanged(t *testing.T) {
 	}
 }
 
+// TestSource_CreatedAgain holds what is known of a source that was deleted and created again with the
+// same content to be the same, whether the deletion was seen or only a list shows what has become
+// of it. In between, pods for which it is optional may have started without it.
+func TestSource_CreatedAgain(t *testing.T) {
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	key := SourceKey{Secret, "shop", "db"}
+	optional := &Reference{Kind: Secret, Name: "db", Uses: []Use{{Type: EnvFrom, Optional: true}}}
+	source := func(uid, version string) *Source {
+		return &Source{SourceKey: key, UID: types.UID(uid), ResourceVersion: version, Keys: []KeyDigest{{Key: "a", Digest: Digest{1}}}}
+	}
+	for name, seen := range map[string]bool{"the deletion is seen": true, "it is missed": false} {
+		t.Run(name, func(t *testing.T) {
+			g := NewGraph()
+			g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{*optional}}, nil)
+			first := source("a", "10")
+			first.After(nil, nil, Arrival{})
+			g.SetSource(first)
+			if seen {
+				g.DeleteSource(key, Change{Version: 20, Exact: true, Seen: now, Order: 1})
+			}
+			again := source("b", "30")
+			again.After(g.Source(key), g.Deleted(key), Arrival{Live: seen, Seen: now, Order: 2})
+			g.SetSource(again)
+			if got, want := g.LastChange(key), (Change{Version: 30, Exact: seen, Seen: now, Order: 2}); got != want {
+				t.Errorf("it changed at %+v, want %+v", got, want)
+			}
+			if got := g.LastWritten("shop", optional).Version; got != 30 {
+				t.Errorf("what is optional was written at %d, want 30", got)
+			}
+			if _, _, times := g.ChangedSince(key, Moment{Version: 15}); times == 0 {
+				t.Error("it has not changed")
+			}
+		})
+	}
+}
+
 // TestTemplateIsNeverThoughtNewerThanContentThatIsNewer lets a workload and a source
 // change at random, sometimes while no process watches and there is only a list afterwards. What
 // is known of the template is a lower bound, what is known of content an upper one, so

@@ -88,6 +88,9 @@ func (c *Change) Moment() Moment { return Moment{c.Version, c.Order} }
 // known of a source of the same name that had been deleted, or nil.
 func (s *Source) After(previous, deleted *Source, at Arrival) {
 	version := versionOf(s.ResourceVersion)
+	if previous != nil && previous.UID != s.UID {
+		previous, deleted = nil, previous // a list shows what came after a deletion that was missed
+	}
 	before := previous
 	if before == nil {
 		before = deleted
