@@ -349,7 +349,7 @@ func (o *options) try(ctx context.Context, dir string, mutants []mutant, n int) 
 		return o.tryAlone(ctx, dir, m)
 	}
 	for _, s := range o.suitesFor(m) {
-		if s.try(ctx, n) == noticed {
+		if s.try(ctx, m, n) == noticed {
 			return noticed, s.name
 		}
 	}

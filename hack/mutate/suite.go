@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -20,6 +21,10 @@ type suite struct {
 	folder string
 	binary string
 	tests  []test
+
+	mu sync.Mutex
+	// noticed are the tests that noticed other changes of a function, the last one first.
+	noticed map[string][]string
 }
 
 // test is a test of a suite.
@@ -34,7 +39,7 @@ const quick = 300 * time.Millisecond
 
 // newSuite compiles the tests of a package, and runs each as the code is.
 func (o *options) newSuite(ctx context.Context, folder, overlay, work string) (*suite, error) {
-	s := &suite{name: folder, folder: filepath.Join(o.root, folder)}
+	s := &suite{name: folder, folder: filepath.Join(o.root, folder), noticed: map[string][]string{}}
 	s.binary = filepath.Join(work, strings.ReplaceAll(s.name, "/", "_")+".test")
 	if out, err := output(ctx, o.root, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", s.binary, "./"+folder); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
@@ -91,38 +96,60 @@ func numbers(file string) (map[int]bool, error) {
 	return out, os.Remove(file)
 }
 
-// try runs the tests that come by a change until one fails, the quick ones first.
-func (s *suite) try(ctx context.Context, n int) result {
-	var first, then []*test
+// try runs the tests that come by a change until one fails: those first that noticed other
+// changes of the function, then the quick ones.
+func (s *suite) try(ctx context.Context, m *mutant, n int) result {
+	s.mu.Lock()
+	likely := slices.Clone(s.noticed[m.function])
+	s.mu.Unlock()
+	var first, then, last []*test
 	for i := range s.tests {
 		switch t := &s.tests[i]; {
 		case !t.reached[n]:
-		case t.took < quick:
+		case slices.Contains(likely, t.name):
 			first = append(first, t)
-		default:
+		case t.took < quick:
 			then = append(then, t)
+		default:
+			last = append(last, t)
 		}
 	}
-	slices.SortFunc(then, func(a, b *test) int { return int(a.took - b.took) })
-	groups := [][]*test{first}
-	for _, t := range then {
+	slices.SortFunc(last, func(a, b *test) int { return int(a.took - b.took) })
+	groups := [][]*test{first, then}
+	for _, t := range last {
 		groups = append(groups, []*test{t})
 	}
 	for _, g := range groups {
-		if len(g) == 0 {
-			continue
-		}
-		limit := 20 * time.Second
-		var names []string
-		for _, t := range g {
-			limit += 10 * t.took // one that never ends is noticed too
-			names = append(names, regexp.QuoteMeta(t.name))
-		}
-		cmd := command(ctx, s.folder, s.binary, "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
-		cmd.Env = append(os.Environ(), activeVariable+"="+strconv.Itoa(n))
-		if err := cmd.Run(); err != nil {
+		if len(g) > 0 && s.fails(ctx, g, m, n) {
 			return noticed
 		}
 	}
 	return survived
 }
+
+// fails runs some tests with a change until one fails.
+func (s *suite) fails(ctx context.Context, tests []*test, m *mutant, n int) bool {
+	limit := 20 * time.Second
+	var names []string
+	for _, t := range tests {
+		limit += 10 * t.took // one that never ends is noticed too
+		names = append(names, t.name)
+	}
+	cmd := command(ctx, s.folder, s.binary, "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
+	cmd.Env = append(os.Environ(), activeVariable+"="+strconv.Itoa(n))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return false
+	}
+	if found := failed.FindSubmatch(out); found != nil {
+		name := string(found[1])
+		s.mu.Lock()
+		others := slices.DeleteFunc(slices.Clone(s.noticed[m.function]), func(other string) bool { return other == name })
+		s.noticed[m.function] = append([]string{name}, others[:min(len(others), 2)]...)
+		s.mu.Unlock()
+	}
+	return true
+}
+
+// failed matches a test that fails, or one that runs when the time is up.
+var failed = regexp.MustCompile(`(?m)^(?:--- FAIL: |\t)(Test\w+) \(`)
