@@ -1,0 +1,267 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// rolledBack returns a workload that reads a Secret that changed in the middle of a rollout,
+// from which its owner goes back: some pods may never have been replaced. With is done in the
+// same write.
+func rolledBack(t *testing.T, with func(*appsv1.Deployment)) *world {
+	t.Helper()
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
+		secret("db", "password", "1"), configMap("settings", "a", "1"))
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2
+	})
+	x.tick(time.Minute)
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	x.edit(func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3
+		d.Status.ObservedGeneration = 3
+		with(d)
+	})
+	return x
+}
+
+func TestDecide_Rollback(t *testing.T) {
+	want := []Excursion{{ID: "Secret/db", To: epoch.Add(2 * time.Minute), Containers: []string{"app"}, OlderPods: true}}
+	t.Run("pods may be older", func(t *testing.T) {
+		x := rolledBack(t, func(*appsv1.Deployment) {})
+		if diff := cmp.Diff(want, x.decide().Excursions); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		x.act()
+		if d := x.decide(); d.State != InSync || d.Action != None {
+			t.Errorf("once looked up: %+v", d)
+		}
+	})
+	t.Run("they are found to be", func(t *testing.T) {
+		x := rolledBack(t, func(*appsv1.Deployment) {})
+		x.mixed = []string{"Secret/db"}
+		x.act()
+		x.tick(time.Minute)
+		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a record that comes with the template says nothing of them", func(t *testing.T) {
+		present := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
+			secret("db", "password", "2"), configMap("settings", "a", "1")).evaluate().Present()
+		x := rolledBack(t, func(d *appsv1.Deployment) {
+			d.Annotations[ConfigHashAnnotation], d.Annotations[AppliedSourcesAnnotation] = present.Hash, present.sources()
+		})
+		if diff := cmp.Diff(want, x.decide().Excursions); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a template with the hash was made when the content was there", func(t *testing.T) {
+		x := rolledBack(t, func(*appsv1.Deployment) {})
+		e := x.evaluate()
+		e.Workload.TemplateAnnotations = map[string]string{ConfigHashAnnotation: e.Hash}
+		if e.InDoubt() {
+			t.Error("it is in doubt")
+		}
+	})
+	t.Run("what changes after it is known to be unread", func(t *testing.T) {
+		x := rolledBack(t, func(*appsv1.Deployment) {})
+		x.act()
+		x.set(secret("db", "password", "3"))
+		x.tick(time.Minute)
+		if e := x.evaluate(); e.InDoubt() {
+			t.Errorf("it is in doubt: %+v", e.doubts())
+		}
+		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// With several revision counters, a change that is read after the record may have come before it.
+func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
+	pod := podOf(env(dependency.Secret, "db", "password"))
+	t.Run("there and back", func(t *testing.T) {
+		x := newWorld(t, pod, secret("db", "password", "1"))
+		x.graph.SetSeveralCounters(true)
+		x.adopt()
+		x.set(secret("db", "password", "2"))
+		x.set(secret("db", "password", "1"))
+		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("the record of another replica is read before the change", func(t *testing.T) {
+		x := newWorld(t, pod, secret("db", "password", "1"))
+		x.graph.SetSeveralCounters(true)
+		x.adopt()
+		present := newWorld(t, pod, secret("db", "password", "2")).evaluate().Present()
+		x.annotate(ConfigHashAnnotation, present.Hash, AppliedSourcesAnnotation, present.sources())
+		x.set(secret("db", "password", "2"))
+		if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A container that started by the clock of the API server has read what was written by that.
+func TestDecide_ExcursionsByTheClockOfTheServer(t *testing.T) {
+	x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "db")), secret("db", "password", "1"))
+	x.adopt()
+	ahead := metav1.NewTime(x.now.Add(time.Minute))
+	x.remove(dependency.Secret, "db")
+	again := secret("db", "password", "1")
+	again.Namespace, again.ResourceVersion = namespace, strconv.FormatUint(x.version+1, 10)
+	again.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &ahead, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
+	x.read(again)
+	got := x.decide().Excursions
+	if len(got) != 1 || !got[0].To.Equal(ahead.Time) || !slices.Equal(got[0].Containers, []string{"app"}) {
+		t.Errorf("got %+v, want one until %v", got, ahead)
+	}
+}
+
+// Nobody knows which container uses what only an annotation names.
+func TestDecide_ExcursionsOfWhatAnnotationsName(t *testing.T) {
+	x := newWorld(t, podOf(), secret("db", "password", "1"))
+	x.annotate(SourcesAnnotation, "secret/db")
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	if got := x.decide().Excursions; len(got) != 1 || got[0].Containers != nil {
+		t.Errorf("got %+v, want one of any container", got)
+	}
+}
+
+// What is recorded is that which is compared: a record that another client has changed is
+// written again.
+func TestDecide_RecordIsWrittenAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"it is of other keys": {
+			func(x *world) { x.annotate(AppliedSourcesAnnotation, `{"Secret/db":"*.0123456789abcdef.1"}`) }, baseline,
+		},
+		"the hash is no hash, and content has changed there and back": {
+			func(x *world) {
+				x.annotate(ConfigHashAnnotation, "garbage")
+				x.set(secret("db", "password", "2"))
+				x.set(secret("db", "password", "1"))
+			}, rollOut("Secret/db"),
+		},
+		"a Deployment is paused with another template": {
+			func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
+				x.edit(func(d *appsv1.Deployment) { envFrom(dependency.ConfigMap, "settings")(&d.Spec.Template.Spec) })
+			}, nothing,
+		},
+		"a Deployment is paused with another template, and has no record": {
+			func(x *world) {
+				x.annotate(ReloadAnnotation, "off")
+				x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
+				x.edit(func(d *appsv1.Deployment) { envFrom(dependency.ConfigMap, "settings")(&d.Spec.Template.Spec) })
+				x.annotate(ReloadAnnotation, "auto")
+			}, adoption,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("settings", "a", "1"))
+			x.adopt()
+			tt.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Changes that came before the first lists were complete, or while the image could not be
+// pulled, are told from those that pods cannot have read.
+func TestDecide_ChangeWithoutARecord(t *testing.T) {
+	unrecorded := func() *world {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.tick(time.Minute)
+		x.set(secret("db", "password", "2"))
+		return x
+	}
+	x := unrecorded()
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+		t.Errorf("it has changed (-want +got):\n%s", diff)
+	}
+	// A key may have gone, which leaves no time behind, so that times tell nothing.
+	x.edit(func(d *appsv1.Deployment) { d.ManagedFields = x.managed(`{"f:spec":{"f:template":{}}}`) })
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+		t.Errorf("and the manager of the template writes again (-want +got):\n%s", diff)
+	}
+	x = unrecorded()
+	x.graph.SetSince(dependency.Moment{Version: x.version, Order: x.order})
+	x.tick(time.Minute)
+	if diff := cmp.Diff(adoption, outcomeOf(x.decide())); diff != "" {
+		t.Errorf("it is not known which came first (-want +got):\n%s", diff)
+	}
+}
+
+// Pods wait for what they lack, and read all else when it comes, whatever pulls their image.
+func TestDecide_PodsThatWaitedAndPullSecrets(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), pullSecret("db")),
+		secret("db", "password", "1"), configMap("settings", "a", "1"))
+	x.adopt()
+	x.remove(dependency.ConfigMap, "settings")
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.tick(time.Minute)
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	x.set(configMap("settings", "a", "1"))
+	x.tick(time.Minute)
+	if diff := cmp.Diff(baseline, outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What belongs to a glob, and what does not, is told while nobody looks too.
+func TestGlobs_WhileNobodyLooks(t *testing.T) {
+	const glob = "Secret/feature-*"
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"one is ignored": {func(x *world) {
+			x.set(annotated(secret("feature-1", "a", "1"), dependency.IgnoreAnnotation, "true"))
+		}, baseline},
+		"the template reads one": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "feature-1")(&d.Spec.Template.Spec) })
+		}, baseline},
+		"one without keys comes": {func(x *world) { x.set(secret("feature-3")) }, rollOut(glob)},
+	} {
+		for where, away := range map[string]bool{"": false, ", while nobody looks": true} {
+			t.Run(name+where, func(t *testing.T) {
+				x := newWorld(t, podOf(), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
+				x.annotate(ReloadAnnotation, "listed", SourcesAnnotation, "secret/feature-*")
+				x.adopt()
+				if away {
+					x.away(func() { tt.do(x) })
+				} else {
+					tt.do(x)
+				}
+				x.tick(time.Minute)
+				if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
