@@ -38,10 +38,6 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	p := Of(w.Annotations, g.Namespace(w.Namespace), defaults)
 	p.bound(len(w.References))
 	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, defaults: defaults}
-	counting := p // in mode Off nothing triggers, but the hash still says something
-	if p.Mode == Off {
-		counting.Mode = Auto
-	}
 	references := g.References(w, p.Sources)
 	lookup := g.Sources(w.Namespace)
 	e.Sources = make([]Source, len(references))
@@ -53,15 +49,15 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 		s := &e.Sources[i]
 		s.Reference, s.Resolution = r, dependency.Resolve(r, source)
 		_, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]
-		s.Triggers, s.Reason = counting.verdict(r, source, remembered)
+		s.Triggers, s.Reason = p.verdict(r, source, remembered)
 		if s.Triggers {
-			effective := counting.effective(r)
+			effective := p.effective(r)
 			counted = append(counted, effective)
 			e.count(effective, source != nil, globs)
 		} else if s.Reason != ReasonExcluded { // the patterns that exclude are in the scope already
 			setApart(r, globs)
 		}
-		if p.Mode == Off && s.Triggers {
+		if p.Mode == Off && s.Triggers { // nothing does, but the hash still says something
 			s.Triggers, s.Reason = false, ReasonReloadOff
 		}
 	}
