@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// A controller is busy while workloads wait for a worker, and only while it leads.
+func TestBusy(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		expect := func(what string, want bool) {
+			t.Helper()
+			if got := c.controller.Busy(); got != want {
+				t.Errorf("%s: busy %v, want %v", what, got, want)
+			}
+		}
+		expect("it has not led", false)
+		c.synced()
+		c.set(secret("db", "1"))
+		const workloads = 3 // one more than there are workers
+		for i := range workloads {
+			c.set(deployment(fmt.Sprint("web-", i), "db"))
+		}
+		stop := c.lead()
+		expect("all is recorded", false)
+		held := make(chan struct{})
+		c.hear = func(string) { <-held }
+		c.set(secret("db", "2"))
+		c.advance(time.Minute)
+		expect("the workers are held up", true)
+		close(held)
+		synctest.Wait()
+		expect("all are restarted", false)
+		stop()
+		c.set(secret("db", "3"))
+		expect("it leads no more", false)
+		if c.controller.queue != nil {
+			t.Error("changes are still queued")
+		}
+		c.took()
+	})
+}
+
+// Lists that are read again are no reason to forget what was written; revisions that have gone
+// back are.
+func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
+	c := New(Config{})
+	c.lead(nil)
+	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
+	for i, tt := range []struct {
+		restored int
+		forgets  bool
+	}{{0, false}, {1, true}, {1, false}, {2, true}} {
+		c.note(key).written = 7
+		c.Synced(dependency.NewGraph(), dependency.Progress{Restored: tt.restored})
+		if forgot := c.note(key).written == 0; forgot != tt.forgets {
+			t.Errorf("list %d, revisions have gone back %d times: forgotten %v, want %v", i, tt.restored, forgot, tt.forgets)
+		}
+	}
+}
