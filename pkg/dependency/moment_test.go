@@ -238,3 +238,31 @@ func TestReference_Mountable(t *testing.T) {
 		}
 	}
 }
+
+// Of too many deletions the older half is forgotten, and counts from then on as one.
+func TestGraph_ForgetsOldestDeletions(t *testing.T) {
+	g := NewGraph()
+	const n = 40
+	for i := range n {
+		key := SourceKey{ConfigMap, "shop", fmt.Sprint("s-", i)}
+		g.gone[key] = goneSource{&Source{SourceKey: key}, Change{Version: uint64(1 + (i*7)%n)}} // in no order
+	}
+	used := SourceKey{ConfigMap, "shop", "used"}
+	g.gone[used] = goneSource{&Source{SourceKey: used}, Change{Version: 1}}
+	g.users[used] = []*Workload{{}}
+	g.forgetOldest()
+	kept := map[uint64]bool{}
+	for _, gone := range g.gone {
+		kept[gone.change.Version] = true
+	}
+	want := map[uint64]bool{1: true} // the one that a workload names
+	for version := n/2 + 1; version <= n; version++ {
+		want[uint64(version)] = true
+	}
+	if diff := cmp.Diff(want, kept); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if g.forgotten.Version != n/2 {
+		t.Errorf("the last one that is forgotten is of version %d, want %d", g.forgotten.Version, n/2)
+	}
+}

@@ -252,6 +252,7 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 				x := newWorld(t, podOf(), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
 				x.annotate(ReloadAnnotation, "listed", SourcesAnnotation, "secret/feature-*")
 				x.adopt()
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 				if away {
 					x.away(func() { tt.do(x) })
 				} else {

@@ -1,0 +1,123 @@
+package dependency
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// pods is a template that is made of parts.
+func pods(parts ...func(*corev1.PodSpec)) *corev1.PodSpec {
+	out := &corev1.PodSpec{}
+	for _, p := range parts {
+		p(out)
+	}
+	return out
+}
+
+// container returns a container with variables of ConfigMaps; one of a key is NAME:KEY.
+func container(name string, reads ...string) corev1.Container {
+	out := *pod(reads...).Containers[0].DeepCopy()
+	out.Name = name
+	return out
+}
+
+func app(name string, reads ...string) func(*corev1.PodSpec) {
+	return func(p *corev1.PodSpec) { p.Containers = append(p.Containers, container(name, reads...)) }
+}
+
+func initially(name string, reads ...string) func(*corev1.PodSpec) {
+	return func(p *corev1.PodSpec) { p.InitContainers = append(p.InitContainers, container(name, reads...)) }
+}
+
+func sidecar(name string, policy corev1.ContainerRestartPolicy, reads ...string) func(*corev1.PodSpec) {
+	return func(p *corev1.PodSpec) {
+		initially(name, reads...)(p)
+		p.InitContainers[len(p.InitContainers)-1].RestartPolicy = &policy
+	}
+}
+
+// mounts makes a volume of a ConfigMap, of one key if that is named, and a container mounts it.
+func mounts(name, key, subPath string) func(*corev1.PodSpec) {
+	return func(p *corev1.PodSpec) {
+		v := corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}
+		if key != "" {
+			v.ConfigMap.Items = []corev1.KeyToPath{{Key: key, Path: key}}
+		}
+		p.Volumes = append(p.Volumes, v)
+		c := &p.Containers[0]
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/" + name, SubPath: subPath})
+	}
+}
+
+func pulls(secret string) func(*corev1.PodSpec) {
+	return func(p *corev1.PodSpec) { p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}} }
+}
+
+// Containers start one by one: a lack of what one reads holds up that one, and those that come
+// after it if it has to finish first; a lack of what a volume shows holds up all.
+func TestGraph_StartedOfContainers(t *testing.T) {
+	const template = 100 // its version; x comes in 110
+	env := func(container string) *Use { return &Use{Type: Env, Container: container} }
+	volume := &Use{Type: Volume, Container: "app"}
+	x := []string{"a"} // the keys with which x comes
+	for name, tt := range map[string]struct {
+		pod    *corev1.PodSpec
+		keys   []string
+		before []string // the keys of x before
+		use    *Use
+		want   uint64
+	}{
+		"one that reads it":                          {pods(app("app", "x"), app("b", "y")), x, nil, env("app"), 111},
+		"another one":                                {pods(app("app", "x"), app("b", "y")), x, nil, env("b"), template},
+		"another one, that comes first":              {pods(app("b", "y"), app("app", "x")), x, nil, env("b"), template},
+		"another one, that reads nothing":            {pods(app("b"), app("app", "x")), x, nil, env("b"), template},
+		"one key of it":                              {pods(app("app", "x:a"), app("b", "y")), x, nil, env("app"), 111},
+		"one after an init container":                {pods(initially("init", "x"), app("app", "y")), x, nil, env("app"), 111},
+		"the init container":                         {pods(initially("init", "x"), app("app", "y")), x, nil, env("init"), 111},
+		"an init container before that":              {pods(initially("first", "y"), initially("init", "x"), app("app", "y")), x, nil, env("first"), template},
+		"one after an init container that has a say": {pods(sidecar("init", "OnFailure", "x"), app("app", "y")), x, nil, env("app"), 111},
+		"one after a sidecar":                        {pods(sidecar("side", corev1.ContainerRestartPolicyAlways, "x"), app("app", "y")), x, nil, env("app"), template},
+		"the sidecar":                                {pods(sidecar("side", corev1.ContainerRestartPolicyAlways, "x"), app("app", "y")), x, nil, env("side"), 111},
+		"an init container before one that reads it": {pods(initially("init", "y"), app("app", "x")), x, nil, env("init"), template},
+		"files, beside one that reads it":            {pods(app("app", "x"), mounts("y", "", "")), x, nil, volume, template},
+		"files":                                      {pods(app("app"), mounts("x", "", "")), x, nil, volume, 111},
+		"one beside files":                           {pods(app("app", "y"), mounts("x", "", "")), x, nil, env("app"), 111},
+		"files that lack a key":                      {pods(app("app"), mounts("x", "a", "")), x, []string{"b"}, volume, 111},
+		"files that lack no key":                     {pods(app("app"), mounts("x", "a", "")), []string{"a", "b"}, x, volume, template},
+		"a file that may lack":                       {pods(app("app"), mounts("x", "", "a")), x, []string{"b"}, volume, template},
+		"variables that lack a key":                  {pods(app("app", "x:a")), x, []string{"b"}, env("app"), 111},
+		"variables of all keys":                      {pods(app("app", "x")), x, []string{"b"}, env("app"), template},
+		"what pulls images":                          {pods(app("app", "y"), pulls("x")), x, nil, env("app"), template},
+		"what no container reads":                    {pods(app("app", "x")), x, nil, &Use{Type: ImagePullSecret}, template},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watched{g: NewGraph(), version: template}
+			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("x", "y"))}, nil)
+			w.set("y", 10, "a")
+			if tt.before != nil {
+				w.set("x", 11, tt.before...)
+			}
+			o := &appsv1.Deployment{}
+			o.Namespace, o.Name, o.ResourceVersion = "shop", "web", "100"
+			o.Spec.Template.Spec = *tt.pod
+			d := FromDeployment(o)
+			d.After(nil, Arrival{Live: true})
+			w.g.SetWorkload(d, nil)
+			before := w.g.Workload(d.WorkloadKey)
+			was := w.g.Started(before, tt.use)
+			w.set("x", 110, tt.keys...)
+			if got := w.g.Started(w.g.Workload(d.WorkloadKey), tt.use); got != tt.want {
+				t.Errorf("started at %d, want %d", got, tt.want)
+			}
+			if got := w.g.Started(before, tt.use); got != was {
+				t.Errorf("what was read of the graph before has changed: %d, was %d", got, was)
+			}
+			w.g.SetSeveralCounters(true)
+			if got := w.g.Started(w.g.Workload(d.WorkloadKey), tt.use); got != 0 {
+				t.Errorf("with several revision counters, it is thought to have started at %d", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package dependency
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// put changes the content of the ConfigMap to some keys, each with the same content as all others
+// of that value; those that begin with a "!" are in binaryData.
+func (c *changing) put(keys map[string]string) {
+	c.version++
+	o := &corev1.ConfigMap{Data: map[string]string{}, BinaryData: map[string][]byte{}}
+	o.Namespace, o.Name, o.ResourceVersion = "shop", "settings", fmt.Sprint(c.version)
+	for key, value := range keys {
+		if key[0] == '!' {
+			o.BinaryData[key[1:]] = []byte(value)
+		} else {
+			o.Data[key] = value
+		}
+	}
+	s := FromConfigMap(testDigester(), o)
+	s.After(c.graph.Source(c.key), c.graph.Deleted(c.key), Arrival{Live: true, Seen: day, Order: 1000 + c.version})
+	c.graph.SetSource(s)
+}
+
+// numbered returns so many keys from a number on.
+func numbered(from, n int) map[string]string {
+	out := map[string]string{}
+	for i := range n {
+		out[fmt.Sprintf("k%02d", from+i)] = "1"
+	}
+	return out
+}
+
+// When what is read of a source was last written depends on what is read: only keys that it
+// reads count, where it sees them, and those that went count as long as they are away.
+func TestGraph_LastWrittenOfWhatIsRead(t *testing.T) {
+	type keys = map[string]string
+	environment := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app"}}}
+	optional := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app", Optional: true}}}
+	unread := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app"}, {Type: Volume, Optional: true}}}
+	all, a, b := whole(ConfigMap, "settings"), named(ConfigMap, "settings", "a"), named(ConfigMap, "settings", "b")
+	for name, tt := range map[string]struct {
+		do   []keys // in versions 101, 102 and so on; nil: it is deleted
+		r    Reference
+		want uint64
+	}{
+		"a key that is read":              {[]keys{{"a": "1", "b": "1"}, {"a": "2", "b": "1"}}, a, 102},
+		"another key":                     {[]keys{{"a": "1", "b": "1"}, {"a": "2", "b": "1"}}, b, 101},
+		"any key":                         {[]keys{{"a": "1", "b": "1"}, {"a": "2", "b": "1"}, {"a": "2", "b": "1"}}, all, 102},
+		"a key goes":                      {[]keys{{"a": "1", "b": "1"}, {"b": "1"}}, a, 102},
+		"another key goes":                {[]keys{{"a": "1", "b": "1"}, {"b": "1"}}, b, 101},
+		"any key goes":                    {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"b": "1"}}, all, 102},
+		"a key goes, and another changes": {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"b": "2"}}, a, 102},
+		"one key goes after another":      {[]keys{{"a": "1", "b": "1", "c": "1"}, {"b": "1", "c": "1"}, {"c": "1"}}, a, 102},
+		"a key goes and comes back":       {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, a, 103},
+		"a key goes twice":                {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}, {"b": "1"}}, a, 104},
+		"a key becomes binary, which environments do not see": {[]keys{{"a": "1"}, {"!a": "1"}, {"!a": "2"}}, environment, 102},
+		"files do":                               {[]keys{{"a": "1"}, {"!a": "1"}, {"!a": "2"}}, all, 103},
+		"a binary key that nobody sees goes":     {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}}, all, 102},
+		"a binary key becomes text":              {[]keys{{"!a": "1"}, {"a": "1"}}, environment, 102},
+		"deleted, and made again with the same":  {[]keys{{"a": "1"}, nil, {"a": "1"}}, all, 101},
+		"pods can start without it":              {[]keys{{"a": "1"}, nil, {"a": "1"}}, optional, 103},
+		"only an unread use of it is optional":   {[]keys{{"a": "1"}, nil, {"a": "1"}}, unread, 101},
+		"that is remembered":                     {[]keys{{"a": "1"}, nil, {"a": "1"}, {"a": "1", "b": "1"}}, a, 101},
+		"deleted, and made again with another":   {[]keys{{"a": "1"}, nil, {"a": "2"}}, all, 103},
+		"deleted, and made again without a key":  {[]keys{{"a": "1", "b": "1"}, nil, {"b": "1"}}, all, 103},
+		"so many keys go that all are told":      {[]keys{numbered(0, 32), {"b": "1"}}, b, 102},
+		"so many keys go that none is forgotten": {[]keys{numbered(0, 32), {"a": "1"}, {"a": "1"}}, named(ConfigMap, "settings", "a", "zz"), 102},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChanging()
+			for _, content := range tt.do {
+				if content == nil {
+					c.remove(1)
+				} else {
+					c.put(content)
+				}
+			}
+			if got := c.graph.LastWritten("shop", &tt.r).Version; got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// Of more keys that went than are remembered, the earliest count for every key.
+func TestGraph_LastWrittenOfForgottenKeys(t *testing.T) {
+	for _, tt := range []struct {
+		gone  int
+		other uint64 // when a key that never was is thought to have changed
+	}{{31, 0}, {32, 0}, {33, 103}, {35, 105}} {
+		c := newChanging()
+		for i := range tt.gone + 1 { // one goes in each version from 102 on
+			c.put(numbered(i, tt.gone+1-i))
+		}
+		never := named(ConfigMap, "settings", "zz")
+		if got := c.graph.LastWritten("shop", &never).Version; got != tt.other {
+			t.Errorf("%d keys have gone, and of a key that never was it is thought to be version %d, want %d", tt.gone, got, tt.other)
+		}
+		last := named(ConfigMap, "settings", fmt.Sprintf("k%02d", tt.gone-1))
+		if got, want := c.graph.LastWritten("shop", &last).Version, uint64(101+tt.gone); got != want {
+			t.Errorf("%d keys have gone, the last one in version %d, want %d", tt.gone, got, want)
+		}
+	}
+}
+
+// The order in which a change was read is that of the first event that can have brought it.
+func TestGraph_LastWrittenInOrder(t *testing.T) {
+	c := newChanging()
+	a := named(ConfigMap, "settings", "a")
+	for _, step := range []struct {
+		keys map[string]string
+		want Moment
+	}{
+		{map[string]string{"a": "1"}, Moment{101, 1101}},
+		{map[string]string{"a": "2"}, Moment{102, 1102}},
+		{map[string]string{"a": "2", "b": "1"}, Moment{102, 1102}},
+		{map[string]string{"a": "2", "b": "2"}, Moment{102, 1102}},
+		{map[string]string{"a": "3", "b": "2"}, Moment{105, 1105}},
+	} {
+		c.put(step.keys)
+		if got := c.graph.LastWritten("shop", &a); got != step.want {
+			t.Errorf("in version %d: got %v, want %v", c.version, got, step.want)
+		}
+	}
+}
