@@ -75,6 +75,14 @@ func (r *request) patch() clienttesting.PatchAction {
 	return p
 }
 
+// evicts reports whether it is a restart that names pods to evict.
+func (r *request) evicts() bool {
+	var body patchBody
+	p := r.patch()
+	return p != nil && json.Unmarshal(p.GetPatch(), &body) == nil &&
+		body.Metadata.Annotations[recreatingAnnotation] != nil && body.Metadata.Annotations[lastReloadAnnotation] != nil
+}
+
 // verb returns what is asked for, as in "list pods" or "create pods/eviction".
 func (r *request) verb() string {
 	verb := r.action.GetVerb() + " " + r.action.GetResource().Resource

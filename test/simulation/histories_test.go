@@ -44,6 +44,7 @@ func run(t *testing.T, h *history, traced bool) (out outcome) {
 		o := s.world.oracle
 		for i, operation := range h.Operations {
 			s.world.logf("%d: %v", i, operation)
+			s.answers = 0
 			if !actions[operation.Do].run(s, operation) {
 				s.world.logf("    (not possible)")
 			}

@@ -114,8 +114,13 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	if !restarts && len(body.Spec.Template.Metadata.Annotations) > 0 && r.reload == nil { // two Reloads of the same moment are one
 		o.fail("a rollout of %s restarts nothing", name)
 	}
-	if value := body.Metadata.Annotations[recreatingAnnotation]; value != nil && body.Metadata.Annotations[hashAnnotation] != nil {
-		restarts = true
+	if value := body.Metadata.Annotations[recreatingAnnotation]; value != nil {
+		switch {
+		case body.Metadata.Annotations[lastReloadAnnotation] != nil:
+			restarts, d.truth.evicting = true, *value
+		case *value != d.truth.evicting:
+			o.fail("a record of %s names pods to evict that no restart has named", name)
+		}
 	}
 	if restarts {
 		o.judge(r, d, rules, marks)
@@ -218,9 +223,18 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	}
 	if o.world.offsets[0] != o.world.offsets[1] && d.newest() != nil {
 		for s := range scopes {
-			if scopes[s].counts() && !r.seen.sources[s].arrived.IsZero() && !seconds(d.newest().created).After(r.seen.sources[s].lastChanged) {
+			switch {
+			case !scopes[s].counts() || r.seen.sources[s].arrived.IsZero():
+			case r.reload != nil:
+				return "revisions cannot be compared, and a Reload looks no times up"
+			case !seconds(d.newest().created).After(r.seen.sources[s].lastChanged):
 				return "revisions cannot be compared, and the template is not younger than the content"
 			}
+		}
+	}
+	if r.reload != nil {
+		if len(r.server.streams[workloadStream(d.kind)].queue) > 0 {
+			return "a user has asked for it, and the server has not seen the workload as it is"
 		}
 	}
 	if d.annotations[recreatingAnnotation] != "" && !rules.recreate {
@@ -239,7 +253,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return ""
 	}
 	var lastChanged time.Time
-	gone, differs, again := false, false, false
+	gone, differs, again := bare && rules.glob, false, false
 	for s := range scopes {
 		seen := &r.seen.sources[s]
 		// Without revisions that can be compared, it is not seen what came first either where a
@@ -270,6 +284,8 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return ""
 	case gone:
 		return "when a source or a key was removed is written nowhere"
+	case r.reload != nil:
+		return "the server has not seen what came first, and a Reload looks no times up"
 	case d.newest() == nil, !seconds(d.newest().created).After(lastChanged):
 		return "the template is not younger than the content, by its revision"
 	case !d.templateWritten().After(lastChanged):

@@ -36,7 +36,9 @@ type truth struct {
 	// them have read.
 	mixed   bool
 	managed bool
-	scopes  [sourceCount]scope
+	// opted: automatic restarts are on, or would be but for a mistake in an annotation.
+	opted  bool
+	scopes [sourceCount]scope
 	// scoped is the revision at which the scope of each source last changed.
 	scoped [sourceCount]uint64
 	// since is the revision since which the workload is managed and carries no record that
@@ -49,8 +51,13 @@ type truth struct {
 	// templated is the revision of the template, and rolled that at which the present pods
 	// were made from it.
 	templated, rolled uint64
-	// recreated is the revision at which the last eviction of all pods was begun.
+	// exposed is the identity of the template that a Deployment had when it was last not
+	// paused: for all that servers see, its pods were made from it then.
+	exposed string
+	// recreated is the revision at which the last eviction of all pods was begun, and evicting
+	// the annotation that names them.
 	recreated uint64
+	evicting  string
 	seen      bool
 	variant   int  // for which the scopes are
 	recorded  bool // there was a record
@@ -126,8 +133,8 @@ func (o *oracle) lookAt(d *workload) {
 	t := &d.truth
 	r := o.rules(d)
 	marks := o.world.marks()
-	first, was, before, variant, recorded := !t.seen, t.managed, t.scopes, t.variant, t.recorded
-	t.seen, t.variant = true, d.template.variant
+	first, was, before, variant, recorded := !t.seen, t.opted, t.scopes, t.variant, t.recorded
+	t.seen, t.variant, t.opted = true, d.template.variant, r.opted()
 	t.managed, t.scopes = r.managed(), r.scopes(d.template.variant, &marks)
 	rec, _ := o.record(&d.manifest)
 	t.recorded = rec != nil

@@ -76,6 +76,10 @@ type rules struct {
 // managed reports whether a controller may act.
 func (r rules) managed() bool { return r.mode != "off" && !r.invalid }
 
+// opted reports whether a controller may act, or might but for a mistake: then the content of
+// that moment is adopted, and not that of the moment at which the mistake is corrected.
+func (r rules) opted() bool { return r.mode != "off" || r.invalid }
+
 // counting returns the rules by which a hash is made: without management, those of auto.
 func (r rules) counting() rules {
 	if r.mode == "off" {

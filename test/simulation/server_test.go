@@ -46,6 +46,8 @@ type server struct {
 	stopped    atomic.Bool // the context of the controller is done
 	// restarted is when it last restarted each workload by itself, in this life.
 	restarted map[int]restarted
+	// looked is what it had seen when it last began to look up the pods of each workload.
+	looked map[int]view
 
 	// asleep: its workers stand still. deaf and mute: requests are not sent, or their
 	// answers do not arrive.
@@ -132,7 +134,7 @@ func (s *server) birth() {
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
 	s.index.SetDefaults(s.world.defaults())
-	s.restarted = map[int]restarted{}
+	s.restarted, s.looked = map[int]restarted{}, map[int]view{}
 	s.read()
 	for i := range s.streams {
 		s.streams[i] = stream{}

@@ -100,6 +100,13 @@ func (s *simulation) note() {
 			r.noted = true
 			r.seen, r.sent = r.server.view, time.Now()
 			r.seen.templates = maps.Clone(r.seen.templates)
+			switch {
+			case r.reload != nil:
+			case r.action.GetVerb() == "get":
+				r.server.looked[r.slot] = r.seen
+			case r.evicts(): // it was decided before the pods were listed
+				r.seen = r.server.looked[r.slot]
+			}
 			s.world.logf("%v", r)
 			s.world.oracle.sent(r)
 		}

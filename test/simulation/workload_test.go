@@ -175,7 +175,7 @@ func (w *world) createWorkload(slot int) bool {
 	}, owned: maps.Clone(seed.Annotations), holder: newOwner(&seed)}
 	w.workloads[slot] = d
 	w.admit(d, nil)
-	d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
+	d.truth.templated, d.truth.exposed, d.maybe = w.revision+1, d.template.identity(), startedWith(w.contents())
 	w.wroteWorkload(d)
 	return true
 }
@@ -229,8 +229,11 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	if was != is {
 		d.truth.templated = w.revision + 1
 	}
-	if !now.paused && (was != is || before.paused && d.newest() != nil && d.newest().identity != is) {
-		d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
+	if !now.paused {
+		if was != is || before.paused && d.truth.exposed != is {
+			d.truth.templated, d.maybe = w.revision+1, startedWith(w.contents())
+		}
+		d.truth.exposed = is
 	}
 	now.managers = slices.Clone(now.managers)
 	if templateTook || metaTook { // fields that are only removed leave the time as it was
