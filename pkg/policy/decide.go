@@ -261,7 +261,10 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 			d.Message = what + ", and so has the pod template. Checking which changed first."
 			return d
 		}
-		if *o.Verified {
+		switch {
+		case *o.Verified && e.recorded(): // a write of the same would change nothing
+			return e.inSync(WriteVerified)
+		case *o.Verified:
 			return e.inSync(WriteBaseline)
 		}
 	}
