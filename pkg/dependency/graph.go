@@ -131,7 +131,7 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	switch {
 	case s != nil:
 		return s.moment(s.written(r))
-	case gone.Source != nil && !gone.shows(r): // nothing that r reads went with it
+	case gone.Source != nil && gone.Shown(r) == 0: // nothing that r reads went with it
 		return gone.moment(gone.written(r))
 	default:
 		return gone.change.Moment()

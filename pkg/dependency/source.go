@@ -193,12 +193,15 @@ func (s *Source) written(r *Reference) (version uint64) {
 	return version
 }
 
-// shows reports whether a reference sees any key of the source.
-func (s *Source) shows(r *Reference) bool {
+// Shown returns how many keys of the source a reference sees.
+func (s *Source) Shown(r *Reference) (n int) {
 	keys, all := r.Keys()
-	return slices.ContainsFunc(s.Keys, func(k KeyDigest) bool {
-		return (all || slices.Contains(keys, k.Key)) && r.sees(&k) != seenNot
-	})
+	for i := range s.Keys {
+		if k := &s.Keys[i]; (all || slices.Contains(keys, k.Key)) && r.sees(k) != seenNot {
+			n++
+		}
+	}
+	return n
 }
 
 // KeyDigest stands for one key and its content.

@@ -103,7 +103,7 @@ func keysThere(r *dependency.Reference, source *dependency.Source) (n int) {
 	}
 	keys, all := r.Keys()
 	if all {
-		return len(source.Keys)
+		return source.Shown(r)
 	}
 	for _, key := range keys {
 		if source.Has(key) {
