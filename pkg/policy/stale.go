@@ -63,7 +63,7 @@ func (e *Evaluation) InDoubt() bool {
 // them, or that were adopted.
 func (e *Evaluation) unread(changes []change) []change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		if e.recordedMixed(c.unit) && !e.outdated(c.unit) {
+		if e.recordedMixed(c.unit) && !e.outdated(c.unit) && !e.broughtBack(c.unit) {
 			return false
 		}
 		return e.started(c.unit) > c.at.Version || e.adoptedByWebhook(c.at)
@@ -73,6 +73,13 @@ func (e *Evaluation) unread(changes []change) []change {
 // recordedMixed reports whether pods were found to be started with different content.
 func (e *Evaluation) recordedMixed(u *unit) bool {
 	return e.Record.Sources[u.id] == u.mixedEntry()
+}
+
+// broughtBack reports whether the record came in the same write as the template, as kubectl
+// rollout undo restores both, and no pod of the template may be older: then it says nothing of
+// the pods.
+func (e *Evaluation) broughtBack(u *unit) bool {
+	return !e.Workload.StartUnsure && e.Workload.RecordedAt.Version > 0 && e.Workload.RecordedAt.Version <= e.started(u)
 }
 
 // adoptedByWebhook reports whether something happened before the workload opted in and was
