@@ -134,8 +134,9 @@ const (
 	appliedNone                    // no pod is
 )
 
-// record holds the annotations that remember with which content the pods were started.
-type record struct{ hash, sources, verified, recreating string }
+// record holds the annotations that remember with which content the pods were started, and
+// the restart for which they were written.
+type record struct{ hash, sources, verified, recreating, reload string }
 
 // Moment says when something happened, as far as this process knows.
 type Moment struct {
@@ -215,7 +216,8 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 
 // says reports whether a record tells no more than another one.
 func (r record) says(other record) bool {
-	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "")
+	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "") &&
+		(r.reload == other.reload || r.reload == "")
 }
 
 // keepRecord keeps a record that another client has removed while the pods stayed the same:
@@ -240,7 +242,7 @@ func (w *Workload) record() record {
 	}
 	return record{
 		w.Annotations[ConfigHashAnnotation], w.Annotations[AppliedSourcesAnnotation], w.Annotations[VerifiedAnnotation],
-		w.Annotations[RecreatingAnnotation],
+		w.Annotations[RecreatingAnnotation], w.Annotations[LastReloadAnnotation],
 	}
 }
 
@@ -326,6 +328,9 @@ const (
 )
 
 // RecreatingAnnotation is on the workload while its pods are evicted, and says which.
+// LastReloadAnnotation, on the workload, tells of its last restart.
+const LastReloadAnnotation = annotationPrefix + "last-reload"
+
 const RecreatingAnnotation = annotationPrefix + "recreating"
 
 // ReloadedAtAnnotation is on the pod template and makes it differ from all that were before.

@@ -29,7 +29,7 @@ const (
 	// does not: it is the time of a restart on request.
 	ReloadedAtAnnotation = dependency.ReloadedAtAnnotation
 	// LastReloadAnnotation, on the workload, tells of the last restart (a LastReload).
-	LastReloadAnnotation = "configdep.io/last-reload"
+	LastReloadAnnotation = dependency.LastReloadAnnotation
 	// RecreatingAnnotation, on the workload, stands there while its pods are evicted: it
 	// names those that have to go; see PodsToEvict.
 	RecreatingAnnotation = dependency.RecreatingAnnotation
