@@ -50,7 +50,7 @@ var named = []namedChange{
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",
-		"found = e.changedAfter(u, e.Workload.ScopedAt, e.markedAt(u))", "found = false",
+		"found = e.changedAfter(u, since, e.Workload.RecordedAt)", "found = false",
 	},
 	{
 		"what a list shows is taken for an exact event", "pkg/dependency/source.go",

@@ -80,9 +80,9 @@ type Workload struct {
 	Opted   string
 	OptedAt Moment
 	// Scope stands for the annotations that say which sources count, and ScopedAt is when
-	// they first changed after the record was written. Zero: they have not.
-	Scope    string
-	ScopedAt Moment
+	// they first changed after the record was written, from ScopedFrom. Zero: they have not.
+	Scope, ScopedFrom string
+	ScopedAt          Moment
 
 	// StartVersion is a lower bound of when the first pods of the current template were
 	// created, as a resourceVersion; 0: it is not known. That is when the template changed,
@@ -214,7 +214,8 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	}
 }
 
-// says reports whether a record tells no more than another one.
+// says reports whether a record tells no more than another one. That of a restart may have the
+// same content as that before it: its pods are others.
 func (r record) says(other record) bool {
 	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "") &&
 		(r.reload == other.reload || r.reload == "")
@@ -271,10 +272,10 @@ func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, versio
 		w.OptedAt = now
 	}
 	if previous.RecordedAt == w.RecordedAt {
-		w.ScopedAt = previous.ScopedAt
+		w.ScopedAt, w.ScopedFrom = previous.ScopedAt, previous.ScopedFrom
 	}
 	if w.ScopedAt == (Moment{}) && previous.Scope != scope {
-		w.ScopedAt = now
+		w.ScopedAt, w.ScopedFrom = now, previous.Scope
 	}
 }
 
@@ -327,10 +328,10 @@ const (
 	VerifiedAnnotation = annotationPrefix + "verified-at"
 )
 
-// RecreatingAnnotation is on the workload while its pods are evicted, and says which.
 // LastReloadAnnotation, on the workload, tells of its last restart.
 const LastReloadAnnotation = annotationPrefix + "last-reload"
 
+// RecreatingAnnotation is on the workload while its pods are evicted, and says which.
 const RecreatingAnnotation = annotationPrefix + "recreating"
 
 // ReloadedAtAnnotation is on the pod template and makes it differ from all that were before.

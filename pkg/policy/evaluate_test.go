@@ -116,3 +116,43 @@ func TestKeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
 		t.Errorf("it goes: %v", outcomeOf(d))
 	}
 }
+
+// TestEditOfTheScopeOfAnotherSourceAdoptsNothing: what the template reads only now counted
+// before the edit as it does after it.
+func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
+	for name, edit := range map[string]func(*world){
+		"another source is named": func(x *world) { x.annotate(SourcesAnnotation, "configmap/other") },
+		"the default is spelled":  func(x *world) { x.annotate(KindsAnnotation, "configmap,secret") },
+		"by a glob and by name":   func(x *world) { x.annotate(SourcesAnnotation, "secret/s*") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"), configMap("other", "a", "1"))
+			if name == "by a glob and by name" {
+				x.annotate(SourcesAnnotation, "secret/sole")
+			}
+			x.adopt()
+			x.tick(time.Minute)
+			if name != "by a glob and by name" { // its first record is late
+				x.edit(func(d *appsv1.Deployment) {
+					d.Spec.Template.Spec = podOf(envFrom(dependency.ConfigMap, "settings"), envFrom(dependency.Secret, "sole"))
+				})
+			}
+			x.set(secret("sole", "a", "2"))
+			edit(x)
+			x.tick(time.Minute)
+			if d := x.decide(); d.Action != RollOut {
+				t.Errorf("%v", outcomeOf(d))
+			}
+		})
+	}
+	t.Run("it begins to count", func(t *testing.T) {
+		x := newWorld(t, podOf(envFrom(dependency.Secret, "sole")), secret("sole", "a", "1"))
+		x.annotate(ExcludeAnnotation, "secret/sole")
+		x.adopt()
+		x.set(secret("sole", "a", "2"))
+		x.annotate(ExcludeAnnotation, "secret/none")
+		if d := x.act(); d.Action != WriteBaseline {
+			t.Errorf("%v", outcomeOf(d))
+		}
+	})
+}

@@ -125,7 +125,11 @@ func (e *Evaluation) changed() (changed []change) {
 		var found bool
 		switch {
 		case !e.knows(u):
-			found = e.changedAfter(u, e.Workload.ScopedAt, e.markedAt(u))
+			since := e.markedAt(u)
+			if !e.countedBefore(u) {
+				since = e.graph.Latest(since, e.Workload.ScopedAt)
+			}
+			found = e.changedAfter(u, since, e.Workload.RecordedAt)
 		case e.outdated(u):
 			found = e.changedAfter(u)
 		default:
