@@ -207,32 +207,20 @@ func (s *Selection) daemonSet(ctx context.Context, client kubernetes.Interface, 
 	})
 }
 
-// Single ReplicaSets, Jobs and Pods are listed by name: the server may list them, as it
-// does for its index, and needs no other right.
-func byName(name string) string { return "metadata.name=" + name }
-
 func (s *Selection) replicaSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
-	list, err := client.AppsV1().ReplicaSets(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: byName(w.Name)})
+	o, err := find(ctx, w, client.AppsV1().ReplicaSets(w.Namespace).List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items })
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list.Items, func(o appsv1.ReplicaSet) bool { return o.Name == w.Name })
-	if i < 0 {
-		return apierrors.NewNotFound(resource(w.Kind), w.Name)
-	}
-	return s.of(w, &list.Items[i], list.Items[i].Spec.Selector)
+	return s.of(w, o, o.Spec.Selector)
 }
 
 func (s *Selection) job(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
-	list, err := client.BatchV1().Jobs(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: byName(w.Name)})
+	o, err := find(ctx, w, client.BatchV1().Jobs(w.Namespace).List, func(l *batchv1.JobList) []batchv1.Job { return l.Items })
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(list.Items, func(o batchv1.Job) bool { return o.Name == w.Name })
-	if i < 0 {
-		return apierrors.NewNotFound(resource(w.Kind), w.Name)
-	}
-	return s.of(w, &list.Items[i], list.Items[i].Spec.Selector)
+	return s.of(w, o, o.Spec.Selector)
 }
 
 // cronJob selects the pods of the runs that are under way.
@@ -256,6 +244,28 @@ func (s *Selection) cronJob(ctx context.Context, client kubernetes.Interface, w 
 	}
 	s.options.LabelSelector = labels.NewSelector().Add(*requirement).String()
 	return nil
+}
+
+// Single ReplicaSets, Jobs and Pods are listed by name: the server may list them, as it
+// does for its index, and needs no other right.
+func byName(name string) string { return "metadata.name=" + name }
+
+// find returns a workload from a list by name.
+func find[T any, P interface {
+	*T
+	metav1.Object
+}, L any](ctx context.Context, w *dependency.Workload, list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T) (P, error) {
+	page, err := list(ctx, metav1.ListOptions{FieldSelector: byName(w.Name)})
+	if err != nil {
+		return nil, err
+	}
+	all := items(page)
+	for i := range all {
+		if o := P(&all[i]); o.GetName() == w.Name {
+			return o, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(resource(w.Kind), w.Name)
 }
 
 // each calls f for every object of a list that is read in pages.
