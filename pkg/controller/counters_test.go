@@ -54,9 +54,7 @@ func TestSeveralRevisionCountersLoseNoChange(t *testing.T) {
 					for i := range 5 {
 						c.set(secret("db", fmt.Sprint("changed-", i)))
 						c.advance(time.Hour)
-						if n := c.restarts(); n != 1 {
-							t.Errorf("change %d: %d restarts", i, n)
-						}
+						c.expectOneRestart(fmt.Sprint("change ", i))
 					}
 					c.expectState("at last", policy.InSync, "ContentApplied")
 				})
@@ -90,9 +88,7 @@ func TestRestoreOfEtcdLosesNoChange(t *testing.T) {
 		for i := range 3 {
 			c.set(secret("db", fmt.Sprint("restored-", i)))
 			c.advance(time.Hour)
-			if n := c.restarts(); n != 1 {
-				t.Errorf("change %d: %d restarts", i, n)
-			}
+			c.expectOneRestart(fmt.Sprint("change ", i))
 		}
 	})
 }

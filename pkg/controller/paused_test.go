@@ -60,9 +60,7 @@ func TestPausedDeploymentIsEditedAndEditedBack(t *testing.T) {
 				c.expect("paused")
 				edit(c, web, func(d *appsv1.Deployment) { d.Spec.Paused = false })
 				c.advance(time.Hour)
-				if n := c.restarts(); n != 1 {
-					t.Errorf("%d restarts", n)
-				}
+				c.expectOneRestart("resumed")
 			})
 		})
 	}
@@ -86,8 +84,6 @@ func TestDeploymentFoundPausedWithAnotherTemplate(t *testing.T) {
 		c.expect("resumed", "2m0s baseline web")
 		c.set(secret("db", "3"))
 		c.advance(time.Hour)
-		if n := c.restarts(); n != 1 {
-			t.Errorf("%d restarts after the next change", n)
-		}
+		c.expectOneRestart("after the next change")
 	})
 }

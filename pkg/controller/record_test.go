@@ -63,9 +63,7 @@ func TestOwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
 					c.advance(500 * time.Millisecond)
 					stripping(c)()
 					c.advance(6 * time.Minute)
-					if n := c.restarts(); n != 1 {
-						t.Errorf("change %d: %d restarts", i, n)
-					}
+					c.expectOneRestart(fmt.Sprint("change ", i))
 				}
 			})
 		})
@@ -86,8 +84,6 @@ func TestOwnerThatStripsTheRecordOfAChangeThatNoProcessSaw(t *testing.T) {
 		c.refusing(nil)
 		c.took()
 		c.advance(time.Hour)
-		if n := c.restarts(); n != 1 {
-			t.Errorf("%d restarts", n)
-		}
+		c.expectOneRestart("the record can be written again")
 	})
 }

@@ -56,14 +56,18 @@ func (c *cluster) took() []string {
 	return out
 }
 
-// restarts returns how many of the requests since the last time were restarts.
-func (c *cluster) restarts() (n int) {
+// expectOneRestart expects one restart among the requests since the last time.
+func (c *cluster) expectOneRestart(what string) {
+	c.t.Helper()
+	n := 0
 	for _, r := range c.took() {
-		if strings.Contains(r, " rollout ") && !strings.Contains(r, ": ") {
+		if strings.Contains(r, " rollout ") && !strings.Contains(r, ": ") { // it was not refused
 			n++
 		}
 	}
-	return n
+	if n != 1 {
+		c.t.Errorf("%s: %d restarts, want 1", what, n)
+	}
 }
 
 // expect compares the requests since the last time with what is wanted.

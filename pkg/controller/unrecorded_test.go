@@ -42,9 +42,7 @@ func TestRefusedFirstRecordLosesNoChange(t *testing.T) {
 		c.refusing(nil)
 		c.took()
 		c.advance(time.Hour)
-		if n := c.restarts(); n != 1 {
-			t.Errorf("%d restarts", n)
-		}
+		c.expectOneRestart("the record can be written")
 		c.expectState("restarted", policy.InSync, "ContentApplied")
 	})
 }
@@ -84,9 +82,7 @@ func TestMissingSourceLosesNoChangeOfAnother(t *testing.T) {
 				c.advance(time.Minute)
 				c.set(configMap("late", "1"))
 				c.advance(time.Hour)
-				if n := c.restarts(); n != 1 {
-					t.Errorf("%d restarts", n)
-				}
+				c.expectOneRestart("both sources are there")
 			})
 		})
 	}
@@ -106,9 +102,7 @@ func TestContentThatNewPodsReadAndThatThenGoesBack(t *testing.T) {
 		c.refusing(nil)
 		c.took()
 		c.advance(time.Hour)
-		if n := c.restarts(); n != 1 {
-			t.Errorf("%d restarts of pods that have read what content was in between", n)
-		}
+		c.expectOneRestart("the pods have read the content in between")
 	})
 }
 
@@ -130,9 +124,7 @@ func TestRedundantAnnotationAdoptsNothing(t *testing.T) {
 		c.refusing(nil)
 		c.took()
 		c.advance(time.Hour)
-		if n := c.restarts(); n != 1 {
-			t.Errorf("%d restarts", n)
-		}
+		c.expectOneRestart("the patch is no longer refused")
 	})
 }
 
@@ -169,9 +161,7 @@ func TestRecordOfAWebhookThatLagsIsNoChange(t *testing.T) {
 				}
 				c.set(secret("db", "3"))
 				c.advance(time.Hour)
-				if n := c.restarts(); n != 1 {
-					t.Errorf("%d restarts after the next change", n)
-				}
+				c.expectOneRestart("after the next change")
 			})
 		})
 	}
