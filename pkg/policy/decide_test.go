@@ -66,18 +66,18 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			Decision{State: InSync, Reason: ReasonRecordRemoved, Action: WriteBaseline,
 				Message: "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays while that goes on."},
 		},
-		"an annotation is spoilt": {
+		"an annotation is invalid": {
 			func(x *world) { x.annotate(SettleAnnotation, "soon") },
 			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/settle has the value "soon": a duration such as "0", "500ms", "30s" or "5m" is needed. Automatic restarts are off until this is fixed.`},
 		},
-		"two annotations are spoilt, and content has changed": {
+		"two annotations are invalid, and content has changed": {
 			both(changeEarlier, func(x *world) {
 				x.annotate(StrategyAnnotation, "magic")
 				x.namespaceAnnotations(map[string]string{LiveVolumesAnnotation: "maybe"})
 			}),
 			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/strategy has the value "magic": allowed are annotation, recreate; the annotation Namespace configdep.io/live-volumes has the value "maybe": allowed are "true" and "false". Automatic restarts are off until this is fixed.`},
 		},
-		"the mode is spoilt: that is no opting out": {
+		"the mode is invalid: that is no opting out": {
 			func(x *world) { x.annotate(ReloadAnnotation, "true") },
 			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/reload has the value "true": allowed are auto, matched, listed, off. Automatic restarts are off until this is fixed.`},
 		},
@@ -141,7 +141,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-5 * time.Second),
 				Message: "Secret/db has changed. The workload is being restarted."},
 		},
-		"the time of the last restart is spoilt: it does not hold anything up": {
+		"the time of the last restart is invalid: it does not hold anything up": {
 			both(changeEarlier, restarted(-1000*time.Hour, 1)),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
 				Message: "Secret/db has changed. The workload is being restarted."},
@@ -155,17 +155,17 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			status(func(d *appsv1.Deployment) { d.Spec.Paused = true }),
 			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."},
 		},
-		"changed while nobody looked": {
+		"changed while no process watched": {
 			func(x *world) { x.away(func() { change(x) }); x.tick(time.Second) },
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. The workload is being restarted."},
 		},
-		"changed while nobody looked, and has to settle all the same": {
+		"changed while no process watched, and has to settle all the same": {
 			func(x *world) { x.away(func() { change(x) }) },
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", Stale: true, WrittenAt: at(0), RecheckAt: at(time.Second),
 				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
 		},
-		"changed while nobody looked, and so has the template": {
+		"changed while no process watched, and so has the template": {
 			func(x *world) {
 				x.away(func() {
 					change(x)
@@ -231,7 +231,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			Decision{State: Blocked, Reason: "Paused", Trigger: TriggerUnknown, Stale: true,
 				Message: "The strategy was changed while pods were being evicted. The Deployment is paused; it will restart when it is resumed."},
 		},
-		"pods were being evicted, and the workload has opted out: nobody knows what is left": {
+		"pods were being evicted, and the workload has opted out: it is not known what is left": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ReloadAnnotation, "off")
 			},
