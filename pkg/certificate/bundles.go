@@ -40,7 +40,13 @@ type Bundles struct {
 	changed signal // something is in place, or is not any more
 
 	mu   sync.Mutex
-	want []byte
+	want wanted
+}
+
+// wanted is what objects are to trust.
+type wanted struct {
+	bundle []byte // PEM-encoded; empty as long as nothing is known
+	others bool   // whether other CAs may remain
 }
 
 // NewBundles makes a Bundles of the objects of the given names. A configuration without a
@@ -57,11 +63,16 @@ func NewBundles(client dynamic.Interface, apiService, webhookConfiguration strin
 	return b
 }
 
-// Set says which bundle, PEM-encoded, is right. Nothing is done before.
-func (b *Bundles) Set(bundle []byte) {
+// Set says which bundle, PEM-encoded, is right. Nothing is done before Set or Add.
+func (b *Bundles) Set(bundle []byte) { b.set(wanted{bundle, false}) }
+
+// Add says which CAs, PEM-encoded, are to be trusted. Others that an object names remain there.
+func (b *Bundles) Add(bundle []byte) { b.set(wanted{bundle, true}) }
+
+func (b *Bundles) set(want wanted) {
 	b.mu.Lock()
-	same := bytes.Equal(b.want, bundle)
-	b.want = bundle
+	same := bytes.Equal(b.want.bundle, want.bundle) && b.want.others == want.others
+	b.want = want
 	b.mu.Unlock()
 	if !same {
 		for _, t := range b.targets {
@@ -70,10 +81,27 @@ func (b *Bundles) Set(bundle []byte) {
 	}
 }
 
-func (b *Bundles) wanted() []byte {
+func (b *Bundles) wanted() wanted {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.want
+}
+
+// over returns the right bundle for a place that holds another. If others may remain, those
+// that have not expired follow what is wanted.
+func (w *wanted) over(present []byte, now time.Time) []byte {
+	right := slices.Clone(w.bundle)
+	if !w.others {
+		return right
+	}
+	known := parseCerts(w.bundle)
+	for _, ca := range parseCerts(present) {
+		if now.Before(ca.NotAfter) && !slices.ContainsFunc(known, ca.Equal) {
+			known = append(known, ca)
+			right = append(right, certPEM(ca)...)
+		}
+	}
+	return right
 }
 
 // InPlace tells whether every object that there is trusts a CA. Nothing is in place
@@ -203,7 +231,7 @@ func (t *target) patch() ([]byte, error) {
 	want := t.bundles.wanted()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.seen == nil || len(want) == 0 {
+	if t.seen == nil || len(want.bundle) == 0 {
 		return nil, nil
 	}
 	type operation struct {
@@ -214,8 +242,8 @@ func (t *target) patch() ([]byte, error) {
 	// Places are told by their number, so the object must be the one that was seen.
 	operations := []operation{{"test", "/metadata/resourceVersion", t.seen.GetResourceVersion()}}
 	for _, p := range t.places(t.seen) {
-		if !bytes.Equal(p.bundle, want) {
-			operations = append(operations, operation{"add", p.pointer, base64.StdEncoding.EncodeToString(want)})
+		if right := want.over(p.bundle, time.Now()); !bytes.Equal(p.bundle, right) {
+			operations = append(operations, operation{"add", p.pointer, base64.StdEncoding.EncodeToString(right)})
 		}
 	}
 	if len(operations) == 1 {

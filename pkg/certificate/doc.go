@@ -3,8 +3,8 @@
 // them.
 //
 // What is to be done is decided by pure functions over the content of the Secret (Profile).
-// Around them are a Store, by which every replica reads and watches the Secret and the
-// leader writes it, and Bundles, by which the leader keeps caBundle right.
+// Around them are a Store, by which every replica reads, watches and repairs the Secret and the
+// leader renews what is in it, and Bundles, by which the leader keeps caBundle right.
 //
 // One rule holds at any moment, over rotations, restarts and accidents: each certificate
 // that some replica may serve verifies by the caBundle that is in the cluster. So
@@ -13,6 +13,14 @@
 //     bundle holds the CAs of them all;
 //   - a new CA signs nothing until it has been in the cluster's objects for the overlap;
 //   - nothing needed is remembered anywhere else.
+//
+// Users may restore the Secret from a backup while a replica starts, leads at once, and knows
+// nothing newer. So
+//
+//   - every replica holds all certificates that it has seen and that have not expired, and
+//     repairs a Secret that lacks one;
+//   - a new leader only adds CAs to caBundle, and removes the others once it has led for the
+//     overlap: a replica that serves must see the Secret in less than that.
 //
 // Private keys are never logged. The package imports no other of ours.
 package certificate

@@ -3,7 +3,9 @@ package certificate
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +120,99 @@ func TestALateLeaderPublishesNothingOld(t *testing.T) {
 	})
 }
 
+// A replica that has started from a restored Secret and leads at once removes no CA from
+// caBundle: others serve by it, and repair the Secret when they see it.
+func TestANewLeaderOfARestoredSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backup := next(t, usual, Content{}, nowhere, time.Now()).Content
+		current := backup
+		current.CAKeys = nil // another CA is wanted
+		current = next(t, usual, current, everywhere, time.Now()).Content
+		<-time.After(2 * usual.Overlap())
+		current = next(t, usual, current, everywhere, time.Now()).Content
+		if err := serves(&current, backup.Bundle, time.Now()); err == nil {
+			t.Fatal("it is served by the same CA")
+		}
+		stranger := next(t, usual, Content{}, nowhere, time.Now()).Content
+		client := fake.NewClientset(secretWith(current))
+		objects := newDynamic(apiService(base64.StdEncoding.EncodeToString(slices.Concat(current.Bundle, stranger.Bundle))))
+		trusts := func(c *Content) bool {
+			t.Helper()
+			bundle := inCluster(t, objects, apiServices, ours)[0]
+			return serves(c, []byte(bundle), time.Now()) == nil
+		}
+
+		other := newTestStore(client)
+		if err := other.Load(quiet(t)); err != nil {
+			t.Fatal(err)
+		} // and sees nothing for a while
+		put(t, client, backup.putInto)
+		started := replica(t, client)
+		if currentCert(started) != string(backup.Cert) {
+			t.Error("it does not start with what was restored")
+		}
+		lead(t, started, objects)
+		<-time.After(usual.Overlap() * 9 / 10)
+		synctest.Wait()
+		if !trusts(&backup) || !trusts(&current) || !trusts(&stranger) {
+			t.Errorf("the leader: %v, the other replica: %v, what else is there: %v", trusts(&backup), trusts(&current), trusts(&stranger))
+		}
+
+		background(t, other.Watch)
+		<-time.After(usual.Overlap())
+		synctest.Wait()
+		if !trusts(&backup) || !trusts(&current) || trusts(&stranger) {
+			t.Errorf("later, the leader: %v, the other replica: %v, what else is there: %v", trusts(&backup), trusts(&current), trusts(&stranger))
+		}
+		if secret := ContentOf(get(t, client)); string(secret.Cert) != string(current.Cert) || currentCert(started) != string(current.Cert) {
+			t.Error("the Secret is not repaired, or the leader does not go over to it")
+		}
+	})
+}
+
+// Any replica that sees it repairs a Secret that has gone back, or lost a certificate that may
+// be in use; the conflicts of several that do leave it as it was.
+func TestEveryReplicaRepairsTheSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := next(t, usual, Content{}, nowhere, time.Now()).Content
+		first = next(t, usual, first, everywhere, time.Now()).Content
+		<-time.After(61 * day)
+		renewed := next(t, usual, first, everywhere, time.Now()).Content
+		client := fake.NewClientset(secretWith(first))
+		replicas := []*Store{replica(t, client), replica(t, client), replica(t, client)}
+		put(t, client, renewed.putInto)
+		synctest.Wait()
+		for what, change := range map[string]func(*corev1.Secret){
+			"damaged":              func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("x") },
+			"emptied":              func(s *corev1.Secret) { s.Data = nil },
+			"restored":             first.putInto,
+			"without those before": func(s *corev1.Secret) { delete(s.Data, "previous.crt") },
+			"with the bundle of others": func(s *corev1.Secret) {
+				s.Data["ca.crt"] = next(t, usual, Content{}, nowhere, time.Now()).Content.Bundle
+			},
+		} {
+			put(t, client, change)
+			<-time.After(time.Minute) // for the limit of the rate
+			synctest.Wait()
+			if after := ContentOf(get(t, client)); !after.equal(&renewed) {
+				t.Errorf("%s: it is not what it was", what)
+			}
+		}
+		// Whoever wants another CA gets it from the leader.
+		put(t, client, func(s *corev1.Secret) { delete(s.Data, "ca.key") })
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if keys := get(t, client).Data["ca.key"]; len(keys) > 0 {
+			t.Error("the key of the CA is back")
+		}
+		for i, s := range replicas {
+			if currentCert(s) != string(renewed.Cert) {
+				t.Errorf("replica %d serves by another certificate", i)
+			}
+		}
+	})
+}
+
 // However much is logged, no key is.
 func TestNothingSecretIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +233,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		cancel()
 		running.Wait()
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-		if !strings.Contains(log, "Put caBundle right") || !strings.Contains(log, "the one before is served on") {
+		if !strings.Contains(log, "Put caBundle right") || !strings.Contains(log, "continuing with the previous one") {
 			t.Errorf("not everything is in the log:\n%s", log)
 		}
 		for _, secret := range [][]byte{c.Key, c.CAKeys} {

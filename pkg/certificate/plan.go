@@ -214,11 +214,13 @@ func (p *Profile) look(s *parsed, newest *x509.Certificate, published bool, now 
 // It never goes back, and not to a certificate that clients may not trust yet; the leader puts
 // right what is refused here.
 func Succeeds(held, found *Content, now time.Time) bool {
-	f := parse(found, now)
+	return succeeds(parse(held, now), parse(found, now), now)
+}
+
+func succeeds(h, f *parsed, now time.Time) bool {
 	if f.leaf == nil {
 		return false
 	}
-	h := parse(held, now)
 	if h.leaf == nil || h.leaf.cert().Equal(f.leaf.cert()) {
 		return true
 	}
@@ -232,21 +234,42 @@ func Succeeds(held, found *Content, now time.Time) bool {
 		slices.ContainsFunc(f.leaf.roots, func(ca *x509.Certificate) bool { return Fingerprint(ca) == f.published })
 }
 
-// Combine returns what to go on from, where one content is that by which this replica
-// serves, and the other what was found in the Secret: somebody may have deleted it, spoilt
-// it, or restored it from long ago, and another replica may have made a new one then.
+// Combine returns what to continue with, where one content is what this replica holds, and
+// the other what was found in the Secret: users may have deleted it, damaged it, or restored
+// it from a backup, and another replica may have made a new one then.
+//
+// The result has the certificates of both that have not expired, and their CAs. So replicas
+// that each repair the Secret by what they hold agree after one round.
 func Combine(held, found *Content, now time.Time) (Content, error) {
+	c, err := combine(held, found, now)
+	return c.content, err
+}
+
+// combination is what Combine makes of two contents.
+type combination struct {
+	content  Content
+	accepted bool // the found certificate succeeds the held one
+	more     bool // the content has more than what was found
+}
+
+func combine(held, found *Content, now time.Time) (c combination, err error) {
 	h, f := parse(held, now), parse(found, now)
 	var base, other *parsed
 	switch {
-	case Succeeds(held, found, now):
-		base, other = f, h
+	case succeeds(h, f, now):
+		base, other, c.accepted = f, h, true
 	case h.leaf != nil || f.leaf == nil && h.newest() >= 0:
 		base, other = h, f
 	default:
-		return *found, nil
+		c.content = *found
+		return c, nil
 	}
-	// Somebody may serve by the other.
+	// In the form of the result, as no other difference matters.
+	as, err := f.content()
+	if err != nil {
+		return c, err
+	}
+	// Another replica may serve by the other.
 	var served []past
 	if other.leaf != nil {
 		served = append(served, past{other.leaf.chain, other.leaf.roots})
@@ -260,5 +283,40 @@ func Combine(held, found *Content, now time.Time) (Content, error) {
 		}
 		base.remember(s.chain, now)
 	}
-	return base.content()
+	c.content, err = base.content()
+	c.more = !c.content.equal(&as)
+	return c, err
+}
+
+// take returns what a replica holds once it has found a content in the Secret, whether it goes
+// over to the certificate in it, and whether the Secret lacks something that the replica holds.
+func (p *Profile) take(held, found *Content, now time.Time) (holds Content, accepted, lacks bool, err error) {
+	if held.equal(found) {
+		return *held, held.Usable(now), false, nil
+	}
+	c, err := combine(held, found, now)
+	if err != nil {
+		return Content{}, false, false, err
+	}
+	if c.more {
+		if lacks, err = p.lacks(held, found, now); err != nil {
+			return Content{}, false, false, err
+		}
+	}
+	if !c.content.Usable(now) {
+		return *held, false, lacks, nil
+	}
+	return c.content, c.accepted, lacks, nil
+}
+
+// lacks reports whether the Secret, as it was found, lacks a certificate by which some replica
+// may serve, or the CA of one. What expires within the skew is not worth a write, as
+// peers whose clocks are ahead have dropped it.
+func (p *Profile) lacks(held, found *Content, now time.Time) (bool, error) {
+	now = now.Add(p.skew())
+	if !held.Usable(now) {
+		return false, nil
+	}
+	c, err := combine(held, found, now)
+	return c.more, err
 }

@@ -15,28 +15,32 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/logging"
 )
 
 // Store holds the serving certificate that all replicas share by a Secret. Load gets it,
-// Watch keeps up with the Secret, and Lead, on one replica, renews it.
+// Watch keeps up with the Secret and repairs it, and Lead, on one replica, renews it.
 type Store struct {
 	client  kubernetes.Interface
 	secrets corev1client.SecretInterface
 	name    string
 	profile Profile
-	changed signal // wakes the leader: somebody has written the Secret
+	changed signal // wakes the leader: the Secret has been written
+	lacking signal // wakes the repair: the Secret lacks something that this replica holds
+
+	writing sync.Mutex // held from a read of the Secret to its update, so that we conflict with other replicas alone
 
 	mu        sync.RWMutex
-	held      Content // the last good one
+	held      Content // the last good one, and all certificates seen that have not expired
 	listeners []func()
 }
 
 // NewStore makes a Store of a Secret.
 func NewStore(client kubernetes.Interface, namespace, name string, profile Profile) *Store {
-	return &Store{client: client, secrets: client.CoreV1().Secrets(namespace), name: name, profile: profile, changed: newSignal()}
+	return &Store{client: client, secrets: client.CoreV1().Secrets(namespace), name: name, profile: profile, changed: newSignal(), lacking: newSignal()}
 }
 
 // Current returns the certificate to serve and its key, PEM-encoded; nothing before Load
@@ -60,25 +64,26 @@ func (s *Store) content() Content {
 	return s.held
 }
 
-// accept goes over to what was found in the Secret, and tells whether that was right.
-func (s *Store) accept(found *Content) bool {
+// take adds what was found in the Secret to what this replica holds. It reports whether the
+// replica goes over to the certificate that was found, and whether the Secret lacks something.
+func (s *Store) take(found *Content) (accepted, lacks bool, err error) {
 	s.mu.Lock()
-	ok := Succeeds(&s.held, found, time.Now())
-	if ok {
-		s.held = *found
+	held, accepted, lacks, err := s.profile.take(&s.held, found, time.Now())
+	if err == nil {
+		s.held = held
 	}
 	listeners := s.listeners
 	s.mu.Unlock()
-	if ok {
+	if accepted {
 		for _, f := range listeners {
 			f()
 		}
 	}
-	return ok
+	return accepted, lacks, err
 }
 
-// patience is how long a replica that starts leaves a spoilt Secret to the leader, which
-// knows what was in it, if there is one.
+// patience is how long a replica that starts leaves an invalid Secret to replicas that know
+// what was in it, if there are any.
 const patience = 5 * time.Second
 
 // Load gets the certificate. The first replica makes it; the others find it. It tries until
@@ -98,7 +103,7 @@ func (s *Store) Load(ctx context.Context) error {
 
 func nowhere(*x509.Certificate) bool { return false }
 
-func (s *Store) load(ctx context.Context, mend bool) error {
+func (s *Store) load(ctx context.Context, repair bool) error {
 	found, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -117,24 +122,26 @@ func (s *Store) load(ctx context.Context, mend bool) error {
 		return err
 	}
 	content := ContentOf(found)
-	if s.accept(&content) {
-		return nil
+	if accepted, _, err := s.take(&content); accepted || err != nil {
+		return err
 	}
-	if !mend {
+	if !repair {
 		return errors.New("the Secret holds no certificate that can be served")
 	}
 	plan, err := s.profile.Next(content, nowhere, time.Now())
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("The Secret holds no certificate that can be served, and nobody mends it, so this replica does", "secret", s.name, "did", plan.Did)
+	klog.FromContext(ctx).Info("The Secret holds no certificate that can be served, and no other replica has repaired it; repairing", "secret", s.name, "did", plan.Did)
 	if found, err = s.update(ctx, found, &plan.Content); err != nil {
 		return err
 	}
-	if content = ContentOf(found); !s.accept(&content) {
-		return errors.New("the certificate that was just made cannot be served")
+	content = ContentOf(found)
+	accepted, _, err := s.take(&content)
+	if err == nil && !accepted {
+		err = errors.New("the certificate that was just made cannot be served")
 	}
-	return nil
+	return err
 }
 
 func (s *Store) create(ctx context.Context, content *Content) (*corev1.Secret, error) {
@@ -143,16 +150,20 @@ func (s *Store) create(ctx context.Context, content *Content) (*corev1.Secret, e
 	return s.secrets.Create(ctx, secret, metav1.CreateOptions{})
 }
 
-// update fails when somebody has written the Secret since it was read.
+// update fails when the Secret has been written since it was read.
 func (s *Store) update(ctx context.Context, read *corev1.Secret, content *Content) (*corev1.Secret, error) {
 	secret := read.DeepCopy()
 	content.putInto(secret)
 	return s.secrets.Update(ctx, secret, metav1.UpdateOptions{})
 }
 
-// Watch follows the Secret until the context is done. What cannot be served is left to
-// the leader to mend, and the certificate before is served on. When somebody has deleted
-// the Secret, it is put back.
+// Watch follows the Secret until the context is done. While it holds nothing better, the
+// replica serves by the certificate before.
+//
+// Every replica repairs a Secret that was deleted, damaged, or restored from a backup, not only the
+// leader. The leader may have started from what was restored, and not know by which
+// certificate others serve; and a replica that starts now must not make another, which no
+// client trusts yet.
 func (s *Store) Watch(ctx context.Context) {
 	ctx = logging.WithoutBodies(ctx)
 	logger := klog.FromContext(ctx)
@@ -162,11 +173,18 @@ func (s *Store) Watch(ctx context.Context) {
 			return
 		}
 		found, before := ContentOf(secret), s.content()
+		accepted, lacks, err := s.take(&found)
 		switch {
-		case !s.accept(&found):
-			logger.Error(nil, "The Secret holds no certificate that this replica can go over to, the one before is served on", "secret", s.name)
+		case err != nil:
+			logger.Error(err, "Reading the Secret, continuing with the previous certificate", "secret", s.name)
+		case !accepted:
+			logger.Error(nil, "The Secret holds no certificate that this replica can go over to, continuing with the previous one", "secret", s.name)
 		case string(found.Cert) != string(before.Cert):
 			logger.Info("The serving certificate has been replaced", "secret", s.name)
+		}
+		if lacks {
+			logger.Info("The Secret lacks a certificate that may be in use, repairing", "secret", s.name)
+			s.lacking.send()
 		}
 		s.changed.send()
 	}
@@ -177,18 +195,92 @@ func (s *Store) Watch(ctx context.Context) {
 			AddFunc:    observe,
 			UpdateFunc: func(_, o any) { observe(o) },
 			DeleteFunc: func(any) {
-				// By every replica: one that starts now must not make another certificate,
-				// which nobody trusts yet.
-				if held := s.content(); held.Usable(time.Now()) {
-					if _, err := s.create(ctx, &held); err != nil && !apierrors.IsAlreadyExists(err) {
-						logger.Error(err, "Putting the serving certificate back", "secret", s.name)
-					}
-				}
+				s.lacking.send()
 				s.changed.send()
 			},
 		},
 	})
+	var repairing sync.WaitGroup
+	defer repairing.Wait()
+	repairing.Go(func() { s.keepRepaired(ctx) })
 	controller.RunWithContext(ctx)
+}
+
+// keepRepaired repairs the Secret whenever it lacks something that this replica holds.
+func (s *Store) keepRepaired(ctx context.Context) {
+	fresh := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
+	backoff := fresh
+	// If another program keeps writing the Secret, we do not race with it for ever.
+	limit := flowcontrol.NewTokenBucketRateLimiter(0.2, 10)
+	var later <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-later:
+		case <-s.lacking:
+		}
+		later = nil
+		if limit.Wait(ctx) != nil {
+			return
+		}
+		err := s.repair(ctx)
+		if err == nil {
+			backoff = fresh
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // by another replica that repairs it
+			klog.FromContext(ctx).Error(err, "Repairing the Secret of the serving certificate, will try again", "secret", s.name)
+		}
+		later = time.After(backoff.Step())
+	}
+}
+
+// repair puts into the Secret what it lacks.
+func (s *Store) repair(ctx context.Context) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	secret, found, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	now, held := time.Now(), s.content()
+	if lacks, err := s.profile.lacks(&held, &found, now); err != nil || !lacks {
+		return err
+	}
+	combined, err := Combine(&held, &found, now)
+	if err != nil {
+		return err
+	}
+	if _, err := s.write(ctx, secret, &combined); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Repaired the Secret of the serving certificate", "secret", s.name)
+	return nil
+}
+
+// read returns the Secret and its content: neither if it does not exist.
+func (s *Store) read(ctx context.Context) (*corev1.Secret, Content, error) {
+	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, Content{}, nil
+	case err != nil:
+		return nil, Content{}, err
+	}
+	return secret, ContentOf(secret), nil
+}
+
+// write puts a content into the Secret that was read, or makes it. It fails when the Secret has
+// been written since.
+func (s *Store) write(ctx context.Context, read *corev1.Secret, content *Content) (*corev1.Secret, error) {
+	if read == nil {
+		return s.create(ctx, content)
+	}
+	return s.update(ctx, read, content)
 }
 
 // rest is how long the leader looks away at most.
@@ -196,11 +288,16 @@ const rest = 10 * time.Minute
 
 // Lead renews the certificate and has its CAs trusted in the cluster, until the context
 // is done. One replica at a time does it.
+//
+// A leader that has just started may know the Secret only as somebody restored it from a
+// backup, and other replicas may serve by a certificate of a CA that is not in it. So, during
+// the overlap that follows, it adds to caBundle and removes nothing: by then, those replicas
+// have repaired the Secret.
 func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 	ctx = logging.WithoutBodies(ctx)
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
-	leads := false
+	var settled time.Time // when this replica has led for the overlap; zero before it leads
 	fresh := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
 	backoff := fresh
 	for ctx.Err() == nil {
@@ -208,11 +305,19 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 		pause := time.Until(look)
 		if err == nil {
 			backoff = fresh
+			now, begins := time.Now(), settled.IsZero()
+			if begins {
+				settled = now.Add(s.profile.Overlap())
+			}
 			// What this replica had seen of the Secret until now may have been old, and the
 			// bundle would have lacked a CA by which others serve already.
-			bundles.Set(s.content().Bundle)
-			if !leads {
-				leads = true
+			if held := s.content(); now.Before(settled) {
+				bundles.Add(held.Bundle)
+				pause = min(pause, settled.Sub(now))
+			} else {
+				bundles.Set(held.Bundle)
+			}
+			if begins {
 				publishing.Go(func() { bundles.Run(ctx) })
 			}
 		} else if ctx.Err() == nil {
@@ -232,13 +337,10 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 
 // reconcile does what is to be done now, and returns when to look again.
 func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) bool) (time.Time, error) {
-	var found Content
-	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
-	missing := apierrors.IsNotFound(err)
-	switch {
-	case err == nil:
-		found = ContentOf(secret)
-	case !missing:
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	secret, found, err := s.read(ctx)
+	if err != nil {
 		return time.Time{}, err
 	}
 	now, held := time.Now(), s.content()
@@ -250,22 +352,20 @@ func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) b
 	if err != nil {
 		return time.Time{}, err
 	}
-	switch {
-	case missing:
-		secret, err = s.create(ctx, &plan.Content)
-	case !plan.Content.equal(&found):
-		secret, err = s.update(ctx, secret, &plan.Content)
-	}
-	if err != nil {
-		return time.Time{}, err
+	if secret == nil || !plan.Content.equal(&found) {
+		if secret, err = s.write(ctx, secret, &plan.Content); err != nil {
+			return time.Time{}, err
+		}
 	}
 	if len(plan.Did) > 0 {
 		klog.FromContext(ctx).Info("Wrote the serving certificate", "secret", s.name, "did", plan.Did)
 	}
-	if found = ContentOf(secret); !s.accept(&found) {
-		return time.Time{}, errors.New("the Secret holds no certificate that this replica can go over to")
+	found = ContentOf(secret)
+	accepted, _, err := s.take(&found)
+	if err == nil && !accepted {
+		err = errors.New("the Secret holds no certificate that this replica can go over to")
 	}
-	return plan.Look, nil
+	return plan.Look, err
 }
 
 // signal tells that something has happened since it was last received from.
