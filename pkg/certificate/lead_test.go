@@ -198,7 +198,7 @@ func TestEveryReplicaRepairsTheSecret(t *testing.T) {
 				t.Errorf("%s: it is not what it was", what)
 			}
 		}
-		// Whoever wants another CA gets it from the leader.
+		// The key of a CA is deleted to get another CA, and stays deleted.
 		put(t, client, func(s *corev1.Secret) { delete(s.Data, "ca.key") })
 		<-time.After(time.Minute)
 		synctest.Wait()

@@ -289,7 +289,7 @@ const rest = 10 * time.Minute
 // Lead renews the certificate and has its CAs trusted in the cluster, until the context
 // is done. One replica at a time does it.
 //
-// A leader that has just started may know the Secret only as somebody restored it from a
+// A leader that has just started may know the Secret only as it was restored from a
 // backup, and other replicas may serve by a certificate of a CA that is not in it. So, during
 // the overlap that follows, it adds to caBundle and removes nothing: by then, those replicas
 // have repaired the Secret.
