@@ -921,7 +921,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"releaseSettle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "releaseSettle is how long it must be quiet instead when the client that changed it also writes the pod template, as releases do, and so may be about to. It is absent when it makes no difference, such as where the annotation configdep.io/settle is set.",
+							Description: "releaseSettle applies instead when the client that changed the content also writes the pod template, and so may be in the middle of a release: it is how long that client must have changed no source or pod template in the namespace. It is absent when it makes no difference, such as where the annotation configdep.io/settle is set.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
