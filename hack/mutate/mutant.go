@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/token"
 	"go/types"
 	"path/filepath"
@@ -25,6 +26,9 @@ type mutant struct {
 	form       form
 	start, end int
 	typed      string
+	// constant is where the word const is, of a change of a constant, which becomes a variable
+	// then; else 0.
+	constant int
 }
 
 // form is how a change is compiled beside the code as it is.
@@ -94,7 +98,11 @@ func mutantsOf(p *goPackage, file *goFile) []mutant {
 		case *ast.GenDecl:
 			if d.Tok == token.CONST || d.Tok == token.VAR {
 				f.function, f.results = d.Tok.String(), nil
+				if f.constant = 0; d.Tok == token.CONST {
+					f.constant = f.offset(d.Pos())
+				}
 				ast.Inspect(d, f.visit)
+				f.constant = 0
 			}
 		}
 	}
@@ -124,6 +132,7 @@ type finder struct {
 	*goPackage
 	file     *goFile
 	function string
+	constant int
 	results  *ast.FieldList
 	found    []mutant
 	skipped  map[ast.Node]bool       // statements that stay
@@ -232,7 +241,7 @@ func (f *finder) zero(r *ast.ReturnStmt) {
 	}
 	for i, result := range r.Results {
 		switch t, text := f.text(types[i]), f.text(result); {
-		case text == "nil" || text == "0" || text == `""` || text == t+"{}" && t[0] != '[' && !strings.HasPrefix(t, "map["):
+		case f.isZero(result), text == "nil" || text == t+"{}" && t[0] != '[' && !strings.HasPrefix(t, "map["):
 			// It is zero.
 		case t == "bool":
 			f.replace(result, "!("+text+")", opposite, "")
@@ -277,6 +286,20 @@ func (f *finder) noteSame(b *ast.BinaryExpr) {
 	}
 	if number, err := strconv.ParseInt(literal.Value, 0, 64); err == nil {
 		f.same[literal] = number + step
+	}
+}
+
+// isZero reports whether an expression is a constant that is zero.
+func (f *finder) isZero(e ast.Expr) bool {
+	switch v := f.info.Types[e].Value; {
+	case v == nil:
+		return false
+	case v.Kind() == constant.String:
+		return constant.StringVal(v) == ""
+	case v.Kind() == constant.Int, v.Kind() == constant.Float:
+		return constant.Sign(v) == 0
+	default:
+		return false
 	}
 }
 
@@ -325,7 +348,7 @@ func (f *finder) mutant(n ast.Node, as form, typed string) mutant {
 	start, end := f.offset(n.Pos()), f.offset(n.End())
 	return mutant{
 		file: f.file.name, function: f.function, line: f.files.Position(n.Pos()).Line, source: f.file.source,
-		from: start, to: end, start: start, end: end, form: as, typed: typed,
+		from: start, to: end, start: start, end: end, form: as, typed: typed, constant: f.constant,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 const sample = `package p
 
-const most = 3
+const most = 3; const size = 2; var sized [size]int
 
 type T[K any] struct{ err error }
 
@@ -76,8 +76,10 @@ func TestMutantsOf(t *testing.T) {
 		}
 	}
 	want := []string{
-		"3: pkg/p const: const most = 3 => const most = 4",
-		"3: pkg/p const: const most = 3 => const most = 2",
+		"3: pkg/p const: const most = 3; const size = 2; var sized [size]int => const most = 4; const size = 2; var sized [size]int",
+		"3: pkg/p const: const most = 3; const size = 2; var sized [size]int => const most = 2; const size = 2; var sized [size]int",
+		"3: pkg/p const: const most = 3; const size = 2; var sized [size]int => const most = 3; const size = 3; var sized [size]int",
+		"3: pkg/p const: const most = 3; const size = 2; var sized [size]int => const most = 3; const size = 1; var sized [size]int",
 		"7: pkg/p zero: func zero() (T[int], []int) { return T[int]{}, []int{} } => func zero() (T[int], []int) { return T[int]{}, *new([]int) }",
 		"10: pkg/p T.less: if a < b && b != 0 { => if !(a < b && b != 0) {",
 		"10: pkg/p T.less: if a < b && b != 0 { => if a < b || b != 0 {",
@@ -122,7 +124,7 @@ func TestSchema(t *testing.T) {
 	content := string(files[filepath.Join("pkg", "p", "p.go")])
 	for i := range mutants {
 		m := &mutants[i]
-		constant := m.function == "const" // which has to be known when it is compiled
+		constant := strings.Contains(m.key(), "const size = 3") || strings.Contains(m.key(), "const size = 1") // the length of an array
 		if m.form == alone != constant {
 			t.Errorf("%s is alone: %v", m, m.form == alone)
 		}
@@ -131,12 +133,13 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"(mutateIs(4) && (a < b || b != 0) || !mutateIs(4) && (",
-		"if !mutateIs(10) { a = b }",
-		"return (mutateIs(11) != (true)), nil",
+		"var   most = mutatePick[int](0, mutatePick[int](1, 3, 2), 4); const size = 2;",
+		"(mutateIs(6) && (a < b || b != 0) || !mutateIs(6) && (",
+		"if !mutateIs(12) { a = b }",
+		"return (mutateIs(13) != (true)), nil",
 		"return false, mutatePick[error](",
 	} {
-		if !strings.Contains(strings.Replace(content, "(mutateIs(23) != (false))", "false", 1), want) {
+		if !strings.Contains(strings.Replace(content, "(mutateIs(25) != (false))", "false", 1), want) {
 			t.Errorf("there is no %q in\n%s", want, content)
 		}
 	}

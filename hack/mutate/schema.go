@@ -101,6 +101,16 @@ func (p *goPackage) schema(mutants []mutant) (map[string][]byte, error) {
 				return true
 			})
 		}
+		if len(excluded) == before { // constants that have to be known when it is compiled
+			for file, numbers := range own {
+				own[file] = slices.DeleteFunc(numbers, func(i int) bool {
+					if mutants[i].constant > 0 {
+						excluded = append(excluded, i)
+					}
+					return mutants[i].constant > 0
+				})
+			}
+		}
 		if len(excluded) == before {
 			return nil, fmt.Errorf("%s with all changes: %w", p.path, errs[0])
 		}
@@ -145,7 +155,12 @@ func schemaOf(mutants []mutant, numbers []int) []byte {
 		}
 		return i - j
 	})
-	source := mutants[numbers[0]].source
+	source := slices.Clone(mutants[numbers[0]].source)
+	for _, n := range numbers {
+		if at := mutants[n].constant; at > 0 {
+			copy(source[at:], "var  ") // as long as const
+		}
+	}
 	return []byte(nested(mutants, numbers, source, 0, len(source)))
 }
 
