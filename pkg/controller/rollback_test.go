@@ -1,0 +1,80 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// revisionHistoryAnnotation is on a ReplicaSet that a Deployment has gone back to.
+const revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history"
+
+// A template that comes back in the middle of a rollout may have pods from before, which have
+// not read what changed meanwhile: unless its ReplicaSet was made for it, they are looked up.
+func TestRollbackInTheMiddleOfARollout(t *testing.T) {
+	for name, tt := range map[string]struct {
+		history  string // of the ReplicaSet of the template that came back
+		revision string // that its controller gave it
+		want     string
+	}{
+		"to a ReplicaSet with pods from before":         {"1", "3", "mixed rollout"},
+		"to one that was made for it":                   {"", "3", "verified"},
+		"to one that is not told from the one it meant": {"", "1", "mixed rollout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				withPod(c)
+				c.took()
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+					d.Spec.Template.Spec.Containers[0].Image = "app:2"
+					d.Status.UpdatedReplicas = 0
+				})
+				c.advance(time.Minute)
+				c.set(secret("db", "2"))
+				back := live(c, deployment("web", "db"))
+				back.Spec.Template.Spec.Containers[0].Image = ""
+				back.Status.UpdatedReplicas = 1
+				back.Annotations[revisionAnnotation] = tt.revision
+				set := live(c, replicaSet("set-1", "1", "uid-web", time.Now()))
+				set.Annotations[revisionAnnotation] = tt.revision
+				if tt.history != "" {
+					set.Annotations[revisionHistoryAnnotation] = tt.history
+				}
+				c.set(set)
+				c.set(back)
+				c.advance(time.Hour)
+				if got := c.kinds(); got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A look at pods that the API server refuses has found out nothing.
+func TestLookForPodsThatFails(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		failing := true
+		c.client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return failing, nil, apierrors.NewInternalError(errors.New("etcd"))
+		})
+		excursions["by a missing source"](c, func() {})()
+		c.advance(time.Minute)
+		c.expect("it fails")
+		c.mu.Lock()
+		failing = false
+		c.mu.Unlock()
+		c.advance(5 * time.Minute)
+		if kinds := c.kinds(); kinds != "verified" {
+			t.Errorf("it works again: %q", kinds)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+package dependency
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A rollout has failed when its deadline has passed, and for no other reason.
+func TestDeploymentRollout_FailsAtItsDeadlineOnly(t *testing.T) {
+	for _, tt := range []struct {
+		status corev1.ConditionStatus
+		reason string
+		want   RolloutPhase
+	}{
+		{corev1.ConditionFalse, "ProgressDeadlineExceeded", RolloutFailed},
+		{corev1.ConditionTrue, "ProgressDeadlineExceeded", RolloutRunning},
+		{corev1.ConditionUnknown, "ProgressDeadlineExceeded", RolloutRunning},
+		{corev1.ConditionFalse, "FailedCreate", RolloutRunning},
+	} {
+		o := &appsv1.Deployment{Status: appsv1.DeploymentStatus{
+			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: tt.status, Reason: tt.reason}},
+		}}
+		if got := deploymentRollout(o).Phase; got != tt.want {
+			t.Errorf("%s, %s: %s, want %s", tt.status, tt.reason, got, tt.want)
+		}
+	}
+}
+
+// A StatefulSet without a partition updates all of its pods.
+func TestStatefulSetRollout_WithoutAPartition(t *testing.T) {
+	for _, rolling := range []*appsv1.RollingUpdateStatefulSetStrategy{nil, {}, {Partition: new(int32(0))}} {
+		o := &appsv1.StatefulSet{
+			Spec:   appsv1.StatefulSetSpec{Replicas: new(int32(3)), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{RollingUpdate: rolling}},
+			Status: appsv1.StatefulSetStatus{ReadyReplicas: 3, UpdatedReplicas: 2},
+		}
+		if got := statefulSetRollout(o); got != (Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are new"}) {
+			t.Errorf("with %+v: %+v", rolling, got)
+		}
+	}
+}
