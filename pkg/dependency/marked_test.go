@@ -1,0 +1,60 @@
+package dependency
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// When a source began or ceased to be marked is remembered until the mark changes again.
+func TestSource_RemembersWhenItWasMarked(t *testing.T) {
+	type marks struct{ ignored, match bool }
+	type times struct{ Ignored, Match Moment }
+	for name, tt := range map[string]struct {
+		listed bool    // the first was there already
+		do     []marks // in versions 1, 2 and so on
+		want   times
+	}{
+		"never":                              {false, []marks{{}, {}}, times{}},
+		"it was marked":                      {true, []marks{{true, true}, {true, true}}, times{}},
+		"it is made ignored":                 {false, []marks{{}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
+		"it stays ignored":                   {false, []marks{{}, {ignored: true}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
+		"it is ignored no more":              {true, []marks{{ignored: true}, {}, {}}, times{Ignored: Moment{2, 12}}},
+		"it is made to match":                {false, []marks{{}, {match: true}}, times{Match: Moment{2, 12}}},
+		"it goes on to match":                {false, []marks{{}, {match: true}, {match: true}}, times{Match: Moment{2, 12}}},
+		"it matches no more":                 {true, []marks{{match: true}, {}, {}}, times{Match: Moment{2, 12}}},
+		"it matches since it was made":       {false, []marks{{match: true}, {match: true}}, times{Match: Moment{1, 11}}},
+		"it has been ignored since its time": {false, []marks{{ignored: true}}, times{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last *Source
+			for i, m := range tt.do {
+				s := NewSource(Secret, &metav1.ObjectMeta{Name: "db", ResourceVersion: fmt.Sprint(i + 1)}, nil)
+				s.Ignored, s.Match = m.ignored, m.match
+				at := Arrival{Live: true, Seen: seenAt, Order: uint64(11 + i)}
+				if i == 0 && tt.listed {
+					at = Arrival{Order: 11}
+				}
+				s.After(last, nil, at)
+				last = s
+			}
+			if diff := cmp.Diff(tt.want, times{last.IgnoredAt, last.MatchAt}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What was there when the source was first read is dated by the first event after it, as an upper
+// bound.
+func TestGraph_LastWrittenBeforeTheFirstEvent(t *testing.T) {
+	c := newChanging()
+	c.write("1", 0, true)
+	c.put(map[string]string{"a": "1", "b": "1"})
+	a := named(ConfigMap, "settings", "a")
+	if got, want := c.graph.LastWritten("shop", &a), (Moment{101, 1102}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
