@@ -1,0 +1,151 @@
+package dependency
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// observed is a Deployment as it is read: its image, its annotations, and what its status says.
+type observed struct {
+	image       string
+	annotations map[string]string
+	status      appsv1.DeploymentStatus
+	paused      bool
+	reloadedAt  string
+	revision    string
+	gone        bool // the process has forgotten what it knew
+	listed      bool // not live
+}
+
+// readAll reads versions 10, 20 and so on of a Deployment with three replicas.
+func readAll(versions ...observed) (w *Workload) {
+	for i, v := range versions {
+		o := &appsv1.Deployment{}
+		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "u", string(rune('1'+i))+"0"
+		o.Annotations = map[string]string{}
+		for k, value := range v.annotations {
+			o.Annotations["configdep.io/"+k] = value
+		}
+		if v.revision != "" {
+			o.Annotations[RevisionAnnotation] = v.revision
+		}
+		o.Spec.Replicas, o.Spec.Paused = new(int32(3)), v.paused
+		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: v.image}}
+		if v.reloadedAt != "" {
+			o.Spec.Template.Annotations = map[string]string{ReloadedAtAnnotation: v.reloadedAt}
+		}
+		o.Status = v.status
+		previous := w
+		if v.gone {
+			previous = nil
+		}
+		w = FromDeployment(o)
+		w.After(previous, Arrival{Live: !v.listed, Order: uint64(i + 1)})
+	}
+	return w
+}
+
+// When a record was written is remembered until it tells more; what another client removes of it
+// stays, as long as the pods do.
+func TestWorkload_RecordOfTheSamePods(t *testing.T) {
+	type m = map[string]string
+	full := m{"config-hash": "h", "applied-sources": "s"}
+	verified := m{"config-hash": "h", "applied-sources": "s", "verified-at": "v"}
+	type record struct {
+		Hash, Sources string
+		Dropped       bool
+		At            Moment
+	}
+	for name, tt := range map[string]struct {
+		do   []observed
+		want record
+	}{
+		"found in the first list":          {[]observed{{annotations: full, listed: true}}, record{"h", "s", false, Moment{}}},
+		"created with it":                  {[]observed{{annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"written":                          {[]observed{{}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
+		"it stays":                         {[]observed{{}, {annotations: full}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
+		"another hash":                     {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},
+		"other sources":                    {[]observed{{annotations: full}, {annotations: m{"config-hash": "h", "applied-sources": "t"}}}, record{"h", "t", false, Moment{20, 2}}},
+		"both":                             {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "t"}}}, record{"i", "t", false, Moment{20, 2}}},
+		"the pods were looked up":          {[]observed{{annotations: full}, {annotations: verified}}, record{"h", "s", false, Moment{20, 2}}},
+		"once more":                        {[]observed{{annotations: verified}, {annotations: m{"config-hash": "h", "applied-sources": "s", "verified-at": "w"}}}, record{"h", "s", false, Moment{20, 2}}},
+		"that they were is removed":        {[]observed{{annotations: verified}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"it is removed":                    {[]observed{{annotations: full}, {}}, record{"h", "s", true, Moment{10, 1}}},
+		"it is removed for long":           {[]observed{{annotations: full}, {}, {}}, record{"h", "s", true, Moment{10, 1}}},
+		"a part of it is removed":          {[]observed{{annotations: full}, {annotations: m{"config-hash": "h"}}}, record{"h", "s", true, Moment{10, 1}}},
+		"the hash is removed":              {[]observed{{annotations: full}, {annotations: m{"applied-sources": "s"}}}, record{"h", "s", true, Moment{10, 1}}},
+		"it had no sources":                {[]observed{{annotations: m{"config-hash": "h"}}, {annotations: m{"config-hash": "h"}}}, record{"h", "", false, Moment{10, 1}}},
+		"another one without sources":      {[]observed{{annotations: full}, {annotations: m{"config-hash": "i"}}}, record{"i", "", false, Moment{20, 2}}},
+		"another one with the same":        {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},
+		"it is removed, and so are pods":   {[]observed{{annotations: full}, {image: "2"}}, record{}},
+		"it is removed, and written again": {[]observed{{annotations: full}, {}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := readAll(tt.do...)
+			hash, sources := w.Record()
+			if diff := cmp.Diff(tt.want, record{hash, sources, w.RecordDropped(), w.RecordedAt}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A template that comes in the middle of a rollout may be one from before, whose pods were never
+// replaced, unless we made it: it carries a time that no other has.
+func TestWorkload_StartIsUnsure(t *testing.T) {
+	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
+	for name, tt := range map[string]struct {
+		do     []observed
+		want   bool
+		before string // the revision
+	}{
+		"first seen":                     {[]observed{{image: "1", revision: "1"}}, false, ""},
+		"a rollout after another":        {[]observed{{image: "1", revision: "1", status: done}, {image: "2", revision: "1"}}, false, "1"},
+		"in the middle of another":       {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, true, "1"},
+		"it goes on":                     {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2", status: done}}, true, "1"},
+		"one that we made":               {[]observed{{image: "1"}, {image: "1", reloadedAt: "now"}}, false, ""},
+		"one with the time of the other": {[]observed{{image: "1", reloadedAt: "now"}, {image: "2", reloadedAt: "now"}}, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := readAll(tt.do...)
+			if w.StartUnsure != tt.want || w.RevisionBefore != tt.before {
+				t.Errorf("unsure %v, revision %q before, want %v, %q", w.StartUnsure, w.RevisionBefore, tt.want, tt.before)
+			}
+		})
+	}
+}
+
+// The pods of a paused Deployment are those of the template with which it was paused, and when
+// that was not seen, those of which its status tells.
+func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
+	all := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3}
+	none := appsv1.DeploymentStatus{Replicas: 3}
+	some := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1}
+	for name, tt := range map[string]struct {
+		do      []observed
+		pending bool
+	}{
+		"it is not paused":               {[]observed{{image: "1"}, {image: "2"}}, false},
+		"paused":                         {[]observed{{image: "1"}, {image: "1", paused: true}}, false},
+		"paused with another template":   {[]observed{{image: "1"}, {image: "2", paused: true, status: all}}, true},
+		"and back":                       {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "1", paused: true}}, false},
+		"resumed":                        {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2"}}, false},
+		"made as it is, before our eyes": {[]observed{{image: "1", paused: true}}, true},
+		"found, and all pods are of the template":     {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
+		"found, and no pod is of the template":        {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
+		"found, and nobody knows":                     {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
+		"found, nobody knew, and then no pod is":      {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
+		"found, all were, and then no pod is":         {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
+		"found, nobody knew, and it goes on":          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
+		"found, nobody knew, and the template is new": {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := readAll(tt.do...).TemplatePending; got != tt.pending {
+				t.Errorf("the template is pending: %v, want %v", got, tt.pending)
+			}
+		})
+	}
+}
