@@ -184,7 +184,7 @@ func (e *Evaluation) knows(u *unit) bool {
 }
 
 func (e *Evaluation) differs(u *unit) bool {
-	return e.knows(u) && e.Record.Sources[u.id] != u.entry()
+	return e.knows(u) && !u.says(e.Record.Sources[u.id])
 }
 
 // Excursion is a time in which content was other than now. Containers that were started in it

@@ -30,6 +30,13 @@ func (u *unit) entry() string {
 	return u.scope + "." + u.digest + "." + strconv.Itoa(u.keys)
 }
 
+// says reports whether an entry says the content of the unit. How many keys there are does not
+// matter: those that no container sees are among them.
+func (u *unit) says(entry string) bool {
+	own := u.entry()
+	return entry[:strings.LastIndexByte(entry, '.')+1] == own[:strings.LastIndexByte(own, '.')+1]
+}
+
 // mixedEntry is what a record remembers of the unit when some pods were started with other
 // content of it than others.
 func (u *unit) mixedEntry() string { return u.scope + "." + mixed + "." }
@@ -103,7 +110,7 @@ func keysThere(r *dependency.Reference, source *dependency.Source) (n int) {
 	}
 	keys, all := r.Keys()
 	if all {
-		return source.Shown(r)
+		return len(source.Keys)
 	}
 	for _, key := range keys {
 		if source.Has(key) {
