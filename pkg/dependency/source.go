@@ -88,6 +88,10 @@ func (c *Change) Moment() Moment { return Moment{c.Version, c.Order} }
 // known of a source of the same name that had been deleted, or nil.
 func (s *Source) After(previous, deleted *Source, at Arrival) {
 	version := versionOf(s.ResourceVersion)
+	if at.Rekeyed && previous != nil && previous.UID == s.UID && previous.ResourceVersion == s.ResourceVersion {
+		s.keepDates(previous)
+		return
+	}
 	if previous != nil && previous.UID != s.UID {
 		previous, deleted = nil, previous // a list shows what came after a deletion that was missed
 	}
@@ -127,6 +131,17 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 	if !at.Seen.IsZero() {
 		s.episodes = addEpisode(s.episodes, episode{Moment{version, at.Order}, s.LastChanged.Time})
 	}
+}
+
+// keepDates completes a source that is as it was, though read with another key of the hash.
+func (s *Source) keepDates(previous *Source) {
+	for i := range s.Keys {
+		if old := previous.key(s.Keys[i].Key); old != nil {
+			s.Keys[i].Version, s.Keys[i].Returned = old.Version, old.Returned
+		}
+	}
+	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
+	s.removed, s.episodes = previous.removed, previous.episodes
 }
 
 // addEpisode returns the last episodes. Values in the graph are immutable.

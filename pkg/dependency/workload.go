@@ -136,7 +136,11 @@ const (
 
 // record holds the annotations that remember with which content the pods were started, and
 // the restart for which they were written.
-type record struct{ hash, sources, verified, recreating, reload string }
+type record struct {
+	hash, sources, verified, recreating, reload string
+	// rekeyed: the annotations say it with a key of the hash that was replaced since.
+	rekeyed bool
+}
 
 // Moment says when something happened, as far as this process knows.
 type Moment struct {
@@ -155,6 +159,9 @@ type Arrival struct {
 	Seen time.Time
 	// Order is its place among all that was read; see Moment.
 	Order uint64
+	// Rekeyed: what is known was read with another key of the hash, so that digests cannot be
+	// compared.
+	Rekeyed bool
 }
 
 // After completes a workload by what was known of it before, or nil.
@@ -194,9 +201,10 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	case previous != nil:
 		w.StartVersion = versionOf(previous.ResourceVersion) + 1
 	}
-	if samePods {
+	if samePods || same && previous.RecordRekeyed() && w.Annotations[ConfigHashAnnotation] == previous.Annotations[ConfigHashAnnotation] {
 		w.keepRecord(previous)
-	} else if same {
+	}
+	if !samePods && same {
 		ours := w.TemplateAnnotations[ReloadedAtAnnotation]
 		w.StartUnsure = previous.Rollout.Phase != RolloutComplete && (ours == "" || ours == previous.TemplateAnnotations[ReloadedAtAnnotation])
 		w.RevisionBefore = previous.Revision
@@ -225,6 +233,11 @@ func (r record) says(other record) bool {
 // they still run with what it says.
 func (w *Workload) keepRecord(previous *Workload) {
 	before, now := previous.record(), w.record()
+	if before.rekeyed && keyOf(now.hash) != keyOf(before.hash) {
+		before.rekeyed = now.hash != "" // else it is gone
+		w.dropped = &before
+		return
+	}
 	if before.hash != "" && (now.hash == "" || now.hash == before.hash && now.sources == "" && before.sources != "") {
 		w.dropped = &before
 	}
@@ -243,8 +256,21 @@ func (w *Workload) record() record {
 	}
 	return record{
 		w.Annotations[ConfigHashAnnotation], w.Annotations[AppliedSourcesAnnotation], w.Annotations[VerifiedAnnotation],
-		w.Annotations[RecreatingAnnotation], w.Annotations[LastReloadAnnotation],
+		w.Annotations[RecreatingAnnotation], w.Annotations[LastReloadAnnotation], false,
 	}
+}
+
+// keyOf returns the version and the key id of a hash.
+func keyOf(hash string) string { return hash[:strings.LastIndexByte(hash, '.')+1] }
+
+// WithRecord returns the workload with its record said with the current key of the hash, which
+// has replaced that of the annotations.
+func (w *Workload) WithRecord(hash, sources string) *Workload {
+	next := *w
+	r := w.record()
+	r.hash, r.sources, r.rekeyed = hash, sources, true
+	next.dropped = &r
+	return &next
 }
 
 // Recreating returns which pods have to be evicted, as the annotation of that name says; empty:
@@ -254,7 +280,11 @@ func (w *Workload) Recreating() string {
 }
 
 // RecordDropped reports whether another client has removed the record, or a part of it.
-func (w *Workload) RecordDropped() bool { return w.dropped != nil }
+func (w *Workload) RecordDropped() bool { return w.dropped != nil && !w.dropped.rekeyed }
+
+// RecordRekeyed reports whether the annotations say the record with a key of the hash that was
+// replaced.
+func (w *Workload) RecordRekeyed() bool { return w.dropped != nil && w.dropped.rekeyed }
 
 // Opt notes what annotations say of the workload, some of which came with a version, by
 // what was known of it before, or nil. A workload that has opted out keeps no record that

@@ -50,6 +50,8 @@ type Index struct {
 	restart  func()                           // ends the reading of everything, which then begins again
 	unprobed map[string]bool                  // the streams whose present revision has not been asked for
 	order    uint64                           // how many things have been read; see dependency.Moment
+	digester *dependency.Digester             // with which content is read
+	rekeyed  *rekeyed                         // nil: what is known was read with that digester
 }
 
 // seen tells up to which revision a stream has been applied, and when it last moved.
@@ -111,7 +113,7 @@ func namesOf(streams []*stream) []string {
 func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.graph = dependency.NewGraph()
+	x.graph, x.rekeyed = dependency.NewGraph(), nil
 	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, map[string]seen{}
 	x.progress.Floor, x.progress.OneCounter, x.several = 0, false, false
 	if x.regress { // what comes has nothing to do with what was
@@ -201,12 +203,16 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 
 	gone := stream.names(x.graph)
 	touched := sets.New[dependency.WorkloadKey]()
+	if x.rekeyed != nil && x.waiting[stream.name] {
+		x.rekeyed.reading = true
+		defer x.reread()
+	}
 	for _, o := range objects {
 		o := o.(*object)
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
-		if !x.holds(o) {
+		if !x.holds(o) || o.source != nil && x.rereads() {
 			touched.Insert(x.put(o, false)...)
 		}
 	}
@@ -222,8 +228,12 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	if len(x.waiting) > 0 {
 		return false
 	}
-	x.order++
-	x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
+	if x.rekeyed != nil {
+		x.translate()
+	} else {
+		x.order++
+		x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
+	}
 	progress := x.announce()
 	for _, s := range x.sinks {
 		s.Synced(x.graph, progress)
@@ -282,8 +292,8 @@ func (x *Index) put(o *object, live bool) []dependency.WorkloadKey {
 // known of the order of events.
 func (x *Index) arrival(live bool) dependency.Arrival {
 	x.order++
-	at := dependency.Arrival{Order: x.order}
-	if len(x.waiting) == 0 {
+	at := dependency.Arrival{Order: x.order, Rekeyed: x.rereads()}
+	if len(x.waiting) == 0 || x.rekeyed != nil {
 		at.Live, at.Seen = live, x.clock.Now()
 	}
 	return at

@@ -29,8 +29,11 @@ func NewReplay(x *Index, digester *dependency.Digester) *Replay {
 	r := &Replay{index: x, streams: map[string]*stream{}}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	clear(x.unprobed)
-	x.graph.SetSeveralCounters(false)
+	x.digester = digester
+	if x.rekeyed == nil {
+		clear(x.unprobed)
+		x.graph.SetSeveralCounters(false)
+	}
 	for _, s := range streams(digester) {
 		r.streams[s.name] = s
 	}

@@ -14,7 +14,7 @@ import (
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
 // the digests from one of the Secrets, tells ready of a digester, and reads everything. When
-// the key is replaced, or revisions go back, it begins again.
+// the key is replaced, or revisions go back, it begins again; see Rekey and Reset.
 func (x *Index) Run(ctx context.Context, reader *Reader, secrets corev1client.SecretInterface, ready func(*dependency.Digester)) {
 	for ctx.Err() == nil {
 		key, err := LoadKey(ctx, secrets)
@@ -25,7 +25,7 @@ func (x *Index) Run(ctx context.Context, reader *Reader, secrets corev1client.Se
 		ready(digester)
 		x.run(ctx, reader, digester, func(ctx context.Context, changed func()) { watchKey(ctx, secrets, key, changed) })
 		if ctx.Err() == nil {
-			x.Reset() // until there is a key again, nothing is known to be as it was
+			x.Rekey() // until there is a key again, nothing is known to be as it was
 		}
 	}
 }
@@ -35,7 +35,7 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	x.mu.Lock()
-	x.restart = stop
+	x.restart, x.digester = stop, digester
 	x.mu.Unlock()
 	var wg sync.WaitGroup
 	synced := make(chan struct{})

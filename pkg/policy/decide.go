@@ -227,7 +227,7 @@ func (e *Evaluation) missing(stale bool) Decision {
 // recorded reports whether the workload carries a record that says exactly what is present.
 func (e *Evaluation) recorded() bool {
 	present := e.Present()
-	if e.Workload.RecordDropped() || e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
+	if e.Workload.RecordDropped() || e.Workload.RecordRekeyed() || e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
 		return false
 	}
 	for id, entry := range present.Sources {

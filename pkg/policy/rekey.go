@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Vouched is what the record of a workload said of its content while the key of the hash was
+// another one. Nothing else tells later whether a record of that key says the content that is
+// there: digests of different keys cannot be compared.
+type Vouched struct {
+	workload *dependency.Workload
+	record   Record
+	// same are the units whose content was as recorded, and whole tells it of all together.
+	same  map[string]bool
+	whole bool
+}
+
+// Vouch returns what the record of a workload says of the content of a graph, or nil: it
+// cannot be compared. The digester is that with which the graph was read.
+func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Vouched {
+	e := Evaluate(g, digester, w, defaults)
+	if !e.comparable() {
+		return nil
+	}
+	v := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash}
+	for i := range e.units {
+		u := &e.units[i]
+		v.same[u.id] = u.says(e.Record.Sources[u.id])
+	}
+	return v
+}
+
+// Translate returns a workload with its record said with another key of the hash: that of the
+// digester, with which the graph was read again after a place in the order of reading. What was
+// as recorded, and has not changed since, is so now; all else differs, or may.
+func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults, order uint64) *dependency.Workload {
+	e := Evaluate(g, digester, w, defaults)
+	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || sameKey(e.Record.Hash, e.Hash) {
+		return w // the record is another one, or its key is back
+	}
+	whole := v.whole
+	sources := maps.Clone(v.record.Sources)
+	for i := range e.units {
+		u := &e.units[i]
+		same := v.same[u.id] && e.knows(u)
+		if u.changedAfter(e, order) {
+			same, whole = false, false
+		}
+		if same {
+			sources[u.id] = u.entry()
+		}
+		whole = whole && (sources == nil || same)
+	}
+	hash := e.Hash[:strings.LastIndexByte(e.Hash, '.')+1] + mixed
+	if whole && len(sources) <= len(e.units) {
+		hash = e.Hash
+	}
+	if sources == nil {
+		return w.WithRecord(hash, "")
+	}
+	return w.WithRecord(hash, mustJSON(sources))
+}
+
+// changedAfter reports whether anything that belongs to a unit was read with other content, or
+// perhaps other content, after a place in the order of reading.
+func (u *unit) changedAfter(e *Evaluation, order uint64) bool {
+	for i := range u.references {
+		r := &u.references[i]
+		last := e.graph.LastChange(e.sourceKey(r))
+		if e.graph.LastWritten(e.Workload.Namespace, r).Order > order || u.glob != nil && last.Order > order {
+			return true
+		}
+	}
+	if u.glob == nil {
+		return false
+	}
+	gone := e.graph.LastGone(e.Workload.Namespace, *u.glob, e.Policy.Exclude)
+	return gone.Order > order
+}
