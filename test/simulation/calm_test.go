@@ -59,10 +59,11 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 		return true
 	}
 	for source, scope := range d.truth.scopes {
-		for key, witnessed := range s.view.sources[source].witnessed {
-			if reason == "Verifying" && scope.keys.has(key) && witnessed > 0 {
-				return true
-			}
+		if scope.counts() && s.view.sources[source].doubted > max(d.truth.templated, d.truth.recreated) {
+			return true
+		}
+		if reason == "Verifying" && scope.counts() && s.view.sources[source].witnessed != [keyCount]uint64{} {
+			return true
 		}
 	}
 	return false

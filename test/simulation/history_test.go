@@ -252,7 +252,9 @@ var actions = map[string]action{
 		return s.world.endNamespace()
 	}},
 
-	"replace key":     {1, none, func(s *simulation, _ operation) bool { return s.world.replaceKey() }},
+	"replace key": {1, func(m maker) operation { return operation{B: m.IntN(3)} },
+		func(s *simulation, o operation) bool { return s.world.replaceKey(o.B == 2) }},
+	"lose key":        {1, none, func(s *simulation, _ operation) bool { return s.world.loseKey() }},
 	"back up":         {1, none, func(s *simulation, _ operation) bool { return s.world.backUp() }},
 	"restore":         {1, none, func(s *simulation, _ operation) bool { return s.world.restore() }},
 	"install webhook": {0, none, func(s *simulation, _ operation) bool { s.world.webhook.installed = true; return true }},

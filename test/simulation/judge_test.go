@@ -168,7 +168,7 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCount]mark, reasons reasons) {
 	name := workloadName(d.slot)
 	scopes := rules.scopes(d.template.variant, &marks)
-	rec, bare := o.record(&d.manifest)
+	rec, bare := o.remembered(&r.seen, &d.manifest)
 	var arrived time.Time
 	for _, s := range reasons.sources {
 		if rec != nil && !bare && (!rec.scopes[s].same(scopes[s]) || rules.glob && rec.scopes != scopes || !o.recordDiffers(rec, &scopes, s, &r.seen)) {
@@ -212,7 +212,7 @@ func (o *oracle) recordDiffers(rec *recorded, scopes *[sourceCount]scope, s int,
 // seen the pods start, what is recorded differs from what is there, and times do not tell
 // that the pods came last.
 func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCount]mark) string {
-	rec, bare := o.record(&d.manifest)
+	rec, bare := o.remembered(&r.seen, &d.manifest)
 	unseen := r.seen.unseen(d.truth.templated) || o.world.offsets[0] != o.world.offsets[1]
 	scopes := rules.scopes(d.template.variant, &marks)
 	if d.truth.mixed {
@@ -230,6 +230,11 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			case !seconds(d.newest().created).After(r.seen.sources[s].lastChanged):
 				return "revisions cannot be compared, and the template is not younger than the content"
 			}
+		}
+	}
+	for s := range scopes {
+		if scopes[s].counts() && r.seen.sources[s].doubted > max(d.truth.templated, d.truth.recreated) {
+			return "a source was written while everything was read again because of another key"
 		}
 	}
 	if r.reload != nil {
@@ -357,7 +362,7 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 		return // the server lags, and will see that the container has read something newer
 	}
 	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
-	rec, bare := o.record(before)
+	rec, bare := o.remembered(&r.seen, before)
 	vouched := rec == nil || bare || !rec.scopes[source].same(d.truth.scopes[source]) ||
 		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) == d.truth.scopes[source].seen(source, key, r.seen.sources[source].content[key])
 	switch {

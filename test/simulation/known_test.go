@@ -21,6 +21,12 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 	if v.templates == nil {
 		v.templates = map[int]seenTemplate{}
 	}
+	if v.records == nil {
+		v.records = map[int]string{}
+	}
+	if v.records[m.slot] = m.hash(); deleted || m.hash() != v.kept[m.slot] {
+		delete(v.kept, m.slot)
+	}
 	t, found := v.templates[m.slot]
 	identity := m.template.identity()
 	switch {
@@ -84,14 +90,22 @@ func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) st
 	if o.misled(d, p, c, source) {
 		return ""
 	}
-	present := o.world.sources[source].content[key]
-	if rec, _ := o.record(&d.manifest); rec != nil && rec.scopes[source].same(d.truth.scopes[source]) &&
-		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) != d.truth.scopes[source].seen(source, key, present) {
+	scope, present := d.truth.scopes[source], o.world.sources[source].content[key]
+	tells := func(rec *recorded) bool {
+		return rec != nil && rec.scopes[source].same(scope) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
+	}
+	if rec, _ := o.record(&d.manifest); tells(rec) {
 		return fmt.Sprintf("the record has another %s.%s", sourceNames[source], keyNames[key])
 	}
 	for _, s := range o.world.servers {
-		if s.alive && s.leads && o.knew(&s.view, d, c, source, key) {
+		if !s.alive || !s.leads {
+			continue
+		}
+		if o.knew(&s.view, d, c, source, key) {
 			return fmt.Sprintf("server %d has seen %s.%s change", s.id, sourceNames[source], keyNames[key])
+		}
+		if rec, _ := o.remembered(&s.view, &d.manifest); tells(rec) {
+			return fmt.Sprintf("server %d had read that the record has another %s.%s when the key was replaced", s.id, sourceNames[source], keyNames[key])
 		}
 	}
 	return ""

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,6 +97,20 @@ func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
 		return nil, false
 	}
 	return o.hashes[hash], bare
+}
+
+// hash returns the hash of the record, or that on the template where it is all that is left.
+func (m *manifest) hash() string {
+	return cmp.Or(m.annotations[hashAnnotation], m.template.annotations[hashAnnotation])
+}
+
+// remembered returns what a server knows that a workload remembers: also in a record made with
+// another key of the hash, if the server had read it when the key was replaced.
+func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
+	if r, bare = o.record(m); r != nil || m.hash() == "" || v.kept[m.slot] != m.hash() {
+		return r, bare
+	}
+	return o.hashes[m.hash()], m.annotations[hashAnnotation] == ""
 }
 
 // learn notes what a hash stands for, which is checked by an independent reading.

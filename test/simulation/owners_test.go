@@ -100,11 +100,24 @@ func with(m map[string]string, key, text string) map[string]string {
 	return out
 }
 
-// replaceKey puts another HMAC key in place.
-func (w *world) replaceKey() bool {
-	w.key = (w.key + 1) % len(keyIDs)
+// replaceKey puts another HMAC key in place: a new one, or the one before, as from a backup.
+func (w *world) replaceKey(restored bool) bool {
+	if restored && w.keyBefore == w.key {
+		return false
+	}
+	if restored {
+		w.key, w.keyBefore = w.keyBefore, w.key
+	} else {
+		w.keys++
+		w.key, w.keyBefore = w.keys, w.key
+	}
 	w.oracle.look()
 	return true
+}
+
+// loseKey deletes it. A server that is alive puts it back; else the next one makes another.
+func (w *world) loseKey() bool {
+	return !slices.ContainsFunc(w.servers, func(s *server) bool { return s.alive }) && w.replaceKey(false)
 }
 
 // annotate sets an annotation of a workload in its owner's manifest and applies it.

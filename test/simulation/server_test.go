@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,9 @@ type stream struct {
 
 // view is what has reached a server.
 type view struct {
-	synced      bool
+	synced bool
+	// rekeying: the key of the hash has been replaced, and not all has been read with the new one.
+	rekeying    bool
 	annotations map[string]string // of the namespace
 	terminating bool              // the namespace
 	sources     [sourceCount]seenSource
@@ -74,12 +77,18 @@ type view struct {
 	key         int
 	arrivals    int                  // how much has arrived
 	templates   map[int]seenTemplate // of the workloads, by slot
+	// records are the hashes of the workloads, by slot, and kept those that the server had read
+	// when the key was replaced: it knows whether they say the content that was there.
+	records, kept map[int]string
 }
 
 // seenSource is what has reached a server of a source.
 type seenSource struct {
 	mark
 	content content
+	version uint64
+	// doubted is when a list showed another version than that before the key was replaced.
+	doubted uint64
 	// changed is the revision of the content; arrived is when it came, zero for the first
 	// list; byList tells that a list brought it, with the version of the object only.
 	changed     uint64
@@ -169,10 +178,20 @@ func (s *server) again() {
 	}
 }
 
-// rekey begins again with another key, as ingest does when it has been replaced.
+// rekey reads everything with another key, as ingest does when it has been replaced. What the
+// server has witnessed counts as before.
 func (s *server) rekey() {
-	s.index.Reset()
+	before := s.view
+	s.index.Rekey()
 	s.again()
+	if !before.synced {
+		return
+	}
+	s.view = before
+	if !before.rekeying {
+		s.view.kept = maps.Clone(before.records)
+	}
+	s.view.key, s.view.rekeying = s.key, true
 }
 
 // restored ends the watches of a server after etcd has been restored. What it has witnessed
@@ -252,7 +271,7 @@ func (s *server) deliver(id streamID) bool {
 	default:
 		return false
 	}
-	if s.view.synced && s.index.Synced() != nil {
+	if s.view.synced && !s.view.rekeying && s.index.Synced() != nil {
 		s.world.logf("    server %d begins again", s.id)
 		s.again()
 	}
@@ -284,16 +303,15 @@ func (s *server) list(id streamID) {
 		s.must(s.replay.Probe(quiet, id.String(), version)) // a watch has ended, before which it is asked for
 	}
 	s.must(s.replay.ListOf(id.String(), fmt.Sprint(version), objects...))
-	if s.view.synced {
+	if s.view.synced && !s.view.rekeying {
 		return
 	}
-	s.view.synced = true
 	for i := range s.streams {
-		s.view.synced = s.view.synced && s.streams[i].listed > 0
+		if s.streams[i].listed == 0 {
+			return
+		}
 	}
-	if !s.view.synced {
-		return
-	}
+	s.view.synced, s.view.rekeying = true, false
 	s.world.logf("    server %d has read everything", s.id)
 	for _, resource := range unused {
 		s.must(s.replay.Probe(quiet, resource, s.world.shown(deployments, s.world.revision)))
@@ -321,6 +339,10 @@ func (s *server) look(e *event, byList bool) {
 			seen.witnessed[k], seen.arrivals[k] = e.source.keys[k], s.view.arrivals
 		}
 	}
+	if s.view.rekeying && byList && seen.version != e.source.version {
+		seen.doubted = s.world.revision
+	}
+	seen.version = e.source.version
 	if seen.changed == 0 || seen.content != e.source.content || seen.present != e.source.present {
 		seen.changed, seen.arrived, seen.byList = e.source.changed, time.Time{}, byList
 		if s.view.synced {

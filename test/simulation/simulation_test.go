@@ -99,7 +99,7 @@ func (s *simulation) note() {
 		if !r.noted {
 			r.noted = true
 			r.seen, r.sent = r.server.view, time.Now()
-			r.seen.templates = maps.Clone(r.seen.templates)
+			r.seen.templates, r.seen.kept = maps.Clone(r.seen.templates), maps.Clone(r.seen.kept)
 			switch {
 			case r.reload != nil:
 			case r.action.GetVerb() == "get":

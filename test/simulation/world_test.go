@@ -41,6 +41,8 @@ type world struct {
 	sources     [sourceCount]source
 	workloads   []*workload // nil: absent
 	key         int         // which HMAC key the servers share
+	keyBefore   int         // and which they did before that
+	keys        int         // the last that was made
 	backup      *backup
 	webhook     webhook
 
