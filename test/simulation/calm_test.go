@@ -59,7 +59,7 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 		return true
 	}
 	for source, scope := range d.truth.scopes {
-		if scope.counts() && s.view.sources[source].doubted > max(d.truth.templated, d.truth.recreated) {
+		if scope.counts() && s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
 			return true
 		}
 		if reason == "Verifying" && scope.counts() && s.view.sources[source].witnessed != [keyCount]uint64{} {

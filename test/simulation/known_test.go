@@ -14,6 +14,7 @@ type seenTemplate struct {
 	identity string
 	arrival  int
 	byList   bool
+	remade   bool // another workload of that name was there before, and the list shows no more
 }
 
 // lookAtWorkload notes a workload that reaches the server.
@@ -35,7 +36,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 	case found && t.uid == m.uid && (t.identity == identity || m.paused):
 		// The pods of a paused Deployment are those of the template with which it was paused.
 	default:
-		v.templates[m.slot] = seenTemplate{m.uid, identity, v.arrivals, byList}
+		v.templates[m.slot] = seenTemplate{m.uid, identity, v.arrivals, byList, byList && found && t.uid != m.uid}
 	}
 }
 

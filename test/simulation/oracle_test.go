@@ -164,7 +164,7 @@ func (o *oracle) lookAt(d *workload) {
 			}
 		}
 	}
-	if t.managed && !was && !first && !recorded && rec != nil { // the webhook has written one
+	if t.opted && !was && !first && !recorded && (rec != nil || !t.managed) { // the webhook has written one, or there is a mistake
 		o.optedIn(d)
 	}
 	switch {

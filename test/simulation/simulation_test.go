@@ -328,8 +328,8 @@ func (s *simulation) lastHour() {
 	for _, d := range s.world.workloads {
 		switch {
 		case d == nil:
-		case d.annotations[recreatingAnnotation] != "":
-			return // pods are looked at again and again
+		case d.annotations[recreatingAnnotation] != "", d.truth.evicting != "" && d.pdb && d.holder.fights():
+			return // pods are looked at again and again, and what an owner removes is remembered
 		case d.holder.fights():
 			allowed += mostInAnHour
 		}
