@@ -73,6 +73,46 @@ func TestWhatARolloutRecordsIsReadBack(t *testing.T) {
 	}
 }
 
+// TestRestart_WritesTheRecord holds the record of a restart to be as old as the restart, although it
+// says what was recorded before. Otherwise content that goes there and back would restart the
+// workload a second time, and nobody would look whether a pod was started in between.
+func TestRestart_WritesTheRecord(t *testing.T) {
+	request := func(x *world) {
+		e := x.evaluate()
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{
+			Present: e.Present(), Last: Requested(LastReloadOf(e.Workload), x.now, "ada", ""), Always: true,
+		}))
+	}
+	thereAndBack := func(x *world) {
+		x.set(secret("db", "password", "2"))
+		x.tick(time.Minute)
+		x.set(secret("db", "password", "1"))
+		x.tick(time.Minute)
+	}
+	for name, tc := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"content there and back, then a request": {func(x *world) { thereAndBack(x); request(x) }, nothing},
+		"a request, then content there and back": {func(x *world) { request(x); x.tick(time.Minute); thereAndBack(x) }, inspect("Secret/db")},
+		"content there, then back and a request while a watch is broken": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.broken(func() { x.set(secret("db", "password", "1")); request(x) })
+		}, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			x.tick(time.Hour)
+			tc.do(x)
+			d := x.decide()
+			if diff := cmp.Diff(tc.want.Action, d.Action); diff != "" || d.State != tc.want.State {
+				t.Errorf("got %+v, want %+v", outcomeOf(d), tc.want)
+			}
+		})
+	}
+}
+
 // Flux reverts what managers with such names have set.
 func TestFieldManagerIsNotTakenForKubectl(t *testing.T) {
 	if strings.HasPrefix(FieldManager, "kubectl") {

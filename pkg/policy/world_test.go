@@ -30,6 +30,7 @@ type world struct {
 	client   string // the field manager of what is written
 	now      time.Time
 	live     bool // the first list has been read
+	listed   bool // a watch is broken, and everything is listed again
 
 	graph       *dependency.Graph
 	digester    *dependency.Digester
@@ -96,6 +97,20 @@ func (x *world) replaceKey() {
 func (x *world) away(f func()) {
 	f()
 	x.restart()
+}
+
+// broken lets changes happen while a watch is broken. A list shows what has become of everything.
+func (x *world) broken(f func()) {
+	graph := x.graph
+	x.graph = dependency.NewGraph()
+	x.restart()
+	f()
+	x.graph, x.live, x.listed = graph, false, true
+	for _, s := range x.sources {
+		x.read(s)
+	}
+	x.readDeployment()
+	x.live, x.listed = true, false
 }
 
 // namespaceAnnotations sets the annotations of the namespace.
@@ -212,8 +227,8 @@ func both(fs ...func(*world)) func(*world) {
 func (x *world) arrival() dependency.Arrival {
 	x.order++
 	at := dependency.Arrival{Order: x.order}
-	if x.live {
-		at.Live, at.Seen = true, x.now
+	if x.live || x.listed {
+		at.Live, at.Seen = x.live, x.now
 	}
 	return at
 }
