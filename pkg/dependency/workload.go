@@ -215,7 +215,7 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	case !same && at.Live:
 		w.RecordedAt = written // it was created with it
 	case !same:
-	case w.record().says(previous.record()) && !w.restartedSince(previous):
+	case w.record().says(previous.record()):
 		w.RecordedAt = previous.RecordedAt
 	default:
 		w.RecordedAt = written
@@ -227,14 +227,6 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 func (r record) says(other record) bool {
 	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "") &&
 		(r.reload == other.reload || r.reload == "")
-}
-
-// restartedSince reports whether the template carries a mark of a restart that it did not carry
-// before. The restart has written the record too, even if that says what it said before.
-func (w *Workload) restartedSince(previous *Workload) bool {
-	now, before := w.TemplateAnnotations, previous.TemplateAnnotations
-	return now[ConfigHashAnnotation] != "" && now[ConfigHashAnnotation] == w.record().hash &&
-		(now[ConfigHashAnnotation] != before[ConfigHashAnnotation] || now[ReloadedAtAnnotation] != before[ReloadedAtAnnotation])
 }
 
 // keepRecord keeps a record that another client has removed while the pods stayed the same:
@@ -366,7 +358,7 @@ const (
 	VerifiedAnnotation = annotationPrefix + "verified-at"
 )
 
-// LastReloadAnnotation, on the workload, tells of its last restart.
+// LastReloadAnnotation is on the workload and tells of its last restart.
 const LastReloadAnnotation = annotationPrefix + "last-reload"
 
 // RecreatingAnnotation is on the workload while its pods are evicted, and says which.

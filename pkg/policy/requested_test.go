@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -110,6 +111,27 @@ func TestRestart_WritesTheRecord(t *testing.T) {
 				t.Errorf("got %+v, want %+v", outcomeOf(d), tc.want)
 			}
 		})
+	}
+}
+
+// TestRestart_ByEvictionIsMadeOnce restarts a workload whose record is older than its pods, with the
+// content that is recorded. The template stays the same, and so does the record: nothing but the
+// annotation that tells of the restart says that the record is now newer.
+func TestRestart_ByEvictionIsMadeOnce(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.annotate(StrategyAnnotation, "recreate")
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.tick(time.Minute)
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	x.tick(time.Minute)
+	if d := x.act(); d.Action != RollOut {
+		t.Fatalf("content has changed and changed back: %+v", d)
+	}
+	x.tick(time.Minute)
+	if d := x.decide(); d.Action != Continue {
+		t.Errorf("while pods are evicted: %+v", d)
 	}
 }
 
