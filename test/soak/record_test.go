@@ -15,10 +15,17 @@ func record(s *state) string {
 	return s.template.Annotations[hashAnnotation]
 }
 
+// comparable reports whether a workload remembers something that has been made with the key of
+// the hash that is in force.
+func (o *oracle) comparable(s *state) bool {
+	hash := record(s)
+	return hash != "" && (o.formerKey == "" || !strings.HasPrefix(hash, o.formerKey))
+}
+
 // knows reports whether what was last recorded says anything of a source.
 func (w *workload) knows(name string) bool {
-	scope, found := w.recorded[name]
-	return found && scope == scopeOf(w.variant, name)
+	unit, found := w.recorded[name]
+	return found && unit == w.rules().unit(w.variant, name)
 }
 
 // ruled takes notice that annotations have changed. Of the sources that begin to count, what is
@@ -57,7 +64,7 @@ func (w *workload) noteRecord() {
 	w.adopting, w.mixed, w.kept, w.recorded, w.remembered = false, false, nil, map[string]string{}, w.read
 	w.recordedAt = w.cell.revision
 	for _, name := range w.rules().counted(w.variant) {
-		w.recorded[name] = scopeOf(w.variant, name)
+		w.recorded[name] = w.rules().unit(w.variant, name)
 	}
 }
 
@@ -73,7 +80,7 @@ func (w *workload) baseline(before *state) {
 	}
 	writers := w.writers(before)
 	for _, name := range w.rules().counted(w.variant) {
-		if record(before) == "" || !w.knows(name) {
+		if !w.cell.oracle.comparable(before) || !w.knows(name) {
 			w.adopt(name, w.adoptedAt(name, writers))
 		}
 	}
@@ -88,8 +95,8 @@ func (w *workload) baseline(before *state) {
 func (w *workload) adoptedAt(name string, writers []*process) int64 {
 	at := w.counts[name]
 	for _, p := range writers {
-		switch scope, kept := w.kept[name]; {
-		case !kept || scope != scopeOf(w.variant, name):
+		switch unit, kept := w.kept[name]; {
+		case !kept || unit != w.rules().unit(w.variant, name):
 			at = max(at, p.knows(w.counts[name]))
 		case p.saw(w.removedAt): // it remembers
 		default:

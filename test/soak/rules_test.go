@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -52,9 +53,31 @@ func (r rules) counted(variant int) (names []string) {
 	return names
 }
 
+// unit returns what a record remembers a source in, and what of it: in an entry of its own, by the
+// keys that are read, or in that of a glob that names it, which has nothing of what counts on its
+// own or does not count.
+func (r rules) unit(variant int, source string) string {
+	own := func(name string) bool {
+		return useOf(variant, name) != nil || slices.Contains(strings.Split(r.sources, ","), patternOf(name))
+	}
+	if own(source) {
+		return scopeOf(variant, source)
+	}
+	var apart []string
+	for _, name := range sourceNames {
+		if own(name) || matches(r.exclude, name) {
+			apart = append(apart, name)
+		}
+	}
+	return fmt.Sprintf("in %s without %v", r.sources, apart)
+}
+
+// patternOf is the pattern that names one source.
+func patternOf(source string) string { return strings.ToLower(kindOf(source)) + "/" + source }
+
 func matches(patterns, source string) bool {
 	for pattern := range strings.SplitSeq(patterns, ",") {
-		if found, err := path.Match(pattern, strings.ToLower(kindOf(source))+"/"+source); err == nil && found {
+		if found, err := path.Match(pattern, patternOf(source)); err == nil && found {
 			return true
 		}
 	}

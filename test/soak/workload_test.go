@@ -24,7 +24,7 @@ type workload struct {
 	adopting bool
 	lost     bool             // the owner has removed what it remembered, since the last calm
 	counts   map[string]int64 // the revision from which on a source counts
-	// kept has the scopes of the record that the owner has removed, and removedAt is when.
+	// kept has the units of the record that the owner has removed, and removedAt is when.
 	kept      map[string]string
 	removedAt int64
 	// recordedAt is the revision at which it was last recorded with what pods were started.
@@ -36,7 +36,7 @@ type workload struct {
 	reused, unsure bool
 	templates      map[string]bool // the identities of all that there have been
 
-	// recorded has the scopes of the sources that counted when the record was written that is
+	// recorded has the units of the sources that counted when the record was written that is
 	// there, and remembered the content.
 	recorded   map[string]string
 	remembered reading
@@ -147,12 +147,12 @@ func (w *workload) compare(before *state) {
 		w.ownerWrote(before, template)
 		return
 	}
-	recreates := now.annotations[recreatingAnnotation] != "" && before.annotations[recreatingAnnotation] != now.annotations[recreatingAnnotation]
-	if template || recreates || before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation] {
+	restarted := now.annotations[lastReloadAnnotation] != "" && before.annotations[lastReloadAnnotation] != now.annotations[lastReloadAnnotation]
+	if template || restarted || before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation] {
 		w.serverWrote(before)
 	}
 	switch {
-	case template, recreates:
+	case template, restarted:
 		w.restarted(before)
 	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
 		if before.annotations[verifiedAnnotation] != now.annotations[verifiedAnnotation] {
@@ -172,7 +172,7 @@ func (w *workload) ownerWrote(before *state, template bool) {
 	now := w.state
 	w.log("the owner has written it: %v, replicas %d, paused %t", w.rules(), now.pods, now.paused)
 	evicted, doubt := now.annotations["configdep.io/strategy"] == "recreate", false
-	if record(now) == "" && record(before) != "" {
+	if o := w.cell.oracle; o.comparable(before) && !o.comparable(now) {
 		w.log("the owner has removed the record")
 		w.lost, w.kept, w.recorded, w.removedAt = true, w.recorded, nil, w.cell.revision
 		// The template does not tell with what pods run that have been evicted.
