@@ -52,6 +52,43 @@ func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
 	}
 }
 
+// TestWorkload_StartUnsure plays changes of a template in the middle of a rollout. Only a restart of our
+// own makes a template that was never there before: what owners set, and what they go back to,
+// may have pods already.
+func TestWorkload_StartUnsure(t *testing.T) {
+	saw := func(previous *Workload, version, reloadedAt string) *Workload {
+		o := &appsv1.Deployment{}
+		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "a", version
+		o.Spec.Template.Annotations = map[string]string{"version": version}
+		if reloadedAt != "" {
+			o.Spec.Template.Annotations[ReloadedAtAnnotation] = reloadedAt
+		}
+		w := FromDeployment(o)
+		w.After(previous, Arrival{Live: true})
+		return w
+	}
+	const first, second, third = "2026-03-01T12:00:00Z", "2026-03-01T12:00:00.5Z", "2026-03-01T12:00:01Z"
+	rolled := saw(saw(nil, "10", first), "20", second)
+	for name, tc := range map[string]struct {
+		got  *Workload
+		want bool
+	}{
+		"restarted by us":                       {rolled, false},
+		"restarted once more":                   {saw(rolled, "30", third), false},
+		"changed by the owner":                  {saw(rolled, "30", second), true},
+		"replaced by the owner":                 {saw(rolled, "30", ""), true},
+		"gone back to the restart before":       {saw(rolled, "30", first), true},
+		"gone back, and forth again":            {saw(saw(rolled, "30", first), "40", second), true},
+		"gone back, and restarted by us":        {saw(saw(rolled, "30", first), "40", third), false},
+		"the time of the restart is no time":    {saw(rolled, "30", "later"), true},
+		"replaced by the owner, then restarted": {saw(saw(rolled, "30", ""), "40", third), false},
+	} {
+		if tc.got.StartUnsure != tc.want {
+			t.Errorf("%s: unsure: %t, want %t", name, tc.got.StartUnsure, tc.want)
+		}
+	}
+}
+
 // TestPausedDeploymentStartsPodsWhenItIsResumed, if its template is another by then.
 func TestPausedDeploymentStartsPodsWhenItIsResumed(t *testing.T) {
 	saw := func(previous *Workload, version, image string, paused, live bool) *Workload {

@@ -119,8 +119,9 @@ type Workload struct {
 	templateBy   FieldManager
 	templateSeen time.Time
 
-	template uint64 // the fingerprint of the pod template, in this process
-	applied  uint64 // that of the template of the pods; 0: it is not known
+	reloaded time.Time // the latest of the restarts that the template has told of
+	template uint64    // the fingerprint of the pod template, in this process
+	applied  uint64    // that of the template of the pods; 0: it is not known
 	updated  appliedTemplate
 	guessed  bool // the status was too old to tell which template is applied
 }
@@ -204,10 +205,13 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	if samePods || same && previous.RecordRekeyed() && w.Annotations[ConfigHashAnnotation] == previous.Annotations[ConfigHashAnnotation] {
 		w.keepRecord(previous)
 	}
-	if !samePods && same {
-		ours := w.TemplateAnnotations[ReloadedAtAnnotation]
-		w.StartUnsure = previous.Rollout.Phase != RolloutComplete && (ours == "" || ours == previous.TemplateAnnotations[ReloadedAtAnnotation])
+	if same && !samePods {
+		// A restart is later than all before. An earlier one is that of a template that came back.
+		w.StartUnsure = previous.Rollout.Phase != RolloutComplete && !w.reloaded.After(previous.reloaded)
 		w.RevisionBefore = previous.Revision
+	}
+	if same && previous.reloaded.After(w.reloaded) {
+		w.reloaded = previous.reloaded
 	}
 	written := Moment{versionOf(w.ResourceVersion), at.Order}
 	switch {
@@ -327,6 +331,9 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 	if raw, err := template.Marshal(); err == nil {
 		w.template = maphash.Bytes(seed, raw)
 		w.applied = w.template
+	}
+	if at, err := time.Parse(time.RFC3339Nano, w.TemplateAnnotations[ReloadedAtAnnotation]); err == nil {
+		w.reloaded = at
 	}
 	w.TemplateWritten = m.CreationTimestamp.Time
 	for i := range m.ManagedFields {
