@@ -96,6 +96,7 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 // A template that comes in the middle of a rollout may be one from before, whose pods were never
 // replaced, unless we made it: it carries a time that no other has.
 func TestWorkload_StartIsUnsure(t *testing.T) {
+	const noon, later = "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5Z"
 	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	for name, tt := range map[string]struct {
 		do     []observed
@@ -106,8 +107,12 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 		"a rollout after another":        {[]observed{{image: "1", revision: "1", status: done}, {image: "2", revision: "1"}}, false, "1"},
 		"in the middle of another":       {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, true, "1"},
 		"it goes on":                     {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2", status: done}}, true, "1"},
-		"one that we made":               {[]observed{{image: "1"}, {image: "1", reloadedAt: "now"}}, false, ""},
-		"one with the time of the other": {[]observed{{image: "1", reloadedAt: "now"}, {image: "2", reloadedAt: "now"}}, true, ""},
+		"one that we made":               {[]observed{{image: "1"}, {image: "1", reloadedAt: noon}}, false, ""},
+		"one with the time of the other": {[]observed{{image: "1", reloadedAt: noon}, {image: "2", reloadedAt: noon}}, true, ""},
+		"a later one that we made":       {[]observed{{image: "1", reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
+		"an earlier one comes back":      {[]observed{{image: "1", reloadedAt: later}, {image: "1", reloadedAt: noon}}, true, ""},
+		"earlier than one before":        {[]observed{{image: "1", reloadedAt: later}, {image: "2"}, {image: "1", reloadedAt: noon}}, true, ""},
+		"with an invalid time":           {[]observed{{image: "1"}, {image: "1", reloadedAt: "now"}}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := readAll(tt.do...)
