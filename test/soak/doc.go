@@ -28,7 +28,8 @@
 //   - never two for the same content;
 //   - never two within the least interval;
 //   - when nothing disturbs the servers: none but for a change since the template last
-//     changed. What came before it was read by the pods that it made.
+//     changed. What came before it was read by the pods that it made. An eviction leaves the
+//     template as it is, so that this is not known of a change that is made at the same time.
 //
 // That there is at least one restart where one is needed follows from the pods. Besides, the
 // server never writes to a workload that is being deleted, and when nothing disturbs it, it
