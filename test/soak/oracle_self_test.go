@@ -1,0 +1,168 @@
+package soak
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// told is what an oracle is shown of one Deployment, which reads the key a of c0 and all of s0.
+type told struct {
+	oracle *oracle
+	cell   *cell
+	of     *workload
+	writes int
+}
+
+// newTold returns an oracle that has seen a Deployment opt in, be recorded and make a pod.
+func newTold(t *testing.T) *told {
+	t.Helper()
+	o := &oracle{cells: map[string]*cell{}, hashes: map[string]string{}, servers: []*process{{}, {}}}
+	c := &cell{oracle: o, namespace: t.Name(), sources: map[string]content{}, past: map[string]past{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
+	w := &workload{cell: c, name: "w0", kind: "Deployment", pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}}
+	o.cells[c.namespace], c.workloads["w0"] = c, w
+	p := &told{oracle: o, cell: c, of: w}
+	for _, name := range sourceNames {
+		p.source(name, "0")
+	}
+	return p
+}
+
+func (p *told) next() {
+	p.oracle.revision++
+	p.cell.revision = p.oracle.revision
+}
+
+func (p *told) source(name, value string) {
+	p.next()
+	p.cell.setSource(name, content{"a": value, "b": value, "z": value})
+}
+
+// set lets the owner, or else replica 0, write the Deployment.
+func (p *told) set(owner bool, image, reload, applied string) {
+	p.next()
+	if owner {
+		p.writes++
+	} else {
+		proxies[0].mu.Lock()
+		proxies[0].patches[p.of.path()+" "+strconv.FormatInt(p.of.state.version, 10)] = true
+		proxies[0].mu.Unlock()
+	}
+	s := &state{pods: 1, version: p.oracle.revision, annotations: map[string]string{writeAnnotation: strconv.Itoa(p.writes), reloadAnnotation: reload}}
+	if applied != "" {
+		s.annotations[appliedAnnotation], s.annotations[hashAnnotation] = applied, "v1.k."+strings.TrimLeft(applied, "{")
+	}
+	s.template.Annotations = map[string]string{variantAnnotation: "0"}
+	s.template.Spec.Containers = []corev1.Container{{Image: image}}
+	p.of.set(s)
+}
+
+func (p *told) pod(name, image string) {
+	p.next()
+	p.cell.setPod(name, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"app": "w0"}, Annotations: map[string]string{variantAnnotation: "0"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Image: image}}},
+	})
+}
+
+// TestOracle_ForgivesOnlyWhatNobodyCouldKnow shows the oracle what a control plane rarely does.
+func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
+	const record = `{"ConfigMap/c0":"x.1.1"}`
+	optedIn := func(p *told) {
+		p.set(true, "1", "auto", "")
+		p.pod("old", "1")
+		p.set(false, "1", "auto", record)
+	}
+	optsInLate := func(p *told) {
+		p.set(true, "1", "off", "")
+		p.pod("old", "1")
+		p.set(true, "1", "auto", "")
+	}
+	rolledBack := func(p *told) {
+		optedIn(p)
+		p.source("c0", "1")
+		p.set(true, "2", "auto", record)
+		p.pod("new", "2")
+		p.set(true, "1", "auto", record)
+		p.cell.setPod("new", nil)
+		p.set(false, "1", "auto", record+" ")
+	}
+	removed := func(p *told, between func()) {
+		optedIn(p)
+		p.set(true, "1", "auto", "")
+		between()
+		p.set(false, "1", "auto", record)
+	}
+	const stale, mixed = "was started with", "no reason"
+	for name, tc := range map[string]struct {
+		play func(*told)
+		want string // in the violation; empty: there is none
+	}{
+		"content changes and nothing follows": {func(p *told) { optedIn(p); p.source("c0", "1") }, stale},
+		"content that does not count changes": {func(p *told) { optedIn(p); p.source("s1", "1") }, ""},
+		"content changes before the workload opts in": {func(p *told) {
+			p.set(true, "1", "off", "")
+			p.pod("old", "1")
+			p.source("c0", "1")
+			p.set(true, "1", "auto", "")
+		}, ""},
+		"content changes between opting in and the record": {func(p *told) { optsInLate(p); p.source("c0", "1"); p.set(false, "1", "auto", record) }, stale},
+		"the same, and the process began after that": {func(p *told) {
+			optsInLate(p)
+			p.source("c0", "1")
+			p.oracle.began(0)
+			p.set(false, "1", "auto", record)
+		}, ""},
+		"the same, and another process did": {func(p *told) {
+			optsInLate(p)
+			p.source("c0", "1")
+			p.oracle.began(1)
+			p.set(false, "1", "auto", record)
+		}, stale},
+		"the process began before content changed": {func(p *told) {
+			optsInLate(p)
+			p.oracle.began(0)
+			p.source("c0", "1")
+			p.set(false, "1", "auto", record)
+		}, stale},
+		"content changes after the record was removed": {func(p *told) { removed(p, func() { p.source("c0", "1") }) }, stale},
+		"that, and the process began after it":         {func(p *told) { removed(p, func() { p.source("c0", "1"); p.oracle.began(0) }) }, ""},
+		"both while its watch was broken": {func(p *told) {
+			optedIn(p)
+			p.oracle.gap(0)
+			p.set(true, "1", "auto", "")
+			p.source("c0", "1")
+			p.set(false, "1", "auto", record)
+		}, ""},
+		"a rollback leaves a pod":                   {rolledBack, stale},
+		"a rollback, and the leader began after it": {func(p *told) { rolledBack(p); p.oracle.began(0) }, ""},
+		"a rollback, and another replica did":       {func(p *told) { rolledBack(p); p.oracle.began(1) }, stale},
+		"pods are said to differ without a reason":  {func(p *told) { optedIn(p); p.mixed() }, mixed},
+		"content changed and changed back":          {func(p *told) { optedIn(p); p.source("c0", "1"); p.source("c0", "0"); p.mixed() }, ""},
+		"another source did":                        {func(p *told) { optedIn(p); p.source("s0", "1"); p.source("s0", "0"); p.mixed() }, mixed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newTold(t)
+			tc.play(p)
+			p.oracle.calm(0)
+			if got := strings.Join(p.oracle.violations, "\n"); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("violations %q, want %q; it has seen:\n%s", got, tc.want, strings.Join(p.of.trace, "\n"))
+			}
+		})
+	}
+}
+
+// mixed lets replica 0 record that pods differ in c0.
+func (p *told) mixed() {
+	before := *p.of.state
+	p.next()
+	before.annotations = map[string]string{
+		writeAnnotation: strconv.Itoa(p.writes), reloadAnnotation: "auto", hashAnnotation: "v1.k.mixed", appliedAnnotation: `{"ConfigMap/c0":"x.mixed."}`,
+	}
+	before.version = p.oracle.revision
+	p.of.set(&before)
+}
