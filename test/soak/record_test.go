@@ -29,7 +29,8 @@ func (w *workload) knows(name string) bool {
 }
 
 // ruled takes notice that annotations have changed. Of the sources that begin to count, what is
-// there counts as what the pods were started with, unless the record knows better.
+// there counts as what the pods were started with, unless the record knows better, which it does
+// not if it is older than the template.
 func (w *workload) ruled(before rules) {
 	now := w.rules()
 	if !now.managed() {
@@ -41,7 +42,7 @@ func (w *workload) ruled(before rules) {
 			continue
 		}
 		w.counts[name] = w.cell.revision
-		if !w.knows(name) {
+		if !w.knows(name) || w.recordedAt < w.startedAt {
 			w.adopt(name, w.cell.revision)
 			w.adopting = w.adopting || !w.cell.oracle.undisturbed
 		}
