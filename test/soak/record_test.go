@@ -150,6 +150,9 @@ func (w *workload) checkHash() {
 	r, hash := w.rules(), w.state.annotations[hashAnnotation]
 	read := w.cell.namespace + ":"
 	for _, name := range r.counted(w.variant) {
+		if w.cell.sources[name] == nil && r.onlyGlob(w.variant, name) {
+			continue // a glob names what is there
+		}
 		read += fmt.Sprintf(" %s (%s)%s", name, scopeOf(w.variant, name), w.read[name])
 	}
 	by := fmt.Sprintf("%s, %d %s", read, w.variant, r.sources) // what a pattern names is not hashed if it is absent

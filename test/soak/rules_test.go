@@ -57,19 +57,21 @@ func (r rules) counted(variant int) (names []string) {
 // keys that are read, or in that of a glob that names it, which has nothing of what counts on its
 // own or does not count.
 func (r rules) unit(variant int, source string) string {
-	own := func(name string) bool {
-		return useOf(variant, name) != nil || slices.Contains(strings.Split(r.sources, ","), patternOf(name))
-	}
-	if own(source) {
+	if !r.onlyGlob(variant, source) {
 		return scopeOf(variant, source)
 	}
 	var apart []string
 	for _, name := range sourceNames {
-		if own(name) || matches(r.exclude, name) {
+		if !r.onlyGlob(variant, name) || matches(r.exclude, name) {
 			apart = append(apart, name)
 		}
 	}
 	return fmt.Sprintf("in %s without %v", r.sources, apart)
+}
+
+// onlyGlob reports whether nothing but a glob can name a source.
+func (r rules) onlyGlob(variant int, source string) bool {
+	return useOf(variant, source) == nil && !slices.Contains(strings.Split(r.sources, ","), patternOf(source))
 }
 
 // patternOf is the pattern that names one source.
