@@ -126,6 +126,25 @@ var cases = map[string]*history{
 		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
 	}),
 
+	// What kubectl rollout undo brings back with a template, and takes away.
+	"UndoToBeforeTheOptIn": one(has(s0, 1), create, birth, lead, wait(time.Second), optIn, do("set image", 0, 1), calm, change(s0, 0, 2), calm,
+		do("undo", 0, 0), do("undo", 0, 0), wait(time.Second), change(s0, 0, 3), wait(time.Second), optIn, calm, change(s0, 0, 4), calm).with(func(h *history) {
+		h.Workloads[0].Annotations = map[string]string{}
+	}),
+	"UndoBringsAnEvictionBack": one(before(do("protect", 1, 0), change(s0, 0, 2), wait(3*time.Second), do("set image", 0, 1), do("protect", 0, 0), calm,
+		do("undo", 0, 0), calm, change(s0, 0, 3), calm)...).with(func(h *history) {
+		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"
+	}),
+
+	// The key of the hash.
+	"KeyReplacedWhileSettling": one(before(change(s0, 0, 2), wait(500*time.Millisecond), do("replace key", 0, 0), calm)...),
+	"KeyReplacedWhilePaused":   one(before(do("pause", 0, 0), change(s0, 0, 2), wait(time.Minute), do("replace key", 0, 0), wait(time.Minute), do("resume", 0, 0), calm)...),
+	"KeyReplacedAndRestored": one(before(change(s0, 0, 2), wait(500*time.Millisecond), do("replace key", 0, 0), wait(100*time.Millisecond), do("replace key", 2, 0), calm,
+		change(s0, 0, 3), calm)...),
+	"KeyReplacedOfARecordOfAnotherProcess": one(before(do("refuse", 1, 0), change(s0, 0, 2), wait(time.Minute), do("kill", 0, 0), birth, lead, wait(time.Minute),
+		do("replace key", 0, 0), do("refuse", 0, 0), calm)...),
+	"KeyReplacedWithEqualContent": one(before(do("replace key", 0, 0), calm, do("replace key", 0, 0), do("replace key", 0, 0), calm)...),
+
 	// What begins to count.
 	"TemplateEditedThereAndBackWhilePaused": one(has(0, 1), has(s0, 1), create, birth, lead, calm, do("pause", 0, 0), change(s0, 0, 2), wait(time.Second),
 		do("set image", 1, 0), wait(time.Second), do("set image", 0, 0), wait(time.Second), do("resume", 0, 0), calm).with(func(h *history) {

@@ -328,7 +328,7 @@ func (s *simulation) lastHour() {
 	for _, d := range s.world.workloads {
 		switch {
 		case d == nil:
-		case d.annotations[recreatingAnnotation] != "", d.truth.evicting != "" && d.pdb && d.holder.fights():
+		case d.annotations[recreatingAnnotation] != "", d.truth.evicting != "" && d.pdb:
 			return // pods are looked at again and again, and what an owner removes is remembered
 		case d.holder.fights():
 			allowed += mostInAnHour
