@@ -287,6 +287,9 @@ func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
 		}
 	}
 	r.Hash = r.Hash[:strings.LastIndexByte(r.Hash, '.')+1] + mixed
+	if r.Hash == e.Workload.Annotations[ConfigHashAnnotation] { // said of pods before, and again
+		r.Hash += "-" + e.Workload.ResourceVersion
+	}
 	return BaselinePatch(e.Workload, r)
 }
 

@@ -90,7 +90,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	marks := r.seen.marks()
 	rules := rulesOf(d.annotations, r.seen.annotations, o.world.defaultMode)
 	if hash := body.Metadata.Annotations[hashAnnotation]; hash != nil {
-		d.truth.mixed = d.truth.mixed || strings.HasSuffix(*hash, ".mixed")
+		d.truth.mixed = d.truth.mixed || strings.Contains(*hash, ".mixed")
 		o.learn(*hash, r.seen.key, rules.counting(), d.template.variant, r.seen.contents(), marks)
 	}
 	removes := len(body.Spec.Template.Metadata.Annotations) == 0

@@ -115,7 +115,7 @@ func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 
 // learn notes what a hash stands for, which is checked by an independent reading.
 func (o *oracle) learn(hash string, key int, rules rules, variant int, present contents, marks [sourceCount]mark) {
-	if hash == "" || !strings.HasPrefix(hash, "v1."+keyID(key)+".") || o.hashes[hash] != nil || strings.HasSuffix(hash, ".mixed") {
+	if hash == "" || !strings.HasPrefix(hash, "v1."+keyID(key)+".") || o.hashes[hash] != nil || strings.Contains(hash, ".mixed") {
 		return
 	}
 	if o.hashes == nil {
