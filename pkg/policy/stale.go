@@ -211,12 +211,18 @@ func (e *Evaluation) doubts() (out []Excursion) {
 	for i := range e.units {
 		u := &e.units[i]
 		c := e.change(u)
-		known := e.graph.Latest(e.Workload.CreatedAt, e.Workload.OptedAt, e.graph.Since())
+		known := e.graph.Latest(e.Workload.CreatedAt, e.graph.Since())
+		if !e.comparable() { // else opting in adopts nothing
+			known = e.graph.Latest(known, e.Workload.OptedAt)
+		}
 		// A record of the write that brought the template back is as old as that.
 		if e.Workload.RecordedAt.Version > e.Workload.StartVersion {
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
-		if !c.seen.IsZero() && e.started(u) > c.at.Version && e.graph.Before(known, c.at) {
+		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
+		// Or the record tells of it, and is older than the template, as those pods may be.
+		recorded := e.comparable() && e.outdated(u) && e.differs(u) && !c.written.IsZero()
+		if (seen || recorded) && e.started(u) > c.at.Version {
 			out = append(out, Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true})
 		}
 	}
