@@ -264,7 +264,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return ""
 	}
 	var lastChanged time.Time
-	gone, differs, again := bare && rules.glob, false, false
+	gone, differs, again := bare && (rules.glob || rules.other), false, false
 	for s := range scopes {
 		seen := &r.seen.sources[s]
 		// Without revisions that can be compared, it is not seen what came first either where a
@@ -365,7 +365,13 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 // has written it must not have been able to know that.
 func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, before *manifest, source, key int) {
 	if r.seen.sources[source].keys[key] <= c.started {
-		return // the server lags, and will see that the container has read something newer
+		// The server lags, and will see that the container has read something newer. Another one
+		// that leads too does not see that, and has to believe the record: the lease keeps two
+		// from leading, but for moments.
+		if slices.ContainsFunc(o.world.servers, func(s *server) bool { return s != r.server && s.leads }) {
+			c.known[source][key] |= only(r.seen.sources[source].content[key])
+		}
+		return
 	}
 	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
 	rec, bare := o.remembered(&r.seen, before)
