@@ -51,6 +51,15 @@ func mounts(name, key, subPath string) func(*corev1.PodSpec) {
 	}
 }
 
+// drives makes a volume of a driver that reads objects which the index does not.
+func drives(p *corev1.PodSpec) {
+	p.Volumes = append(p.Volumes, corev1.Volume{Name: "csi", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: "secrets-store.csi.k8s.io", VolumeAttributes: map[string]string{"secretProviderClass": "vault"},
+	}}})
+	c := &p.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "csi", MountPath: "/csi"})
+}
+
 func pulls(secret string) func(*corev1.PodSpec) {
 	return func(p *corev1.PodSpec) { p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}} }
 }
@@ -90,6 +99,10 @@ func TestGraph_StartedOfContainers(t *testing.T) {
 		"variables that lack a key":                  {pods(app("app", "x:a")), x, []string{"b"}, env("app"), 111},
 		"variables of all keys":                      {pods(app("app", "x")), x, []string{"b"}, env("app"), template},
 		"what pulls images":                          {pods(app("app", "y"), pulls("x")), x, nil, env("app"), template},
+		"files, beside one that reads a key":         {pods(app("app", "x:a"), mounts("y", "", "")), x, nil, volume, template},
+		"variables, beside a file that may lack":     {pods(app("app", "x"), mounts("y", "", "none")), x, nil, env("app"), 111},
+		"variables, beside a driver's class":         {pods(app("app", "x"), drives), x, nil, env("app"), 111},
+		"what pulls images, beside files":            {pods(app("app"), mounts("x", "", "")), x, nil, &Use{Type: ImagePullSecret}, template},
 		"what no container reads":                    {pods(app("app", "x")), x, nil, &Use{Type: ImagePullSecret}, template},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +130,44 @@ func TestGraph_StartedOfContainers(t *testing.T) {
 			w.g.SetSeveralCounters(true)
 			if got := w.g.Started(w.g.Workload(d.WorkloadKey), tt.use); got != 0 {
 				t.Errorf("with several revision counters, it is thought to have started at %d", got)
+			}
+		})
+	}
+}
+
+// A Secret holds up the container that reads a key of it, and nothing if it only pulls images.
+func TestGraph_StartedOfContainersWithSecrets(t *testing.T) {
+	key := SourceKey{Secret, "shop", "x"}
+	readsKey := func(p *corev1.PodSpec) {
+		p.Containers = append(p.Containers, corev1.Container{Name: "app", Env: []corev1.EnvVar{
+			{Name: "PLAIN", Value: "1"},
+			{Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "x"}, Key: "a"}}},
+		}})
+	}
+	for name, tt := range map[string]struct {
+		pod  *corev1.PodSpec
+		use  Use
+		want uint64
+	}{
+		"the container":      {pods(readsKey, mounts("y", "", "")), Use{Type: Env, Container: "app"}, 111},
+		"files beside it":    {pods(readsKey, mounts("y", "", "")), Use{Type: Volume, Container: "app"}, 100},
+		"it pulls the image": {pods(app("app", "y"), pulls("x")), Use{Type: EnvFrom, Container: "app"}, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watched{g: NewGraph()}
+			o := &appsv1.Deployment{}
+			o.Namespace, o.Name, o.ResourceVersion = "shop", "web", "100"
+			o.Spec.Template.Spec = *tt.pod
+			d := FromDeployment(o)
+			d.After(nil, Arrival{Live: true})
+			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("y"))}, nil)
+			w.set("y", 10, "a")
+			w.g.SetWorkload(d, nil)
+			s := &Source{SourceKey: key, ResourceVersion: "110", Keys: []KeyDigest{{Key: "a"}}}
+			s.After(nil, nil, Arrival{Live: true, Seen: seenAt})
+			w.g.SetSource(s)
+			if got := w.g.Started(w.g.Workload(d.WorkloadKey), &tt.use); got != tt.want {
+				t.Errorf("started at %d, want %d", got, tt.want)
 			}
 		})
 	}

@@ -154,3 +154,54 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 		})
 	}
 }
+
+// When a workload began to say what it says of its restarts, and of what counts, is remembered;
+// the latter until there is a new record.
+func TestWorkload_Opt(t *testing.T) {
+	type step struct {
+		opted, scope string
+		recorded     uint64
+	}
+	for name, tt := range map[string]struct {
+		do            []step // in versions 10, 20 and so on
+		opted, scoped Moment
+	}{
+		"first seen":                      {[]step{{"on", "a", 0}}, Moment{}, Moment{}},
+		"nothing changes":                 {[]step{{"on", "a", 0}, {"on", "a", 0}}, Moment{}, Moment{}},
+		"it opts in":                      {[]step{{"off", "a", 0}, {"on", "a", 0}}, Moment{20, 2}, Moment{}},
+		"it stays in":                     {[]step{{"off", "a", 0}, {"on", "a", 0}, {"on", "a", 0}}, Moment{20, 2}, Moment{}},
+		"another scope":                   {[]step{{"on", "a", 0}, {"on", "b", 0}}, Moment{}, Moment{20, 2}},
+		"it stays":                        {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 0}}, Moment{}, Moment{20, 2}},
+		"and once more":                   {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "c", 0}}, Moment{}, Moment{20, 2}},
+		"a record was written since then": {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 30}}, Moment{}, Moment{}},
+		"and then another scope":          {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 30}, {"on", "c", 30}}, Moment{}, Moment{40, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last *Workload
+			for i, s := range tt.do {
+				w := &Workload{RecordedAt: Moment{Version: s.recorded}}
+				w.Opt(s.opted, s.scope, false, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
+				last = w
+			}
+			if last.OptedAt != tt.opted || last.ScopedAt != tt.scoped {
+				t.Errorf("opted at %v, scoped at %v, want %v and %v", last.OptedAt, last.ScopedAt, tt.opted, tt.scoped)
+			}
+		})
+	}
+}
+
+// A StatefulSet is idle when it has no pod, is to have none, and its controller knows.
+func TestFromStatefulSet_Idle(t *testing.T) {
+	for _, tt := range []struct {
+		wanted, there int32
+		generation    int64 // of which 2 was observed
+		want          bool
+	}{{0, 0, 2, true}, {0, 0, 1, true}, {0, 0, 3, false}, {0, 1, 2, false}, {1, 0, 2, false}} {
+		o := &appsv1.StatefulSet{}
+		o.Generation, o.Status.ObservedGeneration = tt.generation, 2
+		o.Spec.Replicas, o.Status.Replicas = &tt.wanted, tt.there
+		if got := FromStatefulSet(o).Idle; got != tt.want {
+			t.Errorf("%+v: idle %v", tt, got)
+		}
+	}
+}

@@ -183,11 +183,8 @@ func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 
 // written returns an upper bound of when what a reference reads of a source last changed.
 // Pods that can start without a key, or without the source, may have started while it was
-// away. A nil source has no keys.
+// away.
 func (s *Source) written(r *Reference) (version uint64) {
-	if s == nil {
-		return 0
-	}
 	optional := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && u.Optional })
 	keys, all := r.Keys()
 	for i := range s.Keys {
