@@ -114,6 +114,18 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 	})
 }
 
+// And that nothing is known of when pods started does not make a record older than they are.
+func TestDecide_RecordOfSeveralCounters(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.away(func() { x.set(secret("db", "password", "2")) })
+	x.graph.SetSeveralCounters(true)
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A container that started by the clock of the API server has read what was written by that.
 func TestDecide_ExcursionsByTheClockOfTheServer(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "db")), secret("db", "password", "1"))

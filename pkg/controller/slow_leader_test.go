@@ -1,0 +1,35 @@
+package controller
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A leader that needs longer to end than its lease lasts holds it for as long: nobody leads beside
+// it.
+func TestLeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lease{}
+		a := compete(t, l, "a", 2*time.Minute)
+		b := compete(t, l, "b", 0)
+		pass(time.Minute)
+		a.stop()
+		pass(2*time.Minute - time.Millisecond)
+		if l.holder() != "a" || b.leading() {
+			t.Errorf("a has not ended, the lease is that of %q, and b leads: %v", l.holder(), b.leading())
+		}
+		pass(time.Minute)
+		if !b.leading() {
+			t.Error("a has ended, and b does not lead")
+		}
+	})
+}
+
+// A lease that is won while the replica ends is not used.
+func TestTurnIsNotTakenOnceItHasEnded(t *testing.T) {
+	var late turn
+	late.end()
+	late.take(func() { t.Error("it is taken") })
+	late.end()
+}
