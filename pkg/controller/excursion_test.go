@@ -190,6 +190,9 @@ func TestLookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 		if tries < 5 || tries > 16 {
 			t.Errorf("%d tries in a minute", tries)
 		}
+		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
+			t.Errorf("nothing is told of it:\n%s", log)
+		}
 		c.mu.Lock()
 		failing = false
 		c.mu.Unlock()

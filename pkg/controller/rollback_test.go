@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,9 @@ func TestLookForPodsThatFails(t *testing.T) {
 		excursions["by a missing source"](c, func() {})()
 		c.advance(time.Minute)
 		c.expect("it fails")
+		if log := c.log.String(); !strings.Contains(log, "looking for the pods of Deployment shop/web: ") {
+			t.Errorf("nothing is told of it:\n%s", log)
+		}
 		c.mu.Lock()
 		failing = false
 		c.mu.Unlock()

@@ -26,6 +26,19 @@ func TestLeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
 	})
 }
 
+// The API server refuses a lease that lasts no time, and so it would not be given up.
+func TestLeaseThatIsGivenUpIsValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lease{}
+		a := compete(t, l, "a", 0)
+		a.stop()
+		<-a.ended
+		if l.holder() != "" || l.record.LeaseDurationSeconds < 1 {
+			t.Errorf("it is given up as %+v", l.record)
+		}
+	})
+}
+
 // A lease that is won while the replica ends is not used.
 func TestTurnIsNotTakenOnceItHasEnded(t *testing.T) {
 	var late turn
