@@ -130,8 +130,7 @@ func (p *goPackage) schema(mutants []mutant) (map[string][]byte, error) {
 
 // where returns the file and line of an error. Those of a schema are where they were.
 func where(p *goPackage, err error) (string, int) {
-	var typed types.Error
-	if errors.As(err, &typed) {
+	if typed, is := errors.AsType[types.Error](err); is {
 		at := p.files.Position(typed.Pos)
 		return at.Filename, at.Line
 	}
@@ -164,7 +163,7 @@ func schemaOf(mutants []mutant, numbers []int) []byte {
 	return []byte(nested(mutants, numbers, source, 0, len(source)))
 }
 
-// nested returns the source in from to to with changes that are all in there, in order.
+// nested returns a part of the source with changes that are all in there, in order.
 func nested(mutants []mutant, numbers []int, source []byte, from, to int) string {
 	var out strings.Builder
 	for len(numbers) > 0 {

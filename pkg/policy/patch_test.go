@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -44,10 +45,7 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 	present := Record{Hash: "v1.k.h", Sources: map[string]string{"Secret/db": "*.d.1"}}
 	record := map[string]string{"config-hash": "v1.k.h", "applied-sources": `{"Secret/db":"*.d.1"}`}
 	with := func(pairs ...string) map[string]string {
-		out := map[string]string{}
-		for k, v := range record {
-			out[k] = v
-		}
+		out := maps.Clone(record)
 		for i := 0; i < len(pairs); i += 2 {
 			out[pairs[i]] = pairs[i+1]
 		}
