@@ -67,7 +67,7 @@ func TestPausedDeploymentIsEditedAndEditedBack(t *testing.T) {
 }
 
 // TestDeploymentFoundPausedWithAnotherTemplate: when it is resumed, all pods are new, and
-// read what is there then.
+// read what is there then. That none is of an older rollout is looked up.
 func TestDeploymentFoundPausedWithAnotherTemplate(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)()
@@ -81,7 +81,7 @@ func TestDeploymentFoundPausedWithAnotherTemplate(t *testing.T) {
 		c.expectState("found paused", policy.Blocked, "Paused")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = false })
 		c.advance(time.Hour)
-		c.expect("resumed", "2m0s baseline web")
+		c.expect("resumed", "2m0s verified web")
 		c.set(secret("db", "3"))
 		c.advance(time.Hour)
 		c.expectOneRestart("after the next change")
