@@ -269,23 +269,35 @@ func combine(held, found *Content, now time.Time) (c combination, err error) {
 	if err != nil {
 		return c, err
 	}
-	// Another replica may serve by the other.
+	base.add(other, now)
+	c.content, err = base.content()
+	c.more = !c.content.equal(&as)
+	return c, err
+}
+
+// add adds the certificates of another content and their CAs, as a replica may serve by them.
+func (p *parsed) add(other *parsed, now time.Time) {
 	var served []past
 	if other.leaf != nil {
 		served = append(served, past{other.leaf.chain, other.leaf.roots})
 	}
 	for _, s := range append(served, other.previous...) {
 		for _, ca := range s.roots {
-			if !base.trusts(ca) {
+			if !p.trusts(ca) {
 				// Before the others, as the newest is the last.
-				base.authorities = slices.Insert(base.authorities, 0, authority{cert: ca})
+				p.authorities = slices.Insert(p.authorities, 0, authority{cert: ca})
 			}
 		}
-		base.remember(s.chain, now)
+		p.remember(s.chain, now)
 	}
-	c.content, err = base.content()
-	c.more = !c.content.equal(&as)
-	return c, err
+}
+
+// adopt returns what a replica holds once it has written a content to the Secret. It goes over
+// to the certificate in it unconditionally: Next has decided that, and the content may not show why.
+func adopt(held, written *Content, now time.Time) (Content, error) {
+	w := parse(written, now)
+	w.add(parse(held, now), now)
+	return w.content()
 }
 
 // take returns what a replica holds once it has found a content in the Secret, whether it goes

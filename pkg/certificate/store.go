@@ -72,14 +72,34 @@ func (s *Store) take(found *Content) (accepted, lacks bool, err error) {
 	if err == nil {
 		s.held = held
 	}
-	listeners := s.listeners
 	s.mu.Unlock()
 	if accepted {
-		for _, f := range listeners {
-			f()
-		}
+		s.notify()
 	}
 	return accepted, lacks, err
+}
+
+// adopt has this replica go over to the certificate that it has written to the Secret.
+func (s *Store) adopt(written *Content) error {
+	s.mu.Lock()
+	held, err := adopt(&s.held, written, time.Now())
+	if err == nil {
+		s.held = held
+	}
+	s.mu.Unlock()
+	if err == nil {
+		s.notify()
+	}
+	return err
+}
+
+func (s *Store) notify() {
+	s.mu.RLock()
+	listeners := s.listeners
+	s.mu.RUnlock()
+	for _, f := range listeners {
+		f()
+	}
 }
 
 // patience is how long a replica that starts leaves an invalid Secret to replicas that know
@@ -133,15 +153,10 @@ func (s *Store) load(ctx context.Context, repair bool) error {
 		return err
 	}
 	klog.FromContext(ctx).Info("The Secret holds no certificate that can be served, and no other replica has repaired it; repairing", "secret", s.name, "did", plan.Did)
-	if found, err = s.update(ctx, found, &plan.Content); err != nil {
+	if _, err := s.update(ctx, found, &plan.Content); err != nil {
 		return err
 	}
-	content = ContentOf(found)
-	accepted, _, err := s.take(&content)
-	if err == nil && !accepted {
-		err = errors.New("the certificate that was just made cannot be served")
-	}
-	return err
+	return s.adopt(&plan.Content)
 }
 
 func (s *Store) create(ctx context.Context, content *Content) (*corev1.Secret, error) {
@@ -255,7 +270,7 @@ func (s *Store) repair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.write(ctx, secret, &combined); err != nil {
+	if err := s.write(ctx, secret, &combined); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Repaired the Secret of the serving certificate", "secret", s.name)
@@ -276,11 +291,13 @@ func (s *Store) read(ctx context.Context) (*corev1.Secret, Content, error) {
 
 // write puts a content into the Secret that was read, or makes it. It fails when the Secret has
 // been written since.
-func (s *Store) write(ctx context.Context, read *corev1.Secret, content *Content) (*corev1.Secret, error) {
+func (s *Store) write(ctx context.Context, read *corev1.Secret, content *Content) (err error) {
 	if read == nil {
-		return s.create(ctx, content)
+		_, err = s.create(ctx, content)
+	} else {
+		_, err = s.update(ctx, read, content)
 	}
-	return s.update(ctx, read, content)
+	return err
 }
 
 // rest is how long the leader looks away at most.
@@ -353,19 +370,14 @@ func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) b
 		return time.Time{}, err
 	}
 	if secret == nil || !plan.Content.equal(&found) {
-		if secret, err = s.write(ctx, secret, &plan.Content); err != nil {
+		if err := s.write(ctx, secret, &plan.Content); err != nil {
 			return time.Time{}, err
 		}
 	}
 	if len(plan.Did) > 0 {
 		klog.FromContext(ctx).Info("Wrote the serving certificate", "secret", s.name, "did", plan.Did)
 	}
-	found = ContentOf(secret)
-	accepted, _, err := s.take(&found)
-	if err == nil && !accepted {
-		err = errors.New("the Secret holds no certificate that this replica can go over to")
-	}
-	return plan.Look, err
+	return plan.Look, s.adopt(&plan.Content)
 }
 
 // signal tells that something has happened since it was last received from.
