@@ -18,8 +18,8 @@ type Profile struct {
 	CALifetime time.Duration
 }
 
-// MinLifetime is the least lifetime of a serving certificate. Certificates tell their times
-// in seconds, and a renewal takes some.
+// MinLifetime is the least lifetime of a serving certificate. The times in a
+// certificate are in seconds, and a renewal takes some.
 const MinLifetime = 10 * time.Second
 
 // Validate returns everything that is wrong with the lifetimes.
@@ -141,8 +141,8 @@ func roundUp(t time.Time) time.Time {
 // never is when what is not published will be trusted.
 var never = time.Unix(1<<40, 0)
 
-// signer returns which CA is to sign a serving certificate now, or -1. The newest will be
-// trusted by everybody at the given time.
+// signer returns which CA is to sign a serving certificate now, or -1. All clients will
+// trust the newest at the given time.
 func (p *Profile) signer(s *parsed, newest int, trustedAt, now time.Time) int {
 	trusted := !now.Before(trustedAt)
 	// While the newest is not trusted, the one before can sign.
@@ -210,13 +210,9 @@ func (p *Profile) look(s *parsed, newest *x509.Certificate, published bool, now 
 	return next
 }
 
-// Succeeds reports whether a replica that serves by one content may go over to another.
-// It never goes back, and not to a certificate that clients may not trust yet; the leader puts
-// right what is refused here.
-func Succeeds(held, found *Content, now time.Time) bool {
-	return succeeds(parse(held, now), parse(found, now), now)
-}
-
+// succeeds reports whether a replica that serves by one content, h, may switch to another, f.
+// It never goes back, nor switches to a certificate that clients may not trust yet. A Secret
+// that it refuses is repaired.
 func succeeds(h, f *parsed, now time.Time) bool {
 	if f.leaf == nil {
 		return false
@@ -234,45 +230,28 @@ func succeeds(h, f *parsed, now time.Time) bool {
 		slices.ContainsFunc(f.leaf.roots, func(ca *x509.Certificate) bool { return Fingerprint(ca) == f.published })
 }
 
-// Combine returns what to continue with, where one content is what this replica holds, and
+// combine returns what to continue with, where one content is what this replica holds, and
 // the other what was found in the Secret: users may have deleted it, damaged it, or restored
 // it from a backup, and another replica may have made a new one then.
 //
 // The result has the certificates of both that have not expired, and their CAs. So replicas
 // that each repair the Secret by what they hold agree after one round.
-func Combine(held, found *Content, now time.Time) (Content, error) {
-	c, err := combine(held, found, now)
-	return c.content, err
-}
-
-// combination is what Combine makes of two contents.
-type combination struct {
-	content  Content
-	accepted bool // the found certificate succeeds the held one
-	more     bool // the content has more than what was found
-}
-
-func combine(held, found *Content, now time.Time) (c combination, err error) {
+//
+// It also reports whether the found certificate succeeds the held one.
+func combine(held, found *Content, now time.Time) (c Content, accepted bool, err error) {
 	h, f := parse(held, now), parse(found, now)
 	var base, other *parsed
 	switch {
 	case succeeds(h, f, now):
-		base, other, c.accepted = f, h, true
+		base, other, accepted = f, h, true
 	case h.leaf != nil || f.leaf == nil && h.newest() >= 0:
 		base, other = h, f
 	default:
-		c.content = *found
-		return c, nil
-	}
-	// In the form of the result, as no other difference matters.
-	as, err := f.content()
-	if err != nil {
-		return c, err
+		return *found, false, nil
 	}
 	base.add(other, now)
-	c.content, err = base.content()
-	c.more = !c.content.equal(&as)
-	return c, err
+	c, err = base.content()
+	return c, accepted, err
 }
 
 // add adds the certificates of another content and their CAs, as a replica may serve by them.
@@ -292,33 +271,29 @@ func (p *parsed) add(other *parsed, now time.Time) {
 	}
 }
 
-// adopt returns what a replica holds once it has written a content to the Secret. It goes over
-// to the certificate in it unconditionally: Next has decided that, and the content may not show why.
+// adopt returns what a replica holds once it has written a content to the Secret. It switches
+// to the certificate in it unconditionally: Next has decided to, and the content may not show why.
 func adopt(held, written *Content, now time.Time) (Content, error) {
 	w := parse(written, now)
 	w.add(parse(held, now), now)
 	return w.content()
 }
 
-// take returns what a replica holds once it has found a content in the Secret, whether it goes
-// over to the certificate in it, and whether the Secret lacks something that the replica holds.
+// take returns what a replica holds once it has found a content in the Secret, whether it
+// switches to the certificate in it, and whether the Secret lacks something that the replica
+// holds.
 func (p *Profile) take(held, found *Content, now time.Time) (holds Content, accepted, lacks bool, err error) {
 	if held.equal(found) {
 		return *held, held.Usable(now), false, nil
 	}
-	c, err := combine(held, found, now)
-	if err != nil {
+	if holds, accepted, err = combine(held, found, now); err != nil {
 		return Content{}, false, false, err
 	}
-	if c.more {
-		if lacks, err = p.lacks(held, found, now); err != nil {
-			return Content{}, false, false, err
-		}
+	if !holds.Usable(now) {
+		holds = *held
 	}
-	if !c.content.Usable(now) {
-		return *held, false, lacks, nil
-	}
-	return c.content, c.accepted, lacks, nil
+	lacks, err = p.lacks(held, found, now)
+	return holds, accepted, lacks, err
 }
 
 // lacks reports whether the Secret, as it was found, lacks a certificate by which some replica
@@ -329,6 +304,11 @@ func (p *Profile) lacks(held, found *Content, now time.Time) (bool, error) {
 	if !held.Usable(now) {
 		return false, nil
 	}
-	c, err := combine(held, found, now)
-	return c.more, err
+	c, _, err := combine(held, found, now)
+	if err != nil {
+		return false, err
+	}
+	// In the form of the result, as no other difference matters.
+	as, err := parse(found, now).content()
+	return !c.equal(&as), err
 }

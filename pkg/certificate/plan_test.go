@@ -357,7 +357,8 @@ func TestWhoGoesOverToWhat(t *testing.T) {
 		"one that is valid, as ours is not yet": {renewed, first, day, true},
 		"an expired one":                        {Content{}, first, 91 * day, false},
 	} {
-		if got := Succeeds(&tt.held, &tt.found, start.Add(tt.after)); got != tt.want {
+		now := start.Add(tt.after)
+		if got := succeeds(parse(&tt.held, now), parse(&tt.found, now), now); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -389,7 +390,7 @@ func TestTheSecretIsRepaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := start.Add(71 * day)
-			got, err := Combine(&tt.held, &tt.found, now)
+			got, _, err := combine(&tt.held, &tt.found, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -405,7 +406,7 @@ func TestTheSecretIsRepaired(t *testing.T) {
 					t.Errorf("a replica serves by a certificate that is not trusted: %v", err)
 				}
 			}
-			again, err := Combine(&got, &got, now)
+			again, _, err := combine(&got, &got, now)
 			if err != nil || !again.equal(&got) {
 				t.Errorf("it is not done (%v)", err)
 			}

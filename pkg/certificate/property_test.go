@@ -152,7 +152,7 @@ func (w *world) repair(r *witness) {
 	if !lacks {
 		return
 	}
-	combined, err := Combine(&r.held, &found, w.now)
+	combined, _, err := combine(&r.held, &found, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func (w *world) lead() {
 		return
 	}
 	held, found := w.leader.held, w.latest()
-	base, err := Combine(&held, &found, w.now)
+	base, _, err := combine(&held, &found, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
