@@ -32,12 +32,12 @@ var (
 	webhookConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 )
 
-// Bundles keeps caBundle of objects right: of an APIService, and of every webhook of a
-// MutatingWebhookConfiguration. An object that does not exist is right, and is put right when
-// it comes.
+// Bundles keeps caBundle correct in an APIService and in every webhook of a
+// MutatingWebhookConfiguration. An object that does not exist is correct; it is corrected once
+// it exists.
 type Bundles struct {
 	targets []*target
-	changed signal // something is in place, or is not any more
+	changed signal // something is in place, or no longer is
 
 	mu   sync.Mutex
 	want wanted
@@ -63,10 +63,10 @@ func NewBundles(client dynamic.Interface, apiService, webhookConfiguration strin
 	return b
 }
 
-// Set says which bundle, PEM-encoded, is right. Nothing is done before Set or Add.
+// Set sets the correct bundle, PEM-encoded. Nothing is done before Set or Add.
 func (b *Bundles) Set(bundle []byte) { b.set(wanted{bundle, false}) }
 
-// Add says which CAs, PEM-encoded, are to be trusted. Others that an object names remain there.
+// Add sets the CAs, PEM-encoded, that objects must trust. Others that an object names remain there.
 func (b *Bundles) Add(bundle []byte) { b.set(wanted{bundle, true}) }
 
 func (b *Bundles) set(want wanted) {
@@ -87,7 +87,7 @@ func (b *Bundles) wanted() wanted {
 	return b.want
 }
 
-// over returns the right bundle for a place that holds another. If others may remain, those
+// over returns the correct bundle for a place that holds another. If others may remain, those
 // that have not expired follow what is wanted.
 func (w *wanted) over(present []byte, now time.Time) []byte {
 	right := slices.Clone(w.bundle)
@@ -104,13 +104,13 @@ func (w *wanted) over(present []byte, now time.Time) []byte {
 	return right
 }
 
-// InPlace tells whether every object that there is trusts a CA. Nothing is in place
-// while it is not known whether there is one.
+// InPlace reports whether every object that exists trusts a CA. No CA is in place until it is
+// known which objects exist.
 func (b *Bundles) InPlace(ca *x509.Certificate) bool {
 	return !slices.ContainsFunc(b.targets, func(t *target) bool { return !t.trusts(ca) })
 }
 
-// Run keeps the objects right until the context is done.
+// Run keeps the objects correct until the context is done.
 func (b *Bundles) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, t := range b.targets {
@@ -159,7 +159,7 @@ func bundleOf(o map[string]any, path ...string) []byte {
 	encoded, _, _ := unstructured.NestedString(o, path...)
 	bundle, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil // which is not right, so it is replaced
+		return nil // not correct, so it is replaced
 	}
 	return bundle
 }
@@ -205,7 +205,7 @@ func (t *target) lookedFor() {
 	t.bundles.changed.send()
 }
 
-// forget is for another term as the leader.
+// forget prepares for another term as the leader.
 func (t *target) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -226,7 +226,7 @@ func (t *target) trusts(ca *x509.Certificate) bool {
 	})
 }
 
-// patch returns what makes the object right, or nothing.
+// patch returns a JSON patch that corrects the object, or nil if it is correct.
 func (t *target) patch() ([]byte, error) {
 	want := t.bundles.wanted()
 	t.mu.Lock()
@@ -239,7 +239,7 @@ func (t *target) patch() ([]byte, error) {
 		Path  string `json:"path"`
 		Value string `json:"value"`
 	}
-	// Places are told by their number, so the object must be the one that was seen.
+	// The paths have indexes, so the object must be the one that was seen.
 	operations := []operation{{"test", "/metadata/resourceVersion", t.seen.GetResourceVersion()}}
 	for _, p := range t.places(t.seen) {
 		if right := want.over(p.bundle, time.Now()); !bytes.Equal(p.bundle, right) {
@@ -252,12 +252,12 @@ func (t *target) patch() ([]byte, error) {
 	return json.Marshal(operations)
 }
 
-// run puts the object right whenever it is not.
+// run corrects the object whenever it is not correct.
 func (t *target) run(ctx context.Context) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "object", t.name)
 	fresh := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
 	backoff := fresh
-	// If another program wants another bundle there, we do not race with it for ever.
+	// If another program wants another bundle there, do not race with it.
 	limit := flowcontrol.NewTokenBucketRateLimiter(0.2, 10)
 	for {
 		again := false
@@ -271,17 +271,17 @@ func (t *target) run(ctx context.Context) {
 			patched, err := t.objects.Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 			switch {
 			case err == nil:
-				logger.Info("Put caBundle right")
+				logger.Info("Updated caBundle")
 				t.observe(patched)
 			case ctx.Err() != nil:
 				return
 			case apierrors.IsNotFound(err): // its deletion is about to be seen
 			case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
 				again = true // another client has written it, most of the time
-				logger.V(2).Info("Could not put caBundle right, will try again", "reason", err.Error())
+				logger.V(2).Info("Could not update caBundle, will try again", "reason", err.Error())
 			default:
 				again = true
-				logger.Error(err, "Putting caBundle right, will try again")
+				logger.Error(err, "Updating caBundle, will try again")
 			}
 		}
 		var later <-chan time.Time

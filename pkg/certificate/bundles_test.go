@@ -119,7 +119,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		if n := patches(client); n != 2 {
 			t.Errorf("%d patches", n)
 		}
-		// It is put right at once, whatever users do.
+		// It is corrected at once, whatever users do.
 		replace := func(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 			t.Helper()
 			o.SetResourceVersion("1")
@@ -190,7 +190,7 @@ func TestARightIsMissing(t *testing.T) {
 				<-time.After(time.Minute / 2)
 				synctest.Wait()
 				if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, client, apiServices, ours)); diff != "" || !b.InPlace(ca) {
-					t.Errorf("it is not put right (-want +got):\n%s", diff)
+					t.Errorf("it is not corrected (-want +got):\n%s", diff)
 				}
 			})
 		})

@@ -22,7 +22,7 @@ const (
 	caKeyEntry    = "ca.key"       // the keys of those that still sign
 	previousEntry = "previous.crt" // certificates that were served and have not expired
 
-	// publishedAnnotation tells since when the newest CA has been trusted in the cluster:
+	// publishedAnnotation says since when the newest CA has been trusted in the cluster:
 	// the fingerprint of the CA, and a time.
 	publishedAnnotation = "configdep.io/ca-published"
 )
@@ -77,7 +77,7 @@ func (c *Content) Usable(now time.Time) bool { return parse(c, now).leaf != nil 
 // authority is a CA in the bundle.
 type authority struct {
 	cert *x509.Certificate
-	key  crypto.Signer // nil: it signs nothing any more, or never did here
+	key  crypto.Signer // nil: it no longer signs, or never did here
 }
 
 // leaf is a certificate that can be served.
@@ -239,7 +239,7 @@ func (p *parsed) content() (Content, error) {
 	return c, nil
 }
 
-// Fingerprint tells certificates apart.
+// Fingerprint returns a short digest that identifies a certificate.
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:8])

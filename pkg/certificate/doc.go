@@ -4,7 +4,7 @@
 //
 // What is to be done is decided by pure functions over the content of the Secret (Profile).
 // Around them are a Store, by which every replica reads, watches and repairs the Secret and the
-// leader renews what is in it, and Bundles, by which the leader keeps caBundle right.
+// leader renews what is in it, and Bundles, by which the leader keeps caBundle correct.
 //
 // One rule holds at any moment, over rotations, restarts and accidents: each certificate
 // that some replica may serve verifies by the caBundle that is in the cluster. So

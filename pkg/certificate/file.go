@@ -16,7 +16,7 @@ import (
 // minute or so.
 const reread = 5 * time.Second
 
-// Follow keeps objects right by a bundle in a file, until the context is done. While the
+// Follow keeps objects correct by a bundle in a file, until the context is done. While the
 // file cannot be read, or holds no bundle, the one before remains.
 func Follow(ctx context.Context, path string, bundles *Bundles) {
 	var publishing sync.WaitGroup

@@ -17,7 +17,7 @@ func (p *Profile) newAuthority(now time.Time) (authority, error) {
 		return authority{}, fmt.Errorf("making the key of a CA: %w", err)
 	}
 	template := &x509.Certificate{
-		// The time tells one CA from the next in a bundle that holds both.
+		// The time distinguishes a CA from the next in a bundle that holds both.
 		Subject:               pkix.Name{CommonName: "configdep serving CA " + now.UTC().Format(time.RFC3339)},
 		NotBefore:             now.Add(-p.skew()),
 		NotAfter:              now.Add(p.CALifetime),

@@ -24,7 +24,7 @@ import (
 	"github.com/configdep/configdep/pkg/logging"
 )
 
-// The leader renews the certificate when it is time, and every replica goes over to it. A
+// The leader renews the certificate when it is time, and every replica switches to it. A
 // whole life of a CA passes, with a new leader in the middle of each phase.
 func TestTheLeaderRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestANewLeaderOfARestoredSecret(t *testing.T) {
 			t.Errorf("later, the leader: %v, the other replica: %v, what else is there: %v", trusts(&backup), trusts(&current), trusts(&stranger))
 		}
 		if secret := ContentOf(get(t, client)); string(secret.Cert) != string(current.Cert) || currentCert(started) != string(current.Cert) {
-			t.Error("the Secret is not repaired, or the leader does not go over to it")
+			t.Error("the Secret is not repaired, or the leader does not switch to it")
 		}
 	})
 }
@@ -233,7 +233,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		cancel()
 		running.Wait()
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-		if !strings.Contains(log, "Put caBundle right") || !strings.Contains(log, "continuing with the previous one") {
+		if !strings.Contains(log, "Updated caBundle") || !strings.Contains(log, "continuing with the previous one") {
 			t.Errorf("not everything is in the log:\n%s", log)
 		}
 		for _, secret := range [][]byte{c.Key, c.CAKeys} {

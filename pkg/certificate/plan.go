@@ -177,7 +177,7 @@ func (p *Profile) due(s *parsed, now time.Time) bool {
 		cert.NotAfter.After(now.Add(p.Lifetime+p.skew())) || // the lifetime has been shortened
 		!slices.ContainsFunc(s.authorities, func(a authority) bool {
 			return a.key != nil && slices.ContainsFunc(s.leaf.roots, a.cert.Equal)
-		}) // its CA has gone over to another, or was never ours
+		}) // its CA has been replaced, or was never ours
 }
 
 func (p *Profile) named(cert *x509.Certificate) bool {

@@ -187,7 +187,7 @@ func TestANewCAWaits(t *testing.T) {
 		}
 		if !slices.Contains(plan.Did, "dropped CAs by which no replica serves") && cas(plan.Content) != 1 {
 			if _, err := before.Verify(x509.VerifyOptions{Roots: poolOf(parseCerts(plan.Content.Bundle)...), CurrentTime: start}); err != nil {
-				t.Errorf("%s: the certificate before is not trusted any more", tt.name)
+				t.Errorf("%s: the certificate before is no longer trusted", tt.name)
 			}
 		}
 		made = plan

@@ -12,14 +12,14 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// world is a cluster with replicas, in which everybody sees everything late.
+// world is a cluster with replicas, in which every component sees changes late.
 type world struct {
 	t   *testing.T
 	r   *rand.Rand
 	p   Profile
 	now time.Time
 
-	secret   []version // all that it has been; the last is what it is
+	secret   []version // the last is the current one
 	objects  [][]version
 	replicas []*witness
 	leader   *witness
@@ -27,14 +27,14 @@ type world struct {
 	look     time.Time // when the leader has something to do, if nothing happens
 	woken    string    // what it has seen by then
 
-	verified              map[string]time.Time // what has been found good, until when
+	verified              map[string]time.Time // what has been found valid, until when
 	known                 []*x509.Certificate  // by their numbers in the trace
 	cas, leaves, repaired int
 
-	trace []string // of what was written, and who went over to it
+	trace []string // what was written, and which replicas started
 }
 
-// logf notes something for whoever reads why a walk failed.
+// logf adds a line to the trace, which is printed when a walk fails.
 func (w *world) logf(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%v: ", w.now.Sub(start))+fmt.Sprintf(format, args...))
 }
@@ -68,7 +68,7 @@ func (w *world) show(c *Content) string {
 	return out
 }
 
-// version is what something has been since a time. A Secret without content is deleted.
+// version is a state since a time. A Secret without content is deleted.
 type version struct {
 	content Content
 	since   time.Time
@@ -225,7 +225,7 @@ func (w *world) publish() {
 	}
 }
 
-// events tells one state of what wakes the leader from another.
+// events identifies a state of what wakes the leader.
 func (w *world) events() string {
 	return fmt.Sprintf("%p %d %d %d", w.leader, len(w.secret), len(w.objects[0]), len(w.objects[1]))
 }
@@ -354,8 +354,8 @@ func walk(t *testing.T, p Profile, accidents, restarts bool, seed uint64) {
 	what, quiet := "no accident", w.now
 	for range 2000 {
 		w.now = w.now.Add(time.Duration(1 + w.r.Int63n(int64(step))))
-		// Whoever deletes ca.key again and again gets a certificate by a CA that is not
-		// published for long enough, as that is better than one that has expired.
+		// If users delete ca.key again and again, a CA that has not been published for long
+		// enough signs a certificate, as that is better than one that has expired.
 		if accidents && w.now.After(quiet) && w.r.Intn(50) == 0 {
 			what, quiet = fmt.Sprintf("%s after %v", w.accident(), w.now.Sub(start)), w.now.Add(p.Lifetime/4)
 			if restarts {

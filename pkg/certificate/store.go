@@ -31,7 +31,7 @@ type Store struct {
 	changed signal // wakes the leader: the Secret has been written
 	lacking signal // wakes the repair: the Secret lacks something that this replica holds
 
-	writing sync.Mutex // held from a read of the Secret to its update, so that we conflict with other replicas alone
+	writing sync.Mutex // held from a read of the Secret to its update, so that only other replicas cause conflicts
 
 	mu        sync.RWMutex
 	held      Content // the last good one, and all certificates seen that have not expired
@@ -51,7 +51,7 @@ func (s *Store) Current() (cert, key []byte) {
 	return s.held.Cert, s.held.Key
 }
 
-// OnChange has a function called whenever there may be another certificate.
+// OnChange registers a function that is called whenever the certificate may have changed.
 func (s *Store) OnChange(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Store) content() Content {
 }
 
 // take adds what was found in the Secret to what this replica holds. It reports whether the
-// replica goes over to the certificate that was found, and whether the Secret lacks something.
+// replica switches to the certificate that was found, and whether the Secret lacks something.
 func (s *Store) take(found *Content) (accepted, lacks bool, err error) {
 	s.mu.Lock()
 	held, accepted, lacks, err := s.profile.take(&s.held, found, time.Now())
@@ -79,7 +79,7 @@ func (s *Store) take(found *Content) (accepted, lacks bool, err error) {
 	return accepted, lacks, err
 }
 
-// adopt has this replica go over to the certificate that it has written to the Secret.
+// adopt switches this replica to the certificate that it has written to the Secret.
 func (s *Store) adopt(written *Content) error {
 	s.mu.Lock()
 	held, err := adopt(&s.held, written, time.Now())
@@ -193,7 +193,7 @@ func (s *Store) Watch(ctx context.Context) {
 		case err != nil:
 			logger.Error(err, "Reading the Secret, continuing with the previous certificate", "secret", s.name)
 		case !accepted:
-			logger.Error(nil, "The Secret holds no certificate that this replica can go over to, continuing with the previous one", "secret", s.name)
+			logger.Error(nil, "The Secret holds no certificate that this replica can switch to, continuing with the previous one", "secret", s.name)
 		case string(found.Cert) != string(before.Cert):
 			logger.Info("The serving certificate has been replaced", "secret", s.name)
 		}
@@ -225,7 +225,7 @@ func (s *Store) Watch(ctx context.Context) {
 func (s *Store) keepRepaired(ctx context.Context) {
 	fresh := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
 	backoff := fresh
-	// If another program keeps writing the Secret, we do not race with it for ever.
+	// If another program keeps writing the Secret, do not race with it.
 	limit := flowcontrol.NewTokenBucketRateLimiter(0.2, 10)
 	var later <-chan time.Time
 	for {
@@ -300,7 +300,7 @@ func (s *Store) write(ctx context.Context, read *corev1.Secret, content *Content
 	return err
 }
 
-// rest is how long the leader looks away at most.
+// rest is the longest time between two looks of the leader.
 const rest = 10 * time.Minute
 
 // Lead renews the certificate and has its CAs trusted in the cluster, until the context
@@ -380,7 +380,7 @@ func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) b
 	return plan.Look, s.adopt(&plan.Content)
 }
 
-// signal tells that something has happened since it was last received from.
+// signal reports that something has happened since it was last received from.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }

@@ -228,7 +228,7 @@ func TestAReplicaFollowsTheSecret(t *testing.T) {
 			put(t, client, change)
 			synctest.Wait()
 			if currentCert(s) != string(renewed.Cert) {
-				t.Errorf("%s: it does not serve by the last good one any more", what)
+				t.Errorf("%s: it no longer serves by the last good one", what)
 			}
 		}
 	})
