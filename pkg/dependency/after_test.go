@@ -324,18 +324,30 @@ func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 	put("10", 1, "a", "b")
 	put("20", 2, "b")
 	g.DeleteSource(key, Change{Version: 30, Seen: now, Order: 3})
-	for _, tc := range []struct {
+	type wants []struct {
 		reads *Reference
 		want  Moment
-	}{
+	}
+	expect := func(when string, all wants) {
+		t.Helper()
+		for _, tc := range all {
+			if got := g.LastWritten("shop", tc.reads); got != tc.want {
+				t.Errorf("%s: what reads %v changed at %v, want %v", when, tc.reads.Uses[0].Keys, got, tc.want)
+			}
+		}
+	}
+	expect("deleted", wants{
 		{reads("a"), Moment{20, 2}},
 		{reads("b"), Moment{30, 3}},
 		{reads("a", "b"), Moment{30, 3}},
 		{reads("c"), Moment{0, 1}}, // no later than it was there
 		{reads(), Moment{30, 3}},   // all
-	} {
-		if got := g.LastWritten("shop", tc.reads); got != tc.want {
-			t.Errorf("what reads %v changed at %v, want %v", tc.reads.Uses[0].Keys, got, tc.want)
-		}
-	}
+	})
+	put("40", 4, "c")
+	expect("created again with another key", wants{
+		{reads("a"), Moment{20, 2}},
+		{reads("b"), Moment{30, 3}}, // it went with the deletion, and stays away
+		{reads("c"), Moment{40, 4}},
+		{reads("b", "c"), Moment{40, 4}},
+	})
 }

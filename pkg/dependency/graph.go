@@ -360,6 +360,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	}
 	if len(g.Users(key)) > 0 {
 		was := *deleted
+		was.deletedAt = change.Version
 		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), change.Seen}); change.Seen.IsZero() {
 			was.episodes = nil
 		}

@@ -2,6 +2,7 @@ package dependency
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ type Source struct {
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
 	episodes []episode
+	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
+	// not, or that was missed.
+	deletedAt uint64
 }
 
 type removedKey struct {
@@ -93,7 +97,12 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		return
 	}
 	if previous != nil && previous.UID != s.UID {
-		previous, deleted = nil, previous // a list shows what came after a deletion that was missed
+		// What came after a deletion that was missed. When that was is not known.
+		was := *previous
+		if !at.Seen.IsZero() {
+			was.episodes = addEpisode(was.episodes, episode{Moment: Moment{version, at.Order}})
+		}
+		previous, deleted = nil, &was
 	}
 	before := previous
 	if before == nil {
@@ -168,7 +177,7 @@ func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 	}
 	for _, k := range before.Keys {
 		if key := k.Key; went(k) {
-			gone = append(slices.DeleteFunc(gone, func(r removedKey) bool { return r.key == key }), removedKey{key, version})
+			gone = append(slices.DeleteFunc(gone, func(r removedKey) bool { return r.key == key }), removedKey{key, cmp.Or(before.deletedAt, version)})
 		}
 	}
 	if len(gone) > maxRemoved {

@@ -238,7 +238,9 @@ func (r record) says(other record) bool {
 func (w *Workload) keepRecord(previous *Workload) {
 	before, now := previous.record(), w.record()
 	if before.rekeyed && keyOf(now.hash) != keyOf(before.hash) {
-		before.rekeyed = now.hash != "" // else it is gone
+		if before.rekeyed = now.hash != ""; before.rekeyed { // else it is gone
+			before.recreating = now.recreating
+		}
 		w.dropped = &before
 		return
 	}

@@ -221,9 +221,13 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		}
 		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
 		// Or the record tells of it, and is older than the template, as those pods may be.
-		recorded := e.comparable() && e.outdated(u) && e.differs(u) && !c.written.IsZero()
+		recorded := e.comparable() && e.outdated(u) && e.differs(u)
 		if (seen || recorded) && e.started(u) > c.at.Version {
-			out = append(out, Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true})
+			to := later(c.seen, c.written)
+			if to.IsZero() { // it went while no template named it
+				to = e.Workload.TemplateWritten
+			}
+			out = append(out, Excursion{ID: u.id, To: to, Containers: u.containers(), OlderPods: true})
 		}
 	}
 	return out

@@ -25,7 +25,9 @@ func generate(seedNumber uint64) *history {
 		h.Ahead[1] = 50_000
 	}
 	if m.IntN(3) == 0 {
-		skew := func() time.Duration { return time.Duration(m.IntN(181)-90) * time.Second }
+		// No two clocks differ by more than the two minutes within which times of one are
+		// compared with those of another.
+		skew := func() time.Duration { return time.Duration(m.IntN(119)-59) * time.Second }
 		h.Skews = skews{API: [2]time.Duration{skew(), skew()}, Servers: [2]time.Duration{skew(), skew()},
 			Nodes: [3]time.Duration{skew(), skew(), skew()}}
 	}
