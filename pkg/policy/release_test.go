@@ -74,6 +74,7 @@ func TestAReleaseMakesOneRollout(t *testing.T) {
 // While the client goes on to write in the namespace, its release is not over.
 func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
 	begin := func(t *testing.T) *world {
+		t.Helper()
 		x := typical(t)
 		x.defaults.ReleaseSettle = 30 * time.Second
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -86,6 +87,7 @@ func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
 	// rolledOut returns after which time the workload is restarted while something is written
 	// every so often.
 	rolledOut := func(t *testing.T, x *world, every time.Duration, n int, write func(i int)) time.Duration {
+		t.Helper()
 		start := x.now
 		for i := range 600 {
 			if i > 0 && i%int(every.Seconds()) == 0 && n > 0 {

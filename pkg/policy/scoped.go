@@ -51,7 +51,7 @@ func (e *Evaluation) countedBefore(u *unit) bool {
 			return false
 		}
 		_, remembered := e.Record.Sources[u.id]
-		counts, _ := before.verdict(s.Reference, s.Resolution.Source, remembered)
+		counts, _ := before.verdict(s.Reference, s.Source, remembered)
 		effective := before.effective(s.Reference)
 		named := slices.ContainsFunc(before.Sources, func(p dependency.Pattern) bool { return p.Matches(r.Kind, r.Name) })
 		if !counts || onlyAnnotated(s.Reference) && !named || scopeOf(&effective) != scopeOf(r) {
