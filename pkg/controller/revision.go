@@ -53,10 +53,9 @@ func (c *Controller) replicaSetCreated(ctx context.Context, w *dependency.Worklo
 	if err != nil {
 		return time.Time{}, err
 	}
-	const revision = "deployment.kubernetes.io/revision"
 	for i := range sets.Items {
 		set := &sets.Items[i]
-		if controls(w.UID, set) && set.Annotations[revision] == deployment.Annotations[revision] {
+		if controls(w.UID, set) && set.Annotations[dependency.RevisionAnnotation] == deployment.Annotations[dependency.RevisionAnnotation] {
 			return set.CreationTimestamp.Time, nil
 		}
 	}
