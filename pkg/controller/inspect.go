@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,10 +11,6 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
-
-// inspectPause is how long to wait until pods can be looked up, when nothing that happens to
-// the workload makes us look earlier.
-const inspectPause = 5 * time.Second
 
 // inspect looks up whether a container of the current template was started while content was
 // other than now. It returns nil while the controller of the workload has yet to see the

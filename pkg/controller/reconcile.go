@@ -70,7 +70,8 @@ type findings struct {
 }
 
 // act carries a decision out. It reports whether to decide again by what it has found, or
-// after which time to look again.
+// after which time to look again. What cannot be found out until the controller of the workload
+// has seen the template waits for the status of the workload, which puts it into the queue.
 func (c *Controller) act(ctx context.Context, s *step, found *findings) (again bool, after time.Duration, err error) {
 	switch s.Action {
 	case policy.WriteBaseline, policy.WriteVerified, policy.WriteMixed, policy.Abandon:
@@ -81,14 +82,10 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 		after, err = c.recreate(ctx, s)
 	case policy.Verify:
 		found.verified, err = c.revisionIsNewer(ctx, s)
-		if again = found.verified != nil; !again {
-			after = inspectPause
-		}
+		again = found.verified != nil
 	case policy.Inspect:
 		found.inspected, err = c.inspect(ctx, s)
-		if again = found.inspected != nil; !again {
-			after = inspectPause
-		}
+		again = found.inspected != nil
 	}
 	return again, after, err
 }

@@ -1,0 +1,71 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// TestFailuresCountUntilWhatFailedIsNotToBeDone, so that what comes next begins without them.
+func TestFailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
+	t.Run("not to be done any more", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			c.synced()
+			c.set(secret("db", "1"))
+			c.set(deployment("web", "db"))
+			c.refusing(func(clienttesting.Action) error { return errRefused })
+			c.lead()
+			c.advance(80 * time.Millisecond)
+			if got := c.took(); len(got) != 5 {
+				t.Fatalf("it fails: %v", got)
+			}
+			reload := func(value string) {
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = value })
+			}
+			reload("off")
+			c.advance(time.Second)
+			c.expect("opted out")
+			reload("auto")
+			c.advance(9 * time.Millisecond)
+			c.expect("opted in again", "1.08s baseline web: Forbidden", "1.085s baseline web: Forbidden")
+		})
+	})
+	t.Run("put off", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			adopted(c)
+			c.refusing(func(clienttesting.Action) error { return errRefused })
+			c.set(secret("db", "2"))
+			c.advance(time.Second + 80*time.Millisecond)
+			if got := c.took(); len(got) != 5 {
+				t.Fatalf("it fails: %v", got)
+			}
+			c.set(secret("db", "3"))
+			c.advance(time.Second + 159*time.Millisecond)
+			c.expect("it has settled again", "1m2.08s rollout web: Forbidden")
+			c.advance(time.Millisecond)
+			c.expect("later still", "1m2.24s rollout web: Forbidden")
+		})
+	})
+}
+
+// TestLookThatEndsWithTheLeaderIsNotTold: it was not refused.
+func TestLookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		aboutToRecreate(c)
+		c.refusing(func(a clienttesting.Action) error {
+			if a.GetSubresource() != "eviction" {
+				return nil
+			}
+			go c.resign()
+			<-time.After(time.Millisecond)
+			return context.Canceled
+		})
+		c.advance(time.Minute)
+		c.expectEvents("it leads no more", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
+	})
+}
