@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -185,11 +186,15 @@ func TestRestartsAreCounted(t *testing.T) {
 		}
 		before, delay := counted(t, "configdep_rollouts_total"), counted(t, "configdep_rollout_patch_delay_seconds")
 		c.set(secret("db", "2"))
-		c.refusing(func(clienttesting.Action) error { return apierrors.NewInternalError(errors.New("etcd")) })
-		c.advance(1000 * time.Millisecond)
-		c.refusing(nil)
+		refusals := []error{apierrors.NewConflict(appsv1.Resource("deployments"), "web", errors.New("version")), apierrors.NewInternalError(errors.New("etcd"))}
+		c.refusing(func(clienttesting.Action) (err error) {
+			if len(refusals) > 0 {
+				err, refusals = refusals[0], refusals[1:]
+			}
+			return err
+		})
 		c.advance(time.Minute)
-		c.expect("one fails", "1m1s rollout web: InternalError", "1m1.005s rollout web")
+		c.expect("two fail", "1m1s rollout web: Conflict", "1m1.005s rollout web: InternalError", "1m1.015s rollout web")
 		after, delayed := counted(t, "configdep_rollouts_total"), counted(t, "configdep_rollout_patch_delay_seconds")
 		got := map[string]float64{}
 		for labels, n := range after {
@@ -197,12 +202,12 @@ func TestRestartsAreCounted(t *testing.T) {
 				got[labels] = n
 			}
 		}
-		want := map[string]float64{"Deployment shop success Secret": 1, "Deployment shop error Secret": 1}
+		want := map[string]float64{"Deployment shop success Secret": 1, "Deployment shop conflict Secret": 1, "Deployment shop error Secret": 1}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if n, sum := delayed["count"]-delay["count"], delayed["sum"]-delay["sum"]; n != 1 || sum < 0.0049 || sum > 0.0051 {
-			t.Errorf("%v restarts were late by %v s, want 1 by 0.005", n, sum)
+		if n, sum := delayed["count"]-delay["count"], delayed["sum"]-delay["sum"]; n != 1 || sum < 0.0149 || sum > 0.0151 {
+			t.Errorf("%v restarts were late by %v s, want 1 by 0.015", n, sum)
 		}
 		stop()
 		if got := counted(t, "configdep_leader"); got[""] != 0 {

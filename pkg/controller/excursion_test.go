@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,7 +192,11 @@ func TestLookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 			t.Errorf("%d tries in a minute", tries)
 		}
 		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
-			t.Errorf("nothing is told of it:\n%s", log)
+			t.Errorf("nothing is logged of it:\n%s", log)
+		}
+		failed := "Warning ConfigReloadFailed Deployment/shop/web: Looking up with which content the pods were started failed and will be tried again: listing the pods of Deployment shop/web: "
+		if events := c.told(); !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, failed) }) {
+			t.Errorf("nothing is told of it: %v", events)
 		}
 		c.mu.Lock()
 		failing = false

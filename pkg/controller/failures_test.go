@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +45,8 @@ func TestFailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 			if got := c.took(); len(got) != 5 {
 				t.Fatalf("it fails: %v", got)
 			}
+			refused := "Warning ConfigReloadFailed Deployment/shop/web: The restart because Secret/db has changed was refused and is tried again: " + errRefused.Error()
+			c.expectEvents("each time", slices.Repeat([]string{refused}, 5)...)
 			c.set(secret("db", "3"))
 			c.advance(time.Second + 159*time.Millisecond)
 			c.expect("it has settled again", "1m2.08s rollout web: Forbidden")

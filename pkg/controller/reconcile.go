@@ -111,7 +111,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			return // our own write is on its way, and puts the workload into the queue
 		}
 		e := policy.Evaluate(g, c.Digester(), w, c.Defaults)
-		if n.record != e.Record.Hash { // another has restarted it meanwhile
+		if n.record != e.Record.Hash { // it was restarted meanwhile, by us or by another
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
@@ -145,10 +145,9 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case policy.Abandon:
 		data, err = policy.AbandonedPatch(s.workload)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.patch(ctx, s, data)
 	}
-	err = c.patch(ctx, s, data)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
@@ -185,7 +184,6 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	trigger, _, _ := strings.Cut(s.Trigger, "/")
 	switch {
 	case err == nil:
-		c.note(w.WorkloadKey).staleSince = time.Time{}
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Success, trigger)
 		if !s.DueAt.IsZero() {
 			metrics.PatchDelay(c.Clock.Since(s.DueAt))
