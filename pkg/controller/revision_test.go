@@ -123,6 +123,17 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			},
 			want: "", // the same
 		},
+		"one that a selector does not find, which is invalid": {
+			workload: func() metav1.Object {
+				d := deployment("web", "db")
+				d.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}
+				return d
+			}(),
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{replicaSet("web-2", "2", web, content.Add(time.Second))}
+			},
+			want: "rollout",
+		},
 		"that of a DaemonSet": {
 			workload: daemonSet("web", "db"),
 			objects: func(content time.Time) []metav1.Object {

@@ -1,0 +1,91 @@
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// TestWriteOfARecreateThatFailsIsTriedAgain, whichever step it is.
+func TestWriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
+	for name, tc := range map[string]struct{ annotation, value, write string }{
+		"it begins again":      {policy.RecreatingAnnotation, "now", "recreate web"},
+		"the strategy changed": {policy.StrategyAnnotation, "annotation", "rollout web"},
+		"it ends":              {policy.RecreatingAnnotation, "none", "recreated web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				recreating(c)
+				c.refusing(func(clienttesting.Action) error { return errRefused })
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[tc.annotation] = tc.value })
+				c.advance(10 * time.Millisecond)
+				c.expect("it fails", "1m1.5s "+tc.write+": Forbidden", "1m1.505s "+tc.write+": Forbidden")
+				c.refusing(nil)
+				c.advance(time.Second)
+				if got := c.took(); len(got) == 0 || got[0] != "1m1.515s "+tc.write {
+					t.Errorf("then: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// TestRecreateGoesOnWhenPodsCanBeListedAgain: until then it is not known which are left.
+func TestRecreateGoesOnWhenPodsCanBeListedAgain(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.replace(true)
+		failing := true
+		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return failing, nil, apierrors.NewInternalError(errors.New("etcd"))
+		})
+		c.advance(5 * time.Second)
+		c.expect("it fails")
+		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
+			t.Errorf("nothing is logged of it:\n%s", log)
+		}
+		c.mu.Lock()
+		failing = false
+		c.mu.Unlock()
+		c.advance(5 * time.Millisecond)
+		c.expect("it works again", "1m6.505s evict web-1")
+	})
+}
+
+// TestRecreateTellsThatItWaitsForARollout, without a change that makes it look again.
+func TestRecreateTellsThatItWaitsForARollout(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.replace(true)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 })
+		c.advance(2 * time.Minute)
+		c.expect("it waits")
+		c.expectEvents("it waits", "Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: 1 of 3 pods are new.")
+	})
+}
+
+// TestRecreateTellsOfEachWaitByItself: two short ones, for the same, are not a long one.
+func TestRecreateTellsOfEachWaitByItself(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.advance(40 * time.Second)
+		c.replace(true)
+		c.advance(5 * time.Second)
+		c.expect("the second", "1m46.5s evict web-1")
+		c.advance(40 * time.Second)
+		c.expectEvents("it has waited for 40 seconds twice")
+		c.advance(30 * time.Second)
+		c.expectEvents("and once for a minute",
+			"Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: 2 of 3 pods are ready.")
+	})
+}

@@ -1,0 +1,14 @@
+package controller
+
+import "testing"
+
+// A version that is no number is before all others, so that no write is waited for.
+func TestVersion(t *testing.T) {
+	for s, want := range map[string]uint64{
+		"": 0, "none": 0, "-1": 0, "10": 10, "9223372036854775808": 1 << 63, "18446744073709551616": 0,
+	} {
+		if got := version(s); got != want {
+			t.Errorf("%q is version %d, want %d", s, got, want)
+		}
+	}
+}
