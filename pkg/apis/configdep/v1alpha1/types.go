@@ -19,7 +19,7 @@ type ConfigDependency struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata. Labels, creationTimestamp and
 	// namespace are those of the workload; uid is derived from the workload's, so that
-	// a workload that is created anew is a new object; ownerReferences names the
+	// a workload that is created again is a new object; ownerReferences names the
 	// workload.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -27,7 +27,7 @@ type ConfigDependency struct {
 	// spec tells what the workload consumes and which reload policy is in force.
 	// +optional
 	Spec ConfigDependencySpec `json:"spec,omitempty"`
-	// status tells whether the workload runs with the current content of its sources,
+	// status reports whether the workload runs with the current content of its sources,
 	// and what happens next.
 	// +optional
 	Status ConfigDependencyStatus `json:"status,omitempty"`
@@ -165,7 +165,7 @@ type Source struct {
 	// +optional
 	// +listType=set
 	Keys []string `json:"keys,omitempty"`
-	// triggersReload tells whether a change of the source restarts the workload by
+	// triggersReload reports whether a change of the source restarts the workload by
 	// itself. When it is false, reason tells why.
 	TriggersReload bool `json:"triggersReload"`
 	// reason tells in one word why a change of the source does not restart the workload by
@@ -283,7 +283,7 @@ const (
 	ReasonKeyMissing    = "KeyMissing"
 )
 
-// ConfigDependencyStatus tells whether a workload runs with the current content of its
+// ConfigDependencyStatus reports whether a workload runs with the current content of its
 // sources.
 type ConfigDependencyStatus struct {
 	// state summarises the workload. Unmanaged: automatic restarts are off, or it is being
@@ -333,7 +333,7 @@ type SourceStatus struct {
 	Kind SourceKind `json:"kind"`
 	// name is the name of the source.
 	Name string `json:"name"`
-	// present tells whether the source exists. Absent when it is not known:
+	// present reports whether the source exists. Absent when it is not known:
 	// SecretProviderClasses are shown, not observed.
 	// +optional
 	Present *bool `json:"present,omitempty"`
@@ -425,7 +425,7 @@ type ReloadPreconditions struct {
 
 // ReloadStatus tells what a Reload did.
 type ReloadStatus struct {
-	// triggered tells whether a restart was made (or, in a dry run, would have been).
+	// triggered reports whether a restart was made (or, in a dry run, would have been).
 	Triggered bool `json:"triggered"`
 	// workloadRef names the workload.
 	// +optional
