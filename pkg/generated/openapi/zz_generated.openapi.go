@@ -115,7 +115,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref common.ReferenceCal
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata is the standard object metadata. Labels, creationTimestamp and namespace are those of the workload; uid is derived from the workload's, so that a workload that is created anew is a new object; ownerReferences names the workload.",
+							Description: "metadata is the standard object metadata. Labels, creationTimestamp and namespace are those of the workload; uid is derived from the workload's, so that a workload that is created again is a new object; ownerReferences names the workload.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -129,7 +129,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref common.ReferenceCal
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status tells whether the workload runs with the current content of its sources, and what happens next.",
+							Description: "status reports whether the workload runs with the current content of its sources, and what happens next.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ConfigDependencyStatus{}.OpenAPIModelName()),
 						},
@@ -354,7 +354,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDependencyStatus tells whether a workload runs with the current content of its sources.",
+				Description: "ConfigDependencyStatus reports whether a workload runs with the current content of its sources.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"state": {
@@ -1020,7 +1020,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadStatus(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"triggered": {
 						SchemaProps: spec.SchemaProps{
-							Description: "triggered tells whether a restart was made (or, in a dry run, would have been).",
+							Description: "triggered reports whether a restart was made (or, in a dry run, would have been).",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1122,7 +1122,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"triggersReload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "triggersReload tells whether a change of the source restarts the workload by itself. When it is false, reason tells why.",
+							Description: "triggersReload reports whether a change of the source restarts the workload by itself. When it is false, reason tells why.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1188,7 +1188,7 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 					},
 					"present": {
 						SchemaProps: spec.SchemaProps{
-							Description: "present tells whether the source exists. Absent when it is not known: SecretProviderClasses are shown, not observed.",
+							Description: "present reports whether the source exists. Absent when it is not known: SecretProviderClasses are shown, not observed.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
