@@ -11,11 +11,11 @@ type Progress struct {
 	// Floor is the revision before which something may have come and gone unseen: the
 	// highest at which a resource was listed.
 	Floor uint64
-	// OneCounter tells that all resources have revisions of one counter, as those of one
+	// OneCounter reports whether all resources are known to have revisions of one counter, as those of one
 	// etcd do, so that a watermark means the same on every replica.
 	OneCounter bool
-	// SeveralCounters tells that they have not, which is so for good. Until it is known, both
-	// are false.
+	// SeveralCounters reports whether they are known not to, which does not change again. Until
+	// either is known, both are false.
 	SeveralCounters bool
 	// Restored counts how often revisions were found to have gone back, as after a restore of
 	// etcd. What was noted by a revision before that means nothing any more.

@@ -264,7 +264,7 @@ func (x *Index) bookmark(stream *stream, version string) {
 }
 
 // put brings what remains of an object into the graph and returns the workloads that it
-// concerns. Live tells that it comes from an event and not from a list.
+// concerns. Live reports whether it comes from an event, and not from a list.
 func (x *Index) put(o *object, live bool) []dependency.WorkloadKey {
 	at := x.arrival(live)
 	switch {

@@ -24,7 +24,7 @@ const (
 // MinVersionLag is the least time for which streams are watched at once.
 const MinVersionLag = firstWatch
 
-// probe asks for the present revision of a stream, until the context is done: once after
+// probe asks for the current revision of a stream, until the context is done: once after
 // the sync, and then shortly before the end of each watch, unless something has just come.
 //
 // An answer must be at least as new as whatever was seen before it was asked for, if all

@@ -73,7 +73,7 @@ func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 // nothing selects no object: there are no such names.
 const nothing = metav1.ObjectNameField + "=-"
 
-// revision returns the present revision of a stream.
+// revision returns the current revision of a stream.
 func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: nothing})
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 	lasts := firstWatch
 	return whole{&cache.ListWatch{
 		// A reflector begins with whatever the API server has cached, and by that we could
-		// take the content of the past for a change; so lists are of the present. They are not
+		// take the content of the past for a change; so lists are of the current state. They are not
 		// in pages, each of which would cost a round trip.
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			answer, err := request(metav1.ListOptions{}).Stream(logging.WithoutBodies(ctx))

@@ -21,7 +21,7 @@ const (
 	Pending    State = "Pending"    // a restart is due
 	RollingOut State = "RollingOut" // its pods are being replaced
 	Failed     State = "Failed"     // its rollout does not progress
-	Blocked    State = "Blocked"    // somebody must act before it can be restarted
+	Blocked    State = "Blocked"    // a user must act before it can be restarted
 )
 
 // Action is what the controller does.
@@ -70,7 +70,7 @@ type Observed struct {
 	// StaleSince is when content was first seen to differ, or zero. A change that never
 	// settles is rolled out after ten times the settle time.
 	StaleSince time.Time
-	// Verified is set when the last Decide said Verify: whether the pods of the present
+	// Verified is set when the last Decide said Verify: whether the pods of the current
 	// template were all started after the content had last been written.
 	Verified *bool
 	// Inspected is set when the last Decide said Inspect.
@@ -89,7 +89,7 @@ type Decision struct {
 	Because string
 	// RecheckAt is when time alone changes the decision; zero: it does not.
 	RecheckAt time.Time
-	// Stale tells that the pods are known to run with other content than the present.
+	// Stale reports whether the pods are known to run with other content than the current.
 	Stale bool
 	// DueAt is when the restart was due, by the time at which the change was seen and by
 	// the policy; zero when that is not known.
@@ -254,7 +254,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		d.Message = what + ". The Deployment is paused; it will restart when it is resumed."
 		return d
 	}
-	// The owner may have changed the template after the content while nobody looked.
+	// The owner may have changed the template after the content while no replica looked.
 	if verifiable && e.Workload.TemplateWritten.After(d.WrittenAt) {
 		if o.Verified == nil {
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
@@ -302,12 +302,12 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	return d
 }
 
-// recreating tells whether pods were being evicted when the record was written that is
-// there: some of them may still run with what was there before.
+// recreating reports whether pods were being evicted when the record was last written: some of
+// them may still run with older content.
 func (e *Evaluation) recreating() bool { return e.Workload.Recreating() != "" }
 
 // decideStrategyChanged decides when pods that were still to be evicted are not to be any
-// more. It is a restart, if any of them is left.
+// more. It is a restart if any of them is left.
 func (e *Evaluation) decideStrategyChanged() Decision {
 	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
 		Because: "its strategy was changed while pods were being evicted",

@@ -73,7 +73,7 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 }
 
 // Missing names the sources and keys without which new pods do not start, each in a
-// clause; absent tells that a whole source is among them.
+// clause; absent reports whether a whole source is among them.
 func (e *Evaluation) Missing() (clauses []string, absent bool) {
 	for i := range e.Sources {
 		s := &e.Sources[i]

@@ -132,8 +132,8 @@ func abbreviate(value string) string {
 }
 
 // verdict reports whether a change of a source restarts the workload, and if not, why.
-// Remembered tells that pods were started with content of it: an absent source carries no
-// annotation, and that it has vanished is a change to those whose sources are matched.
+// Remembered reports whether the record knows the source: an absent source carries no annotation,
+// and its deletion is a change for workloads in mode Matched.
 func (p *Policy) verdict(r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
 	matches := func(patterns []dependency.Pattern) bool {
 		return slices.ContainsFunc(patterns, func(x dependency.Pattern) bool { return x.Matches(r.Kind, r.Name) })

@@ -13,7 +13,7 @@ import (
 type Vouched struct {
 	workload *dependency.Workload
 	record   Record
-	// same are the units whose content was as recorded, and whole tells it of all together.
+	// same are the units whose content was as recorded, and whole reports whether all of it was.
 	same  map[string]bool
 	whole bool
 }
