@@ -11,8 +11,8 @@ type Progress struct {
 	// Floor is the revision before which something may have come and gone unseen: the
 	// highest at which a resource was listed.
 	Floor uint64
-	// OneCounter reports whether all resources are known to have revisions of one counter, as those of one
-	// etcd do, so that a watermark means the same on every replica.
+	// OneCounter reports whether all resources are known to have revisions of one counter, as
+	// those of one etcd do, so that a watermark means the same on every replica.
 	OneCounter bool
 	// SeveralCounters reports whether they are known not to, which does not change again. Until
 	// either is known, both are false.

@@ -48,7 +48,7 @@ type Index struct {
 	regress  bool                             // revisions have gone back since the last Reset
 	unsure   sets.Set[dependency.WorkloadKey] // that changed before that was known
 	restart  func()                           // ends the reading of everything, which then begins again
-	unprobed map[string]bool                  // the streams whose present revision has not been asked for
+	unprobed map[string]bool                  // the streams whose current revision has not been asked for
 	order    uint64                           // how many things have been read; see dependency.Moment
 	digester *dependency.Digester             // with which content is read
 	rekeyed  *rekeyed                         // nil: what is known was read with that digester
