@@ -171,13 +171,17 @@ func (p *parsed) roots(chain []*x509.Certificate, now time.Time) (roots []*x509.
 
 // remember notes a certificate that a replica may serve, until it expires.
 func (p *parsed) remember(chain []*x509.Certificate, now time.Time) {
-	if !now.Before(chain[0].NotAfter) || p.leaf != nil && p.leaf.cert().Equal(chain[0]) ||
-		slices.ContainsFunc(p.previous, func(old past) bool { return old.chain[0].Equal(chain[0]) }) {
+	if !now.Before(chain[0].NotAfter) || p.leaf != nil && p.leaf.cert().Equal(chain[0]) || p.remembers(chain[0]) {
 		return
 	}
 	if roots := p.roots(chain, now); len(roots) > 0 {
 		p.previous = append(p.previous, past{chain, roots})
 	}
+}
+
+// remembers reports whether a certificate is among those that replicas may still serve.
+func (p *parsed) remembers(cert *x509.Certificate) bool {
+	return slices.ContainsFunc(p.previous, func(old past) bool { return old.chain[0].Equal(cert) })
 }
 
 func (p *parsed) trusts(ca *x509.Certificate) bool {

@@ -213,21 +213,71 @@ func (p *Profile) look(s *parsed, newest *x509.Certificate, published bool, now 
 // succeeds reports whether a replica that serves by one content, h, may switch to another, f.
 // It never goes back, nor switches to a certificate that clients may not trust yet. A Secret
 // that it refuses is repaired.
-func succeeds(h, f *parsed, now time.Time) bool {
+//
+// What a replica holds names CAs that it has only seen, in Secrets that it refused. They prove
+// nothing: the leader has yet to publish them.
+func (p *Profile) succeeds(h, f *parsed, now time.Time) bool {
 	if f.leaf == nil {
 		return false
 	}
 	if h.leaf == nil || h.leaf.cert().Equal(f.leaf.cert()) {
 		return true
 	}
-	if h.leaf.cert().NotBefore.After(now.Add(maxSkew)) {
+	ours, theirs := h.leaf.cert(), f.leaf.cert()
+	if ours.NotBefore.After(now.Add(maxSkew)) {
 		return true // it was made by a clock that is far ahead, and no client trusts it yet
 	}
-	if f.leaf.cert().NotBefore.Before(h.leaf.cert().NotBefore) {
+	newer := !theirs.NotBefore.Before(ours.NotBefore)
+	switch {
+	case newer && (h.signs(f.leaf) || p.trusted(f, now)):
+		return true
+	case !f.remembers(ours):
 		return false
+	case newer && !now.Before(lastChance(ours)):
+		return true // the leader had no better choice
 	}
-	return len(h.roots(f.leaf.chain, now)) > 0 ||
-		slices.ContainsFunc(f.leaf.roots, func(ca *x509.Certificate) bool { return Fingerprint(ca) == f.published })
+	// A replica that found no Secret made one of these two, and replicas that serve by the other
+	// wrote a Secret with both. So that all agree, the one that was published first wins. That
+	// is not the one that was made just now.
+	return !p.trusted(h, now) && f.precedes(h)
+}
+
+// signs reports whether a certificate is by a CA that signs here, or by that of the certificate
+// that is served.
+func (p *parsed) signs(l *leaf) bool {
+	return slices.ContainsFunc(l.roots, func(ca *x509.Certificate) bool {
+		return slices.ContainsFunc(p.leaf.roots, ca.Equal) ||
+			slices.ContainsFunc(p.authorities, func(a authority) bool { return a.key != nil && a.cert.Equal(ca) })
+	})
+}
+
+// trusted reports whether the CA of the serving certificate has been published for the overlap,
+// now or when it signed.
+func (p *Profile) trusted(s *parsed, now time.Time) bool {
+	at := s.publishedSince().Add(p.Overlap())
+	return !now.Before(at) || !s.leaf.cert().NotBefore.Add(p.skew()).Before(at)
+}
+
+// publishedSince returns since when the CA of the serving certificate has been published, at the
+// latest: CAs are published with all that are older.
+func (p *parsed) publishedSince() time.Time {
+	for _, a := range slices.Backward(p.authorities) {
+		if Fingerprint(a.cert) == p.published {
+			return p.since
+		}
+		if slices.ContainsFunc(p.leaf.roots, a.cert.Equal) {
+			break
+		}
+	}
+	return never
+}
+
+// precedes reports whether a content was published before another, or made, if neither was published.
+func (p *parsed) precedes(other *parsed) bool {
+	if ours, theirs := p.publishedSince(), other.publishedSince(); !ours.Equal(theirs) {
+		return ours.Before(theirs)
+	}
+	return p.leaf.cert().NotBefore.Before(other.leaf.cert().NotBefore)
 }
 
 // combine returns what to continue with, where one content is what this replica holds, and
@@ -238,11 +288,11 @@ func succeeds(h, f *parsed, now time.Time) bool {
 // that each repair the Secret by what they hold agree after one round.
 //
 // It also reports whether the found certificate succeeds the held one.
-func combine(held, found *Content, now time.Time) (c Content, accepted bool, err error) {
+func (p *Profile) combine(held, found *Content, now time.Time) (c Content, accepted bool, err error) {
 	h, f := parse(held, now), parse(found, now)
 	var base, other *parsed
 	switch {
-	case succeeds(h, f, now):
+	case p.succeeds(h, f, now):
 		base, other, accepted = f, h, true
 	case h.leaf != nil || f.leaf == nil && h.newest() >= 0:
 		base, other = h, f
@@ -286,7 +336,7 @@ func (p *Profile) take(held, found *Content, now time.Time) (holds Content, acce
 	if held.equal(found) {
 		return *held, held.Usable(now), false, nil
 	}
-	if holds, accepted, err = combine(held, found, now); err != nil {
+	if holds, accepted, err = p.combine(held, found, now); err != nil {
 		return Content{}, false, false, err
 	}
 	if !holds.Usable(now) {
@@ -304,7 +354,7 @@ func (p *Profile) lacks(held, found *Content, now time.Time) (bool, error) {
 	if !held.Usable(now) {
 		return false, nil
 	}
-	c, _, err := combine(held, found, now)
+	c, _, err := p.combine(held, found, now)
 	if err != nil {
 		return false, err
 	}

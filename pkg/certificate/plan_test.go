@@ -353,12 +353,13 @@ func TestWhoGoesOverToWhat(t *testing.T) {
 		"nothing":                               {first, Content{}, 61 * day, false},
 		"one that clients may not trust yet":    {renewed, stranger, 70 * day, false},
 		"the same, as ours has expired":         {first, stranger, 91 * day, true},
-		"one by another CA, which is published": {renewed, published, 70 * day, true},
+		"one by another CA, just published":     {renewed, published, 70 * day, false},
+		"one by another CA, which is published": {renewed, published, 70*day + 2*time.Hour, true},
 		"one that is valid, as ours is not yet": {renewed, first, day, true},
 		"an expired one":                        {Content{}, first, 91 * day, false},
 	} {
 		now := start.Add(tt.after)
-		if got := succeeds(parse(&tt.held, now), parse(&tt.found, now), now); got != tt.want {
+		if got := usual.succeeds(parse(&tt.held, now), parse(&tt.found, now), now); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -390,7 +391,7 @@ func TestTheSecretIsRepaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := start.Add(71 * day)
-			got, _, err := combine(&tt.held, &tt.found, now)
+			got, _, err := usual.combine(&tt.held, &tt.found, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -406,7 +407,7 @@ func TestTheSecretIsRepaired(t *testing.T) {
 					t.Errorf("a replica serves by a certificate that is not trusted: %v", err)
 				}
 			}
-			again, _, err := combine(&got, &got, now)
+			again, _, err := usual.combine(&got, &got, now)
 			if err != nil || !again.equal(&got) {
 				t.Errorf("it is not done (%v)", err)
 			}

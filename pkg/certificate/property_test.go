@@ -27,6 +27,9 @@ type world struct {
 	look     time.Time // when the leader has something to do, if nothing happens
 	woken    string    // what it has seen by then
 
+	made  string    // the certificate that a replica made when it found no Secret
+	until time.Time // when that replica knows that others serve by another
+
 	verified              map[string]time.Time // what has been found valid, until when
 	known                 []*x509.Certificate  // by their numbers in the trace
 	cas, leaves, repaired int
@@ -79,6 +82,7 @@ type witness struct {
 	held  Content
 	seen  int // of the versions of the Secret
 	ready bool
+	first string // the certificate that it started with
 }
 
 func (w *world) write(c Content) {
@@ -114,7 +118,10 @@ func (w *world) load(r *witness) {
 	if accepted, _ := w.take(r, len(w.secret)-1); !accepted {
 		w.t.Fatal("a replica that starts refuses what can be served")
 	}
-	r.ready = true
+	r.ready, r.first = true, string(r.held.Cert)
+	if r == w.leader {
+		w.led = time.Time{}
+	}
 	w.logf("replica %d starts with %s", slices.Index(w.replicas, r), w.show(&found))
 }
 
@@ -152,7 +159,7 @@ func (w *world) repair(r *witness) {
 	if !lacks {
 		return
 	}
-	combined, _, err := combine(&r.held, &found, w.now)
+	combined, _, err := w.p.combine(&r.held, &found, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -184,7 +191,7 @@ func (w *world) lead() {
 		return
 	}
 	held, found := w.leader.held, w.latest()
-	base, _, err := combine(&held, &found, w.now)
+	base, _, err := w.p.combine(&held, &found, w.now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -272,9 +279,26 @@ func (w *world) accident() string {
 	}
 }
 
+// create deletes the Secret while a replica starts, which makes another, and may lead at once.
+func (w *world) create(leads bool) string {
+	w.write(Content{})
+	r := w.replicas[w.r.Intn(len(w.replicas))]
+	made := next(w.t, w.p, Content{}, nowhere, w.now).Content
+	w.write(made)
+	w.secret[len(w.secret)-1].lost = true
+	w.load(r)
+	if leads {
+		w.leader, w.led = r, time.Time{}
+	}
+	// No client trusts what it made. It serves by that, as does a replica that starts now, until
+	// the others have repaired the Secret, and it has seen that.
+	w.made, w.until = string(made.Cert), w.now.Add(w.p.Lifetime/2)
+	return "deleted while a replica starts"
+}
+
 func (w *world) check(what string) {
 	for i, r := range w.replicas {
-		if !r.ready {
+		if cert := string(r.held.Cert); !r.ready || cert == r.first && cert == w.made && w.now.Before(w.until) {
 			continue
 		}
 		for j, o := range w.objects {
@@ -321,7 +345,7 @@ func TestWhateverIsServedIsTrusted(t *testing.T) {
 					// A replica started with a Secret that was restored, led at once, and published it.
 					failed = []uint64{1000159}
 				}
-				seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, accidents, false, seed) }, failed...)
+				seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, accidents, nothing, seed) }, failed...)
 			})
 		}
 		// As when a whole namespace is restored from a backup.
@@ -332,12 +356,28 @@ func TestWhateverIsServedIsTrusted(t *testing.T) {
 				// another CA had been since. So the leader refused what it had written itself.
 				failed = []uint64{5000010}
 			}
-			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, true, true, seed) }, failed...)
+			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, true, leads, seed) }, failed...)
+		})
+		t.Run(fmt.Sprintf("%v of %v, a new Secret in some accidents", p.Lifetime, p.CALifetime), func(t *testing.T) {
+			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, true, creates, seed) })
+		})
+		t.Run(fmt.Sprintf("%v of %v, a new Secret and its leader in some accidents", p.Lifetime, p.CALifetime), func(t *testing.T) {
+			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, true, createsAndLeads, seed) })
 		})
 	}
 }
 
-func walk(t *testing.T, p Profile, accidents, restarts bool, seed uint64) {
+// starter is what a replica does that starts at the time of an accident.
+type starter int
+
+const (
+	nothing         starter = iota // none starts
+	leads                          // it leads
+	creates                        // it finds no Secret, and makes one
+	createsAndLeads                // it does both
+)
+
+func walk(t *testing.T, p Profile, accidents bool, starter starter, seed uint64) {
 	t.Helper()
 	w := &world{t: t, r: rand.New(rand.NewSource(int64(seed))), p: p, now: start, verified: map[string]time.Time{}}
 	first := next(t, p, Content{}, nowhere, w.now).Content
@@ -357,8 +397,12 @@ func walk(t *testing.T, p Profile, accidents, restarts bool, seed uint64) {
 		// If users delete ca.key again and again, a CA that has not been published for long
 		// enough signs a certificate, as that is better than one that has expired.
 		if accidents && w.now.After(quiet) && w.r.Intn(50) == 0 {
-			what, quiet = fmt.Sprintf("%s after %v", w.accident(), w.now.Sub(start)), w.now.Add(p.Lifetime/4)
-			if restarts {
+			accident := w.accident
+			if starter >= creates && w.r.Intn(3) == 0 {
+				accident = func() string { return w.create(starter == createsAndLeads) }
+			}
+			what, quiet = fmt.Sprintf("%s after %v", accident(), w.now.Sub(start)), w.now.Add(p.Lifetime/4)
+			if starter == leads {
 				r := w.replicas[w.r.Intn(len(w.replicas))]
 				w.load(r)
 				w.leader, w.led = r, time.Time{}

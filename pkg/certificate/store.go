@@ -266,7 +266,7 @@ func (s *Store) repair(ctx context.Context) error {
 	if lacks, err := s.profile.lacks(&held, &found, now); err != nil || !lacks {
 		return err
 	}
-	combined, _, err := combine(&held, &found, now)
+	combined, _, err := s.profile.combine(&held, &found, now)
 	if err != nil {
 		return err
 	}
@@ -361,7 +361,7 @@ func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) b
 		return time.Time{}, err
 	}
 	now, held := time.Now(), s.content()
-	base, _, err := combine(&held, &found, now)
+	base, _, err := s.profile.combine(&held, &found, now)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("combining what is served with what is in the Secret: %w", err)
 	}
