@@ -110,11 +110,24 @@ func (b *Bundles) InPlace(ca *x509.Certificate) bool {
 	return !slices.ContainsFunc(b.targets, func(t *target) bool { return !t.trusts(ca) })
 }
 
-// Run keeps the objects correct until the context is done.
-func (b *Bundles) Run(ctx context.Context) {
-	var running sync.WaitGroup
+// MissingAtFirst reports whether some object that existed when the term began is known not to
+// have trusted a CA then.
+func (b *Bundles) MissingAtFirst(ca *x509.Certificate) bool {
+	return slices.ContainsFunc(b.targets, func(t *target) bool { return t.missedAtFirst(ca) })
+}
+
+// forget prepares for another term as the leader.
+func (b *Bundles) forget() {
 	for _, t := range b.targets {
 		t.forget()
+	}
+}
+
+// Run keeps the objects correct until the context is done.
+func (b *Bundles) Run(ctx context.Context) {
+	b.forget()
+	var running sync.WaitGroup
+	for _, t := range b.targets {
 		running.Go(func() { t.watch(ctx) })
 		running.Go(func() { t.run(ctx) })
 	}
@@ -133,6 +146,7 @@ type target struct {
 	mu    sync.Mutex
 	known bool                       // whether it has been looked for
 	seen  *unstructured.Unstructured // nil: it does not exist
+	first *unstructured.Unstructured // as it was when it was looked for; nil: it did not exist
 }
 
 // place is where an object holds a bundle, and which.
@@ -193,6 +207,9 @@ func (t *target) watch(ctx context.Context) {
 func (t *target) observe(o *unstructured.Unstructured) {
 	t.mu.Lock()
 	t.seen = o
+	if !t.known && t.first == nil {
+		t.first = o
+	}
 	t.mu.Unlock()
 	t.wake.send()
 	t.bundles.changed.send()
@@ -205,11 +222,10 @@ func (t *target) lookedFor() {
 	t.bundles.changed.send()
 }
 
-// forget prepares for another term as the leader.
 func (t *target) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known, t.seen = false, nil
+	t.known, t.seen, t.first = false, nil, nil
 }
 
 func (t *target) trusts(ca *x509.Certificate) bool {
@@ -218,10 +234,18 @@ func (t *target) trusts(ca *x509.Certificate) bool {
 	if !t.known {
 		return false
 	}
-	if t.seen == nil {
-		return true
-	}
-	return !slices.ContainsFunc(t.places(t.seen), func(p place) bool {
+	return t.trustedBy(t.seen, ca)
+}
+
+func (t *target) missedAtFirst(ca *x509.Certificate) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known && !t.trustedBy(t.first, ca)
+}
+
+// trustedBy reports whether a state of the object trusts a CA. One that does not exist does.
+func (t *target) trustedBy(o *unstructured.Unstructured, ca *x509.Certificate) bool {
+	return o == nil || !slices.ContainsFunc(t.places(o), func(p place) bool {
 		return !slices.ContainsFunc(parseCerts(p.bundle), ca.Equal)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -168,6 +169,74 @@ func TestANewLeaderOfARestoredSecret(t *testing.T) {
 			t.Error("the Secret is not repaired, or the leader does not switch to it")
 		}
 	})
+}
+
+// What a restored Secret says of its CA may no longer be true: a new leader signs by it only once
+// it has been published again for the overlap.
+func TestANewLeaderChecksWhatIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backup := next(t, usual, Content{}, nowhere, time.Now()).Content
+		backup = next(t, usual, backup, everywhere, time.Now()).Content
+		<-time.After(61 * day) // it is to be renewed
+		stranger := next(t, usual, Content{}, nowhere, time.Now()).Content
+		s := replica(t, fake.NewClientset(secretWith(backup)))
+		lead(t, s, newDynamic(apiService(base64.StdEncoding.EncodeToString(stranger.Bundle))))
+		<-time.After(usual.Overlap() * 9 / 10)
+		synctest.Wait()
+		if currentCert(s) != string(backup.Cert) {
+			t.Error("it signs by a CA that has just been published")
+		}
+		<-time.After(usual.Overlap())
+		synctest.Wait()
+		if c := s.content(); string(c.Cert) == string(backup.Cert) || serves(&c, backup.Bundle, time.Now()) != nil {
+			t.Error("it has not renewed the certificate")
+		}
+	})
+}
+
+// A replica that starts while the Secret is deleted makes another, by a CA that no client trusts.
+// Replicas that serve already keep their certificate, and that replica switches to it.
+func TestASecretThatIsMadeWhileItIsDeleted(t *testing.T) {
+	for _, published := range []bool{true, false} {
+		t.Run(fmt.Sprintf("published: %v", published), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				current := next(t, usual, Content{}, nowhere, time.Now()).Content
+				if published {
+					current = next(t, usual, current, everywhere, time.Now()).Content
+				}
+				client := fake.NewClientset(secretWith(current))
+				replicas := []*Store{replica(t, client), replica(t, client)}
+				<-time.After(time.Minute)
+				made := next(t, usual, Content{}, nowhere, time.Now()).Content
+				started := newTestStore(client)
+				if accepted, _, err := started.take(&made); !accepted || err != nil {
+					t.Fatal(accepted, err)
+				}
+				client.ClearActions()
+				put(t, client, made.putInto)
+				background(t, started.Watch)
+				<-time.After(time.Minute)
+				synctest.Wait()
+				for i, s := range append(replicas, started) {
+					if currentCert(s) != string(current.Cert) {
+						t.Errorf("replica %d serves by another certificate", i)
+					}
+				}
+				if secret := ContentOf(get(t, client)); string(secret.Cert) != string(current.Cert) || serves(&made, secret.Bundle, time.Now()) != nil {
+					t.Error("the Secret has another certificate, or not the CA of the one that was made")
+				}
+				writes := 0
+				for _, verb := range verbs(client) {
+					if verb == "update" {
+						writes++
+					}
+				}
+				if writes > 3 { // what the test does, and a repair by each of the two
+					t.Errorf("the Secret was written %d times", writes)
+				}
+			})
+		})
+	}
 }
 
 // Any replica that sees it repairs a Secret that has gone back, or lost a certificate that may

@@ -103,7 +103,7 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 		trustedAt = s.since.Add(p.Overlap())
 	}
 
-	if signer := p.signer(s, newest, trustedAt, now); signer >= 0 {
+	if signer := p.signer(s, newest, trustedAt, inPlace, now); signer >= 0 {
 		fresh, err := p.newLeaf(s.authorities[signer], now)
 		if err != nil {
 			return Plan{}, err
@@ -143,12 +143,13 @@ var never = time.Unix(1<<40, 0)
 
 // signer returns which CA is to sign a serving certificate now, or -1. All clients will
 // trust the newest at the given time.
-func (p *Profile) signer(s *parsed, newest int, trustedAt, now time.Time) int {
+func (p *Profile) signer(s *parsed, newest int, trustedAt time.Time, inPlace func(*x509.Certificate) bool, now time.Time) int {
 	trusted := !now.Before(trustedAt)
 	// While the newest is not trusted, the one before can sign.
 	older := -1
 	for i := range newest {
-		if s.authorities[i].key != nil && s.authorities[i].cert.NotAfter.Sub(now) > p.Lifetime/10 {
+		if a := s.authorities[i]; a.key != nil && a.cert.NotAfter.Sub(now) > p.Lifetime/10 &&
+			(s.leaf == nil || slices.ContainsFunc(s.leaf.roots, a.cert.Equal) || p.overlapped(s, a.cert, inPlace, now)) {
 			older = i
 		}
 	}
@@ -168,6 +169,24 @@ func (p *Profile) signer(s *parsed, newest int, trustedAt, now time.Time) int {
 		return newest
 	}
 	return -1
+}
+
+// overlapped reports whether a CA is in place, and has been noted to be for the overlap.
+func (p *Profile) overlapped(s *parsed, ca *x509.Certificate, inPlace func(*x509.Certificate) bool, now time.Time) bool {
+	return s.published == Fingerprint(ca) && inPlace(ca) && !now.Before(s.since.Add(p.Overlap()))
+}
+
+// inherit returns what a leader continues with. A note from before it led that a CA is published
+// may have come back with a backup, and no longer be true. So it does not count if the CA was
+// missing somewhere when the term began.
+func inherit(c Content, began time.Time, missing func(ca *x509.Certificate) bool, now time.Time) Content {
+	s := parse(&c, now)
+	for _, a := range s.authorities {
+		if Fingerprint(a.cert) == s.published && s.since.Before(began) && missing(a.cert) {
+			c.Published = ""
+		}
+	}
+	return c
 }
 
 // due reports whether the serving certificate is to be replaced.

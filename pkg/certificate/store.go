@@ -314,11 +314,13 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 	ctx = logging.WithoutBodies(ctx)
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
+	bundles.forget()
+	began := time.Now()
 	var settled time.Time // when this replica has led for the overlap; zero before it leads
 	fresh := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
 	backoff := fresh
 	for ctx.Err() == nil {
-		look, err := s.reconcile(ctx, bundles.InPlace)
+		look, err := s.reconcile(ctx, bundles, began)
 		pause := time.Until(look)
 		if err == nil {
 			backoff = fresh
@@ -352,8 +354,8 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 	}
 }
 
-// reconcile does what is to be done now, and returns when to look again.
-func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) bool) (time.Time, error) {
+// reconcile does what is to be done now in a term as the leader, and returns when to look again.
+func (s *Store) reconcile(ctx context.Context, bundles *Bundles, began time.Time) (time.Time, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	secret, found, err := s.read(ctx)
@@ -365,7 +367,7 @@ func (s *Store) reconcile(ctx context.Context, inPlace func(*x509.Certificate) b
 	if err != nil {
 		return time.Time{}, fmt.Errorf("combining what is served with what is in the Secret: %w", err)
 	}
-	plan, err := s.profile.Next(base, inPlace, now)
+	plan, err := s.profile.Next(inherit(base, began, bundles.MissingAtFirst, now), bundles.InPlace, now)
 	if err != nil {
 		return time.Time{}, err
 	}
