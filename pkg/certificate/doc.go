@@ -20,7 +20,13 @@
 //   - every replica holds all certificates that it has seen and that have not expired, and
 //     repairs a Secret that lacks one;
 //   - a new leader only adds CAs to caBundle, and removes the others once it has led for the
-//     overlap: a replica that serves must see the Secret in less than that.
+//     overlap: a replica that serves must see the Secret in less than that;
+//   - what the Secret says of a CA that is published counts for a new leader only if the CA is
+//     in the cluster's objects.
+//
+// A replica that starts while the Secret is deleted makes another, by a CA that no client trusts
+// yet. The other replicas have that CA trusted, but switch to no certificate of a CA that they
+// have only seen; and that replica switches to theirs.
 //
 // Private keys are never logged. The package imports no other of ours.
 package certificate

@@ -97,9 +97,8 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 		s.published, s.since = Fingerprint(ca), roundUp(now)
 		plan.Did = append(plan.Did, "noted that the newest CA is published")
 	}
-	published := s.published == Fingerprint(ca)
 	trustedAt := never
-	if there && published {
+	if there && s.published == Fingerprint(ca) {
 		trustedAt = s.since.Add(p.Overlap())
 	}
 
@@ -122,7 +121,7 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 		plan.Did = append(plan.Did, "dropped CAs by which no replica serves")
 	}
 
-	plan.Look = p.look(s, ca, published, now)
+	plan.Look = p.look(s, ca, now)
 	var err error
 	plan.Content, err = s.content()
 	return plan, err
@@ -171,7 +170,8 @@ func (p *Profile) signer(s *parsed, newest int, trustedAt time.Time, inPlace fun
 	return -1
 }
 
-// overlapped reports whether a CA is in place, and has been noted to be for the overlap.
+// overlapped reports whether a CA is in place, and the Secret says that it has been published for
+// the overlap.
 func (p *Profile) overlapped(s *parsed, ca *x509.Certificate, inPlace func(*x509.Certificate) bool, now time.Time) bool {
 	return s.published == Fingerprint(ca) && inPlace(ca) && !now.Before(s.since.Add(p.Overlap()))
 }
@@ -209,9 +209,9 @@ func (p *Profile) gains(cert, ca *x509.Certificate, now time.Time) bool {
 }
 
 // look returns when time alone changes what is to be done.
-func (p *Profile) look(s *parsed, newest *x509.Certificate, published bool, now time.Time) time.Time {
+func (p *Profile) look(s *parsed, newest *x509.Certificate, now time.Time) time.Time {
 	times := []time.Time{newest.NotAfter.Add(-p.succession()), renewal(s.leaf.cert()), lastChance(s.leaf.cert())}
-	if published {
+	if s.published != "" {
 		times = append(times, s.since.Add(p.Overlap()))
 	}
 	for _, old := range s.previous {

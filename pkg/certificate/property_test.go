@@ -306,7 +306,8 @@ func (w *world) create(leads bool) string {
 
 func (w *world) check(what string) {
 	for i, r := range w.replicas {
-		if cert := string(r.held.Cert); !r.ready || cert == r.first && cert == w.made && w.now.Before(w.until) {
+		unaware := r.first == w.made && w.now.Before(w.until)
+		if !r.ready || unaware && string(r.held.Cert) == w.made {
 			continue
 		}
 		for j, o := range w.objects {
