@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,6 +12,10 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
+
+// restlessPause is how long to wait until pods are looked at again, because content changed while
+// they were.
+const restlessPause = 5 * time.Second
 
 // inspect looks up whether a container of the current template was started while content was
 // other than now. It returns nil while the controller of the workload has yet to see the
@@ -38,5 +43,7 @@ func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, 
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	return policy.InspectPods(excursions, pods), nil
+	found := policy.InspectPods(excursions, pods)
+	found.Of = s.Excursions
+	return found, nil
 }

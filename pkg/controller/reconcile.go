@@ -50,6 +50,9 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
 			return wait, nil
 		}
+		if s.Action == policy.Inspect && found.inspected != nil {
+			return restlessPause, nil // content has changed again while the pods were looked at
+		}
 		again, after, err := c.act(ctx, s, &found)
 		switch {
 		case err != nil && ctx.Err() != nil: // not refused: we do not lead any more
@@ -205,11 +208,13 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 // patch sends a patch and notes its version.
 func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	w := s.workload
+	// When revisions go back meanwhile, all notes are forgotten. The version of this patch is then
+	// noted in one that nobody reads any more.
+	n := c.note(w.WorkloadKey)
 	patched, err := workload.Patch(ctx, c.Client, w.WorkloadKey, data, nil)
 	if err != nil {
 		return err
 	}
-	n := c.note(w.WorkloadKey)
 	n.written = version(patched.GetResourceVersion())
 	if fight, delay := n.pace.wrote(c.Clock.Now(), s.checksum()); fight {
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(

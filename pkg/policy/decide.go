@@ -188,7 +188,8 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 		ids[i] = excursions[i].ID
 	}
 	what := strings.Join(ids, ", ")
-	if o.Inspected == nil {
+	// There may be more of them since the pods were looked at.
+	if o.Inspected == nil || !slices.EqualFunc(o.Inspected.Of, excursions, Excursion.same) {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: Inspect, Excursions: excursions, Trigger: ids[0],
 			Message: what + " changed while the pods were not restarted. Checking whether a container was started with other content."}
 	}
@@ -243,11 +244,12 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	d := Decision{Trigger: trigger, Because: describe(changes, trigger), Stale: true}
 	what := upperFirst(d.Because)
 	var seen time.Time
-	verifiable := true
+	verifiable, ordered := true, false // ordered: by revisions, some came after the pods had started
 	for i := range changes {
 		seen = later(seen, changes[i].seen)
 		d.WrittenAt = later(d.WrittenAt, changes[i].written)
 		verifiable = verifiable && !changes[i].written.IsZero()
+		ordered = ordered || !changes[i].seen.IsZero() && e.started(changes[i].unit) > 0
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason = Blocked, "Paused"
@@ -255,7 +257,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		return d
 	}
 	// The owner may have changed the template after the content while no replica looked.
-	if verifiable && e.Workload.TemplateWritten.After(d.WrittenAt) {
+	if verifiable && !ordered && e.Workload.TemplateWritten.After(d.WrittenAt) {
 		if o.Verified == nil {
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
 			d.Message = what + ", and so has the pod template. Checking which changed first."

@@ -20,7 +20,7 @@ type Source struct {
 type Evaluation struct {
 	Workload *dependency.Workload
 	Policy   Policy
-	Sources  []Source
+	Sources  []Source // by kind and name
 	// Hash stands for the content of all sources that trigger; in mode Off, of those that
 	// would in mode Auto.
 	Hash string

@@ -9,6 +9,8 @@ import (
 
 // Inspection is what was found out about pods when Decide said Inspect.
 type Inspection struct {
+	// Of are the excursions that Decide asked about.
+	Of []Excursion
 	// Mixed are the IDs of the excursions that a container may have been started in.
 	Mixed []string
 }

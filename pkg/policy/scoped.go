@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -24,12 +25,13 @@ func (e *Evaluation) scopeBefore() map[string]string {
 
 // source returns a source of the evaluation, or nil.
 func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
-	for i := range e.Sources {
-		if s := &e.Sources[i]; s.Kind == kind && s.Name == name {
-			return s
-		}
+	i, found := slices.BinarySearchFunc(e.Sources, name, func(s Source, name string) int {
+		return cmp.Or(strings.Compare(string(s.Kind), string(kind)), strings.Compare(s.Name, name))
+	})
+	if !found {
+		return nil
 	}
-	return nil
+	return &e.Sources[i]
 }
 
 // countedBefore reports whether a unit counted already, by the same keys, when the annotations

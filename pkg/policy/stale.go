@@ -201,13 +201,19 @@ type Excursion struct {
 	OlderPods bool
 }
 
+func (x Excursion) same(other Excursion) bool {
+	return x.ID == other.ID && x.From.Equal(other.From) && x.To.Equal(other.To) && x.OlderPods == other.OlderPods
+}
+
 // doubts returns what has changed since it was last recorded and is thought to have been read,
 // because the pods were started after that, although some may be older.
 func (e *Evaluation) doubts() (out []Excursion) {
-	// Pods of a template that carries the hash were created when the content was there.
-	if !e.Workload.StartUnsure || e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash {
+	if !e.Workload.StartUnsure {
 		return nil
 	}
+	// Pods of a template that carries the hash were created when the content was there. Their
+	// containers may have been restarted in place since, if it was other content in between.
+	stamped := e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash
 	for i := range e.units {
 		u := &e.units[i]
 		c := e.change(u)
@@ -222,13 +228,26 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
 		// Or the record tells of it, and is older than the template, as those pods may be.
 		recorded := e.comparable() && e.outdated(u) && e.differs(u)
-		if (seen || recorded) && e.started(u) > c.at.Version {
-			to := later(c.seen, c.written)
-			if to.IsZero() { // it went while no template named it
-				to = e.Workload.TemplateWritten
-			}
-			out = append(out, Excursion{ID: u.id, To: to, Containers: u.containers(), OlderPods: true})
+		if !seen && !recorded || e.started(u) <= c.at.Version {
+			continue
 		}
+		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true}
+		if x.To.IsZero() { // it went while no template named it
+			x.To = e.Workload.TemplateWritten
+		}
+		if stamped {
+			times := 0
+			for j := range u.references {
+				first, _, n := e.graph.ChangedSince(e.sourceKey(&u.references[j]), known)
+				if times += n; u.glob == nil {
+					x.From = first
+				}
+			}
+			if times < 2 {
+				continue
+			}
+		}
+		out = append(out, x)
 	}
 	return out
 }

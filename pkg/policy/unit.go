@@ -99,25 +99,10 @@ func (u *unit) digestContent(digester *dependency.Digester, namespace string, lo
 	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
 	for i := range u.references {
 		r := &u.references[i]
-		u.keys += keysThere(r, lookup(r.Kind, r.Name))
-	}
-}
-
-// keysThere returns how many of the keys that count there are.
-func keysThere(r *dependency.Reference, source *dependency.Source) (n int) {
-	if source == nil {
-		return 0
-	}
-	keys, all := r.Keys()
-	if all {
-		return len(source.Keys)
-	}
-	for _, key := range keys {
-		if source.Has(key) {
-			n++
+		if source := lookup(r.Kind, r.Name); source != nil {
+			u.keys += source.Shown(r)
 		}
 	}
-	return n
 }
 
 func onlyAnnotated(r *dependency.Reference) bool {

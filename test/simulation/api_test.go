@@ -59,6 +59,8 @@ type request struct {
 	seen  view
 	sent  time.Time
 	reply chan answer
+	// written is where the server noted versions when it asked; see server.written.
+	written map[int]uint64
 	// ghost: no client waits for the answer any longer.
 	ghost bool
 	// done is the answer that has yet to be sent; nil: it is not done yet.

@@ -109,6 +109,9 @@ var cases = map[string]*history{
 	"RolledBackInTheMiddleOfARollout": one(before(do("protect", 0, 0), change(s0, 0, 2), do("set image", 0, crashing), wait(100*time.Millisecond), do("set image", 0, 0), calm)...),
 	"OldRevisionComesBackWithItsPods": one(before(do("set image", 0, crashing), calm, change(s0, 0, 2), wait(100*time.Millisecond), do("undo", 0, 0), calm)...),
 
+	"RolledBackAfterThereAndBack": one(before(change(s0, 0, 2), calm, do("set image", 0, crashing), wait(time.Second), change(s0, 0, 3), wait(100*time.Millisecond),
+		do("restart container", 0, 0), wait(200*time.Millisecond), change(s0, 0, 2), wait(100*time.Millisecond), do("undo", 0, 0), calm)...),
+
 	// Eviction, by clocks that are wrong.
 	"EvictsWithAClockBehind": one(before(change(s0, 0, 2), calm)...).with(func(h *history) {
 		h.Workloads[0].Annotations[strategyAnnotation] = "recreate"

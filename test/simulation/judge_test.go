@@ -28,6 +28,7 @@ func (o *oracle) arrived(s *server) {
 
 // sent takes notice of a request.
 func (o *oracle) sent(r *request) {
+	r.written = r.server.written
 	var body patchBody
 	if p := r.patch(); p == nil {
 		o.tally.Reads++
@@ -53,7 +54,7 @@ func (o *oracle) answered(r *request) {
 		if err != nil {
 			panic(err)
 		}
-		r.server.written[r.slot], _ = strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+		r.written[r.slot], _ = strconv.ParseUint(m.GetResourceVersion(), 10, 64)
 	}
 }
 

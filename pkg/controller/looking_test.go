@@ -1,0 +1,41 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// TestContentThatChangesWhileItsPodsAreLookedAt: what was found says nothing of an excursion that
+// came later.
+func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.took()
+		first := true
+		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if !first {
+				return false, nil, nil
+			}
+			first = false
+			// The answer is as of now, and arrives half an hour later.
+			pods := corev1.SchemeGroupVersion.WithResource("pods")
+			list, err := c.client.Tracker().List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), namespace)
+			time.Sleep(10 * time.Minute)
+			c.set(secret("db", "9"))
+			time.Sleep(10 * time.Minute)
+			c.started("web-1", "app")
+			time.Sleep(10 * time.Minute)
+			c.set(secret("db", "1"))
+			return true, list, err
+		})
+		excursions["by a missing source"](c, func() {})()
+		c.advance(3 * time.Hour)
+		if got := c.kinds(); got != "mixed rollout" {
+			t.Errorf("got %q: %+v", got, c.decision())
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package policy
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestRollbackToATemplateThatCarriesTheHash in the middle of a rollout: a container of the old
+// pods, which stay, may have been restarted in place while the content was other than the hash says.
+func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
+	for _, first := range []string{"content", "template"} {
+		t.Run(first+" goes back first", func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			rolledOut := func(value string) {
+				t.Helper()
+				x.set(secret("db", "password", value))
+				x.tick(time.Minute)
+				if d := x.act(); d.Action != RollOut {
+					t.Fatalf("%+v", d)
+				}
+			}
+			rolledOut("2")
+			good := x.deployment.DeepCopy()
+			x.tick(time.Hour)
+			rolledOut("3")
+			x.edit(func(d *appsv1.Deployment) { d.Generation = 2 }) // the rollout is under way
+			x.tick(10 * time.Minute)
+			content := func() { x.set(secret("db", "password", "2")) }
+			template := func() {
+				x.edit(func(d *appsv1.Deployment) {
+					d.Spec, d.Annotations = good.Spec, maps.Clone(good.Annotations)
+					d.Generation, d.Status.ObservedGeneration = 3, 3
+				})
+			}
+			if first == "content" {
+				content()
+				x.tick(time.Second)
+				template()
+			} else {
+				template()
+				x.tick(time.Second)
+				content()
+			}
+			x.tick(time.Minute)
+			if d := x.decide(); d.Action != Inspect {
+				t.Errorf("%+v, want Inspect", d)
+			}
+		})
+	}
+}
+
+// TestOrderOfRevisionsBeatsClocks: the clock of the API server that wrote the content was behind
+// that of the one that wrote the template. This process saw both, in this order.
+func TestOrderOfRevisionsBeatsClocks(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.tick(-5 * time.Second)
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	if d := x.decide(); d.Action != RollOut {
+		t.Errorf("%+v, want RollOut", d)
+	}
+}

@@ -1,0 +1,19 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestKeysThatNoContainerSeesAreNotRecorded: environments do not show keys of binaryData.
+func TestKeysThatNoContainerSeesAreNotRecorded(t *testing.T) {
+	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"))
+	x.adopt()
+	with := configMap("settings", "a", "1")
+	with.BinaryData = map[string][]byte{"b": {1}}
+	x.set(with)
+	if d := x.decide(); d.Action != None {
+		t.Errorf("a key that is not seen comes: %+v", outcomeOf(d))
+	}
+}
