@@ -24,11 +24,11 @@ func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 			// The answer is as of now, and arrives half an hour later.
 			pods := corev1.SchemeGroupVersion.WithResource("pods")
 			list, err := c.client.Tracker().List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), namespace)
-			time.Sleep(10 * time.Minute)
+			<-time.After(10 * time.Minute) // by the clock of the test
 			c.set(secret("db", "9"))
-			time.Sleep(10 * time.Minute)
+			<-time.After(10 * time.Minute) // by the clock of the test
 			c.started("web-1", "app")
-			time.Sleep(10 * time.Minute)
+			<-time.After(10 * time.Minute) // by the clock of the test
 			c.set(secret("db", "1"))
 			return true, list, err
 		})
