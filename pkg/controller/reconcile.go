@@ -209,7 +209,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	w := s.workload
 	// When revisions go back meanwhile, all notes are forgotten. The version of this patch is then
-	// noted in one that nobody reads any more.
+	// noted in one that is no longer read.
 	n := c.note(w.WorkloadKey)
 	patched, err := workload.Patch(ctx, c.Client, w.WorkloadKey, data, nil)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A leader that needs longer to end than its lease lasts holds it for as long: nobody leads beside
+// A leader that needs longer to end than its lease lasts holds it for as long: no other replica leads beside
 // it.
 func TestLeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

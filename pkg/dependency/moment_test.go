@@ -74,7 +74,7 @@ func (c *changing) write(value string, minute int, first bool) {
 	c.graph.SetSource(s)
 }
 
-// remove deletes it, at a minute of the day; -1: while nobody looked.
+// remove deletes it, at a minute of the day; -1: while no replica looked.
 func (c *changing) remove(minute int) {
 	c.version++
 	change := Change{Version: c.version, Order: c.version}
@@ -161,7 +161,7 @@ func TestGraph_LastWritten(t *testing.T) {
 		t.Errorf("of what is deleted, %+v is remembered", was)
 	}
 	c.write("2", 3, false)
-	check("it comes back, and nobody can start without it", Moment{102, 102})
+	check("it comes back, and no pod can start without it", Moment{102, 102})
 	if was := c.graph.Deleted(c.key); was != nil {
 		t.Errorf("it is there, and %+v is remembered as deleted", was)
 	}

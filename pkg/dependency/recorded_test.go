@@ -139,13 +139,13 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 		"and back":                       {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "1", paused: true}}, false},
 		"resumed":                        {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2"}}, false},
 		"made as it is, before our eyes": {[]observed{{image: "1", paused: true}}, true},
-		"found, and all pods are of the template":     {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
-		"found, and no pod is of the template":        {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
-		"found, and nobody knows":                     {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
-		"found, nobody knew, and then no pod is":      {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
-		"found, all were, and then no pod is":         {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
-		"found, nobody knew, and it goes on":          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
-		"found, nobody knew, and the template is new": {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
+		"found, and all pods are of the template":   {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
+		"found, and no pod is of the template":      {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
+		"found, and nobody knows":                   {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
+		"found, not known, and then no pod is":      {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
+		"found, all were, and then no pod is":       {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
+		"found, not known, and it goes on":          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
+		"found, not known, and the template is new": {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := readAll(tt.do...).TemplatePending; got != tt.pending {

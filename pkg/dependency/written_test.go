@@ -59,7 +59,7 @@ func TestGraph_LastWrittenOfWhatIsRead(t *testing.T) {
 		"a key goes twice":                {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}, {"b": "1"}}, a, 104},
 		"a key becomes binary, which environments do not see": {[]keys{{"a": "1"}, {"!a": "1"}, {"!a": "2"}}, environment, 102},
 		"files do":                               {[]keys{{"a": "1"}, {"!a": "1"}, {"!a": "2"}}, all, 103},
-		"a binary key that nobody sees goes":     {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}}, all, 102},
+		"a binary key that is not seen goes":     {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}}, all, 102},
 		"a binary key becomes text":              {[]keys{{"!a": "1"}, {"a": "1"}}, environment, 102},
 		"deleted, and made again with the same":  {[]keys{{"a": "1"}, nil, {"a": "1"}}, all, 101},
 		"pods can start without it":              {[]keys{{"a": "1"}, nil, {"a": "1"}}, optional, 103},

@@ -117,7 +117,7 @@ func TestDecide_TellsExcursions(t *testing.T) {
 	x.set(secret("feature-2", "a", "2"))
 	x.tick(10 * time.Second)
 	x.set(secret("feature-2", "a", "1"))
-	// Which containers use what a glob names, nobody knows, nor when the first of it changed.
+	// It is not known which containers use what a glob names, nor when the first of it changed.
 	if diff := cmp.Diff([]Excursion{{ID: "Secret/feature-*", To: x.now}}, x.decide().Excursions); diff != "" {
 		t.Errorf("of a glob (-want +got):\n%s", diff)
 	}

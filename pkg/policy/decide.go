@@ -173,10 +173,10 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 		return e.notRecorded()
 	case !w.Idle:
 		d.Message = "The last pods are ending; new pods read the current content."
+	case !e.recorded(): // with the pods that were to be evicted, if another client removed both
+		d.Action = WriteBaseline
 	case e.recreating():
 		d.Action = Continue
-	case !e.recorded():
-		d.Action = WriteBaseline
 	}
 	return d
 }

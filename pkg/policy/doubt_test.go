@@ -142,7 +142,7 @@ func TestDecide_ExcursionsByTheClockOfTheServer(t *testing.T) {
 	}
 }
 
-// Nobody knows which container uses what only an annotation names.
+// It is not known which container uses what only an annotation names.
 func TestDecide_ExcursionsOfWhatAnnotationsName(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
 	x.annotate(SourcesAnnotation, "secret/db")
@@ -244,7 +244,7 @@ func TestDecide_PodsThatWaitedAndPullSecrets(t *testing.T) {
 	}
 }
 
-// What belongs to a glob, and what does not, is told while nobody looks too.
+// What belongs to a glob, and what does not, is told while no replica looks too.
 func TestGlobs_WhileNobodyLooks(t *testing.T) {
 	const glob = "Secret/feature-*"
 	for name, tt := range map[string]struct {
@@ -259,7 +259,7 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 		}, baseline},
 		"one without keys comes": {func(x *world) { x.set(secret("feature-3")) }, rollOut(glob)},
 	} {
-		for where, away := range map[string]bool{"": false, ", while nobody looks": true} {
+		for where, away := range map[string]bool{"": false, ", while no replica looks": true} {
 			t.Run(name+where, func(t *testing.T) {
 				x := newWorld(t, podOf(), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
 				x.annotate(ReloadAnnotation, "listed", SourcesAnnotation, "secret/feature-*")

@@ -76,7 +76,7 @@ func TestWhatARolloutRecordsIsReadBack(t *testing.T) {
 
 // TestRestart_WritesTheRecord holds the record of a restart to be as old as the restart, although it
 // says what was recorded before. Otherwise content that goes there and back would restart the
-// workload a second time, and nobody would look whether a pod was started in between.
+// workload a second time, and no replica would look whether a pod was started in between.
 func TestRestart_WritesTheRecord(t *testing.T) {
 	request := func(x *world) {
 		e := x.evaluate()

@@ -56,7 +56,7 @@ func (o *oracle) calm(leader int) {
 				continue
 			case p.at < w.startedAt && !o.servers[leader].saw(w.startedAt):
 				o.tally.unknowable++
-				w.log("pod %s runs with %v, which nobody can know: its template came back before the leader watched", name, p.read)
+				w.log("pod %s runs with %v, which cannot be known: its template came back before the leader watched", name, p.read)
 			default:
 				w.violation("pod %s, of r%d, was started with %v, and the present content is %v", name, p.born, p.read, w.read)
 			}

@@ -115,7 +115,7 @@ func (w *workload) noteMixed() {
 	w.cell.oracle.tally.mixed++
 	var sources map[string]string
 	if err := json.Unmarshal([]byte(w.state.annotations[appliedAnnotation]), &sources); err != nil {
-		w.violation("recorded what nobody understands: %v", err)
+		w.violation("recorded what cannot be understood: %v", err)
 	}
 	found := false
 	for id, entry := range sources {

@@ -51,7 +51,7 @@ type workload struct {
 	writes   int // of the server
 	since    int // changes since the template changed, including what is owed
 	down     *absence
-	vanished bool // a key or a source that it reads, since nobody has been looking
+	vanished bool // a key or a source that it reads, since no replica has been watching
 	changed  time.Time
 	trace    []string
 	wrong    bool // the oracle has found something
