@@ -52,6 +52,8 @@ type note struct {
 	// written is the version of our last write. Until it has come back through the index,
 	// nothing is decided.
 	written uint64
+	// decided is the latest change that had been seen when that was decided on.
+	decided dependency.Moment
 	// staleSince is when content was first seen to differ from that of a record.
 	staleSince time.Time
 	record     string

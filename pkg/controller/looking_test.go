@@ -39,3 +39,29 @@ func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 		}
 	})
 }
+
+// TestContentThatChangesWhileARecordIsWritten, and changes back: the record was decided on before.
+func TestContentThatChangesWhileARecordIsWritten(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.took()
+		first := true
+		c.client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if first {
+				first = false
+				<-time.After(3 * time.Second)
+				c.set(secret("db", "9"))
+				<-time.After(3 * time.Second)
+				c.started("web-1", "app")
+				<-time.After(3 * time.Second)
+				c.set(secret("db", "1"))
+			}
+			return false, nil, nil
+		})
+		excursions["by a missing source"](c, func() {})()
+		c.advance(3 * time.Hour)
+		if got := c.kinds(); got != "verified mixed rollout" {
+			t.Errorf("got %q: %+v", got, c.decision())
+		}
+	})
+}

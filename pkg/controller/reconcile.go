@@ -25,6 +25,7 @@ type step struct {
 	workload *dependency.Workload
 	policy   policy.Policy
 	present  policy.Record
+	last     dependency.Moment // the latest change of the content that was seen
 	// data is the patch, or err why there is none, where only the evaluation can make it.
 	data []byte
 	err  error
@@ -118,7 +119,11 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
-		s.Decision = e.Decide(policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected})
+		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected}
+		if w.RecordedAt.Version == n.written {
+			observed.Decided = n.decided
+		}
+		s.Decision = e.Decide(observed)
 		switch {
 		case !s.Stale, s.State == policy.Blocked: // it need not settle
 			n.staleSince = time.Time{}
@@ -126,7 +131,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			n.staleSince = c.Clock.Now()
 		}
 		if s.Action != policy.None {
-			s.present = e.Present()
+			s.present, s.last = e.Present(), e.LastChange()
 		}
 		if s.Action == policy.WriteMixed {
 			s.data, s.err = e.MixedPatch(s.Mixed)
@@ -215,7 +220,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	if err != nil {
 		return err
 	}
-	n.written = version(patched.GetResourceVersion())
+	n.written, n.decided = version(patched.GetResourceVersion()), s.last
 	if fight, delay := n.pace.wrote(c.Clock.Now(), s.checksum()); fight {
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
 			"Another client keeps removing or changing what configdep writes to this %s: its annotations configdep.io/*, or the content of its sources. The next write follows in %v at the earliest.",

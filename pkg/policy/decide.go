@@ -73,6 +73,9 @@ type Observed struct {
 	// Verified is set when the last Decide said Verify: whether the pods of the current
 	// template were all started after the content had last been written.
 	Verified *bool
+	// Decided is the latest change that had been seen when the record was decided on, which is
+	// earlier than when it was written. Zero: not known.
+	Decided dependency.Moment
 	// Inspected is set when the last Decide said Inspect.
 	Inspected *Inspection
 }
@@ -134,7 +137,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0)
 	}
-	excursions := append(e.doubts(), e.excursions()...)
+	excursions := append(e.doubts(), e.excursions(o.Decided)...)
 	switch {
 	case e.Workload.Replicas == 0:
 		return e.decideNoReplicas(len(changed) > 0 || len(excursions) > 0)

@@ -56,7 +56,7 @@ func (e *Evaluation) comparable() bool {
 // InDoubt reports whether it is not known with which content the pods were started: nothing
 // is recorded, or pods have to be looked up.
 func (e *Evaluation) InDoubt() bool {
-	return !e.comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
+	return !e.comparable() || len(e.doubts()) > 0 || len(e.excursions(dependency.Moment{})) > 0
 }
 
 // unread drops the changes that the pods are known to have read, because they started after
@@ -269,11 +269,15 @@ func (u *unit) containers() (names []string) {
 }
 
 // excursions returns what has changed and changed back since the record was written.
-func (e *Evaluation) excursions() (out []Excursion) {
+func (e *Evaluation) excursions(decided dependency.Moment) (out []Excursion) {
 	if !e.comparable() || e.Record.Sources == nil {
 		return nil
 	}
-	vouched := e.graph.Latest(e.Workload.RecordedAt, e.graph.Since())
+	vouched := e.Workload.RecordedAt
+	if decided != (dependency.Moment{}) {
+		vouched = decided
+	}
+	vouched = e.graph.Latest(vouched, e.graph.Since())
 	for i := range e.units {
 		u := &e.units[i]
 		if !e.knows(u) || e.differs(u) || e.outdated(u) {
@@ -282,6 +286,9 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		c := e.change(u)
 		if c.seen.IsZero() || !e.graph.Before(vouched, c.at) {
 			continue
+		}
+		if e.started(u) > c.at.Version && !e.Workload.StartUnsure {
+			continue // it was over when the pods started
 		}
 		x := Excursion{ID: u.id, To: c.seen, Containers: u.containers()}
 		times := 0
@@ -294,7 +301,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 			}
 			x.To = later(x.To, last)
 		}
-		if times < 2 && e.graph.SeveralCounters() {
+		if times < 2 && e.graph.SeveralCounters() && decided == (dependency.Moment{}) {
 			continue // the change that the record was made for was read after it
 		}
 		out = append(out, x)
@@ -346,6 +353,16 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// LastChange returns when the content last changed, as far as is known.
+func (e *Evaluation) LastChange() dependency.Moment {
+	last := e.graph.Since()
+	for i := range e.units {
+		c := e.change(&e.units[i])
+		last = e.graph.Latest(last, c.at)
+	}
+	return last
 }
 
 func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {
