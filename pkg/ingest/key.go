@@ -29,8 +29,7 @@ const (
 // than we do.
 func LoadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {
 	var key []byte
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
-	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	err := retry().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
 		key, err = loadKey(ctx, secrets)
 		if err != nil {
@@ -39,6 +38,11 @@ func LoadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte,
 		return err == nil, nil
 	})
 	return key, err
+}
+
+// retry returns how long to wait between attempts.
+func retry() wait.DelayFunc {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}.DelayFunc()
 }
 
 func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {

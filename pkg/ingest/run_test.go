@@ -3,6 +3,7 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -279,6 +280,29 @@ func TestADeletedKeyIsPutBack(t *testing.T) {
 	if n := len(r.watched); n != 0 {
 		t.Errorf("%d resources have been watched again", n)
 	}
+}
+
+// The Secret may go after the key was read and before the first list, and it may not be possible
+// to put it back at once.
+func TestAKeyThatGoesBeforeTheFirstListIsPutBack(t *testing.T) {
+	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
+	client := fake.NewClientset()
+	refusals := 2
+	client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		refusals--
+		return refusals >= 0, nil, errors.New("connection refused")
+	})
+	ctx, cancel := context.WithCancel(quiet(t))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		watchKey(ctx, client.CoreV1().Secrets(home), testKey, func() { t.Error("the key is another one") })
+	})
+	await(t, "the key is back", func() bool {
+		back, err := client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
+		return err == nil && bytes.Equal(back.Data[keyField], testKey)
+	})
+	cancel()
+	wg.Wait()
 }
 
 // However verbose the program is, client-go logs no body of a request or an answer with
