@@ -23,7 +23,7 @@ func newTold(t *testing.T) *told {
 	t.Helper()
 	o := &oracle{cells: map[string]*cell{}, hashes: map[string]string{}, servers: []*process{{}, {}}}
 	c := &cell{oracle: o, namespace: t.Name(), sources: map[string]content{}, past: map[string]past{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
-	w := &workload{cell: c, name: "w0", kind: "Deployment", pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}}
+	w := &workload{cell: c, name: "w0", kind: "Deployment", pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}, firstRecorded: map[string]int64{}}
 	o.cells[c.namespace], c.workloads["w0"] = c, w
 	p := &told{oracle: o, cell: c, of: w}
 	for _, name := range sourceNames {
@@ -143,7 +143,25 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 		"a rollback, and another replica did":       {func(p *told) { rolledBack(p); p.oracle.began(1) }, stale},
 		"pods are said to differ without a reason":  {func(p *told) { optedIn(p); p.mixed() }, mixed},
 		"content changed and changed back":          {func(p *told) { optedIn(p); p.source("c0", "1"); p.source("c0", "0"); p.mixed() }, ""},
-		"another source did":                        {func(p *told) { optedIn(p); p.source("s0", "1"); p.source("s0", "0"); p.mixed() }, mixed},
+		"the record of before it opted out comes back with a template": {func(p *told) {
+			optedIn(p)
+			p.set(true, "1", "off", record)
+			p.source("c0", "1")
+			p.set(true, "1", "auto", record)
+			p.set(true, "2", "auto", record+" ")
+			p.pod("new", "2")
+			p.set(true, "1", "auto", record)
+			p.mixed()
+			p.cell.setPod("old", nil) // the restart that follows
+		}, ""},
+		"the record of a template that comes back says what is there": {func(p *told) {
+			optedIn(p)
+			p.set(true, "2", "auto", record+" ")
+			p.pod("new", "2")
+			p.set(true, "1", "auto", record)
+			p.mixed()
+		}, mixed},
+		"another source did": {func(p *told) { optedIn(p); p.source("s0", "1"); p.source("s0", "0"); p.mixed() }, mixed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTold(t)

@@ -64,6 +64,11 @@ func (w *workload) adopt(name string, at int64) {
 func (w *workload) noteRecord() {
 	w.adopting, w.mixed, w.kept, w.recorded, w.remembered = false, false, nil, map[string]string{}, w.read
 	w.recordedAt = w.cell.revision
+	applied := w.state.annotations[appliedAnnotation]
+	if _, found := w.firstRecorded[applied]; !found {
+		w.firstRecorded[applied] = w.cell.revision
+	}
+	w.saysOf = w.firstRecorded[applied]
 	for _, name := range w.rules().counted(w.variant) {
 		w.recorded[name] = w.rules().unit(w.variant, name)
 	}
@@ -142,7 +147,7 @@ func (w *workload) noteMixed() {
 func (w *workload) mayBeMixed(name string) bool {
 	now := w.cell.revision
 	return w.cell.differed(w.variant, name, w.recordedAt, now) ||
-		w.unsure && (w.reused || w.kind != "Deployment") && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, w.counts[name], now)
+		w.unsure && (w.reused || w.kind != "Deployment") && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, min(w.counts[name], w.saysOf), now)
 }
 
 // checkHash wants a hash to stand for one content of one namespace, and that to have one hash.

@@ -30,6 +30,10 @@ type workload struct {
 	// recordedAt is the revision at which it was last recorded with what pods were started.
 	recordedAt int64
 	mixed      bool // it is recorded that pods differ
+	// firstRecorded has when each record was there first, and saysOf is that of the current one:
+	// the owner may have brought it back.
+	firstRecorded map[string]int64
+	saysOf        int64
 	// startedAt is the revision since which pods of the template are made. If reused, it is one
 	// of before, and if unsure, its rollout began before the last one was complete.
 	startedAt      int64
@@ -116,7 +120,7 @@ func (w *workload) set(now *state) {
 		for _, name := range sourceNames {
 			w.counts[name] = w.cell.revision
 		}
-		w.recorded, w.recordedAt = nil, w.cell.revision
+		w.recorded, w.recordedAt, w.saysOf = nil, w.cell.revision, w.cell.revision
 		w.noteTemplate()
 		w.podsStart(nil)
 		if record(now) != "" {
