@@ -51,7 +51,8 @@ func run(m *testing.M) (code int, err error) {
 		Replicas: 2,
 		Race:     race,
 		// The manifest has ten seconds, for kubelets and endpoints to follow.
-		Args: []string{"--shutdown-delay-duration=2s"},
+		// No test is so slow that a release seems to have ended.
+		Args: []string{"--shutdown-delay-duration=2s", "--release-settle=1h"},
 	})
 	if err != nil {
 		return 1, err

@@ -1,0 +1,57 @@
+package integration
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// A client that writes content and the pod template, as releases do, is waited for: its new content
+// and its new template are one rollout. What another client wrote is restarted meanwhile.
+func TestReleaseIsOneRollout(t *testing.T) {
+	t.Parallel()
+	namespace := newNamespace(t)
+	deployments := kube(t).AppsV1().Deployments(namespace)
+	by := metav1.ApplyOptions{FieldManager: "helm", Force: true}
+	content := func(value string) {
+		t.Helper()
+		db := corev1ac.Secret("db", namespace).WithStringData(map[string]string{"password": value})
+		if _, err := kube(t).CoreV1().Secrets(namespace).Apply(t.Context(), db, by); err != nil {
+			t.Fatal(err)
+		}
+	}
+	workload := func(name, manager string) {
+		t.Helper()
+		o := single(name, envSecretKey("db", "password"))
+		o.Annotations = map[string]string{"configdep.io/reload": "auto", "configdep.io/min-interval": "0"}
+		if _, err := deployments.Create(t.Context(), o, metav1.CreateOptions{FieldManager: manager}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content("x")
+	workload("web", "helm")
+	workload("other", "kubectl-create")
+	web, other := runningPods(t, namespace, "web", 1, nil), runningPods(t, namespace, "other", 1, nil)
+	view(t, namespace, "deployment.web", applied)
+	view(t, namespace, "deployment.other", applied)
+
+	content("y")
+	runningPods(t, namespace, "other", 1, other) // its settle time has passed
+	view(t, namespace, "deployment.web", is(v1alpha1.StateSettling, "SourceChanged"))
+	image := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"app:2"}]}}}}`)
+	if _, err := deployments.Patch(t.Context(), "web", types.StrategicMergePatchType, image, metav1.PatchOptions{FieldManager: "helm"}); err != nil {
+		t.Fatal(err)
+	}
+	runningPods(t, namespace, "web", 1, web)
+	after := view(t, namespace, "deployment.web", applied)
+	if after.Status.LastReload != nil {
+		t.Errorf("web was restarted: %+v", after.Status.LastReload)
+	}
+	if n := replicaSets(t, namespace); n != 4 {
+		t.Errorf("there are %d ReplicaSets", n)
+	}
+}
