@@ -86,7 +86,7 @@ func (s *stage) rekey(ctx context.Context, replace bool) error {
 		after := before.DeepCopy()
 		random := rand.New(rand.NewPCG(s.history.seed, 3))
 		for i := range after.Data["key"] {
-			after.Data["key"][i] = byte(random.IntN(256))
+			after.Data["key"][i] ^= byte(1 + random.IntN(255)) // another one than an earlier history chose
 		}
 		_, err := secrets.Update(ctx, after, metav1.UpdateOptions{})
 		return err

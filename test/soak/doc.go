@@ -84,5 +84,5 @@
 // SOAK_SEED=n plays the history of a seed, and SOAK_DURATION=30m those that follow too, by
 // default from any. SOAK_WEBHOOK says whether the webhook is there: true, false, or both, which
 // plays each history twice; by default the seed does. With none of them, one history is played
-// with the webhook.
+// in both ways.
 package soak

@@ -30,9 +30,7 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("%s is %q: allowed are true, false and both", webhookVariable, webhook)
 	}
 	if webhook == "" && asked.Duration == 0 && !asked.Given {
-		// Not both yet: without the webhook, replicas may not agree for minutes after the key of the
-		// hash was replaced.
-		webhook = "true"
+		webhook = "both"
 	}
 	end := time.Now().Add(asked.Duration)
 	for seed := asked.First; ; seed++ {
