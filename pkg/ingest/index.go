@@ -179,7 +179,7 @@ func (x *Index) set(stream *stream, o *object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.observe(stream, o.ResourceVersion)
-	x.tell(x.put(o, true))
+	x.tell(x.put(o, x.arrival(true)))
 }
 
 // remove applies the deletion of one object.
@@ -188,6 +188,17 @@ func (x *Index) remove(stream *stream, o *object) {
 	defer x.mu.Unlock()
 	x.observe(stream, o.ResourceVersion)
 	x.tell(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
+}
+
+// batch is how many objects of a first list are applied before others can have the index. Until
+// it is synced they have no use for its state between two objects, and streams are independent
+// of each other.
+const batch = 256
+
+// letOthers releases the lock, which is held, for a moment.
+func (x *Index) letOthers() {
+	x.mu.Unlock()
+	x.mu.Lock()
 }
 
 // replace applies a list: what it does not hold is gone. It reports whether this was the last
@@ -201,31 +212,33 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	x.observe(stream, version)
 	x.progress.Floor = max(x.progress.Floor, x.seen[stream.name].revision)
 
+	first := x.waiting[stream.name]
 	gone := stream.names(x.graph)
 	touched := sets.New[dependency.WorkloadKey]()
-	if x.rekeyed != nil && x.waiting[stream.name] {
-		x.rekeyed.reading = true
-		defer x.reread()
-	}
-	for _, o := range objects {
+	for i, o := range objects {
 		o := o.(*object)
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
-		if !x.holds(o) || o.source != nil && x.rereads() {
-			touched.Insert(x.put(o, false)...)
+		again := first && x.rekeyed != nil && o.source != nil // read before, with another key
+		if again || !x.holds(o) {
+			at := x.arrival(false)
+			at.Rekeyed = again
+			touched.Insert(x.put(o, at)...)
+		}
+		if first && i%batch == batch-1 {
+			x.letOthers()
 		}
 	}
 	for n := range gone {
 		touched.Insert(x.drop(stream, n.namespace, n.name, version)...)
 	}
-
-	if !x.waiting[stream.name] {
+	if !first {
 		x.tell(touched.UnsortedList())
 		return false
 	}
-	delete(x.waiting, stream.name)
-	if len(x.waiting) > 0 {
+	if len(x.waiting) > 1 {
+		delete(x.waiting, stream.name)
 		return false
 	}
 	if x.rekeyed != nil {
@@ -234,6 +247,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		x.order++
 		x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
 	}
+	delete(x.waiting, stream.name)
 	progress := x.announce()
 	for _, s := range x.sinks {
 		s.Synced(x.graph, progress)
@@ -264,9 +278,8 @@ func (x *Index) bookmark(stream *stream, version string) {
 }
 
 // put brings what remains of an object into the graph and returns the workloads that it
-// concerns. Live reports whether it comes from an event, and not from a list.
-func (x *Index) put(o *object, live bool) []dependency.WorkloadKey {
-	at := x.arrival(live)
+// concerns.
+func (x *Index) put(o *object, at dependency.Arrival) []dependency.WorkloadKey {
 	switch {
 	case o.workload != nil:
 		w := o.workload
@@ -288,11 +301,11 @@ func (x *Index) put(o *object, live bool) []dependency.WorkloadKey {
 	return nil
 }
 
-// arrival returns how what is being applied was read. Before the first sync nothing is
-// known of the order of events.
+// arrival returns how what is being applied was read: live, by an event, or by a list. Before the
+// first sync nothing is known of the order of events.
 func (x *Index) arrival(live bool) dependency.Arrival {
 	x.order++
-	at := dependency.Arrival{Order: x.order, Rekeyed: x.rereads()}
+	at := dependency.Arrival{Order: x.order}
 	if len(x.waiting) == 0 || x.rekeyed != nil {
 		at.Live, at.Seen = live, x.clock.Now()
 	}

@@ -10,13 +10,13 @@ import (
 type rekeyed struct {
 	vouched map[dependency.WorkloadKey]*policy.Vouched
 	order   uint64 // of what was read when the key was replaced
-	reading bool   // a list that stands for what was read with the key before
 }
 
-// Rekey is called when the key of the hash has been replaced. Everything has to be read again,
-// and the index is not synced until then. What is known besides digests stays: the order of
-// what has happened, and whether the content is that of each record. So no change is lost
-// that this process saw, and nothing is restarted because of another key.
+// Rekey is called when the key of the hash has been replaced, and what was read with it has been
+// applied: nothing else is until it returns. Everything has to be read again, and the index is
+// not synced until then. What is known besides digests stays: the order of what has happened,
+// and whether the content is that of each record. So no change is lost that this process saw,
+// and nothing is restarted because of another key.
 func (x *Index) Rekey() {
 	x.mu.Lock()
 	if len(x.waiting) > 0 && x.rekeyed == nil || x.regress {
@@ -24,42 +24,53 @@ func (x *Index) Rekey() {
 		x.Reset() // nothing is known that could be kept
 		return
 	}
-	defer x.mu.Unlock()
-	if x.rekeyed == nil { // else nothing has been compared since
-		x.rekeyed = &rekeyed{vouched: map[dependency.WorkloadKey]*policy.Vouched{}, order: x.order}
-		x.graph.EachWorkload(func(w *dependency.Workload) {
-			if v := policy.Vouch(x.graph, x.digester, w, x.defaults); v != nil {
-				x.rekeyed.vouched[w.WorkloadKey] = v
-			}
-		})
-	}
 	for _, name := range x.resources {
 		x.waiting[name] = true
 	}
-}
-
-// rereads reports whether a list is being applied that stands for what was read with another
-// key.
-func (x *Index) rereads() bool { return x.rekeyed != nil && x.rekeyed.reading }
-
-// reread ends that.
-func (x *Index) reread() {
-	if x.rekeyed != nil {
-		x.rekeyed.reading = false
+	known := x.rekeyed != nil // nothing has been compared since
+	if !known {
+		x.rekeyed = &rekeyed{order: x.order}
 	}
+	x.mu.Unlock()
+	if known {
+		return
+	}
+	vouched := x.vouch()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.rekeyed.vouched = vouched
 }
 
-// translate says records with the current key, once everything has been read with it.
+// vouch returns what each record says of the content that was read with the key before. The lock
+// is released after each workload, which changes nothing for the next: nothing is applied until
+// the new lists come.
+func (x *Index) vouch() map[dependency.WorkloadKey]*policy.Vouched {
+	vouched := map[dependency.WorkloadKey]*policy.Vouched{}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	x.graph.EachWorkload(func(w *dependency.Workload) {
+		if v := policy.Vouch(x.graph, x.digester, w, x.defaults); v != nil {
+			vouched[w.WorkloadKey] = v
+		}
+		x.mu.RUnlock()
+		x.mu.RLock()
+	})
+	return vouched
+}
+
+// translate says records with the current key, once everything has been read with it. The lock
+// is held, and released after each workload: the index is not synced yet. What is applied
+// meanwhile is newer than the lists. If it concerns a workload whose turn has yet to come, its
+// record is said with what is there then.
 func (x *Index) translate() {
 	before := x.rekeyed
-	x.rekeyed = nil
 	for key, v := range before.vouched {
-		w := x.graph.Workload(key)
-		if w == nil {
-			continue
+		if w := x.graph.Workload(key); w != nil {
+			if next := v.Translate(x.graph, x.digester, w, x.defaults, before.order); next != w {
+				x.setWorkload(next, w, w.ResourceVersion, dependency.Arrival{Order: x.order})
+			}
 		}
-		if next := v.Translate(x.graph, x.digester, w, x.defaults, before.order); next != w {
-			x.setWorkload(next, w, w.ResourceVersion, dependency.Arrival{Order: x.order})
-		}
+		x.letOthers()
 	}
+	x.rekeyed = nil
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -203,5 +204,50 @@ func TestReplacedKeyLosesNoChange(t *testing.T) {
 				t.Errorf("%s (%s)", d.State, d.Reason)
 			}
 		})
+	}
+}
+
+// TestReplacedKeyLosesNoEventBetweenWorkloads, while records are said with the new key one by
+// one: whether an event comes before the turn of its workload or after it makes no difference.
+func TestReplacedKeyLosesNoEventBetweenWorkloads(t *testing.T) {
+	const n = 300
+	x := NewIndex(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
+	c := newCrowd(n)
+	c.read(x, 1)
+	c.record(x)
+	c.read(x, 1)
+	x.Rekey()
+	last := c.readAllButOne(x, 2)
+	store := func(name string) *store {
+		for _, s := range streams(c.digester) {
+			if s.name == name {
+				return newStore(x, s)
+			}
+		}
+		t.Fatalf("%s are not read", name)
+		return nil
+	}
+	deployments, secrets := store("deployments"), store("secrets")
+	var wg sync.WaitGroup
+	wg.Go(last)
+	for i := range n {
+		switch i % 3 {
+		case 0:
+			must(t, secrets.Update(c.secret(i, "20", "other")))
+		case 1:
+			must(t, deployments.Update(c.deployment(i, "20")))
+		}
+	}
+	wg.Wait()
+	if !x.Read(func(g *dependency.Graph) {
+		for i := range n {
+			w := g.Workload(c.deployment(i, "").workload.WorkloadKey)
+			ids, known := policy.Evaluate(g, c.digester, w, policy.Defaults{}).Stale()
+			if !known || (len(ids) > 0) != (i%3 == 0) {
+				t.Errorf("%s: %v have changed (known: %v)", w.Name, ids, known)
+			}
+		}
+	}) {
+		t.Fatal("the index is not synced")
 	}
 }

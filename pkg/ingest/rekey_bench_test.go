@@ -1,0 +1,149 @@
+package ingest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// BenchmarkRekey measures how long others have to wait for the index at most when its key is
+// replaced: while the records are compared with the content of before, and while they are said
+// with the new key after the last list. Neither may grow with the cluster.
+func BenchmarkRekey(b *testing.B) {
+	for _, n := range []int{12_500, 25_000, 50_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			// Of several runs the shortest counts: what else the machine does can only add to it.
+			compare, translate := time.Hour, time.Hour
+			for b.Loop() {
+				b.StopTimer()
+				x := NewIndex(clock.RealClock{})
+				c := newCrowd(n)
+				c.read(x, 1)
+				c.record(x)
+				c.read(x, 1)
+				b.StartTimer()
+				compare = min(compare, longestWait(x, x.Rekey))
+				b.StopTimer()
+				last := c.readAllButOne(x, 2)
+				b.StartTimer()
+				translate = min(translate, longestWait(x, last))
+			}
+			b.ReportMetric(float64(compare.Microseconds())/1000, "ms-compare")
+			b.ReportMetric(float64(translate.Microseconds())/1000, "ms-translate")
+		})
+	}
+}
+
+// longestWait returns how long another had to wait for the lock at most, while f ran.
+func longestWait(x *Index, f func()) (longest time.Duration) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			begin := time.Now()
+			x.mu.Lock()
+			x.mu.Unlock() //nolint:staticcheck // to have had it is all
+			longest = max(longest, time.Since(begin))
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	f()
+	close(done)
+	wg.Wait()
+	return longest
+}
+
+// crowd is a cluster in which each Deployment reads a Secret of its own.
+type crowd struct {
+	annotations []map[string]string
+	digester    *dependency.Digester
+}
+
+func newCrowd(n int) *crowd {
+	c := &crowd{}
+	for range n {
+		c.annotations = append(c.annotations, map[string]string{policy.ReloadAnnotation: "auto"})
+	}
+	return c
+}
+
+func (c *crowd) key(i int) (namespace, name string) {
+	return fmt.Sprint("ns-", i/100), fmt.Sprint("web-", i%100)
+}
+
+// readAllButOne reads everything with a key, and returns what reads the last list, which is
+// empty.
+func (c *crowd) readAllButOne(x *Index, key byte) (last func()) {
+	k := make([]byte, dependency.KeySize)
+	k[0] = key
+	c.digester = dependency.NewDigester(k)
+	replay := NewReplay(x, c.digester)
+	deployments, secrets := make([]any, len(c.annotations)), make([]any, len(c.annotations))
+	for i := range c.annotations {
+		deployments[i], secrets[i] = c.deployment(i, "10"), c.secret(i, "10", "content")
+	}
+	for name, s := range replay.streams {
+		switch name {
+		case "namespaces":
+			last = func() { x.replace(s, nil, "10") }
+		case "deployments":
+			x.replace(s, deployments, "10")
+		case "secrets":
+			x.replace(s, secrets, "10")
+		default:
+			x.replace(s, nil, "10")
+		}
+	}
+	return last
+}
+
+// deployment returns one of the Deployments, with another status in each version.
+func (c *crowd) deployment(i int, version string) *object {
+	namespace, name := c.key(i)
+	return &object{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version},
+		workload: &dependency.Workload{
+			WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: name},
+			UID:         types.UID(name), ResourceVersion: version, Annotations: c.annotations[i], Replicas: 1,
+			References: []dependency.Reference{{Kind: dependency.Secret, Name: name, Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
+		},
+	}
+}
+
+func (c *crowd) secret(i int, version, content string) *object {
+	namespace, name := c.key(i)
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: version}
+	keys := []dependency.KeyDigest{{Key: "a", Digest: c.digester.Content([]byte(content))}}
+	return &object{ObjectMeta: meta, source: dependency.NewSource(dependency.Secret, &meta, keys)}
+}
+
+func (c *crowd) read(x *Index, key byte) { c.readAllButOne(x, key)() }
+
+// record notes the current content as that of the pods.
+func (c *crowd) record(x *Index) {
+	x.Read(func(g *dependency.Graph) {
+		for i := range c.annotations {
+			namespace, name := c.key(i)
+			w := g.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: name})
+			present := policy.Evaluate(g, c.digester, w, policy.Defaults{}).Present()
+			c.annotations[i] = map[string]string{
+				policy.ReloadAnnotation:         "auto",
+				policy.ConfigHashAnnotation:     present.Hash,
+				policy.AppliedSourcesAnnotation: fmt.Sprintf(`{"Secret/%s":"%s"}`, name, present.Sources["Secret/"+name]),
+			}
+		}
+	})
+	x.Reset()
+}
