@@ -13,16 +13,18 @@ import (
 // uses whom, so that a change of a source costs one look-up. It is not safe for
 // concurrent use; the values in it are immutable.
 type Graph struct {
-	workloads  map[WorkloadKey]*Workload
-	sources    map[string]map[sourceID]*Source // by namespace
-	namespaces map[string]map[string]string    // annotations, of those that have any of ours
-	users      map[SourceKey][]*Workload       // in no order
+	workloads  map[string]map[WorkloadKey]*Workload // by namespace
+	sources    map[string]map[sourceID]*Source      // by namespace
+	namespaces map[string]map[string]string         // annotations, of those that have any of ours
+	users      map[SourceKey][]*Workload            // in no order
 	// globs are the workloads of a namespace that use sources by a pattern.
 	globs map[string]map[WorkloadKey]glob
 	// terminating are the namespaces that are being deleted.
 	terminating map[string]bool
-	// gone are sources that have been deleted and that workloads refer to.
-	gone map[SourceKey]goneSource
+	// gone are sources, by namespace, that have been deleted and that workloads refer to;
+	// remembered is how many there are, and mostGone how many there may be.
+	gone                 map[string]map[sourceID]goneSource
+	remembered, mostGone int
 	// writers remembers when field managers wrote.
 	writers *lru.Cache
 	// forgotten is the last change of those that had to be forgotten.
@@ -43,17 +45,19 @@ type goneSource struct {
 type glob struct {
 	workload *Workload
 	patterns []Pattern
+	matcher  Matcher
 }
 
 // NewGraph returns an empty graph.
 func NewGraph() *Graph {
 	return &Graph{
-		workloads:  map[WorkloadKey]*Workload{},
+		workloads:  map[string]map[WorkloadKey]*Workload{},
 		sources:    map[string]map[sourceID]*Source{},
 		namespaces: map[string]map[string]string{},
 		users:      map[SourceKey][]*Workload{},
 		globs:      map[string]map[WorkloadKey]glob{},
-		gone:       map[SourceKey]goneSource{},
+		gone:       map[string]map[sourceID]goneSource{},
+		mostGone:   maxGone,
 		writers:    lru.New(maxWriters),
 
 		terminating: map[string]bool{},
@@ -93,13 +97,18 @@ func (g *Graph) Since() Moment { return g.since }
 func (g *Graph) SeveralCounters() bool { return g.severalCounters }
 
 // Deleted returns what was known of a source that has been deleted, or nil.
-func (g *Graph) Deleted(key SourceKey) *Source { return g.gone[key].Source }
+func (g *Graph) Deleted(key SourceKey) *Source { return g.goneOf(key).Source }
+
+// goneOf returns a source that has been deleted, or the zero value.
+func (g *Graph) goneOf(key SourceKey) goneSource {
+	return g.gone[key.Namespace][sourceID{key.Kind, key.Name}]
+}
 
 // Terminating reports whether a workload is being deleted, or its namespace is.
 func (g *Graph) Terminating(w *Workload) bool { return w.Terminating || g.terminating[w.Namespace] }
 
 // Workload returns a workload, or nil.
-func (g *Graph) Workload(key WorkloadKey) *Workload { return g.workloads[key] }
+func (g *Graph) Workload(key WorkloadKey) *Workload { return g.workloads[key.Namespace][key] }
 
 // Source returns a source, or nil.
 func (g *Graph) Source(key SourceKey) *Source {
@@ -121,28 +130,28 @@ func (g *Graph) LastChange(key SourceKey) Change {
 	if s := g.Source(key); s != nil {
 		return s.Change
 	}
-	return g.gone[key].change
+	return g.goneOf(key).change
 }
 
 // LastWritten returns an upper bound on the last change of what r reads in a namespace.
 func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	key := SourceKey{r.Kind, namespace, r.Name}
-	s, gone := g.Source(key), g.gone[key]
-	switch {
-	case s != nil:
+	s := g.Source(key)
+	if s != nil {
 		return s.moment(s.written(r))
-	case gone.Source != nil && gone.Shown(r) == 0: // nothing that r reads went with it
-		return gone.moment(gone.written(r))
-	default:
-		return gone.change.Moment()
 	}
+	gone := g.goneOf(key)
+	if gone.Source != nil && gone.Shown(r) == 0 { // nothing that r reads went with it
+		return gone.moment(gone.written(r))
+	}
+	return gone.change.Moment()
 }
 
 // ChangedSince returns when the content of a source first and last changed after a moment,
 // by the clock of the API server where that is known, else by ours, and how often. The first
 // is zero when that is not remembered, both when it has not changed.
 func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int) {
-	episodes := g.gone[key].episodesOf()
+	episodes := g.goneOf(key).episodesOf()
 	if s := g.Source(key); s != nil {
 		episodes = s.episodes
 	}
@@ -177,11 +186,29 @@ func (g *Graph) Users(key SourceKey) []WorkloadKey {
 		keys = append(keys, w.WorkloadKey)
 	}
 	for k, u := range globs {
-		if !slices.Contains(direct, u.workload) && matchesAny(u.patterns, key.Kind, key.Name) {
+		if u.matcher.Matches(key.Kind, key.Name) && !u.workload.refersTo(key) {
 			keys = append(keys, k)
 		}
 	}
 	return keys
+}
+
+// used reports whether a change of a source concerns any workload.
+func (g *Graph) used(key SourceKey) bool {
+	if len(g.users[key]) > 0 {
+		return true
+	}
+	for _, u := range g.globs[key.Namespace] {
+		if u.matcher.Matches(key.Kind, key.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// refersTo reports whether the template refers to a source of the namespace.
+func (w *Workload) refersTo(key SourceKey) bool {
+	return slices.ContainsFunc(w.References, func(r Reference) bool { return r.Kind == key.Kind && r.Name == key.Name })
 }
 
 // References returns what the template of a workload refers to, and besides the sources
@@ -190,43 +217,62 @@ func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
 	if len(patterns) == 0 {
 		return w.References
 	}
-	named := map[sourceID]bool{}
+	referred := make(map[sourceID]bool, len(w.References))
 	for i := range w.References {
-		named[sourceID{w.References[i].Kind, w.References[i].Name}] = true
+		referred[sourceID{w.References[i].Kind, w.References[i].Name}] = true
 	}
-	out := slices.Clone(w.References)
-	add := func(id sourceID) {
-		if !named[id] {
-			named[id] = true
-			out = append(out, Reference{Kind: id.kind, Name: id.name, Uses: []Use{{Type: Annotation, Optional: true}}})
+	matcher := NewMatcher(patterns)
+	var besides []sourceID
+	for id := range matcher.names {
+		if !referred[id] {
+			besides = append(besides, id)
 		}
 	}
-	for _, p := range patterns {
-		if !p.Glob() {
-			add(sourceID{p.Kind, p.Name})
-			continue
-		}
+	if len(matcher.globs) > 0 {
 		for id := range g.sources[w.Namespace] {
-			if p.Matches(id.kind, id.name) {
-				add(id)
+			if matcher.anyGlob(id.kind, id.name) && !matcher.names[id] && !referred[id] {
+				besides = append(besides, id)
 			}
 		}
 	}
-	slices.SortFunc(out, compareReferences)
-	return out
+	slices.SortFunc(besides, sourceID.compare)
+	template := slices.SortedFunc(slices.Values(w.References), compareReferences)
+	out := make([]Reference, 0, len(template)+len(besides))
+	for _, id := range besides {
+		for len(template) > 0 && (sourceID{template[0].Kind, template[0].Name}).compare(id) < 0 {
+			out, template = append(out, template[0]), template[1:]
+		}
+		out = append(out, Reference{Kind: id.kind, Name: id.name, Uses: annotated})
+	}
+	return append(out, template...)
 }
+
+// annotated is the use of a source that an annotation names.
+var annotated = []Use{{Type: Annotation, Optional: true}}
 
 // Size returns the number of workloads and of sources.
 func (g *Graph) Size() (workloads, sources int) {
+	for _, of := range g.workloads {
+		workloads += len(of)
+	}
 	for _, of := range g.sources {
 		sources += len(of)
 	}
-	return len(g.workloads), sources
+	return workloads, sources
 }
 
 // EachWorkload calls f for every workload, in no order.
 func (g *Graph) EachWorkload(f func(*Workload)) {
-	for _, w := range g.workloads {
+	for _, of := range g.workloads {
+		for _, w := range of {
+			f(w)
+		}
+	}
+}
+
+// EachWorkloadIn calls f for every workload of a namespace, in no order.
+func (g *Graph) EachWorkloadIn(namespace string, f func(*Workload)) {
+	for _, w := range g.workloads[namespace] {
 		f(w)
 	}
 }
@@ -260,7 +306,10 @@ func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
 	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
 		g.beginWaiting(w)
 	}
-	g.workloads[w.WorkloadKey] = w
+	if g.workloads[w.Namespace] == nil {
+		g.workloads[w.Namespace] = map[WorkloadKey]*Workload{}
+	}
+	g.workloads[w.Namespace][w.WorkloadKey] = w
 	g.noteWrite(w.Namespace, w.templateBy, w.templateSeen)
 	for i := range w.References {
 		key := w.sourceKey(i)
@@ -270,26 +319,28 @@ func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
 		if g.globs[w.Namespace] == nil {
 			g.globs[w.Namespace] = map[WorkloadKey]glob{}
 		}
-		g.globs[w.Namespace][w.WorkloadKey] = glob{w, patterns}
+		now := glob{w, patterns, before.matcher}
+		if !slices.Equal(patterns, before.patterns) {
+			now.matcher = NewMatcher(patterns)
+		}
+		g.globs[w.Namespace][w.WorkloadKey] = now
 	}
-	g.forget(before)
+	g.forget(before, patterns)
 }
 
 // DeleteWorkload removes a workload, if it is there.
-func (g *Graph) DeleteWorkload(key WorkloadKey) { g.forget(g.takeOut(key)) }
+func (g *Graph) DeleteWorkload(key WorkloadKey) { g.forget(g.takeOut(key), nil) }
 
 // takeOut removes a workload and returns it with its patterns, or neither.
 func (g *Graph) takeOut(key WorkloadKey) glob {
-	w := g.workloads[key]
+	w := g.Workload(key)
 	if w == nil {
 		return glob{}
 	}
-	out := glob{w, g.globs[key.Namespace][key].patterns}
-	delete(g.workloads, key)
-	delete(g.globs[key.Namespace], key)
-	if len(g.globs[key.Namespace]) == 0 {
-		delete(g.globs, key.Namespace)
-	}
+	out := g.globs[key.Namespace][key]
+	out.workload = w
+	drop(g.workloads, key.Namespace, key)
+	drop(g.globs, key.Namespace, key)
 	for i := range w.References {
 		source := w.sourceKey(i)
 		users := g.users[source]
@@ -305,27 +356,55 @@ func (g *Graph) takeOut(key WorkloadKey) glob {
 	return out
 }
 
-// forget drops when sources were deleted that a workload used and that none uses any more.
-func (g *Graph) forget(before glob) {
-	if before.workload == nil || len(g.gone) == 0 {
+// drop deletes what a namespace has by a key.
+func drop[K comparable, V any](from map[string]map[K]V, namespace string, key K) {
+	of := from[namespace]
+	if delete(of, key); len(of) == 0 {
+		delete(from, namespace)
+	}
+}
+
+// forget drops when sources were deleted that a workload used and that none uses any more. Now
+// are the patterns that it has instead.
+func (g *Graph) forget(before glob, now []Pattern) {
+	if before.workload == nil || len(g.gone[before.workload.Namespace]) == 0 {
 		return
 	}
 	for i := range before.workload.References {
 		g.forgetUnused(before.workload.sourceKey(i))
 	}
-	if len(before.patterns) == 0 {
+	if len(before.patterns) == 0 || slices.Equal(before.patterns, now) {
 		return
 	}
-	for key := range g.gone {
-		if key.Namespace == before.workload.Namespace && matchesAny(before.patterns, key.Kind, key.Name) {
-			g.forgetUnused(key)
+	for id := range g.gone[before.workload.Namespace] {
+		if before.matcher.Matches(id.kind, id.name) {
+			g.forgetUnused(SourceKey{id.kind, before.workload.Namespace, id.name})
 		}
 	}
 }
 
 func (g *Graph) forgetUnused(key SourceKey) {
-	if _, gone := g.gone[key]; gone && len(g.Users(key)) == 0 {
-		delete(g.gone, key)
+	if g.goneOf(key).Source != nil && !g.used(key) {
+		g.forgetGone(key)
+	}
+}
+
+// remember notes a source that has been deleted.
+func (g *Graph) remember(gone goneSource) {
+	key := gone.SourceKey
+	g.forgetGone(key)
+	if g.gone[key.Namespace] == nil {
+		g.gone[key.Namespace] = map[sourceID]goneSource{}
+	}
+	g.gone[key.Namespace][sourceID{key.Kind, key.Name}] = gone
+	g.remembered++
+}
+
+// forgetGone drops what is known of a source that has been deleted.
+func (g *Graph) forgetGone(key SourceKey) {
+	if g.goneOf(key).Source != nil {
+		drop(g.gone, key.Namespace, sourceID{key.Kind, key.Name})
+		g.remembered--
 	}
 }
 
@@ -338,7 +417,7 @@ func (g *Graph) SetSource(s *Source) {
 	}
 	last := g.LastChange(s.SourceKey)
 	of[sourceID{s.Kind, s.Name}] = s
-	delete(g.gone, s.SourceKey)
+	g.forgetGone(s.SourceKey)
 	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
 	if s.Change != last {
 		g.endWaiting(s.SourceKey, s.Change)
@@ -354,19 +433,19 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	if deleted == nil {
 		return
 	}
-	delete(of, id)
-	if len(of) == 0 {
-		delete(g.sources, key.Namespace)
-	}
-	if len(g.Users(key)) > 0 {
+	drop(g.sources, key.Namespace, id)
+	if g.used(key) {
 		was := *deleted
 		was.deletedAt = change.Version
 		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), change.Seen}); change.Seen.IsZero() {
 			was.episodes = nil
 		}
-		g.gone[key] = goneSource{&was, change}
-		if len(g.gone) > maxGone {
+		g.remember(goneSource{&was, change})
+		if g.remembered > g.mostGone {
 			g.forgetOldest()
+			// Those that templates name stay, however many there are: it is tried again when
+			// there is something to be gained.
+			g.mostGone = max(maxGone, g.remembered+maxGone/4)
 		}
 	}
 	g.endWaiting(key, change)
@@ -378,18 +457,20 @@ const maxGone = 10_000
 
 // forgetOldest forgets the older half of the deletions that only globs name.
 func (g *Graph) forgetOldest() {
-	var keys []SourceKey
-	for key := range g.gone {
-		if len(g.users[key]) == 0 {
-			keys = append(keys, key)
+	var old []goneSource
+	for _, of := range g.gone {
+		for _, gone := range of {
+			if len(g.users[gone.SourceKey]) == 0 {
+				old = append(old, gone)
+			}
 		}
 	}
-	slices.SortFunc(keys, func(a, b SourceKey) int { return cmp.Compare(g.gone[a].change.Version, g.gone[b].change.Version) })
-	for _, key := range keys[:len(keys)/2] {
-		if change := g.gone[key].change; change.Version > g.forgotten.Version {
-			g.forgotten = change
+	slices.SortFunc(old, func(a, b goneSource) int { return cmp.Compare(a.change.Version, b.change.Version) })
+	for _, gone := range old[:len(old)/2] {
+		if gone.change.Version > g.forgotten.Version {
+			g.forgotten = gone.change
 		}
-		delete(g.gone, key)
+		g.forgetGone(gone.SourceKey)
 	}
 }
 

@@ -245,14 +245,14 @@ func TestGraph_ForgetsOldestDeletions(t *testing.T) {
 	const n = 40
 	for i := range n {
 		key := SourceKey{ConfigMap, "shop", fmt.Sprint("s-", i)}
-		g.gone[key] = goneSource{&Source{SourceKey: key}, Change{Version: uint64(1 + (i*7)%n)}} // in no order
+		g.remember(goneSource{&Source{SourceKey: key}, Change{Version: uint64(1 + (i*7)%n)}}) // in no order
 	}
 	used := SourceKey{ConfigMap, "shop", "used"}
-	g.gone[used] = goneSource{&Source{SourceKey: used}, Change{Version: 1}}
+	g.remember(goneSource{&Source{SourceKey: used}, Change{Version: 1}})
 	g.users[used] = []*Workload{{}}
 	g.forgetOldest()
 	kept := map[uint64]bool{}
-	for _, gone := range g.gone {
+	for _, gone := range g.gone["shop"] {
 		kept[gone.change.Version] = true
 	}
 	want := map[uint64]bool{1: true} // the one that a workload names

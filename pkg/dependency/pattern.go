@@ -2,7 +2,6 @@ package dependency
 
 import (
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -13,8 +12,11 @@ type Pattern struct {
 	Name string
 }
 
+// meta are the characters of globs that do not stand for themselves.
+const meta = `*?[\\`
+
 // Glob reports whether the pattern may name several sources.
-func (p Pattern) Glob() bool { return strings.ContainsAny(p.Name, `*?[\\`) }
+func (p Pattern) Glob() bool { return strings.ContainsAny(p.Name, meta) }
 
 // Matches reports whether the pattern names a source. A glob that is malformed names none.
 func (p Pattern) Matches(kind SourceKind, name string) bool {
@@ -28,20 +30,103 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 	return err == nil && matched
 }
 
-// LastGone returns when the last of the sources that a pattern names in a namespace, and
-// none of those that except, was deleted, of those that are gone: the zero value if none is
-// known. It may be later than that when too many have gone to remember them all.
-func (g *Graph) LastGone(namespace string, p Pattern, except []Pattern) Change {
-	last := g.forgotten
-	for key, gone := range g.gone {
-		change := gone.change
-		if key.Namespace == namespace && change.Version >= last.Version && p.Matches(key.Kind, key.Name) && !matchesAny(except, key.Kind, key.Name) {
-			last = change
+// Matcher tries patterns on many sources. Its zero value names none.
+type Matcher struct {
+	names map[sourceID]bool
+	globs []globMatcher
+}
+
+// NewMatcher returns a Matcher of some patterns.
+func NewMatcher(patterns []Pattern) (m Matcher) {
+	for _, p := range patterns {
+		if p.Glob() {
+			m.globs = append(m.globs, newGlobMatcher(p))
+			continue
+		}
+		if m.names == nil {
+			m.names = make(map[sourceID]bool, len(patterns))
+		}
+		m.names[sourceID{p.Kind, p.Name}] = true
+	}
+	return m
+}
+
+// Matches reports whether any of the patterns names a source.
+func (m *Matcher) Matches(kind SourceKind, name string) bool {
+	return m.Names(kind, name) || m.anyGlob(kind, name)
+}
+
+// Names reports whether a pattern that is no glob names a source.
+func (m *Matcher) Names(kind SourceKind, name string) bool { return m.names[sourceID{kind, name}] }
+
+// Globs appends to found which of the globs name a source: their numbers, in the order of the
+// patterns, without those that are no globs.
+func (m *Matcher) Globs(kind SourceKind, name string, found []int) []int {
+	for i := range m.globs {
+		if m.globs[i].matches(kind, name) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+func (m *Matcher) anyGlob(kind SourceKind, name string) bool {
+	for i := range m.globs {
+		if m.globs[i].matches(kind, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// globMatcher matches as path.Match does, which reads the whole glob for each name.
+type globMatcher struct {
+	Pattern
+	prefix string
+	parts  []string // behind the prefix, between stars; nil: there is more to the glob than stars
+}
+
+func newGlobMatcher(p Pattern) globMatcher {
+	m := globMatcher{Pattern: p, prefix: p.Name[:strings.IndexAny(p.Name, meta)]}
+	if !strings.ContainsAny(p.Name, `?[\\`) {
+		m.parts = strings.Split(p.Name, "*")[1:]
+	}
+	return m
+}
+
+func (m *globMatcher) matches(kind SourceKind, name string) bool {
+	if m.Kind != kind || !strings.HasPrefix(name, m.prefix) {
+		return false
+	}
+	if m.parts == nil || strings.IndexByte(name, '/') >= 0 {
+		return m.Matches(kind, name)
+	}
+	rest, last := name[len(m.prefix):], len(m.parts)-1
+	for _, part := range m.parts[:last] {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			return false
+		}
+		rest = after
+	}
+	return strings.HasSuffix(rest, m.parts[last])
+}
+
+// LastGone returns for each of some globs when the last of the sources that it names in a
+// namespace, and none of those that except, was deleted, of those that are gone: the zero value
+// if none is known. It may be later than that when too many have gone to remember them all.
+func (g *Graph) LastGone(namespace string, globs, except []Pattern) []Change {
+	last, matchers := make([]Change, len(globs)), make([]globMatcher, len(globs))
+	for i := range globs {
+		last[i], matchers[i] = g.forgotten, newGlobMatcher(globs[i])
+	}
+	excepted := NewMatcher(except)
+	for id, gone := range g.gone[namespace] {
+		for i := range matchers {
+			if gone.change.Version >= last[i].Version && matchers[i].matches(id.kind, id.name) && !excepted.Matches(id.kind, id.name) {
+				last[i] = gone.change
+			}
 		}
 	}
 	return last
-}
-
-func matchesAny(patterns []Pattern, kind SourceKind, name string) bool {
-	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Matches(kind, name) })
 }

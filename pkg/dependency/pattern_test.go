@@ -57,7 +57,7 @@ func TestLastGoneIsTheLatestDeletionOfWhatAPatternNames(t *testing.T) {
 	}
 	check := func(what string, want uint64) {
 		t.Helper()
-		if diff := cmp.Diff(Change{Version: want}, g.LastGone("shop", patterns[0], []Pattern{{Secret, "feature-x*"}})); diff != "" {
+		if diff := cmp.Diff([]Change{{Version: want}}, g.LastGone("shop", patterns, []Pattern{{Secret, "feature-x*"}})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
@@ -91,14 +91,15 @@ func TestDeletionsAreForgottenInTheEnd(t *testing.T) {
 	const n = 5 * maxGone
 	for i := range uint64(n) {
 		remove(ConfigMap, fmt.Sprint("lock-", i), 3+i)
-		if len(g.gone) > maxGone {
-			t.Fatalf("%d deletions are remembered", len(g.gone))
+		if n := len(g.gone["shop"]); n > maxGone || n != g.remembered {
+			t.Fatalf("%d deletions are remembered, and %d are counted", n, g.remembered)
 		}
 	}
-	if got := g.LastGone("shop", all, nil).Version; got != n+2 {
+	last := g.LastGone("shop", []Pattern{all, {ConfigMap, "feature-*"}}, nil)
+	if got := last[0].Version; got != n+2 {
 		t.Errorf("the last deletion was at %d, want %d", got, n+2)
 	}
-	if got := g.LastGone("shop", Pattern{ConfigMap, "feature-*"}, nil).Version; got < 2 {
+	if got := last[1].Version; got < 2 {
 		t.Errorf("a deletion at 2 is taken for one at %d", got)
 	}
 	if got := g.LastChange(SourceKey{Secret, "shop", "db"}).Version; got != 1 {

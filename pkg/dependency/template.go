@@ -1,6 +1,7 @@
 package dependency
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +42,13 @@ func containersOf(pod *corev1.PodSpec) []corev1.Container {
 type sourceID struct {
 	kind SourceKind
 	name string
+}
+
+func (id sourceID) compare(other sourceID) int {
+	if id.kind != other.kind {
+		return cmp.Compare(id.kind, other.kind)
+	}
+	return cmp.Compare(id.name, other.name)
 }
 
 // collector gathers the uses of a template by source.

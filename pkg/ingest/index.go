@@ -345,11 +345,7 @@ func (x *Index) setNamespace(name string, annotations map[string]string, termina
 		return nil
 	}
 	var touched []*dependency.Workload
-	x.graph.EachWorkload(func(w *dependency.Workload) {
-		if w.Namespace == name {
-			touched = append(touched, w)
-		}
-	})
+	x.graph.EachWorkloadIn(name, func(w *dependency.Workload) { touched = append(touched, w) })
 	keys := make([]dependency.WorkloadKey, len(touched))
 	for i, w := range touched {
 		next := *w // values in the graph are immutable

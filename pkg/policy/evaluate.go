@@ -30,6 +30,8 @@ type Evaluation struct {
 	graph    *dependency.Graph
 	defaults Defaults
 	units    []unit
+	before   *scope // nil: it has not been asked for
+	goneSeen bool   // the units of globs know what has gone
 }
 
 // Evaluate applies the policy in force to a workload. The evaluation must not be used
@@ -41,21 +43,23 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	references := g.References(w, p.Sources)
 	lookup := g.Sources(w.Namespace)
 	e.Sources = make([]Source, len(references))
-	globs := e.globs()
-	var counted []dependency.Reference
+	globs, matchers := e.globs(), p.matchers()
+	var n naming
+	counted := make([]dependency.Reference, 0, len(references))
 	for i := range references {
 		r := &references[i]
 		source := lookup(r.Kind, r.Name)
 		s := &e.Sources[i]
 		s.Reference, s.Resolution = r, dependency.Resolve(r, source)
 		_, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]
-		s.Triggers, s.Reason = p.verdict(r, source, remembered)
+		n = matchers.of(r.Kind, r.Name, n)
+		s.Triggers, s.Reason = p.verdict(n, r, source, remembered)
 		if s.Triggers {
 			effective := p.effective(r)
 			counted = append(counted, effective)
-			e.count(effective, source != nil, globs)
+			e.count(effective, source != nil, n, globs)
 		} else if s.Reason != ReasonExcluded { // the patterns that exclude are in the scope already
-			setApart(r, globs)
+			setApart(r, n, globs)
 		}
 		if p.Mode == Off && s.Triggers { // nothing does, but the hash still says something
 			s.Triggers, s.Reason = false, ReasonReloadOff

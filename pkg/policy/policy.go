@@ -131,21 +131,45 @@ func abbreviate(value string) string {
 	return strings.ToValidUTF8(value[:most], "") + "…"
 }
 
+// matchers try the patterns of a policy on many sources.
+type matchers struct {
+	sources, exclude dependency.Matcher
+}
+
+func (p *Policy) matchers() matchers {
+	return matchers{dependency.NewMatcher(p.Sources), dependency.NewMatcher(p.Exclude)}
+}
+
+// naming is what the patterns of a policy say of a source.
+type naming struct {
+	excluded bool
+	byName   bool
+	globs    []int // the numbers of those that name it; valid until the next source
+}
+
+func (n *naming) named() bool { return n.byName || len(n.globs) > 0 }
+
+// of returns what they say of a source. Buffer is what was returned of the last one.
+func (m *matchers) of(kind dependency.SourceKind, name string, buffer naming) naming {
+	return naming{
+		excluded: m.exclude.Matches(kind, name),
+		byName:   m.sources.Names(kind, name),
+		globs:    m.sources.Globs(kind, name, buffer.globs[:0]),
+	}
+}
+
 // verdict reports whether a change of a source restarts the workload, and if not, why.
 // Remembered reports whether the record knows the source: an absent source carries no annotation,
 // and its deletion is a change for workloads in mode Matched.
-func (p *Policy) verdict(r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
-	matches := func(patterns []dependency.Pattern) bool {
-		return slices.ContainsFunc(patterns, func(x dependency.Pattern) bool { return x.Matches(r.Kind, r.Name) })
-	}
+func (p *Policy) verdict(n naming, r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
 	switch {
 	case !r.Kind.Observed():
 		return false, ReasonNotObserved
 	case source != nil && source.Ignored:
 		return false, ReasonIgnored
-	case matches(p.Exclude):
+	case n.excluded:
 		return false, ReasonExcluded
-	case matches(p.Sources):
+	case n.named():
 		return true, ""
 	case p.Mode == Listed:
 		return false, ReasonNotListed

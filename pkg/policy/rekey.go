@@ -77,6 +77,5 @@ func (u *unit) changedAfter(e *Evaluation, order uint64) bool {
 	if u.glob == nil {
 		return false
 	}
-	gone := e.graph.LastGone(e.Workload.Namespace, *u.glob, e.Policy.Exclude)
-	return gone.Order > order
+	return e.lastGone(u).Order > order
 }

@@ -8,19 +8,32 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// scopeBefore returns the annotations that said which sources count when the record was
-// written, or nil: they have not changed since.
-func (e *Evaluation) scopeBefore() map[string]string {
-	if e.Workload.ScopedAt.Version == 0 {
-		return nil
+// scope is a policy of which only what says which sources count is known.
+type scope struct {
+	Policy
+	matchers
+	known bool
+}
+
+// scopeBefore returns what said which sources count when the record was written. It is not known
+// if that has not changed since.
+func (e *Evaluation) scopeBefore() *scope {
+	if e.before != nil {
+		return e.before
 	}
-	before := map[string]string{}
+	e.before = &scope{}
+	if e.Workload.ScopedAt.Version == 0 {
+		return e.before
+	}
+	annotations := map[string]string{}
 	for part := range strings.SplitSeq(e.Workload.ScopedFrom, "\x00") {
 		if key, value, found := strings.Cut(part, "="); found {
-			before[key] = value
+			annotations[key] = value
 		}
 	}
-	return before
+	p := Of(annotations, nil, e.defaults)
+	e.before = &scope{p, p.matchers(), true}
+	return e.before
 }
 
 // source returns a source of the evaluation, or nil.
@@ -38,14 +51,11 @@ func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 // that say what counts last changed: then only the template, or another name for it, makes it
 // new to the record, and a change before that edit is as much a change as one after it.
 func (e *Evaluation) countedBefore(u *unit) bool {
-	annotations := e.scopeBefore()
-	if annotations == nil || len(u.references) == 0 {
+	before := e.scopeBefore()
+	if !before.known || before.Mode == Off || len(u.references) == 0 {
 		return false
 	}
-	before := Of(annotations, nil, e.defaults)
-	if before.Mode == Off {
-		return false
-	}
+	var n naming
 	for i := range u.references {
 		r := &u.references[i]
 		s := e.source(r.Kind, r.Name)
@@ -53,10 +63,10 @@ func (e *Evaluation) countedBefore(u *unit) bool {
 			return false
 		}
 		_, remembered := e.Record.Sources[u.id]
-		counts, _ := before.verdict(s.Reference, s.Source, remembered)
+		n = before.of(r.Kind, r.Name, n)
+		counts, _ := before.verdict(n, s.Reference, s.Source, remembered)
 		effective := before.effective(s.Reference)
-		named := slices.ContainsFunc(before.Sources, func(p dependency.Pattern) bool { return p.Matches(r.Kind, r.Name) })
-		if !counts || onlyAnnotated(s.Reference) && !named || scopeOf(&effective) != scopeOf(r) {
+		if !counts || onlyAnnotated(s.Reference) && !n.named() || scopeOf(&effective) != scopeOf(r) {
 			return false
 		}
 	}

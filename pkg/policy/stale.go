@@ -92,6 +92,13 @@ func (e *Evaluation) adoptedByWebhook(at dependency.Moment) bool {
 // started returns a lower bound of when the first of the containers that read a unit
 // started, as a resourceVersion; 0: it is not known.
 func (e *Evaluation) started(u *unit) uint64 {
+	if u.start == nil {
+		u.start = new(e.findStart(u))
+	}
+	return *u.start
+}
+
+func (e *Evaluation) findStart(u *unit) uint64 {
 	if e.graph.SeveralCounters() {
 		return 0
 	}
@@ -319,6 +326,13 @@ type change struct {
 }
 
 func (e *Evaluation) change(u *unit) change {
+	if u.changed == nil {
+		u.changed = new(e.findChange(u))
+	}
+	return *u.changed
+}
+
+func (e *Evaluation) findChange(u *unit) change {
 	c := change{unit: u}
 	// What vanishes leaves no time behind: neither a source, nor a key, whose removal no
 	// field manager is noted for.
@@ -338,7 +352,7 @@ func (e *Evaluation) change(u *unit) change {
 		}
 	}
 	if u.glob != nil {
-		gone := e.graph.LastGone(e.Workload.Namespace, *u.glob, e.Policy.Exclude)
+		gone := e.lastGone(u)
 		c.at = e.graph.Latest(c.at, gone.Moment())
 		c.seen = later(c.seen, gone.Seen)
 	}
@@ -346,6 +360,24 @@ func (e *Evaluation) change(u *unit) change {
 		c.written = time.Time{}
 	}
 	return c
+}
+
+// lastGone returns when the last of the sources that belonged to a glob went, as far as is known.
+func (e *Evaluation) lastGone(u *unit) dependency.Change {
+	if !e.goneSeen {
+		e.goneSeen = true
+		var globs []dependency.Pattern
+		var units []*unit
+		for i := range e.units {
+			if u := &e.units[i]; u.glob != nil {
+				globs, units = append(globs, *u.glob), append(units, u)
+			}
+		}
+		for i, gone := range e.graph.LastGone(e.Workload.Namespace, globs, e.Policy.Exclude) {
+			units[i].gone = gone
+		}
+	}
+	return u.gone
 }
 
 func later(a, b time.Time) time.Time {

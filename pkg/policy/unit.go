@@ -20,6 +20,11 @@ type unit struct {
 	keys       int                    // how many of them there are
 	references []dependency.Reference // narrowed to what counts
 	others     []string               // sources that the glob names and that do not belong to it
+
+	// What has been computed of it, as long as the graph stays the same; nil: it has not.
+	changed *change
+	start   *uint64
+	gone    dependency.Change // of a glob, see Evaluation.lastGone
 }
 
 // entry is what a record remembers of the unit.
@@ -63,19 +68,18 @@ func (e *Evaluation) globs() (globs []unit) {
 // count adds a reference to the units that remember it. A source that only annotations
 // name belongs, while it is there, to each glob that does, and has a unit of its own if
 // it is named without one: an edit of one of them changes nothing for the others.
-func (e *Evaluation) count(r dependency.Reference, there bool, globs []unit) {
+func (e *Evaluation) count(r dependency.Reference, there bool, n naming, globs []unit) {
 	own := !onlyAnnotated(&r)
-	if own {
-		setApart(&r, globs)
-	} else {
-		matched := false
-		for i := range globs {
-			if u := &globs[i]; there && u.glob.Matches(r.Kind, r.Name) {
-				u.references = append(u.references, r)
-				matched = true
-			}
+	switch {
+	case own:
+		setApart(&r, n, globs)
+	case there:
+		for _, i := range n.globs {
+			globs[i].references = append(globs[i].references, r)
 		}
-		own = !matched || slices.Contains(e.Policy.Sources, dependency.Pattern{Kind: r.Kind, Name: r.Name})
+		own = n.byName || len(n.globs) == 0
+	default:
+		own = true
 	}
 	if own {
 		e.units = append(e.units, unit{id: idOf(r.Kind, r.Name), scope: scopeOf(&r), references: []dependency.Reference{r}})
@@ -83,11 +87,9 @@ func (e *Evaluation) count(r dependency.Reference, there bool, globs []unit) {
 }
 
 // setApart notes a source for the globs that name it and to which it does not belong.
-func setApart(r *dependency.Reference, globs []unit) {
-	for i := range globs {
-		if u := &globs[i]; u.glob.Matches(r.Kind, r.Name) {
-			u.others = append(u.others, r.Name)
-		}
+func setApart(r *dependency.Reference, n naming, globs []unit) {
+	for _, i := range n.globs {
+		globs[i].others = append(globs[i].others, r.Name)
 	}
 }
 

@@ -1,0 +1,79 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// BenchmarkDecide measures one decision on a workload, which is made with the index locked: with
+// globs that name all 10,000 Secrets of its namespace, or a part of them each, and after as many
+// others were deleted. Nothing of that is remembered from one decision to the next.
+func BenchmarkDecide(b *testing.B) {
+	const n = 10_000
+	patterns := func(count int, format string) string {
+		var all []string
+		for i := range count {
+			all = append(all, fmt.Sprintf(format, i))
+		}
+		return strings.Join(all, ",")
+	}
+	for _, tt := range []struct {
+		name, sources string
+		gone          int
+	}{
+		{"template alone", "", 0},
+		{"1 glob over all", "secret/*", 0},
+		{"1 glob over all, as many gone", "secret/*", n},
+		{"32 globs over all", patterns(32, "secret/s*%d*"), 0},
+		{"32 globs over a part each", patterns(32, "secret/s-%02d-*"), 0},
+		{"32 globs over a part each, as many gone", patterns(32, "secret/s-%02d-*"), n},
+		{"32 globs over none", patterns(32, "secret/*-x-%d"), 0},
+		{"256 names", patterns(256, "secret/s-00-%d"), 0},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			g, digester := dependency.NewGraph(), dependency.NewDigester(make([]byte, dependency.KeySize))
+			w := &dependency.Workload{
+				WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"},
+				UID:         "web", ResourceVersion: "1", Replicas: 1,
+				Annotations: map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: tt.sources},
+				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "s-00-0", Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
+			}
+			p := Note(w, nil, nil, Defaults{}, "1", dependency.Arrival{})
+			g.SetWorkload(w, p.Sources)
+			put := func(name string, version int) {
+				meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(version)}
+				s := dependency.NewSource(dependency.Secret, &meta, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
+				s.After(g.Source(s.SourceKey), nil, dependency.Arrival{Live: true, Seen: epoch, Order: uint64(version)})
+				g.SetSource(s)
+			}
+			for i := range tt.gone {
+				put(fmt.Sprintf("s-%02d-gone-%d", i%32, i), 2+i)
+				g.DeleteSource(dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: fmt.Sprintf("s-%02d-gone-%d", i%32, i)},
+					dependency.Change{Version: uint64(3 + i), Seen: epoch, Order: uint64(3 + i)})
+			}
+			for i := range n {
+				put(fmt.Sprintf("s-%02d-%d", i%32, i), 20_000+i)
+			}
+			present := Evaluate(g, digester, w, Defaults{}).Present()
+			recorded := *w
+			recorded.Annotations = map[string]string{
+				ReloadAnnotation: "auto", SourcesAnnotation: tt.sources, ConfigHashAnnotation: present.Hash, AppliedSourcesAnnotation: present.sources(),
+			}
+			g.SetWorkload(&recorded, p.Sources)
+			put("s-00-0", 40_000)
+			put("s-01-1", 40_001)
+			for b.Loop() {
+				e := Evaluate(g, digester, &recorded, Defaults{})
+				e.Decide(Observed{Now: epoch.Add(time.Hour)})
+				e.LastChange()
+			}
+		})
+	}
+}
