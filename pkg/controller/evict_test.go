@@ -174,6 +174,16 @@ func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
 	return pods
 }
 
+func surveyOf(pods []corev1.Pod, evict policy.PodsToEvict) survey {
+	s := survey{evict: evict}
+	for i := range pods {
+		p := pods[i].DeepCopy()
+		s.add(p)
+		*p = corev1.Pod{} // it is valid during the call alone
+	}
+	return s
+}
+
 func TestWhichPodGoesNext(t *testing.T) {
 	made := func(name string, changes ...func(*corev1.Pod)) corev1.Pod {
 		p := pod(name, "uid-web-a")
@@ -206,13 +216,13 @@ func TestWhichPodGoesNext(t *testing.T) {
 		"the same name is not the same pod": {[]corev1.Pod{made("a", func(p *corev1.Pod) { p.UID = "another" })}, []types.UID{"uid-a"}, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			next, ready := nextToGo(tc.pods, evicting(t, tc.evict...))
+			pods := surveyOf(tc.pods, evicting(t, tc.evict...))
 			got := ""
-			if next != nil {
-				got = next.Name
+			if pods.next != nil {
+				got = pods.next.Name
 			}
-			if got != tc.next || ready != tc.ready {
-				t.Errorf("%q goes next, and %d are ready, want %q and %d", got, ready, tc.next, tc.ready)
+			if got != tc.next || pods.ready != tc.ready {
+				t.Errorf("%q goes next, and %d are ready, want %q and %d", got, pods.ready, tc.next, tc.ready)
 			}
 		})
 	}
@@ -240,7 +250,7 @@ func TestWhichPodsAreDead(t *testing.T) {
 		{time.Hour, []corev1.Pod{ending("a", nil), ending("endless", new(int64(math.MaxInt64)))}, 1},
 		{100 * time.Hour, []corev1.Pod{ending("endless", new(int64(math.MaxInt64)))}, 0},
 	} {
-		if got := n.deadPods(step.pods, start.Add(step.after)); got != step.want {
+		if got := n.deadPods(surveyOf(step.pods, nil).ending, start.Add(step.after)); got != step.want {
 			t.Errorf("after %v %d are dead, want %d", step.after, got, step.want)
 		}
 		if len(n.ending) > len(step.pods) {

@@ -34,16 +34,17 @@ func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, 
 		// The ReplicaSet was made for the template, so that all of its pods are newer.
 		excursions = slices.DeleteFunc(slices.Clone(excursions), func(x policy.Excursion) bool { return x.OlderPods })
 	}
-	var pods []corev1.Pod
-	_, err = selected.Each(ctx, c.Client, maxPods, func(p *corev1.Pod) {
-		if selected.OfRevision(p) {
-			pods = append(pods, *p)
-		}
+	found, err := policy.InspectPods(excursions, func(look func(*corev1.Pod)) error {
+		_, err := selected.Each(ctx, c.Client, workload.AllPods, func(p *corev1.Pod) {
+			if selected.OfRevision(p) {
+				look(p)
+			}
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	found := policy.InspectPods(excursions, pods)
 	found.Of = s.Excursions
 	return found, nil
 }

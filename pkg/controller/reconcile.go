@@ -178,9 +178,11 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	restart := policy.Restart{Present: s.present, Last: last, Always: always}
 	var err error
 	if s.policy.Recreates() {
-		var pods []corev1.Pod
-		pods, err = c.podsOf(ctx, w)
-		restart.Pods = workload.UIDs(pods)
+		// One more than can be named is as good as all.
+		restart.Pods, err = workload.UIDs(ctx, c.Client, w, policy.MaxPodsToEvict+1)
+		if err != nil {
+			err = fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+		}
 	}
 	var data []byte
 	if err == nil {

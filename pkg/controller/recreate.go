@@ -30,15 +30,15 @@ const deadAfter = 2 * time.Minute
 // one that is ready only while enough others are. Evictions respect PodDisruptionBudgets.
 func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, error) {
 	w := s.workload
-	pods, err := c.podsOf(ctx, w)
-	if err != nil {
+	evict, valid := policy.PodsToEvictOf(w)
+	pods := survey{evict: evict}
+	if err := c.eachPod(ctx, w, pods.add); err != nil {
 		return 0, err
 	}
-	evict, valid := policy.PodsToEvictOf(w)
-	next, ready := nextToGo(pods, evict)
+	next, ready := pods.next, pods.ready
 	dead := int32(0)
 	if w.Kind != dependency.Deployment { // a ReplicaSet replaces a pod that is ending
-		dead = c.note(w.WorkloadKey).deadPods(pods, c.Clock.Now())
+		dead = c.note(w.WorkloadKey).deadPods(pods.ending, c.Clock.Now())
 	}
 	switch {
 	case !valid:
@@ -59,7 +59,7 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 		ObjectMeta:    metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &next.UID}},
 	}
-	err = c.Client.PolicyV1().Evictions(w.Namespace).Evict(ctx, eviction)
+	err := c.Client.PolicyV1().Evictions(w.Namespace).Evict(ctx, eviction)
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		c.note(w.WorkloadKey).waits = ""
@@ -85,55 +85,61 @@ func (c *Controller) tellWaits(s *step, what string) {
 	}
 }
 
-// maxPods is how many pods of a workload are looked at. One more than can be named is as good
-// as all.
-const maxPods = policy.MaxPodsToEvict + 1
-
-// podsOf returns the pods of a workload.
-func (c *Controller) podsOf(ctx context.Context, w *dependency.Workload) ([]corev1.Pod, error) {
-	pods, _, err := workload.Pods(ctx, c.Client, w, maxPods)
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+// eachPod calls f for the pods of a workload, in the order of their names. A pod is valid during
+// the call.
+func (c *Controller) eachPod(ctx context.Context, w *dependency.Workload, f func(*corev1.Pod)) error {
+	selected, err := workload.Select(ctx, c.Client, w)
+	if err == nil {
+		_, err = selected.Each(ctx, c.Client, workload.AllPods, f)
 	}
-	return pods, nil
+	if err != nil {
+		return fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+	}
+	return nil
 }
 
-// nextToGo returns the pod that has to go next of some, or nil: first one that is not ready
-// and serves no requests, so that pods that cannot become ready with old content do not hold up
-// the others. One that is ending has been replaced, or will be. Ready is how many pods are
-// ready and stay.
-func nextToGo(pods []corev1.Pod, evict policy.PodsToEvict) (next *corev1.Pod, ready int32) {
-	for i := range pods {
-		p := &pods[i]
-		if p.DeletionTimestamp != nil {
-			continue
-		}
-		if isReady(p) {
-			ready++
-		}
-		if evict.Has(p.UID) && (next == nil || isReady(next) && !isReady(p)) {
-			next = p
-		}
+// survey is what matters of the pods of a workload of which some have to be evicted.
+type survey struct {
+	evict policy.PodsToEvict
+	// next is the pod that has to go next, or nil: first one that is not ready and serves no
+	// requests, so that pods that cannot become ready with old content do not hold up the others.
+	next *corev1.Pod
+	// ready is how many pods are ready and stay.
+	ready  int32
+	ending []endingPod
+}
+
+type endingPod struct {
+	uid   types.UID
+	grace int64 // in seconds
+}
+
+// add adds a pod. One that is ending has been replaced, or will be.
+func (s *survey) add(p *corev1.Pod) {
+	if p.DeletionTimestamp != nil {
+		s.ending = append(s.ending, endingPod{p.UID, ptr.Deref(p.DeletionGracePeriodSeconds, 0)})
+		return
 	}
-	return next, ready
+	if isReady(p) {
+		s.ready++
+	}
+	if s.evict.Has(p.UID) && (s.next == nil || isReady(s.next) && !isReady(p)) {
+		s.next = p.DeepCopy()
+	}
 }
 
 // deadPods counts the pods that have been ending for too long. They are on dead nodes, and pods
 // in their places do not come until they are removed. How long they have been ending is measured
 // here, because the clock of the API server, which dates their end, may be another.
-func (n *note) deadPods(pods []corev1.Pod, now time.Time) (dead int32) {
+func (n *note) deadPods(pods []endingPod, now time.Time) (dead int32) {
 	ending := map[types.UID]time.Time{}
-	for i := range pods {
-		p := &pods[i]
-		if p.DeletionTimestamp == nil {
-			continue
-		}
-		since, seen := n.ending[p.UID]
+	for _, p := range pods {
+		since, seen := n.ending[p.uid]
 		if !seen {
 			since = now
 		}
-		ending[p.UID] = since
-		if grace := ptr.Deref(p.DeletionGracePeriodSeconds, 0); now.Sub(since).Seconds() > float64(grace)+deadAfter.Seconds() {
+		ending[p.uid] = since
+		if now.Sub(since).Seconds() > float64(p.grace)+deadAfter.Seconds() {
 			dead++
 		}
 	}

@@ -21,15 +21,24 @@ const clockMargin = 2 * time.Minute
 
 // InspectPods finds out which excursions a container may have been started in: it may have
 // read what the content was in between. A container that is waiting will read what is there.
-func InspectPods(excursions []Excursion, pods []corev1.Pod) *Inspection {
+// Each passes on every pod, one after the other, or fails, and so does InspectPods then.
+func InspectPods(excursions []Excursion, each func(look func(*corev1.Pod)) error) (*Inspection, error) {
+	mixed := make([]bool, len(excursions))
+	err := each(func(p *corev1.Pod) {
+		for i := range excursions {
+			mixed[i] = mixed[i] || excursions[i].mayHaveBeenReadBy(p)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
 	found := &Inspection{}
 	for i := range excursions {
-		x := &excursions[i]
-		if slices.ContainsFunc(pods, func(p corev1.Pod) bool { return x.mayHaveBeenReadBy(&p) }) {
-			found.Mixed = append(found.Mixed, x.ID)
+		if mixed[i] {
+			found.Mixed = append(found.Mixed, excursions[i].ID)
 		}
 	}
-	return found
+	return found, nil
 }
 
 func (x *Excursion) mayHaveBeenReadBy(p *corev1.Pod) bool {

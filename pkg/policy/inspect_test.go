@@ -58,8 +58,14 @@ func TestInspectPods(t *testing.T) {
 			if tt.want {
 				want = []string{"Secret/db"}
 			}
-			if diff := cmp.Diff(&Inspection{Mixed: want}, InspectPods([]Excursion{x}, []corev1.Pod{{}, pod})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			found, err := InspectPods([]Excursion{x}, func(look func(*corev1.Pod)) error {
+				look(&corev1.Pod{})
+				look(&pod)
+				look(&corev1.Pod{})
+				return nil
+			})
+			if diff := cmp.Diff(&Inspection{Mixed: want}, found); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -24,6 +25,10 @@ import (
 // pageSize is how many objects are read at a time, so that a large workload never is in
 // memory as a whole.
 const pageSize = 500
+
+// AllPods is a limit of Selection.Each that none reaches. A selector may select any number of pods
+// of others, and those that are left out are not known to be of others.
+const AllPods = math.MaxInt
 
 // maxRuns bounds the runs of a CronJob that are looked at: their names go into a selector.
 const maxRuns = 100
@@ -123,24 +128,19 @@ func (s *Selection) OfRevision(p *corev1.Pod) bool {
 	return s.Revision == "" || cmp.Or(p.Labels[appsv1.DefaultDeploymentUniqueLabelKey], p.Labels[appsv1.ControllerRevisionHashLabelKey]) == s.Revision
 }
 
-// UIDs returns the UIDs of pods.
-func UIDs(pods []corev1.Pod) []types.UID {
-	uids := make([]types.UID, len(pods))
-	for i := range pods {
-		uids[i] = pods[i].UID
-	}
-	return uids
-}
-
-// Pods returns the pods of a workload that have not finished, limit at most. Its errors are
-// those of Select.
-func Pods(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, limit int) (pods []corev1.Pod, more bool, err error) {
+// UIDs returns the UIDs of the pods of a workload that have not finished, most at most. Its errors
+// are those of Select.
+func UIDs(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, most int) (uids []types.UID, err error) {
 	s, err := Select(ctx, client, w)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	more, err = s.Each(ctx, client, limit, func(p *corev1.Pod) { pods = append(pods, *p) })
-	return pods, more, err
+	_, err = s.Each(ctx, client, AllPods, func(p *corev1.Pod) {
+		if len(uids) < most {
+			uids = append(uids, p.UID)
+		}
+	})
+	return uids, err
 }
 
 // of notes the workload that was read. It must be the one that is asked about.

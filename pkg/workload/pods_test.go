@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -114,7 +115,7 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 			if selection.Revision != tt.revision {
 				t.Errorf("the revision is %q, want %q", selection.Revision, tt.revision)
 			}
-			pods, more, err := Pods(t.Context(), client, workload(tt.kind), 100)
+			pods, more, err := podsOf(t, client, tt.kind, 100)
 			if err != nil || more {
 				t.Fatalf("more: %v, %v", more, err)
 			}
@@ -130,6 +131,17 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 	}
 }
 
+// podsOf returns the pods of a workload, limit at most.
+func podsOf(t *testing.T, client kubernetes.Interface, kind dependency.WorkloadKind, limit int) (pods []corev1.Pod, more bool, err error) {
+	t.Helper()
+	s, err := Select(t.Context(), client, workload(kind))
+	if err != nil {
+		return nil, false, err
+	}
+	more, err = s.Each(t.Context(), client, limit, func(p *corev1.Pod) { pods = append(pods, *p) })
+	return pods, more, err
+}
+
 // What is there in the place of a workload that was deleted is another one.
 func TestPodsOfAWorkloadThatIsGone(t *testing.T) {
 	again := func(m metav1.ObjectMeta) metav1.ObjectMeta { m.UID = "another"; return m }
@@ -142,7 +154,7 @@ func TestPodsOfAWorkloadThatIsGone(t *testing.T) {
 	} {
 		for name, objects := range map[string][]runtime.Object{"deleted": nil, "created again": {o}} {
 			t.Run(fmt.Sprint(kind, " ", name), func(t *testing.T) {
-				if _, _, err := Pods(t.Context(), fake.NewClientset(objects...), workload(kind), 100); !apierrors.IsNotFound(err) {
+				if _, err := UIDs(t.Context(), fake.NewClientset(objects...), workload(kind), 100); !apierrors.IsNotFound(err) {
 					t.Errorf("the error is %v", err)
 				}
 			})
@@ -182,7 +194,7 @@ func TestPodsAreReadInPages(t *testing.T) {
 				}
 				return true, list, nil
 			})
-			pods, more, err := Pods(t.Context(), client, workload(dependency.StatefulSet), limit)
+			pods, more, err := podsOf(t, client, dependency.StatefulSet, limit)
 			if err != nil || len(pods) != want.pods || more != want.more {
 				t.Errorf("%d pods, more: %v, %v", len(pods), more, err)
 			}

@@ -66,11 +66,10 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		last := policy.Requested(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 		restart := policy.Restart{Present: content.present, Last: last, Always: true}
 		if content.policy.Recreates() {
-			pods, _, err := workload.Pods(ctx, r.Client, live.Workload, policy.MaxPodsToEvict+1)
+			restart.Pods, err = workload.UIDs(ctx, r.Client, live.Workload, policy.MaxPodsToEvict+1)
 			if err != nil {
 				return err
 			}
-			restart.Pods = workload.UIDs(pods)
 		}
 		data, err := content.policy.RestartPatch(live.Workload, &restart)
 		if err != nil {
