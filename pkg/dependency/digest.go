@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"iter"
 	"sync"
 )
 
@@ -37,10 +38,16 @@ func NewDigester(key []byte) *Digester {
 // cannot be compared.
 func (d *Digester) KeyID() string { return d.keyID }
 
-func (d *Digester) digest(content []byte) (out Digest) {
+func (d *Digester) digest(content []byte) Digest {
+	return d.digestPieces(func(yield func([]byte) bool) { yield(content) })
+}
+
+func (d *Digester) digestPieces(pieces iter.Seq[[]byte]) (out Digest) {
 	h := d.macs.Get().(hash.Hash)
 	h.Reset()
-	h.Write(content)
+	for piece := range pieces {
+		h.Write(piece)
+	}
 	var sum [sha256.Size]byte
 	copy(out[:], h.Sum(sum[:0]))
 	// The hash keeps the last block of what it has read until it is overwritten.
@@ -69,23 +76,38 @@ func (d *Digester) Content(value []byte) Digest {
 //
 // include limits the references that count; nil means all.
 func (d *Digester) ConfigHash(namespace string, references []Reference, lookup func(SourceKind, string) *Source, include func(*Reference) bool) string {
-	b := []byte("configdep config v1\x00")
-	b = appendString(b, namespace)
+	var b []byte
 	for i := range references {
-		r := &references[i]
-		if !r.Reads() || include != nil && !include(r) {
-			continue
-		}
-		b = appendString(b, string(r.Kind))
-		b = appendString(b, r.Name)
-		source := lookup(r.Kind, r.Name)
-		if keys, all := r.Keys(); all {
-			b = appendAll(b, r, source)
-		} else {
-			b = appendKeys(b, r, source, keys)
+		if r := &references[i]; include == nil || include(r) {
+			b = AppendContent(b, r, lookup(r.Kind, r.Name))
 		}
 	}
-	sum := d.digest(b)
+	return d.ContentHash(namespace, func(yield func([]byte) bool) { yield(b) })
+}
+
+// AppendContent appends what stands for the content that a reference reads of a source, which may
+// be nil, to what that of others is.
+func AppendContent(b []byte, r *Reference, source *Source) []byte {
+	if !r.Reads() {
+		return b
+	}
+	b = appendString(b, string(r.Kind))
+	b = appendString(b, r.Name)
+	if keys, all := r.Keys(); !all {
+		return appendKeys(b, r, source, keys)
+	}
+	return appendAll(b, r, source)
+}
+
+// ContentHash is ConfigHash of references with what AppendContent has appended of each, or of
+// several, in their order.
+func (d *Digester) ContentHash(namespace string, contents iter.Seq[[]byte]) string {
+	sum := d.digestPieces(func(yield func([]byte) bool) {
+		if !yield(appendString([]byte("configdep config v1\x00"), namespace)) {
+			return
+		}
+		contents(yield)
+	})
 	return "v1." + d.keyID + "." + hex.EncodeToString(sum[:])
 }
 

@@ -138,7 +138,7 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	key := SourceKey{r.Kind, namespace, r.Name}
 	s := g.Source(key)
 	if s != nil {
-		return s.moment(s.written(r))
+		return s.LastWritten(r)
 	}
 	gone := g.goneOf(key)
 	if gone.Source != nil && gone.Shown(r) == 0 { // nothing that r reads went with it
@@ -151,10 +151,14 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 // by the clock of the API server where that is known, else by ours, and how often. The first
 // is zero when that is not remembered, both when it has not changed.
 func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int) {
-	episodes := g.goneOf(key).episodesOf()
-	if s := g.Source(key); s != nil {
-		episodes = s.episodes
+	s := g.Source(key)
+	if s == nil {
+		s = g.goneOf(key).Source
 	}
+	if s == nil {
+		return time.Time{}, time.Time{}, 0
+	}
+	episodes := s.episodes
 	for i := range episodes {
 		if e := &episodes[i]; g.Before(since, e.Moment) {
 			if times == 0 && (i > 0 || len(episodes) < maxEpisodes) {
@@ -165,13 +169,6 @@ func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time
 		}
 	}
 	return first, last, times
-}
-
-func (s goneSource) episodesOf() []episode {
-	if s.Source == nil {
-		return nil
-	}
-	return s.episodes
 }
 
 // Users returns the workloads that a change of a source concerns. The source need not

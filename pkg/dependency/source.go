@@ -214,6 +214,9 @@ func (s *Source) written(r *Reference) (version uint64) {
 	return version
 }
 
+// LastWritten returns an upper bound on the last change of what r reads of the source.
+func (s *Source) LastWritten(r *Reference) Moment { return s.moment(s.written(r)) }
+
 // Shown returns how many keys of the source a reference sees.
 func (s *Source) Shown(r *Reference) (n int) {
 	keys, all := r.Keys()

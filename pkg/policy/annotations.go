@@ -122,6 +122,7 @@ const (
 // a glob as in path.Match.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
 	var patterns []dependency.Pattern
+	known := map[dependency.Pattern]bool{}
 	globs := 0
 	for part := range listed(value) {
 		kind, name, found := strings.Cut(part, "/")
@@ -136,9 +137,10 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 			return nil, fmt.Errorf("%q is neither the name of an object nor a pattern with * and ?", abbreviate(name))
 		}
 		p := dependency.Pattern{Kind: k, Name: name}
-		if slices.Contains(patterns, p) {
+		if known[p] {
 			continue
 		}
+		known[p] = true
 		if len(patterns) == maxPatterns {
 			return nil, fmt.Errorf("at most %d are allowed", maxPatterns)
 		}

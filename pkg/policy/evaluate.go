@@ -45,7 +45,8 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	e.Sources = make([]Source, len(references))
 	globs, matchers := e.globs(), p.matchers()
 	var n naming
-	counted := make([]dependency.Reference, 0, len(references))
+	var content []byte                         // of all that counts
+	all := make([]counted, 0, len(references)) // as many as there may be, because units point to them
 	for i := range references {
 		r := &references[i]
 		source := lookup(r.Kind, r.Name)
@@ -55,9 +56,15 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 		n = matchers.of(r.Kind, r.Name, n)
 		s.Triggers, s.Reason = p.verdict(n, r, source, remembered)
 		if s.Triggers {
-			effective := p.effective(r)
-			counted = append(counted, effective)
-			e.count(effective, source != nil, n, globs)
+			all = append(all, counted{Reference: p.effective(r), source: source})
+			c := &all[len(all)-1]
+			begin := len(content)
+			content = dependency.AppendContent(content, &c.Reference, source)
+			c.content = content[begin:]
+			if source != nil {
+				c.keys = source.Shown(&c.Reference)
+			}
+			e.count(c, n, globs)
 		} else if s.Reason != ReasonExcluded { // the patterns that exclude are in the scope already
 			setApart(r, n, globs)
 		}
@@ -70,9 +77,9 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	}
 	e.units = append(e.units, globs...)
 	for i := range e.units {
-		e.units[i].digestContent(digester, w.Namespace, lookup)
+		e.units[i].digestContent(digester, w.Namespace)
 	}
-	e.Hash = digester.ConfigHash(w.Namespace, counted, lookup, nil)
+	e.Hash = digester.ContentHash(w.Namespace, func(yield func([]byte) bool) { yield(content) })
 	return e
 }
 

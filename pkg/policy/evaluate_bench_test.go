@@ -70,9 +70,7 @@ func BenchmarkDecide(b *testing.B) {
 			put("s-00-0", 40_000)
 			put("s-01-1", 40_001)
 			for b.Loop() {
-				e := Evaluate(g, digester, &recorded, Defaults{})
-				e.Decide(Observed{Now: epoch.Add(time.Hour)})
-				e.LastChange()
+				Evaluate(g, digester, &recorded, Defaults{}).Decide(Observed{Now: epoch.Add(time.Hour)})
 			}
 		})
 	}

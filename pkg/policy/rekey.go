@@ -68,9 +68,8 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 // perhaps other content, after a place in the order of reading.
 func (u *unit) changedAfter(e *Evaluation, order uint64) bool {
 	for i := range u.references {
-		r := &u.references[i]
-		last := e.graph.LastChange(e.sourceKey(r))
-		if e.graph.LastWritten(e.Workload.Namespace, r).Order > order || u.glob != nil && last.Order > order {
+		r := e.lookUp(u.counted[i])
+		if r.written.Order > order || u.glob != nil && r.last.Order > order {
 			return true
 		}
 	}

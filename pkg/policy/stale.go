@@ -338,15 +338,15 @@ func (e *Evaluation) findChange(u *unit) change {
 	// field manager is noted for.
 	known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))
 	for i := range u.references {
-		r := &u.references[i]
-		c.at = e.graph.Latest(c.at, e.graph.LastWritten(e.Workload.Namespace, r))
-		last := e.graph.LastChange(e.sourceKey(r))
+		r := e.lookUp(u.counted[i])
+		c.at = e.graph.Latest(c.at, r.written)
+		last := r.last
 		c.seen = later(c.seen, last.Seen)
 		if u.glob != nil { // that there is a source with its name counts as well
 			c.at = e.graph.Latest(c.at, last.Moment())
 		}
-		if source := e.graph.Source(e.sourceKey(r)); source != nil {
-			c.written = later(c.written, source.LastChanged.Time)
+		if r.source != nil {
+			c.written = later(c.written, r.source.LastChanged.Time)
 		} else {
 			known = false
 		}

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,12 +20,38 @@ type unit struct {
 	digest     string                 // what the pods read of them; empty: a glob that names nothing
 	keys       int                    // how many of them there are
 	references []dependency.Reference // narrowed to what counts
+	counted    []*counted             // the same
 	others     []string               // sources that the glob names and that do not belong to it
 
 	// What has been computed of it, as long as the graph stays the same; nil: it has not.
 	changed *change
 	start   *uint64
 	gone    dependency.Change // of a glob, see Evaluation.lastGone
+}
+
+// counted is a source that counts, for all units that remember it.
+type counted struct {
+	dependency.Reference // narrowed to what counts
+	source               *dependency.Source
+	content              []byte // what stands for what is read of it
+	keys                 int    // how many keys that are
+	// What has been looked up of it, as long as the graph stays the same.
+	known   bool
+	written dependency.Moment // an upper bound of when what is read last changed
+	last    dependency.Change // of the content
+}
+
+// lookUp completes what is known of a source.
+func (e *Evaluation) lookUp(c *counted) *counted {
+	switch {
+	case c.known:
+	case c.source != nil:
+		c.written, c.last = c.source.LastWritten(&c.Reference), c.source.Change
+	default:
+		c.written, c.last = e.graph.LastWritten(e.Workload.Namespace, &c.Reference), e.graph.LastChange(e.sourceKey(&c.Reference))
+	}
+	c.known = true
+	return c
 }
 
 // entry is what a record remembers of the unit.
@@ -68,22 +95,28 @@ func (e *Evaluation) globs() (globs []unit) {
 // count adds a reference to the units that remember it. A source that only annotations
 // name belongs, while it is there, to each glob that does, and has a unit of its own if
 // it is named without one: an edit of one of them changes nothing for the others.
-func (e *Evaluation) count(r dependency.Reference, there bool, n naming, globs []unit) {
-	own := !onlyAnnotated(&r)
+func (e *Evaluation) count(c *counted, n naming, globs []unit) {
+	own := !onlyAnnotated(&c.Reference)
 	switch {
 	case own:
-		setApart(&r, n, globs)
-	case there:
+		setApart(&c.Reference, n, globs)
+	case c.source != nil:
 		for _, i := range n.globs {
-			globs[i].references = append(globs[i].references, r)
+			globs[i].add(c)
 		}
 		own = n.byName || len(n.globs) == 0
 	default:
 		own = true
 	}
 	if own {
-		e.units = append(e.units, unit{id: idOf(r.Kind, r.Name), scope: scopeOf(&r), references: []dependency.Reference{r}})
+		u := unit{id: idOf(c.Kind, c.Name), scope: scopeOf(&c.Reference)}
+		u.add(c)
+		e.units = append(e.units, u)
 	}
+}
+
+func (u *unit) add(c *counted) {
+	u.references, u.counted = append(u.references, c.Reference), append(u.counted, c)
 }
 
 // setApart notes a source for the globs that name it and to which it does not belong.
@@ -93,16 +126,23 @@ func setApart(r *dependency.Reference, n naming, globs []unit) {
 	}
 }
 
-func (u *unit) digestContent(digester *dependency.Digester, namespace string, lookup func(dependency.SourceKind, string) *dependency.Source) {
-	if len(u.references) == 0 {
+func (u *unit) digestContent(digester *dependency.Digester, namespace string) {
+	if len(u.counted) == 0 {
 		return
 	}
-	hash := digester.ConfigHash(namespace, u.references, lookup, nil)
+	hash := digester.ContentHash(namespace, contents(u.counted))
 	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
-	for i := range u.references {
-		r := &u.references[i]
-		if source := lookup(r.Kind, r.Name); source != nil {
-			u.keys += source.Shown(r)
+	for _, c := range u.counted {
+		u.keys += c.keys
+	}
+}
+
+func contents(of []*counted) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, c := range of {
+			if !yield(c.content) {
+				return
+			}
 		}
 	}
 }
