@@ -2,6 +2,8 @@ package dependency
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +43,48 @@ func TestPatternNamesSources(t *testing.T) {
 				t.Errorf("%q matches %q", tc.pattern, name)
 			}
 		}
+	}
+}
+
+// A Matcher names what its patterns do, which is what path.Match says.
+func TestMatcher(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	text := func(alphabet string, most int) string {
+		b := make([]byte, r.IntN(most+1))
+		for i := range b {
+			b[i] = alphabet[r.IntN(len(alphabet))]
+		}
+		return string(b)
+	}
+	matched := 0
+	for range 50_000 {
+		patterns := []Pattern{{Secret, text("aab**", 6)}, {Secret, text("ab*?[]^-\\\\/", 6)}, {ConfigMap, text("ab*", 4)}}
+		m := NewMatcher(patterns)
+		name := text("aab", 8)
+		if r.IntN(10) == 0 {
+			name = text("ab/*", 5)
+		}
+		var named bool
+		var want []int
+		globs := 0
+		for _, p := range patterns {
+			yes := p.Matches(Secret, name)
+			if p.Glob() {
+				if yes {
+					want = append(want, globs)
+				}
+				globs++
+				continue
+			}
+			named = named || yes
+		}
+		if got := m.Globs(Secret, name, nil); !slices.Equal(got, want) || m.Names(Secret, name) != named || m.Matches(Secret, name) != (named || len(want) > 0) {
+			t.Fatalf("of %q, %q is named by the globs %v, want %v; by name: %v, want %v", patterns, name, got, want, m.Names(Secret, name), named)
+		}
+		matched += len(want)
+	}
+	if matched < 5_000 {
+		t.Errorf("only %d globs have matched", matched)
 	}
 }
 
