@@ -103,6 +103,12 @@ func TestLastWriteBy(t *testing.T) {
 	expect("the same template", namespace, start.Add(4*time.Second))
 	daemonSet("helm", "app:2", start.Add(6*time.Second))
 	expect("another template", namespace, start.Add(6*time.Second))
+	configMap(namespace, "helm", "3", start.Add(7*time.Second))
+	expect("content that changed before", namespace, start.Add(6*time.Second))
+	g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, namespace, "unmanaged"}, Change: Change{Seen: start}})
+	if at := g.LastWriteBy(namespace, 0); !at.IsZero() {
+		t.Errorf("of no known manager: %v", at)
+	}
 	for i := range maxWriters + 1 {
 		configMap("of-"+strconv.Itoa(i), "helm", "1", start)
 	}
