@@ -16,8 +16,9 @@ type observed struct {
 	paused      bool
 	reloadedAt  string
 	revision    string
-	gone        bool // the process has forgotten what it knew
-	listed      bool // not live
+	gone        bool   // the process has forgotten what it knew
+	listed      bool   // not live
+	rekeyed     string // what the hash is with another key, which has replaced that of the annotations
 }
 
 // readAll reads versions 10, 20 and so on of a Deployment with three replicas.
@@ -44,6 +45,9 @@ func readAll(versions ...observed) (w *Workload) {
 		}
 		w = FromDeployment(o)
 		w.After(previous, Arrival{Live: !v.listed, Order: uint64(i + 1)})
+		if v.rekeyed != "" {
+			w = w.WithRecord(v.rekeyed, "rekeyed")
+		}
 	}
 	return w
 }
@@ -54,6 +58,7 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 	type m = map[string]string
 	full := m{"config-hash": "h", "applied-sources": "s"}
 	verified := m{"config-hash": "h", "applied-sources": "s", "verified-at": "v"}
+	restart := m{"config-hash": "h", "applied-sources": "s", "last-reload": "r"}
 	type record struct {
 		Hash, Sources string
 		Dropped       bool
@@ -73,6 +78,10 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 		"the pods were looked up":          {[]observed{{annotations: full}, {annotations: verified}}, record{"h", "s", false, Moment{20, 2}}},
 		"once more":                        {[]observed{{annotations: verified}, {annotations: m{"config-hash": "h", "applied-sources": "s", "verified-at": "w"}}}, record{"h", "s", false, Moment{20, 2}}},
 		"that they were is removed":        {[]observed{{annotations: verified}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"of a restart":                     {[]observed{{annotations: full}, {annotations: restart}}, record{"h", "s", false, Moment{20, 2}}},
+		"of the same restart":              {[]observed{{annotations: restart}, {annotations: restart}}, record{"h", "s", false, Moment{10, 1}}},
+		"of another restart":               {[]observed{{annotations: restart}, {annotations: m{"config-hash": "h", "applied-sources": "s", "last-reload": "q"}}}, record{"h", "s", false, Moment{20, 2}}},
+		"that of a restart is removed":     {[]observed{{annotations: restart}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
 		"it is removed":                    {[]observed{{annotations: full}, {}}, record{"h", "s", true, Moment{10, 1}}},
 		"it is removed for long":           {[]observed{{annotations: full}, {}, {}}, record{"h", "s", true, Moment{10, 1}}},
 		"a part of it is removed":          {[]observed{{annotations: full}, {annotations: m{"config-hash": "h"}}}, record{"h", "s", true, Moment{10, 1}}},

@@ -1,0 +1,121 @@
+package dependency
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestSource_ReadAgainWithAnotherKey: digests of different keys cannot be compared. A source that
+// was not written meanwhile keeps what is known of its changes; one that was has changed.
+func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	read := func(key byte, uid, version string, content, annotations map[string]string) *Source {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "db", UID: types.UID(uid), ResourceVersion: version, Annotations: annotations,
+		}, Data: map[string][]byte{}}
+		for k, v := range content {
+			s.Data[k] = []byte(v)
+		}
+		return FromSecret(NewDigester(append(make([]byte, KeySize-1), key)), s)
+	}
+	type m = map[string]string
+	content, marks := m{"a": "1", "b": "2"}, m{MatchAnnotation: "true", IgnoreAnnotation: "true"}
+	// A key goes and another one changes; the source is deleted and created again with the same
+	// content, but with a mark; it is marked once more.
+	previous := read(1, "first", "10", m{"a": "1", "b": "1", "c": "1"}, nil)
+	previous.After(nil, nil, Arrival{Order: 1})
+	for i, next := range []*Source{
+		read(1, "first", "20", content, nil), read(1, "second", "30", content, m{MatchAnnotation: "true"}), read(1, "second", "40", content, marks),
+	} {
+		at := Arrival{Live: true, Seen: now, Order: uint64(i + 2)}
+		if next.UID != previous.UID {
+			next.After(nil, previous, at)
+		} else {
+			next.After(previous, nil, at)
+		}
+		previous = next
+	}
+	for _, k := range previous.Keys {
+		if k.Version == 0 || k.Returned == 0 {
+			t.Fatalf("nothing is known of the key %+v", k)
+		}
+	}
+	if previous.IgnoredAt.Version != 40 || previous.MatchAt.Version != 30 || len(previous.removed) != 1 || len(previous.episodes) != 2 {
+		t.Fatalf("not enough is known of the source: %+v", previous)
+	}
+
+	at := Arrival{Seen: now.Add(time.Hour), Order: 9, Rekeyed: true}
+	t.Run("not written", func(t *testing.T) {
+		got := read(2, "second", "40", content, marks)
+		got.After(previous, nil, at)
+		// Only its digests are others.
+		if diff := cmp.Diff(previous, got, cmp.AllowUnexported(Source{}, removedKey{}, episode{}), cmpopts.IgnoreFields(KeyDigest{}, "Digest")); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	for name, tt := range map[string]struct {
+		got      *Source
+		previous *Source
+		want     uint64
+	}{
+		"written":                {read(2, "second", "50", content, marks), previous, 50},
+		"created again":          {read(2, "third", "40", content, marks), previous, 40},
+		"not known until now":    {read(2, "second", "40", content, marks), nil, 40},
+		"without keys, written":  {read(2, "second", "50", nil, marks), previous, 50},
+		"its annotations change": {read(2, "second", "50", content, nil), previous, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.got.After(tt.previous, nil, at)
+			if diff := cmp.Diff(Change{Version: tt.want, Seen: at.Seen, Order: 9}, tt.got.Change); diff != "" {
+				t.Errorf("changed (-want +got):\n%s", diff)
+			}
+			for _, k := range tt.got.Keys {
+				if k.Version != tt.want {
+					t.Errorf("the key %s changed at %d, want %d", k.Key, k.Version, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// TestWorkload_RecordOfAReplacedKey: what a record says is known, in words of the current key,
+// until it is written with that key or belongs to a workload that no longer has it.
+func TestWorkload_RecordOfAReplacedKey(t *testing.T) {
+	type m = map[string]string
+	old := m{"config-hash": "v1.old.x", "applied-sources": "s", "recreating": "p"}
+	ended := m{"config-hash": "v1.old.x", "applied-sources": "s"}
+	replaced := observed{annotations: old, rekeyed: "v1.new.x"}
+	type record struct {
+		Hash, Sources, Recreating string
+		Dropped, Rekeyed          bool
+	}
+	same := record{"v1.new.x", "rekeyed", "p", false, true}
+	for name, tt := range map[string]struct {
+		then observed
+		want record
+	}{
+		"nothing changes":            {observed{annotations: old}, same},
+		"the pods are others":        {observed{annotations: old, image: "2"}, same},
+		"the eviction has ended":     {observed{annotations: ended}, record{"v1.new.x", "rekeyed", "", false, true}},
+		"written with the old key":   {observed{annotations: m{"config-hash": "v1.old.y", "applied-sources": "t", "recreating": "p"}}, same},
+		"written with the new key":   {observed{annotations: m{"config-hash": "v1.new.y", "applied-sources": "t"}}, record{"v1.new.y", "t", "", false, false}},
+		"the same, with the new key": {observed{annotations: m{"config-hash": "v1.new.x", "applied-sources": "t"}}, record{"v1.new.x", "t", "", false, false}},
+		"removed":                    {observed{}, record{"v1.new.x", "rekeyed", "p", true, false}},
+		"removed, and so are pods":   {observed{image: "2"}, record{}},
+		"other pods of another key":  {observed{annotations: m{"config-hash": "v1.old.y", "applied-sources": "t"}, image: "2"}, record{"v1.old.y", "t", "", false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := readAll(replaced, tt.then)
+			hash, sources := w.Record()
+			if diff := cmp.Diff(tt.want, record{hash, sources, w.Recreating(), w.RecordDropped(), w.RecordRekeyed()}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
