@@ -31,6 +31,7 @@ type world struct {
 	now      time.Time
 	live     bool // the first list has been read
 	listed   bool // a watch is broken, and everything is listed again
+	rekeyed  bool // what is read again was read with another key of the hash
 
 	graph       *dependency.Graph
 	digester    *dependency.Digester
@@ -111,6 +112,43 @@ func (x *world) broken(f func()) {
 	}
 	x.readDeployment()
 	x.live, x.listed = true, false
+}
+
+// rekey gives the digester another key, with which everything is read again. What is known
+// besides digests stays. Before that something happens, and between the sources and the Deployment
+// something else.
+func (x *world) rekey(key byte, before, between func(*world)) {
+	vouched, order, graph := Vouch(x.graph, x.digester, x.workload(), x.defaults), x.order, x.graph
+	x.graph = dependency.NewGraph()
+	before(x)
+	x.graph, x.key, x.listed, x.live, x.rekeyed = graph, key, true, false, true
+	x.digester = dependency.NewDigester(append(make([]byte, dependency.KeySize-1), key))
+	x.graph.SetNamespace(namespace, x.annotations)
+	for _, s := range x.sources {
+		x.read(s)
+	}
+	var gone []dependency.SourceKey
+	x.graph.EachSource(func(s *dependency.Source) {
+		if x.sources[s.SourceKey] == nil {
+			gone = append(gone, s.SourceKey)
+		}
+	})
+	for _, key := range gone {
+		x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now, Order: x.arrival().Order})
+	}
+	x.live, x.rekeyed = true, false
+	between(x)
+	x.live, x.rekeyed = false, true
+	x.readDeployment()
+	x.live, x.listed, x.rekeyed = true, false, false
+	w := x.workload()
+	if vouched == nil {
+		return
+	}
+	if next := vouched.Translate(x.graph, x.digester, w, x.defaults, order); next != w {
+		p := Note(next, w, x.annotations, x.defaults, w.ResourceVersion, dependency.Arrival{Order: x.order})
+		x.graph.SetWorkload(next, p.Sources)
+	}
 }
 
 // namespaceAnnotations sets the annotations of the namespace.
@@ -226,7 +264,7 @@ func both(fs ...func(*world)) func(*world) {
 // arrival returns how the next thing is read.
 func (x *world) arrival() dependency.Arrival {
 	x.order++
-	at := dependency.Arrival{Order: x.order}
+	at := dependency.Arrival{Order: x.order, Rekeyed: x.rekeyed}
 	if x.live || x.listed {
 		at.Live, at.Seen = x.live, x.now
 	}

@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// TestReplacedKey_RestartsForChangesAlone: of those that were seen before the key of the hash was
+// replaced, that the record tells of, or that come while everything is read again.
+func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
+	const glob = "Secret/feature-*"
+	nothingHappens := func(*world) {}
+	set := func(value string) func(*world) {
+		return func(x *world) { x.set(secret("db", "password", value, "unread", "1")) }
+	}
+	hashAlone := func(x *world) { x.annotate(AppliedSourcesAnnotation, "[]") }
+	comes := func(x *world) { x.set(secret("feature-2", "a", "1")) }
+	for name, tt := range map[string]struct {
+		first   func(*world) // before the key is replaced
+		before  func(*world) // before anything is read again
+		between func(*world) // when the sources have been read again, and the workload has not
+		sameKey bool         // the key is back before everything is read again
+		want    outcome
+		changed bool // the record that is shown says other content than what is there
+	}{
+		"nothing happens":                        {want: baseline},
+		"content has just changed":               {first: set("2"), want: rollOut("Secret/db"), changed: true},
+		"content changes meanwhile":              {before: set("2"), want: rollOut("Secret/db"), changed: true},
+		"content changes, and the workload last": {between: set("2"), want: rollOut("Secret/db"), changed: true},
+		"the record tells of a change": {
+			first: func(x *world) { x.away(func() { set("2")(x) }) }, want: rollOut("Secret/db"), changed: true,
+		},
+		"content that is not read changes last": {
+			first:   func(x *world) { set("2")(x); x.tick(time.Minute); x.act(); x.tick(time.Hour) },
+			between: func(x *world) { x.set(secret("db", "password", "2", "unread", "2")) }, want: baseline,
+		},
+		"content has changed there and back": {first: both(set("2"), set("1")), want: inspect("Secret/db")},
+		// Nothing tells what was written.
+		"metadata changes meanwhile": {
+			before: func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "a", "b")) },
+			want:   rollOut("ConfigMap/settings"), changed: true,
+		},
+		"an optional source comes meanwhile": {
+			before: func(x *world) { x.set(secret("extra", "a", "1")) }, want: rollOut("Secret/extra"), changed: true,
+		},
+		"the template reads another key meanwhile": {
+			before: func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { env(dependency.Secret, "db", "unread")(&d.Spec.Template.Spec) })
+			}, want: baseline, changed: true,
+		},
+		"the template reads less meanwhile": {
+			before: func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Env = nil })
+			}, want: baseline, changed: true,
+		},
+
+		"the hash alone is recorded":                            {first: hashAlone, want: baseline},
+		"the hash alone is recorded, and content has changed":   {first: both(hashAlone, set("2")), want: rollOut(TriggerUnknown), changed: true},
+		"the hash alone is recorded, and content changes":       {first: hashAlone, before: set("2"), want: rollOut(TriggerUnknown), changed: true},
+		"the hash alone is recorded, and changes the last read": {first: hashAlone, between: set("2"), want: rollOut(TriggerUnknown), changed: true},
+
+		"what a glob names comes meanwhile": {before: comes, want: rollOut(glob), changed: true},
+		"what a glob names goes meanwhile": {
+			before: func(x *world) { x.remove(dependency.Secret, "feature-1") }, want: rollOut(glob), changed: true,
+		},
+		"what a glob names has come and gone": {
+			first: both(comes, func(x *world) { x.remove(dependency.Secret, "feature-2") }), want: inspect(glob),
+		},
+		"what a glob names has changed there and back": {
+			first: func(x *world) {
+				x.set(secret("feature-1", "a", "2"))
+				x.set(secret("feature-1", "a", "1"))
+			}, want: inspect(glob),
+		},
+		"a source without content that a glob names is created again meanwhile": {
+			first:  func(x *world) { x.set(secret("feature-3")); x.tick(time.Minute); x.act(); x.tick(time.Hour) },
+			before: func(x *world) { x.remove(dependency.Secret, "feature-3"); x.set(secret("feature-3")) },
+			want:   outcome{Pending, "SourceChanged", RollOut, glob}, changed: true,
+		},
+
+		"nothing can be compared": {first: func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, want: adoption, changed: true},
+		"another record of the replaced key is written meanwhile": {
+			before: func(x *world) { x.annotate(ConfigHashAnnotation, x.deployment.Annotations[ConfigHashAnnotation]+"0") }, want: adoption, changed: true,
+		},
+		"the workload is created again with the same annotations": {
+			before: func(x *world) { x.edit(func(d *appsv1.Deployment) { d.UID = "web-2" }) }, want: adoption, changed: true,
+		},
+		"the key is back":                             {sameKey: true, want: nothing},
+		"the key is back, and content has changed":    {sameKey: true, first: set("2"), want: rollOut("Secret/db"), changed: true},
+		"the key is back, and the hash alone is left": {sameKey: true, first: hashAlone, want: baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
+				secret("db", "password", "1", "unread", "1"), configMap("settings", "a", "1", "b", "1"), secret("feature-1", "a", "1"))
+			x.annotate(SourcesAnnotation, "secret/feature-*")
+			x.adopt()
+			for _, f := range []*func(*world){&tt.first, &tt.before, &tt.between} {
+				if *f == nil {
+					*f = nothingHappens
+				}
+			}
+			tt.first(x)
+			key := x.key
+			if !tt.sameKey {
+				key++
+			}
+			x.rekey(key, tt.before, tt.between)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide()), ignoreLastTrigger(tt.want)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			e := x.evaluate()
+			if changed := e.Record.Hash != e.Hash; changed != tt.changed {
+				t.Errorf("the record is shown as %s, that of what is there is %s", e.Record.Hash, e.Hash)
+			}
+			if e.comparable() && tt.changed && !tt.sameKey && !strings.HasSuffix(e.Record.Hash, "."+mixed) {
+				t.Errorf("the record of other content is shown as %s", e.Record.Hash)
+			}
+			// Once it is carried out, nothing is left to do, and later changes are seen.
+			x.act()
+			x.tick(time.Hour)
+			if d := x.act(); d.State != InSync || d.Action != None {
+				t.Errorf("after that: %+v", d)
+			}
+			x.set(configMap("settings", "a", "3"))
+			x.tick(time.Minute)
+			if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
+				t.Errorf("a later change (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
