@@ -100,6 +100,11 @@ func TestPodsToEvict(t *testing.T) {
 			t.Errorf("of %v, a pod that came later is to be evicted", pods)
 		}
 	}
+	for _, value := range []string{"", "a", "0123456", "01234567,", ",01234567", "01234567,NONE,89abcdef", "01234567, 89abcdef", "0123456789"} {
+		if _, valid := PodsToEvictOf(&dependency.Workload{Annotations: map[string]string{RecreatingAnnotation: value}}); valid {
+			t.Errorf("%q is taken for a list", value)
+		}
+	}
 	if podsToEvict(nil) == "" {
 		t.Error("without pods, it looks as if no eviction had begun")
 	}

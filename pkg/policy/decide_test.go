@@ -106,6 +106,15 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
 		},
+		"content has just changed by the client of the template": {
+			both(func(x *world) {
+				x.defaults.ReleaseSettle = 30 * time.Second
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			}, change),
+			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(30 * time.Second), Stale: true, WrittenAt: at(0),
+				Message: "Secret/db has changed. The client that changed it also writes the pod template and may be about to: " +
+					"the workload will be restarted once that client has changed nothing in the namespace for 30s."},
+		},
 		"content has just changed, settle 0": {
 			both(func(x *world) { x.annotate(SettleAnnotation, "0") }, change),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0), DueAt: at(0),

@@ -141,3 +141,17 @@ func TestRecord_KeepsItsFormat(t *testing.T) {
 		t.Errorf("mixed (-want +got):\n%s", diff)
 	}
 }
+
+// What is said of pods again is written as another record: one that stays the same is as old as
+// it was.
+func TestMixedPatch_WritesAnotherRecord(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	for range 3 {
+		before := x.workload().RecordedAt
+		x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
+		if after := x.workload().RecordedAt; after == before {
+			t.Errorf("it is written, and the record is still that of %v", before)
+		}
+	}
+}

@@ -22,7 +22,10 @@ func TestContentOfAReleaseSettlesLonger(t *testing.T) {
 		"by another client":                      {release, both(other, change), time.Second},
 		"no difference is made":                  {0, change, time.Second},
 		"it is no longer":                        {time.Second, change, time.Second},
-		"the annotation says how long":           {release, both(func(x *world) { x.annotate(SettleAnnotation, "2s") }, change), 2 * time.Second},
+		"it is no longer, and the client goes on": {
+			time.Second, both(change, func(x *world) { x.tick(time.Second / 2); x.set(configMap("another", "a", "1")) }), time.Second / 2,
+		},
+		"the annotation says how long": {release, both(func(x *world) { x.annotate(SettleAnnotation, "2s") }, change), 2 * time.Second},
 		"so does that of the namespace": {
 			release,
 			both(func(x *world) { x.namespaceAnnotations(map[string]string{SettleAnnotation: "2s"}) }, change), 2 * time.Second,
