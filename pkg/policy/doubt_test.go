@@ -74,6 +74,27 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Error("it is in doubt")
 		}
 	})
+	t.Run("opting in adopts what changed before, where nothing is recorded", func(t *testing.T) {
+		x := rolledBack(t, func(d *appsv1.Deployment) { d.Annotations = map[string]string{} })
+		x.annotate(ReloadAnnotation, "auto")
+		if diff := cmp.Diff(adoption, outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("opting in again adopts nothing", func(t *testing.T) {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.adopt()
+		x.annotate(ReloadAnnotation, "off")
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
+		x.set(secret("db", "password", "2"))
+		x.set(secret("db", "password", "1"))
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
+		x.tick(time.Minute)
+		x.annotate(ReloadAnnotation, "auto")
+		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 	t.Run("what changes after it is known to be unread", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		x.act()

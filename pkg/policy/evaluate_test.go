@@ -143,6 +143,39 @@ func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a glob begins to count what went long ago, of which the record says nothing", func(t *testing.T) {
+		x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"))
+		x.graph.SetWorkload(&dependency.Workload{ // the deletion is remembered for it
+			WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "other"},
+			References:  []dependency.Reference{{Kind: dependency.Secret, Name: "sole", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
+		}, nil)
+		x.adopt()
+		x.remove(dependency.Secret, "sole")
+		x.tick(time.Minute)
+		x.annotate(SourcesAnnotation, "secret/s*")
+		if got := outcomeOf(x.act()); got != baseline {
+			t.Errorf("%v", got)
+		}
+		x.set(secret("sole", "a", "1"))
+		x.tick(time.Minute)
+		if got := outcomeOf(x.decide()); got != rollOut("Secret/s*") {
+			t.Errorf("and then it comes: %v", got)
+		}
+	})
+	t.Run("nothing counted, as the workload had opted out", func(t *testing.T) {
+		x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"))
+		x.annotate(ReloadAnnotation, "off")
+		e := x.evaluate()
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Requested(nil, x.now, "me", "")})) // a Reload
+		x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "sole")(&d.Spec.Template.Spec) })
+		x.tick(time.Minute)
+		x.set(secret("sole", "a", "2"))
+		x.tick(time.Minute)
+		x.annotate(ReloadAnnotation, "auto")
+		if d := x.decide(); d.Action != WriteBaseline {
+			t.Errorf("%v", outcomeOf(d))
+		}
+	})
 	t.Run("it begins to count", func(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.Secret, "sole")), secret("sole", "a", "1"))
 		x.annotate(ExcludeAnnotation, "secret/sole")
