@@ -74,6 +74,30 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Error("it is in doubt")
 		}
 	})
+	t.Run("once looked up, an older record that another client brings back says nothing of them", func(t *testing.T) {
+		x := rolledBack(t, func(*appsv1.Deployment) {})
+		hash, sources := x.deployment.Annotations[ConfigHashAnnotation], x.deployment.Annotations[AppliedSourcesAnnotation]
+		x.act()
+		x.annotate(ConfigHashAnnotation, hash, AppliedSourcesAnnotation, sources)
+		if diff := cmp.Diff(baseline, outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a source goes while the template does not name it", func(t *testing.T) {
+		x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), secret("extra", "a", "1"))
+		x.adopt()
+		pod := x.deployment.Spec.Template.Spec
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = podOf(), 2 })
+		x.tick(time.Minute)
+		x.remove(dependency.Secret, "extra")
+		x.tick(time.Minute)
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = pod, 3 })
+		// When it went is not known, but that it was before the template came back.
+		want := []Excursion{{ID: "Secret/extra", To: x.now, Containers: []string{"app"}, OlderPods: true}}
+		if diff := cmp.Diff(want, x.decide().Excursions); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 	t.Run("opting in adopts what changed before, where nothing is recorded", func(t *testing.T) {
 		x := rolledBack(t, func(d *appsv1.Deployment) { d.Annotations = map[string]string{} })
 		x.annotate(ReloadAnnotation, "auto")
@@ -191,6 +215,15 @@ func TestDecide_RecordIsWrittenAgain(t *testing.T) {
 				x.set(secret("db", "password", "2"))
 				x.set(secret("db", "password", "1"))
 			}, rollOut("Secret/db"),
+		},
+		"it is an older one that another client brings back, of content that the pods have read": {
+			func(x *world) {
+				hash, sources := x.deployment.Annotations[ConfigHashAnnotation], x.deployment.Annotations[AppliedSourcesAnnotation]
+				x.set(secret("db", "password", "2"))
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+				x.act()
+				x.annotate(ConfigHashAnnotation, hash, AppliedSourcesAnnotation, sources)
+			}, baseline,
 		},
 		"a Deployment is paused with another template": {
 			func(x *world) {

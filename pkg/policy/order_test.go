@@ -59,6 +59,20 @@ func TestVerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 	}
 }
 
+// With several revision counters, the order in which content and template were read says nothing.
+func TestVerify_IsAskedWithSeveralCounters(t *testing.T) {
+	x := typical(t)
+	x.graph.SetSeveralCounters(true)
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Second)
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.tick(time.Minute)
+	if diff := cmp.Diff(outcome{Pending, "Verifying", Verify, "Secret/db"}, outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestWhatVerifyFindsDecides(t *testing.T) {
 	both := func(t *testing.T) *world {
 		t.Helper()

@@ -23,7 +23,12 @@ func TestContentOfAReleaseSettlesLonger(t *testing.T) {
 		"no difference is made":                  {0, change, time.Second},
 		"it is no longer":                        {time.Second, change, time.Second},
 		"it is no longer, and the client goes on": {
-			time.Second, both(change, func(x *world) { x.tick(time.Second / 2); x.set(configMap("another", "a", "1")) }), time.Second / 2,
+			time.Second, both(func(x *world) {
+				x.set(configMap("another", "a", "1"))
+			}, change, func(x *world) {
+				x.tick(time.Second / 2)
+				x.set(configMap("another", "a", "2"))
+			}), time.Second / 2,
 		},
 		"the annotation says how long": {release, both(func(x *world) { x.annotate(SettleAnnotation, "2s") }, change), 2 * time.Second},
 		"so does that of the namespace": {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -52,6 +53,28 @@ func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
 				t.Errorf("%+v, want Inspect", d)
 			}
 		})
+	}
+}
+
+// TestRollbackToATemplateThatCarriesTheHash_TellsWhen content was other than the hash says, since the
+// pods of the template were created.
+func TestRollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.edit(func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: x.evaluate().Hash}
+	})
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
+	x.tick(time.Minute)
+	want := Excursion{ID: "Secret/db", From: x.now, Containers: []string{"app"}, OlderPods: true}
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	want.To = x.now
+	x.set(secret("db", "password", "1"))
+	x.tick(time.Minute)
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
+	if diff := cmp.Diff([]Excursion{want}, x.decide().Excursions); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
