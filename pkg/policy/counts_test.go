@@ -123,6 +123,60 @@ func TestDecide_TellsExcursions(t *testing.T) {
 	}
 }
 
+// What was found in the pods answers for the excursions that were asked for alone.
+func TestDecide_LooksAgainForOtherExcursions(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	x.set(secret("db", "password", "1"))
+	excursions := x.decide().Excursions
+	if len(excursions) != 1 {
+		t.Fatalf("%+v", excursions)
+	}
+	for name, tt := range map[string]struct {
+		change func(*Excursion)
+		want   Action
+	}{
+		"the same":       {func(*Excursion) {}, WriteVerified},
+		"another source": {func(e *Excursion) { e.ID = "Secret/other" }, Inspect},
+		"it began later": {func(e *Excursion) { e.From = e.From.Add(time.Second) }, Inspect},
+		"it went on":     {func(e *Excursion) { e.To = e.To.Add(-time.Second) }, Inspect},
+		"of older pods":  {func(e *Excursion) { e.OlderPods = true }, Inspect},
+		"of others altogether": {func(e *Excursion) {
+			*e = Excursion{ID: "Secret/other", From: e.From.Add(time.Second), To: e.To.Add(time.Second), OlderPods: true}
+		}, Inspect},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := excursions[0]
+			tt.change(&of)
+			d := x.evaluate().Decide(Observed{Now: x.now, Inspected: &Inspection{Of: []Excursion{of}}})
+			if d.Action != tt.want {
+				t.Errorf("%+v, want %s", d, tt.want)
+			}
+		})
+	}
+}
+
+// Of what streams bring after the first lists, some may have happened before what these showed.
+func TestDecide_ExcursionThatMayHaveBeenBeforeTheFirstLists(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.adopt()
+		x.restart()
+		x.set(secret("db", "password", "2"))
+		x.set(secret("db", "password", "1"))
+		want := inspect("Secret/db")
+		if before {
+			x.graph.SetSince(dependency.Moment{Version: x.version, Order: x.order})
+			want = nothing
+		}
+		if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
+			t.Errorf("before the first lists: %v (-want +got):\n%s", before, diff)
+		}
+	}
+}
+
 // Of a record that holds the hash alone, a change is one whichever source it is of, and none
 // if the pods are newer.
 func TestDecide_HashAlone(t *testing.T) {
