@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestContentThatChangesWhileItsPodsAreLookedAt: what was found says nothing of an excursion that
@@ -63,5 +65,31 @@ func TestContentThatChangesWhileARecordIsWritten(t *testing.T) {
 		if got := c.kinds(); got != "verified mixed rollout" {
 			t.Errorf("got %q: %+v", got, c.decision())
 		}
+	})
+}
+
+// TestContentThatChangesWhileARestartIsWritten, and changes back: the pods that it creates have read
+// what is there then.
+func TestContentThatChangesWhileARestartIsWritten(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.took()
+		first := true
+		c.client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if first {
+				first = false
+				<-time.After(3 * time.Second) // by the clock of the test
+				c.set(secret("db", "9"))
+				<-time.After(3 * time.Second) // by the clock of the test
+				c.set(secret("db", "2"))
+			}
+			return false, nil, nil
+		})
+		c.set(secret("db", "2"))
+		c.advance(3 * time.Hour)
+		if got := c.kinds(); got != "rollout" {
+			t.Errorf("got %q: %+v", got, c.decision())
+		}
+		c.expectState("at last", policy.InSync, "ContentApplied")
 	})
 }
