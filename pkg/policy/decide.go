@@ -266,10 +266,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 			d.Message = what + ", and so has the pod template. Checking which changed first."
 			return d
 		}
-		switch {
-		case *o.Verified && e.recorded(): // a write of the same would change nothing
-			return e.inSync(WriteVerified)
-		case *o.Verified:
+		if *o.Verified {
 			return e.inSync(WriteBaseline)
 		}
 	}
