@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -161,6 +162,24 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.set(true, "1", "auto", record)
 			p.mixed()
 		}, mixed},
+		"a template that comes back leaves the restart due": {func(p *told) {
+			optedIn(p)
+			p.source("c0", "1")
+			p.source("c0", "0")
+			p.mixed()
+			p.set(true, "2", "auto", mixedRecord)
+			p.set(true, "1", "auto", mixedRecord)
+			p.restart()
+		}, ""},
+		"another template does not": {func(p *told) {
+			optedIn(p)
+			p.source("c0", "1")
+			p.source("c0", "0")
+			p.mixed()
+			p.set(true, "2", "auto", mixedRecord)
+			p.cell.setPod("old", nil)
+			p.restart()
+		}, "nothing that it reads has changed"},
 		"another source did": {func(p *told) { optedIn(p); p.source("s0", "1"); p.source("s0", "0"); p.mixed() }, mixed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,12 +193,25 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 	}
 }
 
+const mixedRecord = `{"ConfigMap/c0":"x.mixed."}`
+
+// restart lets replica 0 restart it, while nothing disturbs the server.
+func (p *told) restart() {
+	p.oracle.undisturbed = true
+	next := *p.of.state
+	p.next()
+	next.version, next.annotations, next.template = p.oracle.revision, maps.Clone(next.annotations), *next.template.DeepCopy()
+	next.annotations[hashAnnotation], next.annotations[appliedAnnotation] = "v1.k.2", `{"ConfigMap/c0":"x.2.1"}`
+	next.annotations[lastReloadAnnotation], next.template.Annotations[hashAnnotation] = "{}", "v1.k.2"
+	p.of.set(&next)
+}
+
 // mixed lets replica 0 record that pods differ in c0.
 func (p *told) mixed() {
 	before := *p.of.state
 	p.next()
 	before.annotations = map[string]string{
-		writeAnnotation: strconv.Itoa(p.writes), reloadAnnotation: "auto", hashAnnotation: "v1.k.mixed", appliedAnnotation: `{"ConfigMap/c0":"x.mixed."}`,
+		writeAnnotation: strconv.Itoa(p.writes), reloadAnnotation: "auto", hashAnnotation: "v1.k.mixed", appliedAnnotation: mixedRecord,
 	}
 	before.version = p.oracle.revision
 	p.of.set(&before)

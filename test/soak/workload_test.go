@@ -235,7 +235,9 @@ func (w *workload) noteTemplate() {
 // same template that have not been replaced yet run on.
 func (w *workload) podsStart(before *state) {
 	w.hash, w.since = "", 0
-	w.began(before)
+	if w.began(before); w.mixed && w.reused && w.unsure {
+		w.since++ // those of which it is recorded that they differ may run on
+	}
 	if w.down != nil {
 		// Times are told by the second.
 		w.down.absorbed = !w.vanished && w.cell.at.Sub(w.changed) > 2*time.Second
