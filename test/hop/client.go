@@ -67,11 +67,14 @@ func NewInformer(client configdepv1alpha1.ConfigdepV1alpha1Interface, s Selectio
 		lw, name = listing{listWatch(client, s)}, "an informer that lists"
 	}
 	informer := cache.NewSharedIndexInformer(lw, &v1alpha1.ConfigDependency{}, 0, nil)
+	h, failed := handle(informer)
 	return &Client{
 		Name: s.name(name), Selection: s,
-		Copy:  CopyOf(informer),
-		Run:   informer.RunWithContext,
-		Tally: func() (string, error) { return "at " + informer.LastSyncResourceVersion(), nil },
+		Copy: h.Copy, // its store is right if this is
+		Run:  informer.RunWithContext,
+		Tally: func() (string, error) {
+			return "at " + informer.LastSyncResourceVersion(), errors.Join(failed, h.err())
+		},
 	}
 }
 
@@ -81,7 +84,7 @@ func CopyOf(informer cache.SharedIndexInformer) func() map[string]*v1alpha1.Conf
 		out := map[string]*v1alpha1.ConfigDependency{}
 		for _, o := range informer.GetStore().List() {
 			o := o.(*v1alpha1.ConfigDependency)
-			out[o.Namespace+"/"+o.Name] = o
+			out[keyOf(o)] = o
 		}
 		return out
 	}

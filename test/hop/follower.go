@@ -102,11 +102,14 @@ func (f *Follower) list(ctx context.Context) {
 			continue
 		}
 		for i := range list.Items {
-			held[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+			held[keyOf(&list.Items[i])] = &list.Items[i]
 		}
 		if list.Continue == "" {
 			f.mu.Lock()
 			defer f.mu.Unlock()
+			for key, o := range held {
+				f.compare(key, o)
+			}
 			f.held, f.version = held, list.ResourceVersion
 			f.tally.Lists++
 			return
@@ -137,10 +140,20 @@ func (f *Follower) take(e watch.Event) {
 		f.errs = append(f.errs, fmt.Errorf("version %s after %s", o.ResourceVersion, f.version))
 	}
 	f.version = o.ResourceVersion
-	switch key := o.Namespace + "/" + o.Name; e.Type {
+	switch key := keyOf(o); e.Type {
 	case watch.Added, watch.Modified:
+		f.compare(key, o)
 		f.held[key] = o
 	case watch.Deleted:
 		delete(f.held, key)
+	}
+}
+
+// compare notes if an object has another state under the version that it had.
+func (f *Follower) compare(key string, o *v1alpha1.ConfigDependency) {
+	if before := f.held[key]; before != nil {
+		if err := changed(before, o); err != nil {
+			f.errs = append(f.errs, err)
+		}
 	}
 }

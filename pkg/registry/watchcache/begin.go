@@ -34,8 +34,6 @@ func (w *watcher[T]) begin(from version) error {
 		w.floor = c.version()
 	case c.own(from):
 		w.position = c.events.after(from)
-	case c.published(from) && from > c.since: // its counter had stopped
-		w.position = c.events.after(from - 1<<tagBits)
 	case c.knowsAfter(from):
 		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
 		w.floor = from.shared()
@@ -45,10 +43,15 @@ func (w *watcher[T]) begin(from version) error {
 			w.stray()
 		}
 		for i := range w.news {
+			v := from.shared()
 			if i == len(w.news)-1 {
-				w.floor = w.label(c.version()) // only who has seen all of them has seen that
+				v = c.version() // only who has seen all of them has seen that
 			}
-			w.news[i].Object.(T).SetResourceVersion(w.floor.String())
+			v, more := w.label(v)
+			if !more {
+				return w.expired()
+			}
+			w.news[i].Object.(T).SetResourceVersion(v.String())
 		}
 	default:
 		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, c.version()))
@@ -143,14 +146,10 @@ func (w *watcher[T]) mayMatch(o T) bool {
 	return o != none && (w.options.MatchesOwn == nil || w.options.MatchesOwn(o))
 }
 
-// own reports whether this replica has published a version, of one state, and remembers what
-// came after.
-func (c *Cache[T]) own(v version) bool { return v.counter() != maxCounter && c.published(v) }
-
-// published reports whether this replica has published a version that it remembers. Another
-// may have the same tag, so that it has to be one that was published here: that of an event,
-// or of a watermark before the first.
-func (c *Cache[T]) published(v version) bool {
+// own reports whether this replica has published a version, and remembers what came after.
+// Another may have the same tag, so that it has to be one that was published here: that of an
+// event, or of a watermark before the first.
+func (c *Cache[T]) own(v version) bool {
 	if v.tag() != c.Tag || v < c.since || v > c.version() {
 		return false
 	}

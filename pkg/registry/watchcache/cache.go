@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -32,8 +33,8 @@ type Config[T Object] struct {
 	NotReady func() *apierrors.StatusError
 	Clock    clock.WithTicker
 	// Tag is the tag of this replica's versions, and First where their counter begins at each
-	// watermark. Random ones tell them from those of others, as far as the lowest 10 and 12
-	// bits can. (The highest two tags belong to no replica.)
+	// watermark. Random ones tell them from those of others, as far as the lowest 6 bits of the
+	// one and all 16 of the other can. (The highest two tags belong to no replica.)
 	Tag, First uint16
 	// History is how long events are kept; two minutes by default.
 	History time.Duration
@@ -107,7 +108,7 @@ func New[T Object](c Config[T]) *Cache[T] {
 	if c.MaxEvents == 0 {
 		c.MaxEvents = 16 * 1024
 	}
-	c.Tag, c.First = c.Tag&(1<<tagBits-1)%straying, c.First%4096
+	c.Tag = c.Tag & (1<<tagBits - 1) % straying
 	return &Cache[T]{Config: c, objects: newTree[T](), wake: map[string]chan struct{}{}}
 }
 
@@ -205,12 +206,15 @@ func (c *Cache[T]) SetAlone(alone bool) {
 }
 
 // SetLocal notes that versions of other replicas will never mean anything, nor those of this
-// one to them. The watermark may then stand still for ever, so that the counter would stop
-// and no version name a single state any more. Versions count events from now on, and say
-// so, as a neighbour that does not know yet would take them for more than they are.
+// one to them. The watermark may then stand still for ever. Versions count events from now on,
+// and say so, as a neighbour that does not know yet would take them for more than they are.
 func (c *Cache[T]) SetLocal() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.setLocal()
+}
+
+func (c *Cache[T]) setLocal() {
 	if !c.local {
 		c.watermark, c.counter = c.watermark+maxWatermark+1, uint64(c.First)
 		c.alone, c.local = true, true
@@ -244,10 +248,17 @@ func (c *Cache[T]) progress(watermark uint64) {
 	}
 }
 
-// step begins another version. The lock is held.
+// step begins another version. No two states of an object have the same: when there are no more at
+// a watermark that does not move, as when a resource cannot be read for long, versions count events
+// from then on. The lock is held.
 func (c *Cache[T]) step() {
-	if c.counter++; c.local && c.counter == maxCounter {
+	switch c.counter++; {
+	case c.counter < topCounter:
+	case c.local:
 		c.watermark, c.counter = c.watermark+1, uint64(c.First)
+	default:
+		klog.Background().Error(nil, "The watermark has not moved for too many changes: resource versions mean nothing to other replicas until a restart", "watermark", c.watermark)
+		c.setLocal()
 	}
 }
 

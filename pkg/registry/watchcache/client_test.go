@@ -28,9 +28,12 @@ type client struct {
 
 	copy    map[string]string
 	version string
-	stop    context.CancelFunc
-	watch   watch.Interface
-	log     []string
+	// held has each object as it was last shown, also in an earlier list: handlers of clients take
+	// two states of one version for the same.
+	held  map[string]*configMap
+	stop  context.CancelFunc
+	watch watch.Interface
+	log   []string
 }
 
 func (c *client) note(format string, args ...any) {
@@ -86,7 +89,7 @@ func (c *client) list(r *replica, i int) {
 			c.t.Fatalf("list: %v", err)
 		}
 		for _, o := range list.Items {
-			c.copy[o.Namespace+"/"+o.Name] = o.value
+			c.hold(o)
 		}
 		c.note("list from %d: %v at %s", i, c.copy, list.ResourceVersion)
 		c.version = list.ResourceVersion
@@ -128,7 +131,7 @@ func (c *client) take(e watch.Event) {
 	o := unwrapped(e.Object)
 	c.note("%s %s/%s=%s at %s", e.Type, o.Namespace, o.Name, o.value, o.ResourceVersion)
 	if c.streaming && c.version == "" && e.Type == watch.Added {
-		c.copy[o.Namespace+"/"+o.Name] = o.value // initial events are in no order
+		c.hold(o) // initial events are in no order
 		return
 	}
 	if before(o.ResourceVersion, c.version) {
@@ -136,13 +139,25 @@ func (c *client) take(e watch.Event) {
 	}
 	switch key := o.Namespace + "/" + o.Name; e.Type {
 	case watch.Added, watch.Modified:
-		c.copy[key] = o.value
+		c.hold(o)
 	case watch.Deleted:
 		delete(c.copy, key)
 	}
 	if !c.streaming || c.version != "" || o.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
 		c.version = o.ResourceVersion
 	}
+}
+
+// hold takes an object as it is shown.
+func (c *client) hold(o *configMap) {
+	key := o.Namespace + "/" + o.Name
+	if held := c.held[key]; held != nil && held.ResourceVersion == o.ResourceVersion && held.value != o.value {
+		c.t.Errorf("%s is %s and %s in version %s", key, held.value, o.value, o.ResourceVersion)
+	}
+	if c.held == nil {
+		c.held = map[string]*configMap{}
+	}
+	c.copy[key], c.held[key] = o.value, o
 }
 
 // unwrapped returns the object of an event.

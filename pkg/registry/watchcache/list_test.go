@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -361,70 +360,59 @@ func exactlyAVersionThatThisReplicaHasPublished(t *testing.T, seed uint64) {
 	}
 }
 
-// A batch of changes beyond what the counter of a version can count, such as those of all
-// workloads that use a Secret, while the watermark is held back: versions are then equal
-// for different states, and none of these is taken for the other.
+// A resource that cannot be read for long holds the watermark back, however much changes. When the
+// counter of versions ends, they mean something here only, and still each of them names one state.
 func TestMoreChangesThanTheCounterCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
-		revision := uint64(200)
-		flood := func(n int) {
-			for range n {
-				revision++
-				late(c, 100, revision, "a/1", fmt.Sprint(revision))
+		c.First, c.MaxEvents = 1<<16-1, 1<<counterBits
+		c.Progress(101)
+		own := read(t, c, WatchOptions[*configMap]{})
+		own.next()
+		foreign := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(101, 0, elsewhere)})
+		last := list(t, c, ListOptions[*configMap]{})
+		for i := range 1 << 16 {
+			late(c, 101, uint64(200+i), "a/1", fmt.Sprint(i))
+			now := list(t, c, ListOptions[*configMap]{Name: "1", Namespace: "a"})
+			if !before(last.ResourceVersion, now.ResourceVersion) || now.Items[0].ResourceVersion != now.ResourceVersion {
+				t.Fatalf("version %s, and of the object %s, after %s", show(now.ResourceVersion), showAll(now.Items), show(last.ResourceVersion))
 			}
-		}
-		flood(maxCounter + 10)
-		before := list(t, c, ListOptions[*configMap]{})
-		pages := list(t, c, ListOptions[*configMap]{Limit: 1})
-		flood(10)
-		after := list(t, c, ListOptions[*configMap]{})
-		if before.ResourceVersion != after.ResourceVersion {
-			t.Fatalf("versions %s and %s: this test is of equal ones", show(before.ResourceVersion), show(after.ResourceVersion))
-		}
-		held := newObject("a/1", before.Items[0].value)
-		for _, from := range []string{before.ResourceVersion, pages.ResourceVersion} {
-			for _, e := range first(read(t, c, WatchOptions[*configMap]{ResourceVersion: from}).next()) {
-				held = unwrapped(e.Object)
+			if events, open := own.next(); len(events) != 1 || !open {
+				t.Fatalf("events %v, open %v", showEvents(events), open)
 			}
-			if held.value != after.Items[0].value {
-				t.Errorf("a client that watches from version %s has %s, present is %s", show(from), held.value, after.Items[0].value)
+			if i%1000 == 0 {
+				foreign.next()
 			}
+			last = now
 		}
-		if l, err := c.List(t.Context(), ListOptions[*configMap]{ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}); err == nil {
-			t.Errorf("exactly a version that many states have: %v", showAll(l.Items))
+		if v, _ := parseVersion(last.ResourceVersion); !v.local() {
+			t.Errorf("version %s after the counter has ended", show(last.ResourceVersion))
 		}
-		if got := showAll(list(t, c, ListOptions[*configMap]{Limit: 1, Continue: pages.Continue}).Items); !slices.Equal(got, []string{"a/2=0@100"}) {
-			t.Errorf("the second page: %v", got)
+		late(c, 102, 70000, "a/2", "x")
+		own.expect("it goes on", "MODIFIED a/2=x@"+show(list(t, c, ListOptions[*configMap]{}).ResourceVersion))
+		for open := true; open; {
+			_, open = foreign.next() // one that began elsewhere ends
 		}
-		c.Progress(revision)
-		flood(1)
-		exact := list(t, c, ListOptions[*configMap]{})
-		flood(1)
-		read(t, c, WatchOptions[*configMap]{ResourceVersion: exact.ResourceVersion}).expect("when the watermark has moved",
-			fmt.Sprintf("MODIFIED a/1=%d@%d.2", revision, revision-2))
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: last.ResourceVersion, Name: "2", Namespace: "a"}).next()
+		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(102, 0, elsewhere)}).expectEnd("from elsewhere", "ERROR 410")
 	})
 }
 
-// The same while versions mean something here only: there is no watermark to go by, so that
-// what the client has is sent once more, from the first event of the version on.
-func TestWhoComesBackAloneWhenTheCounterHasStopped(t *testing.T) {
+// A client that always goes on at a replica that is behind is sent a version of its own for each
+// state; when there are none any more, it lists.
+func TestMoreChangesThanAVersionFromElsewhereCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
-		c.SetAlone(true)
-		for i := range uint64(maxCounter) {
-			late(c, 100, 200+i, "a/1", fmt.Sprint(i))
+		for name, from := range map[string]string{"at first": at(150, topCounter, elsewhere), "at the second": at(150, topCounter-1, elsewhere)} {
+			late(c, 100, 160, "a/1", name)
+			late(c, 100, 160, "a/2", name)
+			r := read(t, c, WatchOptions[*configMap]{ResourceVersion: from})
+			r.expectEnd(name, "ERROR 410")
 		}
-		version := list(t, c, ListOptions[*configMap]{}).ResourceVersion
-		late(c, 100, 5000, "a/2", "x")
-		c.Apply(100, []Change[*configMap]{{Key: "a/1", Cause: 5001}})
-		stopped := fmt.Sprintf("@100.%d", maxCounter)
-		read(t, c, WatchOptions[*configMap]{ResourceVersion: version}).expect("from there",
-			fmt.Sprintf("MODIFIED a/1=%d", maxCounter-1)+stopped, "MODIFIED a/2=x"+stopped, fmt.Sprintf("DELETED a/1=%d", maxCounter-1)+stopped)
-		c.Progress(300)
-		late(c, 300, 5002, "a/2", "y")
-		read(t, c, WatchOptions[*configMap]{ResourceVersion: at(300, 0, here)}).expect("when the watermark has moved", "MODIFIED a/2=y@300.1")
+		r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(200, topCounter-2, elsewhere)})
+		late(c, 100, 201, "a/1", "x")
+		r.expect("one", "MODIFIED a/1=x@200~")
+		late(c, 100, 202, "a/1", "y")
+		r.expectEnd("no more", "ERROR 410")
 	})
 }
-
-func first[T any](v T, _ bool) T { return v }

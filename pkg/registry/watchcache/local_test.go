@@ -17,7 +17,7 @@ func TestAWatermarkThatStandsStillForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2")
 		late(c, 100, 201, "a/1", "201")
-		c.MaxEvents = 4 * maxCounter
+		c.First, c.MaxEvents = 1<<16-1, 1<<(counterBits+1)
 		old := list(t, c, ListOptions[*configMap]{})
 		open := read(t, c, WatchOptions[*configMap]{ResourceVersion: old.ResourceVersion})
 		c.SetAlone(true)
@@ -27,7 +27,7 @@ func TestAWatermarkThatStandsStillForEver(t *testing.T) {
 		if before(last, old.ResourceVersion) {
 			t.Errorf("version %s after %s", last, old.ResourceVersion)
 		}
-		for range 3 * maxCounter {
+		for range 3 * (topCounter - int(c.First)) {
 			revision++
 			late(c, 100, uint64(revision), "a/1", fmt.Sprint(revision))
 			c.Progress(100)

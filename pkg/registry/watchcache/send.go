@@ -2,6 +2,7 @@ package watchcache
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -71,7 +72,11 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		// well in the end, but must not go on elsewhere before.
 		w.stray()
 	}
-	v := w.label(e.version)
+	v, more := w.label(e.version)
+	if !more {
+		w.emit(watch.Event{Type: watch.Error, Object: statusOf(w.expired())})
+		return false
+	}
 	if e.sent != nil && (o == e.object || e.object == none) {
 		switch v {
 		case e.version:
@@ -83,9 +88,10 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	return w.send(typ, o, v)
 }
 
-// label returns the version that the client gets. One whose watch began elsewhere has
-// seen what this replica does not know, so that it gets none of this replica's own.
-func (w *watcher[T]) label(v version) version {
+// at returns the version that the client gets when it has seen everything up to another one. One
+// whose watch began elsewhere has seen what this replica does not know, so that it gets none of
+// this replica's own.
+func (w *watcher[T]) at(v version) version {
 	if w.foreign {
 		if w.astray && v.watermark() >= w.beyond {
 			w.floor = w.floor.shared()
@@ -94,6 +100,22 @@ func (w *watcher[T]) label(v version) version {
 		v = v.shared()
 	}
 	return max(v, w.floor)
+}
+
+// label returns the version of an object that is sent, which is higher than all before: clients
+// take two states of one version for the same. It returns false when there is none.
+func (w *watcher[T]) label(v version) (version, bool) {
+	more := true
+	if v = w.at(v); v == w.floor {
+		v, more = v.next()
+	}
+	w.floor = v
+	return v, more
+}
+
+// expired is the answer when no version is left for what has to be sent.
+func (w *watcher[T]) expired() error {
+	return apierrors.NewResourceExpired(fmt.Sprintf("too many changes since resource version %s: list again", w.floor))
 }
 
 // stray notes that the client has been shown something older than it has seen before. It
@@ -119,7 +141,8 @@ func (w *watcher[T]) send(typ watch.EventType, o T, v version) bool {
 
 func (w *watcher[T]) sendBookmark(v version, endOfInitial bool) bool {
 	o := w.cache.New()
-	o.SetResourceVersion(w.label(v).String())
+	w.floor = w.at(v)
+	o.SetResourceVersion(w.floor.String())
 	if endOfInitial {
 		if err := storage.AnnotateInitialEventsEndBookmark(o); err != nil {
 			return false

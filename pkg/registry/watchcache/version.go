@@ -10,19 +10,17 @@ import (
 type version uint64
 
 const (
-	tagBits     = 10
-	counterBits = 13
-	// maxCounter is where the counter stops until the watermark moves. Versions are then
-	// equal for a while, and are taken as those of another replica are: by the watermark.
-	maxCounter = 1<<counterBits - 2
-	topCounter = 1<<counterBits - 1
+	tagBits     = 6
+	counterBits = 17
+	topCounter  = 1<<counterBits - 1
 	// maxWatermark is 2^39 - 1. An etcd with 10,000 writes a second gets there in a year and
 	// a half.
 	maxWatermark = 1<<(62-counterBits-tagBits) - 1
 )
 
+// newVersion returns a version. The counter must be lower than topCounter.
 func newVersion(watermark, counter uint64, tag uint16) version {
-	return version(watermark<<(counterBits+tagBits) | min(counter, maxCounter)<<tagBits | uint64(tag)&(1<<tagBits-1))
+	return version(watermark<<(counterBits+tagBits) | counter<<tagBits | uint64(tag)&(1<<tagBits-1))
 }
 
 func (v version) watermark() uint64 { return uint64(v) >> (counterBits + tagBits) }
@@ -43,8 +41,25 @@ const (
 
 // stray returns a higher version, of the same watermark, for a client that has been shown
 // something older than that: it is not known what it has to be sent if it goes on elsewhere.
+// At the top of the counter the version stays as it is, with which no client can go on either.
 func (v version) stray() version {
-	return newVersion(v.watermark(), 0, 0) | version(min(v.counter()+1, topCounter)<<tagBits) | straying
+	if v.counter() == topCounter {
+		return v
+	}
+	return newVersion(v.watermark(), v.counter()+1, straying)
+}
+
+// next returns the next version of the same watermark that belongs to no replica, or with which
+// no client can go on if that is so of this one. It returns false at the top of the counter.
+func (v version) next() (version, bool) {
+	if v.counter() == topCounter {
+		return v, false
+	}
+	tag := uint16(noReplica)
+	if v.tag() == straying {
+		tag = straying
+	}
+	return newVersion(v.watermark(), v.counter()+1, tag), true
 }
 
 // strays reports whether no client can go on with the version. Above all counters there is no

@@ -78,7 +78,7 @@ type watcher[T Object] struct {
 	farewell int
 	position uint64 // of the next event in the ring
 	snapshot []T    // initial objects that have yet to be sent
-	// floor is the version that the client has; those of events are never lower.
+	// floor is the version that the client has; those of events are higher.
 	floor   version
 	pending bool // the bookmark that ends the initial events has yet to be sent
 	// foreign is set when the watch began at a version of unknown origin. News is what has
