@@ -64,9 +64,12 @@ type Change[T Object] struct {
 type Cache[T Object] struct {
 	Config[T]
 
-	mu       sync.RWMutex
-	objects  *btree.BTreeG[item[T]]
-	events   ring[T]
+	mu      sync.RWMutex
+	objects *btree.BTreeG[item[T]]
+	events  history[T]
+	// timed has the keys of the objects that follow from the time.
+	timed    *btree.BTreeG[string]
+	latest   *snapshot[T] // nil: something has changed since the last one
 	synced   bool
 	epoch    int // counts Replace, after which no watch goes on
 	farewell int // counts Farewell
@@ -79,10 +82,8 @@ type Cache[T Object] struct {
 	floor uint64
 	// since is the first version of this replica that it still remembers.
 	since version
-	// dropped is the highest cause of the events that have been dropped, and timed has the
-	// objects the last of which followed from the time.
+	// dropped is the highest cause of the events that have been dropped.
 	dropped uint64
-	timed   map[string]struct{}
 	// alone is set while versions of other replicas mean nothing, and local once it is known
 	// that they never will: what is called the watermark then counts events.
 	alone, local bool
@@ -109,22 +110,33 @@ func New[T Object](c Config[T]) *Cache[T] {
 		c.MaxEvents = 16 * 1024
 	}
 	c.Tag = c.Tag & (1<<tagBits - 1) % straying
-	return &Cache[T]{Config: c, objects: newTree[T](), wake: map[string]chan struct{}{}}
+	out := &Cache[T]{Config: c, wake: map[string]chan struct{}{}}
+	out.clear()
+	return out
 }
 
-func newTree[T Object]() *btree.BTreeG[item[T]] {
-	return btree.NewG(32, func(a, b item[T]) bool { return a.key < b.key })
+// clear lets go of all objects and events. The lock is held.
+func (c *Cache[T]) clear() {
+	c.objects = btree.NewG(32, func(a, b item[T]) bool { return a.key < b.key })
+	c.timed = btree.NewOrderedG[string](32)
+	c.events, c.latest = history[T]{}, nil
+}
+
+// change takes the lock, and returns what gives it back.
+func (c *Cache[T]) change() func() {
+	c.mu.Lock()
+	c.latest = nil
+	return c.mu.Unlock
 }
 
 // Replace sets all objects, as of a watermark. What was before the floor is not known.
 // Watches that are open end.
 func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.objects, c.events = newTree[T](), ring[T]{}
+	defer c.change()()
+	c.clear()
 	c.step() // a version from before must not name what is now
 	c.progress(watermark)
-	c.floor, c.gap, c.dropped, c.timed = floor, 0, 0, map[string]struct{}{}
+	c.floor, c.gap, c.dropped = floor, 0, 0
 	c.since = c.version()
 	c.synced = true
 	c.epoch++
@@ -136,19 +148,17 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 
 // Reset forgets everything, until the next Replace.
 func (c *Cache[T]) Reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.change()()
 	c.synced = false
 	c.epoch++
-	c.objects, c.events = newTree[T](), ring[T]{}
+	c.clear()
 	c.notifyAll()
 }
 
 // Apply publishes the changes that one input has caused. Watermark is that after the
 // input. An input that touches an object changes it, even if nothing in it differs.
 func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.change()()
 	now := c.Clock.Now()
 	var none T
 	for i, change := range changes {
@@ -168,12 +178,17 @@ func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
 			e.object = c.stamp(change.Object, e.version)
 			c.objects.ReplaceOrInsert(item[T]{change.Key, e.object})
 		}
+		if e.timed && e.object != none {
+			c.timed.ReplaceOrInsert(e.key)
+		} else {
+			c.timed.Delete(e.key)
+		}
 		e.sent = c.encodeOnce(&e)
 		c.events.push(e)
 		for _, scope := range []string{"", change.Key[:strings.IndexByte(change.Key, '/')+1], change.Key} {
 			c.notify(scope)
 		}
-		if c.events.end()%catchUp == 0 {
+		if c.events.end%catchUp == 0 {
 			c.notifyAll()
 		}
 	}
@@ -188,8 +203,7 @@ const catchUp = 512
 // Farewell ends the watches that are open, each at any moment of some time, with a bookmark
 // for those who want one: their clients go on from there at another replica.
 func (c *Cache[T]) Farewell(spread time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.change()()
 	c.farewell++
 	c.spread = spread
 	c.notifyAll()
@@ -197,8 +211,7 @@ func (c *Cache[T]) Farewell(spread time.Duration) {
 
 // SetAlone notes that versions of other replicas mean nothing, or that they do again.
 func (c *Cache[T]) SetAlone(alone bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.change()()
 	if alone = alone || c.local; c.alone != alone {
 		c.alone = alone
 		c.notifyAll()
@@ -209,8 +222,7 @@ func (c *Cache[T]) SetAlone(alone bool) {
 // one to them. The watermark may then stand still for ever. Versions count events from now on,
 // and say so, as a neighbour that does not know yet would take them for more than they are.
 func (c *Cache[T]) SetLocal() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.change()()
 	c.setLocal()
 }
 
@@ -224,8 +236,7 @@ func (c *Cache[T]) setLocal() {
 
 // Progress notes that all inputs up to a watermark have been applied.
 func (c *Cache[T]) Progress(watermark uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.change()()
 	c.progress(watermark)
 }
 
@@ -233,8 +244,7 @@ func (c *Cache[T]) Progress(watermark uint64) {
 // has been listed again at it. Watches that other replicas have begun end, as their
 // clients may have seen what is now missing.
 func (c *Cache[T]) Gap(revision uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.change()()
 	c.floor, c.gap = max(c.floor, revision), max(c.gap, revision)
 	c.notifyAll()
 }
@@ -274,19 +284,10 @@ func (c *Cache[T]) stamp(o T, v version) T {
 
 // trim drops old events. The lock is held.
 func (c *Cache[T]) trim(now time.Time) {
-	var none T
 	most := max(c.MaxEvents, 2*c.objects.Len())
-	for c.events.len() > most || c.events.len() > c.MinEvents && now.Sub(c.events.first().at) > c.History {
+	for c.events.len() > most || c.events.len() > c.MinEvents && now.Sub(c.events.at(c.events.start).at) > c.History {
 		e := c.events.pop()
-		c.since = e.version
-		if e.timed && e.object != none {
-			c.timed[e.key] = struct{}{}
-		} else {
-			delete(c.timed, e.key)
-		}
-		if e.cause != Always {
-			c.dropped = max(c.dropped, e.cause)
-		}
+		c.since, c.dropped = e.version, e.cause
 	}
 }
 

@@ -63,9 +63,11 @@ func (c *Cache[T]) await(ctx context.Context, v version) error {
 	var synced, expired bool
 	reached := func(context.Context) (bool, error) {
 		c.mu.RLock()
-		defer c.mu.RUnlock()
-		current, synced, expired = c.version(), c.synced, v != 0 && c.alone && !c.own(v)
-		return !synced || expired || c.own(v) || current.watermark() >= v.watermark(), nil
+		now := c.now()
+		c.mu.RUnlock()
+		own := v != 0 && now.own(v)
+		current, synced, expired = now.version, now.synced, v != 0 && now.alone && !own
+		return !synced || expired || own || current.watermark() >= v.watermark(), nil
 	}
 	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, freshness, true, reached)
 	switch {
@@ -89,16 +91,20 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	if err := c.await(ctx, r.at); err != nil {
 		return nil, err
 	}
-	if r.after == "" && c.young() {
+	now := c.snapshot()
+	if !now.synced { // it was when the wait ended
+		return nil, c.NotReady()
+	}
+	if r.after == "" && now.young() {
 		o.Limit = 0
 	}
-	objects, v, err := c.view(r)
+	objects, v, err := now.view(r)
 	if err != nil {
 		return nil, err
 	}
 	out := &List[T]{ResourceVersion: v.String()}
 	paged := v
-	if !c.exclusive(r) {
+	if !now.exclusive(r) {
 		paged = v.shared() // other pages may come from elsewhere
 	}
 	if r.after != "" {
@@ -110,7 +116,7 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	}
 	var more int64
 	last := ""
-	c.ascend(objects, within, r.after, func(object T) bool {
+	ascend(objects, within, r.after, func(object T) bool {
 		if o.Limit > 0 && int64(len(out.Items)) == o.Limit {
 			more++
 			return o.Matches == nil // then the rest is counted
@@ -134,23 +140,10 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	return out, nil
 }
 
-// young reports whether this replica has yet to get to where it knows what came after any
-// version, its own if others may have contributed to what it stands for included: lists
-// are not in pages then, as no client could watch from their versions.
-func (c *Cache[T]) young() bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return !c.alone && c.watermark < c.floor
-}
-
 // exclusive reports whether no other replica has contributed to a list, or may. It is so for
 // one that begins while versions of others mean nothing: no watch could begin from a
 // version that belongs to no replica. The token says so, because a neighbour may know better.
-func (c *Cache[T]) exclusive(r request) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return r.own || r.after == "" && c.alone
-}
+func (s *snapshot[T]) exclusive(r request) bool { return r.own || r.after == "" && s.alone }
 
 // request is what a list asks for.
 type request struct {
@@ -239,48 +232,17 @@ func (r request) expired(now version) error {
 // version of the first page. So what has been there all the time is listed, which may be
 // newer than the watermark; and a client that watches from there gets all that inputs beyond
 // it have changed, so that it misses nothing.
-func (c *Cache[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
-	c.mu.Lock() // cloning changes the original
-	defer c.mu.Unlock()
-	if !c.synced { // it was when the wait ended
-		return nil, 0, c.NotReady()
-	}
-	objects, now := c.objects.Clone(), c.version()
+func (s *snapshot[T]) view(r request) (*btree.BTreeG[item[T]], version, error) {
 	switch {
-	case !r.exact && r.at > now:
-		return objects, r.at.shared(), nil
+	case !r.exact && r.at > s.version:
+		return s.objects, r.at.shared(), nil
 	case !r.exact:
-		return objects, now, nil
-	case c.own(r.at):
-		c.undo(objects, r.at)
-		return objects, r.at, nil
-	case r.after != "" && !r.own && c.knowsAfter(r.at):
-		return objects, r.at, nil
+		return s.objects, s.version, nil
+	case s.own(r.at):
+		return s.asOf(r.at), r.at, nil
+	case r.after != "" && !r.own && s.knowsAfter(r.at):
+		return s.objects, r.at, nil
 	default:
-		return nil, 0, r.expired(now)
+		return nil, 0, r.expired(s.version)
 	}
-}
-
-// undo brings objects back to what they were at a version of this replica.
-func (c *Cache[T]) undo(objects *btree.BTreeG[item[T]], to version) {
-	var none T
-	events := c.events.since(c.events.after(to))
-	for i := len(events) - 1; i >= 0; i-- {
-		if e := &events[i]; e.previous == none {
-			objects.Delete(item[T]{key: e.key})
-		} else {
-			objects.ReplaceOrInsert(item[T]{e.key, e.previous})
-		}
-	}
-}
-
-// ascend calls f for the objects of a scope after a key.
-func (c *Cache[T]) ascend(objects *btree.BTreeG[item[T]], s scope, after string, f func(T) bool) {
-	start := s.String()
-	if after != "" {
-		start = max(start, after+"\x00")
-	}
-	objects.AscendGreaterOrEqual(item[T]{key: start}, func(i item[T]) bool {
-		return s.has(i.key) && f(i.object)
-	})
 }

@@ -319,10 +319,8 @@ func states(c *Cache[*configMap], r *rand.Rand, steps int, note func(version str
 		} else {
 			c.Apply(watermark, []Change[*configMap]{change})
 		}
-		c.mu.Lock()
-		version, objects := c.version().String(), c.collect(scope{}, nil)
-		c.mu.Unlock()
-		note(version, showAll(objects))
+		now := c.snapshot()
+		note(now.version.String(), showAll(now.collect(scope{}, nil)))
 	}
 }
 

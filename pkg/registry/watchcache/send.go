@@ -24,12 +24,12 @@ func (w *watcher[T]) caughtUp(before version) version {
 	c := w.cache
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if w.lost() {
+	if w.lost() || w.position < c.events.start {
 		return before
 	}
 	// Events of other scopes do not wake this watch.
-	for _, e := range c.events.since(w.position) {
-		if w.scope.has(e.key) {
+	for at := w.position; at < c.events.end; at++ {
+		if w.scope.has(c.events.at(at).key) {
 			return before
 		}
 	}

@@ -157,7 +157,8 @@ func (s *store) compact(ctx context.Context, t *testing.T, rv string) {
 	c := s.cache
 	c.mu.Lock()
 	least := c.MinEvents
-	c.MinEvents = len(c.events.since(c.events.after(v)))
+	after := c.events.all().after(v)
+	c.MinEvents, c.latest = int(after.end-after.start), nil
 	c.trim(c.Clock.Now().Add(2 * c.History))
 	c.MinEvents = least
 	c.mu.Unlock()

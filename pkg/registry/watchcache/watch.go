@@ -169,12 +169,12 @@ func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}
 	c := w.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w.lost() || w.position < c.events.start() {
+	if w.lost() || w.position < c.events.start {
 		return nil, 0, nil, false // or too slow
 	}
 	at = c.version()
-	if w.position < c.events.end() {
-		events = append(events, c.events.from(w.position, batch)...)
+	if w.position < c.events.end {
+		events = c.events.from(w.position, batch)
 		w.position += uint64(len(events))
 		return events, at, nil, true
 	}
