@@ -1,5 +1,7 @@
 package dependency
 
+import "time"
+
 // Progress tells how much of the cluster a graph has seen, in revisions: the
 // resourceVersions of the resources that are read.
 type Progress struct {
@@ -11,6 +13,10 @@ type Progress struct {
 	// Floor is the revision before which something may have come and gone unseen: the
 	// highest at which a resource was listed.
 	Floor uint64
+	// Current is what the API server last said is the current revision, and Asked is when it was
+	// asked. Nothing that anybody had seen by then is newer.
+	Current uint64
+	Asked   time.Time
 	// OneCounter reports whether all resources are known to have revisions of one counter, as
 	// those of one etcd do, so that a watermark means the same on every replica.
 	OneCounter bool

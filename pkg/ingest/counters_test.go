@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,18 +44,27 @@ func TestOneCounter(t *testing.T) {
 		now, before uint64
 	}
 	unknown := dependency.Progress{Watermark: 100, Latest: 105, Floor: 105}
-	one, several := unknown, unknown
-	one.OneCounter, several.SeveralCounters = true, true
+	asked := time.Unix(1_000_000, 0)
+	several := unknown
+	several.SeveralCounters = true
+	one := func(current uint64) dependency.Progress {
+		p := unknown
+		p.OneCounter, p.Current, p.Asked = true, current, asked
+		return p
+	}
+	both := one(106)
+	both.OneCounter, both.SeveralCounters = false, true
 	for name, tt := range map[string]struct {
 		probes []probe
 		want   []dependency.Progress
 	}{
 		"no server was asked":                  {nil, nil},
 		"one has yet to answer":                {[]probe{{deployments, 105, 105}, {deployments, 106, 105}}, nil},
-		"none is behind":                       {[]probe{{deployments, 105, 105}, {secrets, 110, 105}}, []dependency.Progress{one}},
+		"none is behind":                       {[]probe{{deployments, 105, 105}, {secrets, 110, 105}}, []dependency.Progress{one(110)}},
+		"nothing has changed since":            {[]probe{{deployments, 105, 105}, {secrets, 105, 105}, {deployments, 105, 105}}, []dependency.Progress{one(105)}},
 		"the first is behind":                  {[]probe{{deployments, 101, 105}, {secrets, 110, 105}}, []dependency.Progress{several}},
 		"the second is behind":                 {[]probe{{deployments, 105, 105}, {secrets, 104, 105}}, []dependency.Progress{several}},
-		"one falls behind later":               {[]probe{{deployments, 105, 105}, {secrets, 106, 105}, {secrets, 107, 108}}, []dependency.Progress{one, several}},
+		"one falls behind later":               {[]probe{{deployments, 105, 105}, {secrets, 106, 105}, {secrets, 107, 108}}, []dependency.Progress{one(106), both}},
 		"one was behind and is not any longer": {[]probe{{deployments, 101, 105}, {secrets, 110, 105}, {deployments, 200, 105}}, []dependency.Progress{several}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +73,7 @@ func TestOneCounter(t *testing.T) {
 				t.Errorf("at the sync (-want +got):\n%s", diff)
 			}
 			for _, p := range tt.probes {
-				x.probed(quiet(t), p.stream, p.now, p.before, 0)
+				x.probed(quiet(t), p.stream, asked, p.now, p.before, 0)
 			}
 			told := h.told()
 			if diff := cmp.Diff(tt.want, told); diff != "" {
@@ -73,7 +83,10 @@ func TestOneCounter(t *testing.T) {
 			x.replace(deployments, nil, "105")
 			x.replace(secrets, nil, "100")
 			again := unknown
-			again.SeveralCounters = len(told) > 0 && told[len(told)-1].SeveralCounters
+			if len(told) > 0 {
+				last := told[len(told)-1]
+				again.SeveralCounters, again.Current, again.Asked = last.SeveralCounters, last.Current, last.Asked
+			}
 			if diff := cmp.Diff([]dependency.Progress{again}, h.told()); diff != "" {
 				t.Errorf("when everything is read again (-want +got):\n%s", diff)
 			}

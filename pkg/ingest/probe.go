@@ -37,12 +37,13 @@ func (x *Index) probe(ctx context.Context, s *stream, synced <-chan struct{}, wa
 	}
 	try := func(ctx context.Context) (bool, error) {
 		before, own := x.latest(s)
+		asked := x.clock.Now()
 		now, err := revision(ctx, s)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Asking for the present revision, will try again", "resource", s.name, "err", err)
 			return false, nil
 		}
-		x.probed(ctx, s, now, before, own)
+		x.probed(ctx, s, asked, now, before, own)
 		return true, nil
 	}
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
@@ -82,7 +83,7 @@ func (x *Index) silent(s *stream, since time.Time) bool {
 
 // probed notes the current revision of a stream. Before is the highest that was seen before
 // it was asked for, and own the highest of the stream.
-func (x *Index) probed(ctx context.Context, s *stream, now, before, own uint64) {
+func (x *Index) probed(ctx context.Context, s *stream, asked time.Time, now, before, own uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known := x.progress
@@ -96,6 +97,9 @@ func (x *Index) probed(ctx context.Context, s *stream, now, before, own uint64) 
 	}
 	delete(x.unprobed, s.name)
 	x.progress.OneCounter = len(x.unprobed) == 0 && !x.progress.SeveralCounters
+	if x.progress.OneCounter {
+		x.progress.Current, x.progress.Asked = now, asked
+	}
 	touched := x.compare()
 	if x.progress != known || len(touched) > 0 {
 		x.tell(touched)

@@ -114,7 +114,7 @@ func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) er
 		return fmt.Errorf("%s are not read", resource)
 	}
 	before, own := r.index.latest(s)
-	r.index.probed(ctx, s, revision, before, own)
+	r.index.probed(ctx, s, r.index.clock.Now(), revision, before, own)
 	if r.index.hasRegressed() {
 		r.index.Reset()
 	}

@@ -188,6 +188,9 @@ func (v *Views) advance(at dependency.Progress) {
 	if at.OneCounter != v.progress.OneCounter || at.SeveralCounters != v.progress.SeveralCounters {
 		v.neighbours(at)
 	}
+	if at.Asked != v.progress.Asked {
+		v.cache.Current(at.Current, at.Asked)
+	}
 	v.progress = at
 }
 

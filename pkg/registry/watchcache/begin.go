@@ -29,7 +29,10 @@ func (w *watcher[T]) begin(from version) error {
 	case now.own(from):
 		w.position = now.events.after(from).start
 	case now.knowsAfter(from):
-		w.foreign, w.beyond, w.members = true, from.watermark(), map[string]bool{}
+		w.foreign, w.beyond, w.began = true, from.watermark(), w.cache.Clock.Now()
+		if w.options.Matches != nil || now.version.watermark() < w.beyond {
+			w.members = map[string]bool{}
+		}
 		w.floor = from.shared()
 		w.news = w.newsOf(now)
 		if len(w.news) > 0 && now.version.watermark() < w.beyond {
@@ -102,7 +105,9 @@ func (w *watcher[T]) newsOf(now *snapshot[T]) (out []watch.Event) {
 		if k.last == none {
 			k.had, k.held = has, w.mayMatch(o)
 		}
-		w.members[key] = has
+		if w.members != nil {
+			w.members[key] = has
+		}
 		typ := watch.Deleted
 		switch {
 		case has && k.had:

@@ -88,6 +88,10 @@ type Cache[T Object] struct {
 	// that they never will: what is called the watermark then counts events.
 	alone, local bool
 
+	// current is a revision that is not lower than any that anybody had seen when it was asked for.
+	current uint64
+	asked   time.Time
+
 	wake    map[string]chan struct{} // by scope: closed when there is more
 	watches atomic.Int64
 	astray  atomic.Int64 // watches that wait for the watermark
@@ -247,6 +251,13 @@ func (c *Cache[T]) Gap(revision uint64) {
 	defer c.change()()
 	c.floor, c.gap = max(c.floor, revision), max(c.gap, revision)
 	c.notifyAll()
+}
+
+// Current notes that nothing that anybody had seen at a time is beyond a revision. Once the
+// watermark is there, watches that began before as those of other replicas go on as our own.
+func (c *Cache[T]) Current(revision uint64, asked time.Time) {
+	defer c.change()()
+	c.current, c.asked = revision, asked
 }
 
 func (c *Cache[T]) progress(watermark uint64) {

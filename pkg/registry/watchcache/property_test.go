@@ -67,7 +67,7 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			w.note("tag %d notices", r.cache.Tag)
 			r.cache.SetLocal()
 		}
-		switch w.rand.IntN(22) {
+		switch w.rand.IntN(27) {
 		case 0:
 			r.start()
 		case 1:
@@ -92,6 +92,8 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			r.recheck(key)
 		case 15:
 			c.hop()
+		case 16, 17, 18, 19:
+			r.ask()
 		default:
 			r.apply(w.rand.IntN(streams))
 		}

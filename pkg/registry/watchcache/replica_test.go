@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -192,6 +193,16 @@ func (r *replica) bookmark(s int) {
 	r.seen[s] = max(r.seen[s], r.upTo(s))
 	r.world.note("bookmark tag %d stream %d seen %v", r.cache.Tag, s, r.seen)
 	r.cache.Progress(slices.Min(r.seen))
+}
+
+// ask asks for the current revision, which means something if there is one counter.
+func (r *replica) ask() {
+	if r.world.several {
+		return
+	}
+	pass(time.Nanosecond)
+	r.world.note("tag %d asks at %v", r.cache.Tag, r.world.revision)
+	r.cache.Current(slices.Max(r.world.revision[:]), time.Now())
 }
 
 // relist loses a stream and lists it again: what happened in between is not seen.

@@ -43,7 +43,10 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	}
 	var none T
 	had, has := w.matches(e.previous), w.matches(e.object)
-	if w.foreign {
+	if w.options.Matches == nil && e.version.watermark() >= w.beyond {
+		w.members = nil // whatever comes is beyond, and a client that has all objects is told of it
+	}
+	if w.members != nil {
 		member, known := w.members[e.key]
 		switch {
 		case !known && e.cause <= w.beyond && !e.timed:

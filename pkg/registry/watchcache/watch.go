@@ -88,8 +88,25 @@ type watcher[T Object] struct {
 	beyond  uint64
 	news    []watch.Event
 	astray  bool // see stray
-	// members are the objects that were sent (true) or sent as deleted (false), by key.
+	// began is when, and seen is not lower than any revision that the client had seen then; 0: it
+	// is not known.
+	began time.Time
+	seen  uint64
+	// members are the objects that were sent (true) or sent as deleted (false), by key; nil: they
+	// do not matter.
 	members map[string]bool
+}
+
+// adopt makes a watch that began elsewhere an own one, if all that the client had seen by then has
+// been applied here, and all of that been sent. The lock is held.
+func (w *watcher[T]) adopt() {
+	c := w.cache
+	if w.seen == 0 && c.asked.After(w.began) {
+		w.seen = c.current
+	}
+	if w.seen != 0 && w.seen <= c.watermark && !w.astray {
+		w.foreign, w.members = false, nil
+	}
 }
 
 func (w *watcher[T]) run() {
@@ -177,6 +194,9 @@ func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}
 		events = c.events.from(w.position, batch)
 		w.position += uint64(len(events))
 		return events, at, nil, true
+	}
+	if w.foreign {
+		w.adopt()
 	}
 	ch, waiting := c.wake[w.scope.String()]
 	if !waiting {
