@@ -52,8 +52,10 @@ type note struct {
 	// written is the version of our last write. Until it has come back through the index,
 	// nothing is decided.
 	written uint64
-	// decided is the latest change that had been seen when that was decided on.
-	decided dependency.Moment
+	// hash is that of the record that was written then, and decided the place of the latest change
+	// that had been read when it was decided on, in the order of reading.
+	hash    string
+	decided uint64
 	// staleSince is when content was first seen to differ from that of a record.
 	staleSince time.Time
 	record     string

@@ -25,7 +25,7 @@ type step struct {
 	workload *dependency.Workload
 	policy   policy.Policy
 	present  policy.Record
-	last     dependency.Moment // the latest change of the content that was seen
+	order    uint64 // the place of the latest change that was read
 	// data is the patch, or err why there is none, where only the evaluation can make it.
 	data []byte
 	err  error
@@ -120,7 +120,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		}
 		s = &step{workload: w, policy: e.Policy}
 		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected}
-		if w.RecordedAt.Version == n.written {
+		if n.hash == e.Record.Hash {
 			observed.Decided = n.decided
 		}
 		s.Decision = e.Decide(observed)
@@ -131,7 +131,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			n.staleSince = c.Clock.Now()
 		}
 		if s.Action != policy.None {
-			s.present, s.last = e.Present(), e.LastChange()
+			s.present, s.order = e.Present(), g.Order()
 		}
 		if s.Action == policy.WriteMixed {
 			s.data, s.err = e.MixedPatch(s.Mixed)
@@ -222,7 +222,8 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	if err != nil {
 		return err
 	}
-	n.written, n.decided = version(patched.GetResourceVersion()), s.last
+	n.written, n.decided = version(patched.GetResourceVersion()), s.order
+	n.hash = patched.GetAnnotations()[policy.ConfigHashAnnotation]
 	if fight, delay := n.pace.wrote(c.Clock.Now(), s.checksum()); fight {
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
 			"Another client keeps removing or changing what configdep writes to this %s: its annotations configdep.io/*, or the content of its sources. The next write follows in %v at the earliest.",

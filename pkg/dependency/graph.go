@@ -32,6 +32,8 @@ type Graph struct {
 	// since is when the first lists were complete. What came first of what they showed is
 	// not known.
 	since Moment
+	// order is the place of the last change of a source in the order in which it was read.
+	order uint64
 	// severalCounters: versions of different resources must not be compared.
 	severalCounters bool
 }
@@ -65,7 +67,7 @@ func NewGraph() *Graph {
 }
 
 // SetSince notes when the first lists were complete.
-func (g *Graph) SetSince(at Moment) { g.since = at }
+func (g *Graph) SetSince(at Moment) { g.since, g.order = at, max(g.order, at.Order) }
 
 // SetSeveralCounters notes whether resources may have several revision counters, so that
 // versions of one say nothing of when another changed. A graph takes them for one.
@@ -89,6 +91,10 @@ func (g *Graph) Latest(moments ...Moment) (latest Moment) {
 	}
 	return latest
 }
+
+// Order returns the place of the last change of a source, or of the first lists, in the order in
+// which this process has read things.
+func (g *Graph) Order() uint64 { return g.order }
 
 // Since returns when the first lists were complete.
 func (g *Graph) Since() Moment { return g.since }
@@ -147,10 +153,32 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	return gone.change.Moment()
 }
 
+// First returns a source as it was when this process began to look, or nil if it was absent, as far
+// as it is known.
+func (g *Graph) First(key SourceKey) *Source {
+	s := g.Source(key)
+	if s == nil {
+		s = g.goneOf(key).Source
+	}
+	if s == nil || s.first == nil {
+		return s
+	}
+	return &Source{SourceKey: key, Keys: *s.first}
+}
+
 // ChangedSince returns when the content of a source first and last changed after a moment,
 // by the clock of the API server where that is known, else by ours, and how often. The first
 // is zero when that is not remembered, both when it has not changed.
 func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int) {
+	return g.changed(key, func(at Moment) bool { return g.Before(since, at) })
+}
+
+// ReadSince is ChangedSince for a place in the order in which this process has read things.
+func (g *Graph) ReadSince(key SourceKey, order uint64) (first, last time.Time, times int) {
+	return g.changed(key, func(at Moment) bool { return order < at.Order })
+}
+
+func (g *Graph) changed(key SourceKey, counts func(Moment) bool) (first, last time.Time, times int) {
 	s := g.Source(key)
 	if s == nil {
 		s = g.goneOf(key).Source
@@ -160,7 +188,7 @@ func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time
 	}
 	episodes := s.episodes
 	for i := range episodes {
-		if e := &episodes[i]; g.Before(since, e.Moment) {
+		if e := &episodes[i]; counts(e.Moment) {
 			if times == 0 && (i > 0 || len(episodes) < maxEpisodes) {
 				first = e.at
 			}
@@ -307,7 +335,7 @@ func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
 		g.workloads[w.Namespace] = map[WorkloadKey]*Workload{}
 	}
 	g.workloads[w.Namespace][w.WorkloadKey] = w
-	g.noteWrite(w.Namespace, w.templateBy, w.templateSeen)
+	g.noteWrite(w.Namespace, w.templateBy, w.TemplateSeen)
 	for i := range w.References {
 		key := w.sourceKey(i)
 		g.users[key] = append(g.users[key], w)
@@ -415,6 +443,7 @@ func (g *Graph) SetSource(s *Source) {
 	last := g.LastChange(s.SourceKey)
 	of[sourceID{s.Kind, s.Name}] = s
 	g.forgetGone(s.SourceKey)
+	g.order = max(g.order, s.Change.Order)
 	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
 	if s.Change != last {
 		g.endWaiting(s.SourceKey, s.Change)
@@ -430,6 +459,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	if deleted == nil {
 		return
 	}
+	g.order = max(g.order, change.Order)
 	drop(g.sources, key.Namespace, id)
 	if g.used(key) {
 		was := *deleted

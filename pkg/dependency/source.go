@@ -44,6 +44,8 @@ type Source struct {
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
 	episodes []episode
+	// first is the content when this process began to look. Nil: it has not changed since.
+	first *[]KeyDigest
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
 	// not, or that was missed.
 	deletedAt uint64
@@ -51,6 +53,7 @@ type Source struct {
 
 type removedKey struct {
 	key     string
+	binary  bool   // it was in binaryData
 	version uint64 // an upper bound
 }
 
@@ -113,6 +116,8 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		switch old := before.key(k.Key); {
 		case old == nil, old.Digest != k.Digest, old.Binary != k.Binary:
 			k.Version = version
+		case previous == nil && before.Ignored && !s.Ignored: // it counts since it was deleted
+			k.Version = version
 		case previous == nil:
 			k.Version, k.Returned = old.Version, version
 		default:
@@ -122,6 +127,7 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 	if before != nil {
 		s.removed, s.episodes = s.goneKeys(before, version), before.episodes
 	}
+	s.first = s.firstAfter(before, at)
 	if previous != nil {
 		if s.IgnoredAt = previous.IgnoredAt; previous.Ignored != s.Ignored {
 			s.IgnoredAt = Moment{version, at.Order}
@@ -150,7 +156,22 @@ func (s *Source) keepDates(previous *Source) {
 		}
 	}
 	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
-	s.removed, s.episodes = previous.removed, previous.episodes
+	s.removed, s.episodes, s.first = previous.removed, previous.episodes, previous.first
+}
+
+// firstAfter returns the content when this process began to look, by what was known before, or nil.
+func (s *Source) firstAfter(before *Source, at Arrival) *[]KeyDigest {
+	same := func(a, b KeyDigest) bool { return a.Key == b.Key && a.Digest == b.Digest && a.Binary == b.Binary }
+	switch {
+	case at.Seen.IsZero(): // it begins
+		return nil
+	case before == nil:
+		return &[]KeyDigest{}
+	case before.first == nil && !slices.EqualFunc(before.Keys, s.Keys, same):
+		return &before.Keys
+	default:
+		return before.first
+	}
 }
 
 // addEpisode returns the last episodes. Values in the graph are immutable.
@@ -165,20 +186,19 @@ func addEpisode(before []episode, e episode) []episode {
 // binaryData now, where environments do not see them. Of more than maxRemoved the earliest
 // share one entry without a name.
 func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
-	went := func(k KeyDigest) bool { return !k.Binary && !s.hasData(k.Key) || k.Binary && !s.Has(k.Key) }
-	if len(before.removed) == 0 && !slices.ContainsFunc(before.Keys, went) {
-		return nil
-	}
+	went := func(key string, binary bool) bool { return !s.hasData(key) && !(binary && s.Has(key)) }
 	var gone []removedKey
 	for _, r := range before.removed {
-		if !s.hasData(r.key) {
+		if went(r.key, r.binary) {
 			gone = append(gone, r)
 		}
 	}
 	for _, k := range before.Keys {
-		if key := k.Key; went(k) {
-			gone = append(slices.DeleteFunc(gone, func(r removedKey) bool { return r.key == key }), removedKey{key, cmp.Or(before.deletedAt, version)})
+		if !went(k.Key, k.Binary) {
+			continue
 		}
+		same := func(r removedKey) bool { return r.key == k.Key && r.binary == k.Binary }
+		gone = append(slices.DeleteFunc(gone, same), removedKey{k.Key, k.Binary, cmp.Or(before.deletedAt, version)})
 	}
 	if len(gone) > maxRemoved {
 		rest := removedKey{}
@@ -207,6 +227,9 @@ func (s *Source) written(r *Reference) (version uint64) {
 		}
 	}
 	for _, gone := range s.removed {
+		if gone.key != "" && r.sees(&KeyDigest{Key: gone.key, Binary: gone.binary}) == seenNot {
+			continue // it never was seen
+		}
 		if all || gone.key == "" || slices.Contains(keys, gone.key) {
 			version = max(version, gone.version)
 		}

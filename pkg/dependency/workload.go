@@ -105,6 +105,8 @@ type Workload struct {
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
+	// TemplateSeen is when this process saw the template change. Zero: it has not.
+	TemplateSeen time.Time
 	// TemplateBy are the field managers that own fields of the template, at most maxManagers.
 	TemplateBy []FieldManager
 	// TemplatePending: a Deployment is paused, and its pods are of another template.
@@ -114,10 +116,8 @@ type Workload struct {
 	// Idle: no pod runs, and none is created until the object is written again.
 	Idle bool
 
-	// templateBy is the field manager that wrote the template last, and templateSeen when this
-	// process saw it change.
-	templateBy   FieldManager
-	templateSeen time.Time
+	// templateBy is the field manager that wrote the template last.
+	templateBy FieldManager
 
 	reloaded time.Time // the latest of the restarts that the template has told of
 	template uint64    // the fingerprint of the pod template, in this process
@@ -168,8 +168,8 @@ type Arrival struct {
 // After completes a workload by what was known of it before, or nil.
 func (w *Workload) After(previous *Workload, at Arrival) {
 	same := previous != nil && previous.UID == w.UID
-	if w.templateSeen = at.Seen; same && previous.template == w.template {
-		w.templateSeen = previous.templateSeen
+	if w.TemplateSeen = at.Seen; same && previous.template == w.template {
+		w.TemplateSeen = previous.TemplateSeen
 	}
 	switch {
 	case same:
@@ -276,6 +276,9 @@ func (w *Workload) WithRecord(hash, sources string) *Workload {
 	r := w.record()
 	r.hash, r.sources, r.rekeyed = hash, sources, true
 	next.dropped = &r
+	if hash == w.Annotations[ConfigHashAnnotation] && sources == w.Annotations[AppliedSourcesAnnotation] {
+		next.dropped = nil // the key that was replaced is back
+	}
 	return &next
 }
 

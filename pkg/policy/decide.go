@@ -73,9 +73,9 @@ type Observed struct {
 	// Verified is set when the last Decide said Verify: whether the pods of the current
 	// template were all started after the content had last been written.
 	Verified *bool
-	// Decided is the latest change that had been seen when the record was decided on, which is
-	// earlier than when it was written. Zero: not known.
-	Decided dependency.Moment
+	// Decided is the place of the latest change that had been read when the record was decided on,
+	// in the order of reading; see dependency.Moment. The record was written later. 0: not known.
+	Decided uint64
 	// Inspected is set when the last Decide said Inspect.
 	Inspected *Inspection
 }
@@ -133,11 +133,12 @@ func (e *Evaluation) Decide(o Observed) Decision {
 		}
 		return d
 	}
+	e.decided = o.Decided
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0)
 	}
-	excursions := append(e.doubts(), e.excursions(o.Decided)...)
+	excursions := append(e.doubts(), e.excursions()...)
 	switch {
 	case e.Workload.Replicas == 0:
 		return e.decideNoReplicas(len(changed) > 0 || len(excursions) > 0)
@@ -270,8 +271,13 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 			return e.inSync(WriteBaseline)
 		}
 	}
-	// What else came lately belongs to the change: a source for which pods were waiting.
 	quiet := seen
+	for i := range changes {
+		if c := &changes[i]; c.seen.IsZero() && c.written.IsZero() { // it went before the template came
+			quiet = later(quiet, e.Workload.TemplateSeen)
+		}
+	}
+	// What else came lately belongs to the change: a source for which pods were waiting.
 	for i := range e.units {
 		if c := e.change(&e.units[i]); !seen.IsZero() {
 			quiet = later(quiet, c.seen)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +57,7 @@ func (e *Evaluation) comparable() bool {
 // InDoubt reports whether it is not known with which content the pods were started: nothing
 // is recorded, or pods have to be looked up.
 func (e *Evaluation) InDoubt() bool {
-	return !e.comparable() || len(e.doubts()) > 0 || len(e.excursions(dependency.Moment{})) > 0
+	return !e.comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
 }
 
 // unread drops the changes that the pods are known to have read, because they started after
@@ -76,10 +77,9 @@ func (e *Evaluation) recordedMixed(u *unit) bool {
 }
 
 // broughtBack reports whether the record came in the same write as the template, as kubectl
-// rollout undo restores both, and no pod of the template may be older: then it says nothing of
-// the pods.
+// rollout undo restores both: then it says nothing of the pods, unless some are older.
 func (e *Evaluation) broughtBack(u *unit) bool {
-	return !e.Workload.StartUnsure && e.Workload.RecordedAt.Version > 0 && e.Workload.RecordedAt.Version <= e.started(u)
+	return e.Workload.RecordedAt.Version > 0 && e.Workload.RecordedAt.Version <= e.started(u)
 }
 
 // adoptedByWebhook reports whether something happened before the workload opted in and was
@@ -120,6 +120,15 @@ func (e *Evaluation) findStart(u *unit) uint64 {
 	return least
 }
 
+// afterRecord reports whether a change is not known to the record: it was read after the record was
+// decided on, or, where that is not known, made after it was written.
+func (e *Evaluation) afterRecord(c *change) bool {
+	if e.decided != 0 {
+		return c.order > e.decided
+	}
+	return e.graph.Before(e.Workload.RecordedAt, c.at)
+}
+
 // outdated reports whether the record was written before the pods were started, so that it
 // says nothing of them.
 func (e *Evaluation) outdated(u *unit) bool { return e.Workload.RecordedAt.Version < e.started(u) }
@@ -136,7 +145,8 @@ func (e *Evaluation) changed() (changed []change) {
 			if !e.countedBefore(u) {
 				since = e.graph.Latest(since, e.Workload.ScopedAt)
 			}
-			found = e.changedAfter(u, since, e.Workload.RecordedAt)
+			c := e.change(u)
+			found = e.changedAfter(u, since) && e.afterRecord(&c)
 		case e.outdated(u):
 			found = e.changedAfter(u)
 		default:
@@ -228,13 +238,15 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		if !e.comparable() { // else opting in adopts nothing
 			known = e.graph.Latest(known, e.Workload.OptedAt)
 		}
+		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
 		// A record of the write that brought the template back is as old as that.
 		if e.Workload.RecordedAt.Version > e.Workload.StartVersion {
+			seen = seen && e.afterRecord(&c)
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
-		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
-		// Or the record tells of it, and is older than the template, as those pods may be.
-		recorded := e.comparable() && e.outdated(u) && e.differs(u)
+		// Or the record tells of it, and is as old as the template, or older, as those pods may be.
+		mixedBack := e.recordedMixed(u) && e.broughtBack(u)
+		recorded := e.comparable() && e.differs(u) && (mixedBack || e.outdated(u))
 		if !seen && !recorded || e.started(u) <= c.at.Version {
 			continue
 		}
@@ -242,14 +254,9 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		if x.To.IsZero() { // it went while no template named it
 			x.To = e.Workload.TemplateWritten
 		}
-		if stamped {
-			times := 0
-			for j := range u.references {
-				first, _, n := e.graph.ChangedSince(e.sourceKey(&u.references[j]), known)
-				if times += n; u.glob == nil {
-					x.From = first
-				}
-			}
+		if stamped && !mixedBack {
+			var times int
+			x.From, _, times = e.timesChanged(u, known, 0)
 			if times < 2 {
 				continue
 			}
@@ -275,45 +282,66 @@ func (u *unit) containers() (names []string) {
 	return names
 }
 
-// excursions returns what has changed and changed back since the record was written.
-func (e *Evaluation) excursions(decided dependency.Moment) (out []Excursion) {
+// excursions returns what has changed and changed back since the record was made.
+func (e *Evaluation) excursions() (out []Excursion) {
 	if !e.comparable() || e.Record.Sources == nil {
 		return nil
 	}
-	vouched := e.Workload.RecordedAt
-	if decided != (dependency.Moment{}) {
-		vouched = decided
-	}
-	vouched = e.graph.Latest(vouched, e.graph.Since())
 	for i := range e.units {
 		u := &e.units[i]
 		if !e.knows(u) || e.differs(u) || e.outdated(u) {
 			continue
 		}
 		c := e.change(u)
-		if c.seen.IsZero() || !e.graph.Before(vouched, c.at) {
+		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || !e.afterRecord(&c) {
 			continue
 		}
 		if e.started(u) > c.at.Version && !e.Workload.StartUnsure {
 			continue // it was over when the pods started
 		}
-		x := Excursion{ID: u.id, To: c.seen, Containers: u.containers()}
-		times := 0
-		for j := range u.references {
-			r := &u.references[j]
-			first, last, n := e.graph.ChangedSince(e.sourceKey(r), vouched)
-			times += n
-			if u.glob == nil { // of one source
-				x.From = first
-			}
-			x.To = later(x.To, last)
+		x := Excursion{ID: u.id, Containers: u.containers()}
+		var times int
+		x.From, x.To, times = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
+		x.To = later(x.To, c.seen)
+		if e.decided == 0 && !e.graph.Before(e.graph.Since(), e.Workload.RecordedAt) && e.wasOther(u) {
+			x.From, times = time.Time{}, times+1 // it had changed before this process began to look
 		}
-		if times < 2 && e.graph.SeveralCounters() && decided == (dependency.Moment{}) {
+		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 {
 			continue // the change that the record was made for was read after it
 		}
 		out = append(out, x)
 	}
 	return out
+}
+
+// timesChanged returns when the content of a unit first and last changed after a moment, or after a
+// place in the order of reading, unless that is 0; and how often. The first is zero if it is not
+// known.
+func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int) {
+	began := e.graph.Since()
+	for i := range u.references {
+		key := e.sourceKey(&u.references[i])
+		var one, latest time.Time
+		var n int
+		if order != 0 {
+			one, latest, n = e.graph.ReadSince(key, order)
+		} else {
+			one, latest, n = e.graph.ChangedSince(key, e.graph.Latest(since, began))
+		}
+		times += n
+		if u.glob == nil { // of one source
+			first = one
+		}
+		last = later(last, latest)
+	}
+	return first, last, times
+}
+
+// wasOther reports whether a unit had other content when this process began to look.
+func (e *Evaluation) wasOther(u *unit) bool {
+	return slices.ContainsFunc(u.counted, func(c *counted) bool {
+		return !bytes.Equal(c.content, dependency.AppendContent(nil, &c.Reference, e.graph.First(e.sourceKey(&c.Reference))))
+	})
 }
 
 // change is what is known of the change of a unit.
@@ -323,6 +351,7 @@ type change struct {
 	// clients last wrote the content. The last two are zero when they are not known.
 	at            dependency.Moment
 	seen, written time.Time
+	order         uint64 // of when this process read the last change
 }
 
 func (e *Evaluation) change(u *unit) change {
@@ -339,11 +368,11 @@ func (e *Evaluation) findChange(u *unit) change {
 	known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))
 	for i := range u.references {
 		r := e.lookUp(u.counted[i])
-		c.at = e.graph.Latest(c.at, r.written)
+		c.add(e, r.written)
 		last := r.last
 		c.seen = later(c.seen, last.Seen)
 		if u.glob != nil { // that there is a source with its name counts as well
-			c.at = e.graph.Latest(c.at, last.Moment())
+			c.add(e, last.Moment())
 		}
 		if r.source != nil {
 			c.written = later(c.written, r.source.LastChanged.Time)
@@ -353,7 +382,7 @@ func (e *Evaluation) findChange(u *unit) change {
 	}
 	if u.glob != nil {
 		gone := e.lastGone(u)
-		c.at = e.graph.Latest(c.at, gone.Moment())
+		c.add(e, gone.Moment())
 		c.seen = later(c.seen, gone.Seen)
 	}
 	if !known {
@@ -380,21 +409,15 @@ func (e *Evaluation) lastGone(u *unit) dependency.Change {
 	return u.gone
 }
 
+func (c *change) add(e *Evaluation, at dependency.Moment) {
+	c.at, c.order = e.graph.Latest(c.at, at), max(c.order, at.Order)
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
-}
-
-// LastChange returns when the content last changed, as far as is known.
-func (e *Evaluation) LastChange() dependency.Moment {
-	last := e.graph.Since()
-	for i := range e.units {
-		c := e.change(&e.units[i])
-		last = e.graph.Latest(last, c.at)
-	}
-	return last
 }
 
 func (e *Evaluation) sourceKey(r *dependency.Reference) dependency.SourceKey {

@@ -16,7 +16,7 @@ import (
 type unit struct {
 	id         string
 	glob       *dependency.Pattern    // nil: a source
-	scope      string                 // which keys count
+	scope      string                 // which keys count, and how they are seen
 	digest     string                 // what the pods read of them; empty: a glob that names nothing
 	keys       int                    // how many of them there are
 	references []dependency.Reference // narrowed to what counts
@@ -151,9 +151,33 @@ func onlyAnnotated(r *dependency.Reference) bool {
 	return len(r.Uses) == 1 && r.Uses[0].Type == dependency.Annotation
 }
 
-// scopeOf stands for the keys that count, so that a change of the policy or the template
-// is not taken for one of the content.
+// scopeOf stands for the keys that count and how containers see them, so that a change of the
+// policy or the template is not taken for one of the content. Variables do not show what a
+// ConfigMap has in binaryData, and files do.
 func scopeOf(r *dependency.Reference) string {
+	variables, files := *r, *r
+	variables.Uses, files.Uses = nil, nil
+	for _, u := range r.Uses {
+		switch {
+		case !u.Reads():
+		case r.Kind != dependency.ConfigMap, u.Type == dependency.Env, u.Type == dependency.EnvFrom:
+			variables.Uses = append(variables.Uses, u)
+		default:
+			files.Uses = append(files.Uses, u)
+		}
+	}
+	switch {
+	case len(files.Uses) == 0:
+		return keysOf(&variables)
+	case len(variables.Uses) == 0:
+		return "files-" + keysOf(&files)
+	default:
+		return keysOf(&variables) + "-files-" + keysOf(&files)
+	}
+}
+
+// keysOf stands for the keys that a reference reads.
+func keysOf(r *dependency.Reference) string {
 	keys, all := r.Keys()
 	if all {
 		return "*"

@@ -208,7 +208,7 @@ func (w *world) evictFor(r *request, d *workload, resource schema.GroupResource)
 	case d.pdb:
 		return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 10)
 	}
-	w.oracle.evicted(d, d.pods[i])
+	w.oracle.evicted(r, d, d.pods[i])
 	w.evict(d, d.pods[i])
 	return nil
 }
@@ -306,7 +306,10 @@ func (w *world) patch(r *request, d *workload, resource schema.GroupResource) (r
 		}
 	})
 	w.oracle.afterPatch(r, d, &before, restarts, wrote)
-	return d.object(), nil
+	if !wrote {
+		return d.object(), nil
+	}
+	return d.written.object(), nil
 }
 
 // checkForm checks what holds of every patch.

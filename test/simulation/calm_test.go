@@ -1,5 +1,7 @@
 package simulation
 
+import "slices"
+
 // checkCalm checks a world in which nothing happens any more.
 func (o *oracle) checkCalm() {
 	contents, marks := o.world.contents(), o.world.marks()
@@ -43,7 +45,22 @@ func (o *oracle) checkCalm() {
 			o.tally.Unknowable++
 			c.known[s][k] |= only(contents[s][k])
 		})
-		d.maybe = startedWith(contents)
+		o.settle(d, contents)
+	}
+}
+
+// settle notes that a calm has shown with what pods run: a leader that has seen all that others
+// have may not think otherwise any more. One that does not lead has not seen at what the leader has
+// looked.
+func (o *oracle) settle(d *workload, present contents) {
+	for s := range present {
+		for k, v := range present[s] {
+			if !slices.ContainsFunc(o.world.servers, func(server *server) bool {
+				return server.alive && !server.leads && server.view.sources[s].witnessed[k] >= d.truth.templated
+			}) {
+				d.maybe[s][k] = only(v)
+			}
+		}
 	}
 }
 

@@ -83,6 +83,7 @@ func (w *world) restore() bool {
 	w.backup = nil
 	back := w.revision - b.revision
 	w.revision++
+	w.restored = w.revision
 	for i := range w.offsets {
 		w.offsets[i] -= back
 	}

@@ -15,7 +15,9 @@ import (
 // arrived takes notice of what has reached a server.
 func (o *oracle) arrived(s *server) {
 	for slot, d := range o.world.workloads {
-		if d == nil || !s.leads || len(o.reasons(d, &s.view).sources) == 0 {
+		// Where containers were found to be started with different content, that is a reason until
+		// the next restart.
+		if d == nil || !s.leads || !d.truth.mixed && len(o.reasons(d, &s.view).sources) == 0 && !o.unordered(d, &s.view) {
 			lags := d != nil && len(s.streams[workloadStream(d.kind)].queue) > 0
 			if !s.asleep && !lags && !s.network.waits(s, slot) { // otherwise it does not take notice
 				delete(s.staleSince, slot)
@@ -40,6 +42,29 @@ func (o *oracle) sent(r *request) {
 			}
 		}
 	}
+}
+
+// unordered reports whether a server has to take a workload for stale because its record says
+// other content, or there is none, and revisions do not tell that the pods are younger.
+func (o *oracle) unordered(d *workload, v *view) bool {
+	if o.world.offsets[0] == o.world.offsets[1] {
+		return false
+	}
+	marks := v.marks()
+	scopes := rulesOf(d.annotations, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
+	rec, bare := o.remembered(v, &d.manifest)
+	for s := range scopes {
+		switch {
+		case !scopes[s].counts():
+		case rec == nil || bare || !rec.scopes[s].same(scopes[s]):
+			if !v.sources[s].arrived.IsZero() {
+				return true
+			}
+		case o.recordDiffers(rec, &scopes, s, v):
+			return true
+		}
+	}
+	return false
 }
 
 // answered takes notice of an answer.
@@ -244,6 +269,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if t := r.seen.templates[d.slot]; t.remade && t.uid == d.uid && rec != nil && t.identity == d.template.identity() {
 		return "the workload was deleted and created again while the server did not watch, and how old its record is cannot be told"
 	}
+	if o.world.offsets[0] != o.world.offsets[1] && r.seen.strange[d.slot] && r.seen.kept[d.slot] == d.hash() {
+		return "revisions cannot be compared, and the record did not say the content when its key was replaced"
+	}
 	if r.reload != nil {
 		if len(r.server.streams[workloadStream(d.kind)].queue) > 0 {
 			return "a user has asked for it, and the server has not seen the workload as it is"
@@ -273,7 +301,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		differ := bare || o.world.offsets[0] != o.world.offsets[1] && !rec.scopes[s].same(scopes[s])
 		for k := range seen.content {
 			if scopes[s].keys.has(k) && rec.contents[s][k] != seen.content[k] {
-				differ, gone = true, gone || seen.content[k] == 0
+				differ, gone = true, gone || scopes[s].seen(s, k, seen.content[k]) == 0
 			}
 		}
 		gone = gone || scopes[s].counts() && (bare && !seen.present || scopes[s].annotted && rules.glob)
@@ -347,6 +375,11 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return // the last has been evicted
 	}
 	scopes := d.truth.scopes
+	for s := range scopes {
+		if !rec.scopes[s].same(scopes[s]) { // what counts has changed since it was decided on
+			scopes[s] = scope{}
+		}
+	}
 	seen := r.seen.contents()
 	d.stale(&scopes, &seen, func(p *pod, c *container, s, k int) { o.judgeBaseline(r, d, p, c, before, s, k) })
 	for s := range rec.contents {
@@ -389,10 +422,11 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 	c.known[source][key] |= only(r.seen.sources[source].content[key]) // from now on every server takes it for read
 }
 
-// evicted judges an eviction: of the pods that were there when the restart was begun.
-func (o *oracle) evicted(d *workload, p *pod) {
+// evicted judges an eviction: of the pods that were there when the restart was begun. A restore of
+// etcd takes a restart back, and not what was decided before that.
+func (o *oracle) evicted(r *request, d *workload, p *pod) {
 	o.tally.Evictions++
-	if !d.doomed(p) {
+	if !d.doomed(p) && r.server.looked[r.slot].begun >= o.world.restored {
 		o.fail("%s: pod %d is evicted, which has come after the restart", workloadName(d.slot), p.uid)
 	}
 }

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"strings"
 )
 
 // What a server can know. It is asked only of containers that run with old content, so the
@@ -15,6 +16,11 @@ type seenTemplate struct {
 	arrival  int
 	byList   bool
 	remade   bool // another workload of that name was there before, and the list shows no more
+	// annotations are those of the workload when it was last seen, and removed is the hash of a
+	// record that was there before and that another client has removed since: while the pods stay
+	// the same, the server remembers it.
+	annotations map[string]string
+	removed     string
 }
 
 // lookAtWorkload notes a workload that reaches the server.
@@ -25,18 +31,40 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 	if v.records == nil {
 		v.records = map[int]string{}
 	}
-	if v.records[m.slot] = m.hash(); deleted || m.hash() != v.kept[m.slot] {
-		delete(v.kept, m.slot)
-	}
 	t, found := v.templates[m.slot]
 	identity := m.template.identity()
-	switch {
+	switch record := t.annotations[hashAnnotation]; {
 	case deleted:
 		delete(v.templates, m.slot)
 	case found && t.uid == m.uid && (t.identity == identity || m.paused):
 		// The pods of a paused Deployment are those of the template with which it was paused.
+		switch {
+		case m.annotations[hashAnnotation] != "":
+			t.removed = ""
+		case record != "" && (ofKey(record, v.key) || record == v.kept[m.slot]):
+			t.removed = record
+		}
+		t.annotations = m.annotations
+		v.templates[m.slot] = t
 	default:
-		v.templates[m.slot] = seenTemplate{m.uid, identity, v.arrivals, byList, byList && found && t.uid != m.uid}
+		v.templates[m.slot] = seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
+			remade: byList && found && t.uid != m.uid, annotations: m.annotations}
+	}
+	if v.records[m.slot] = m.hash(); deleted || m.hash() != v.kept[m.slot] {
+		delete(v.kept, m.slot)
+	}
+}
+
+// ofKey reports whether a hash was made with a key.
+func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+keyID(key)+".") }
+
+// forgetOptedOut forgets the removed records of workloads that have opted out.
+func (v *view) forgetOptedOut(defaultMode string) {
+	for slot, t := range v.templates {
+		if t.removed != "" && !rulesOf(t.annotations, v.annotations, defaultMode).opted() {
+			t.removed = ""
+			v.templates[slot] = t
+		}
 	}
 }
 

@@ -93,7 +93,7 @@ func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
 	if hash == "" {
 		hash, bare = m.template.annotations[hashAnnotation], true
 	}
-	if !strings.HasPrefix(hash, "v1."+keyID(o.world.key)+".") {
+	if !ofKey(hash, o.world.key) {
 		return nil, false
 	}
 	return o.hashes[hash], bare
@@ -104,18 +104,36 @@ func (m *manifest) hash() string {
 	return cmp.Or(m.annotations[hashAnnotation], m.template.annotations[hashAnnotation])
 }
 
-// remembered returns what a server knows that a workload remembers: also in a record made with
-// another key of the hash, if the server had read it when the key was replaced.
+// remembered returns what a server knows that a workload remembers: also in a record that another
+// client has removed, and in one made with another key of the hash, if the server had read it when
+// the key was replaced.
 func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
+	if t := v.templates[m.slot]; t.removed != "" && t.uid == m.uid && m.annotations[hashAnnotation] == "" {
+		return o.hashes[t.removed], false
+	}
 	if r, bare = o.record(m); r != nil || m.hash() == "" || v.kept[m.slot] != m.hash() {
 		return r, bare
 	}
 	return o.hashes[m.hash()], m.annotations[hashAnnotation] == ""
 }
 
+// says reports whether a record says the content that a server sees.
+func (o *oracle) says(hash string, v *view) bool {
+	rec := o.hashes[hash]
+	if rec == nil {
+		return false
+	}
+	for s := range rec.scopes {
+		if o.recordDiffers(rec, &rec.scopes, s, v) {
+			return false
+		}
+	}
+	return true
+}
+
 // learn notes what a hash stands for, which is checked by an independent reading.
 func (o *oracle) learn(hash string, key int, rules rules, variant int, present contents, marks [sourceCount]mark) {
-	if hash == "" || !strings.HasPrefix(hash, "v1."+keyID(key)+".") || o.hashes[hash] != nil || strings.Contains(hash, ".mixed") {
+	if !ofKey(hash, key) || o.hashes[hash] != nil || strings.Contains(hash, ".mixed") {
 		return
 	}
 	if o.hashes == nil {

@@ -125,7 +125,7 @@ type scope struct {
 	keys     keySet
 	all      bool
 	annotted bool // nothing reads it: the policy alone names it
-	// files and variables are the keys that containers see as such.
+	// files and variables are the keys of a ConfigMap that containers see as such.
 	files, variables keySet
 	kept             bool // what containers see without a restart does not count
 }
@@ -133,8 +133,10 @@ type scope struct {
 // counts reports whether a change of the source can restart the workload.
 func (s scope) counts() bool { return s.keys != 0 }
 
-// same reports whether the same keys count.
-func (s scope) same(o scope) bool { return s.keys == o.keys && s.all == o.all }
+// same reports whether the same keys count, and are seen in the same ways.
+func (s scope) same(o scope) bool {
+	return s.keys == o.keys && s.all == o.all && s.files == o.files && s.variables == o.variables
+}
 
 // seen returns a value as containers see it: what is in binaryData is no variable.
 func (s scope) seen(source, key int, v value) value {
@@ -186,7 +188,10 @@ func (r rules) scopes(variant int, marks *[sourceCount]mark) (out [sourceCount]s
 		}
 		switch {
 		case read.keys == 0 || r.live && kept.keys == 0:
-			out[s] = scope{keys: allKeys, all: true, annotted: true, files: allKeys}
+			out[s] = scope{keys: allKeys, all: true, annotted: true}
+			if !isSecret(s) {
+				out[s].files = allKeys
+			}
 		case r.live:
 			out[s] = kept
 		default:
@@ -205,9 +210,11 @@ func scopeOf(variant, source int, kept bool) (out scope) {
 			continue
 		}
 		out.keys, out.all = out.keys|u.reads(), out.all || u.whole()
-		if u.mounted() {
+		switch {
+		case isSecret(source): // it makes no difference
+		case u.mounted():
 			out.files |= u.reads()
-		} else {
+		default:
 			out.variables |= u.reads()
 		}
 	}

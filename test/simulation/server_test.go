@@ -65,6 +65,7 @@ type stream struct {
 
 // view is what has reached a server.
 type view struct {
+	begun  uint64 // at which revision of the world the server began to read
 	synced bool
 	// rekeying: the key of the hash has been replaced, and not all has been read with the new one.
 	rekeying    bool
@@ -80,6 +81,9 @@ type view struct {
 	// records are the hashes of the workloads, by slot, and kept those that the server had read
 	// when the key was replaced: it knows whether they say the content that was there.
 	records, kept map[int]string
+	// strange are those of which the record did not say the content when the key was replaced: it
+	// is taken for one of other content from then on.
+	strange map[int]bool
 }
 
 // seenSource is what has reached a server of a source.
@@ -154,7 +158,7 @@ func (s *server) birth() {
 // without a stream.
 func (s *server) read() {
 	s.digester, s.key = digesterOf(s.world.key), s.world.key
-	s.view = view{key: s.key}
+	s.view = view{begun: s.world.revision, key: s.key}
 	s.replay = ingest.NewReplay(s.index, s.digester)
 	s.replay.Encoded = true
 	for _, resource := range unused {
@@ -189,7 +193,10 @@ func (s *server) rekey() {
 	}
 	s.view = before
 	if !before.rekeying {
-		s.view.kept = maps.Clone(before.records)
+		s.view.kept, s.view.strange = maps.Clone(before.records), map[int]bool{}
+		for slot, hash := range before.records {
+			s.view.strange[slot] = !s.world.oracle.says(hash, &before)
+		}
 	}
 	s.view.key, s.view.rekeying = s.key, true
 }
@@ -273,6 +280,7 @@ func (s *server) deliver(id streamID) bool {
 	}
 	if s.view.synced && !s.view.rekeying && s.index.Synced() != nil {
 		s.world.logf("    server %d begins again", s.id)
+		s.index.Reset()
 		s.again()
 	}
 	return true
@@ -324,6 +332,7 @@ func (s *server) list(id streamID) {
 // look notes what reaches the server.
 func (s *server) look(e *event, byList bool) {
 	s.view.arrivals++
+	defer s.view.forgetOptedOut(s.world.defaultMode)
 	if e.workload != nil {
 		s.view.lookAtWorkload(e.workload, byList, e.deleted)
 	}

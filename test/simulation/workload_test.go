@@ -63,7 +63,9 @@ type entry struct {
 // workload is a manifest with what its controllers have made of it.
 type workload struct {
 	manifest
-	holder owner
+	// written is the manifest as a client last wrote it, before the controllers went on.
+	written manifest
+	holder  owner
 
 	// owned are the annotations in the owner's manifest.
 	owned  map[string]string
@@ -279,6 +281,7 @@ func compareMaps(before, now map[string]string) (took, lost bool) {
 func (w *world) wroteWorkload(d *workload) {
 	w.revision++
 	w.tellWorkload(d)
+	d.written = d.manifest
 	if s := d.newest(); s != nil && d.kind == "Deployment" && s.identity == d.template.identity() {
 		s.annotations = merged(s.annotations, d.annotations) // none is ever removed
 	}

@@ -44,6 +44,7 @@ type world struct {
 	keyBefore   int         // and which they did before that
 	keys        int         // the last that was made
 	backup      *backup
+	restored    uint64 // when etcd was last restored
 	webhook     webhook
 
 	servers []*server
