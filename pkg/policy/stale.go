@@ -244,17 +244,18 @@ func (e *Evaluation) doubts() (out []Excursion) {
 			seen = seen && e.afterRecord(&c)
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
-		// Or the record tells of it, and is as old as the template, or older, as those pods may be.
-		mixedBack := e.recordedMixed(u) && e.broughtBack(u)
-		recorded := e.comparable() && e.differs(u) && (mixedBack || e.outdated(u))
-		if !seen && !recorded || e.started(u) <= c.at.Version {
+		// Or the record tells of it: one that is older than the template, as those pods may be, or that
+		// came back with it, and is of those pods.
+		differs := e.comparable() && e.differs(u)
+		back := differs && e.broughtBack(u) && !e.outdated(u)
+		if !seen && !back && !(differs && e.outdated(u)) || e.started(u) <= c.at.Version {
 			continue
 		}
 		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true}
 		if x.To.IsZero() { // it went while no template named it
 			x.To = e.Workload.TemplateWritten
 		}
-		if stamped && !mixedBack {
+		if stamped && !back {
 			var times int
 			x.From, _, times = e.timesChanged(u, known, 0)
 			if times < 2 {

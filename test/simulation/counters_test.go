@@ -42,14 +42,19 @@ func (s *skews) right() bool { return *s == skews{} }
 // backup is what etcd held at a revision.
 type backup struct {
 	revision    uint64
+	offsets     [2]uint64
 	annotations map[string]string
 	sources     [sourceCount]source
 	workloads   []*workload
 }
 
+// elsewhere is how much is written to other objects after a backup, so that revisions do not come
+// again as soon as it is restored.
+const elsewhere = 10_000
+
 // backUp keeps what is there now.
 func (w *world) backUp() bool {
-	b := &backup{revision: w.revision, annotations: w.annotations, sources: w.sources}
+	b := &backup{revision: w.revision, offsets: w.offsets, annotations: w.annotations, sources: w.sources}
 	for _, d := range w.workloads {
 		if d != nil {
 			copied := *d
@@ -69,6 +74,9 @@ func (w *world) backUp() bool {
 		b.workloads = append(b.workloads, d)
 	}
 	w.backup = b
+	for i := range w.offsets {
+		w.offsets[i] += elsewhere
+	}
 	return true
 }
 
@@ -85,7 +93,7 @@ func (w *world) restore() bool {
 	w.revision++
 	w.restored = w.revision
 	for i := range w.offsets {
-		w.offsets[i] -= back
+		w.offsets[i] = b.offsets[i] - back
 	}
 	w.annotations = b.annotations
 	for slot := range w.sources {

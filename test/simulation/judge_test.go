@@ -422,11 +422,11 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 	c.known[source][key] |= only(r.seen.sources[source].content[key]) // from now on every server takes it for read
 }
 
-// evicted judges an eviction: of the pods that were there when the restart was begun. A restore of
-// etcd takes a restart back, and not what was decided before that.
+// evicted judges an eviction: of the pods that were there when the restart was begun. Neither a
+// client that removes the annotation nor a restore of etcd takes back what was decided before.
 func (o *oracle) evicted(r *request, d *workload, p *pod) {
 	o.tally.Evictions++
-	if !d.doomed(p) && r.server.looked[r.slot].begun >= o.world.restored {
+	if p.born >= d.truth.recreated && r.server.looked[r.slot].begun >= o.world.restored {
 		o.fail("%s: pod %d is evicted, which has come after the restart", workloadName(d.slot), p.uid)
 	}
 }

@@ -21,6 +21,9 @@ type seenTemplate struct {
 	// the same, the server remembers it.
 	annotations map[string]string
 	removed     string
+	// optedIn is when the server saw the workload opt in, by the number of what had reached it; 0:
+	// it has not.
+	optedIn int
 }
 
 // lookAtWorkload notes a workload that reaches the server.
@@ -47,8 +50,12 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		t.annotations = m.annotations
 		v.templates[m.slot] = t
 	default:
-		v.templates[m.slot] = seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
+		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
 			remade: byList && found && t.uid != m.uid, annotations: m.annotations}
+		if t.uid == m.uid {
+			next.optedIn = t.optedIn
+		}
+		v.templates[m.slot] = next
 	}
 	if v.records[m.slot] = m.hash(); deleted || m.hash() != v.kept[m.slot] {
 		delete(v.kept, m.slot)
@@ -58,13 +65,17 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 // ofKey reports whether a hash was made with a key.
 func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+keyID(key)+".") }
 
-// forgetOptedOut forgets the removed records of workloads that have opted out.
-func (v *view) forgetOptedOut(defaultMode string) {
+// lookAtOptIns notes which workloads have opted in. Those that have opted out are forgotten the
+// records that were removed.
+func (v *view) lookAtOptIns(defaultMode string) {
 	for slot, t := range v.templates {
-		if t.removed != "" && !rulesOf(t.annotations, v.annotations, defaultMode).opted() {
-			t.removed = ""
-			v.templates[slot] = t
+		switch opted := rulesOf(t.annotations, v.annotations, defaultMode).opted(); {
+		case !opted:
+			t.optedIn, t.removed = 0, ""
+		case t.optedIn == 0:
+			t.optedIn = v.arrivals
 		}
+		v.templates[slot] = t
 	}
 }
 
@@ -82,6 +93,11 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	}
 	t, found := v.templates[d.slot]
 	if !found || t.uid != d.uid || t.identity != d.template.identity() {
+		return false
+	}
+	// Without revisions that can be compared, the order of reading tells whether the workload had
+	// opted in.
+	if o.world.offsets[0] != o.world.offsets[1] && t.optedIn > seen.arrivals[key] {
 		return false
 	}
 	if t.arrival < seen.arrivals[key] {

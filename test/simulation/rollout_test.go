@@ -91,7 +91,9 @@ func (w *world) step(d *workload) bool {
 
 func (w *world) stepPods(d *workload) bool {
 	identity := d.template.identity()
-	if s := d.newest(); s == nil || s.identity != identity && !d.paused {
+	if s := d.newest(); d.paused && s == nil {
+		return false // the first ReplicaSet is made when it is resumed
+	} else if s == nil || s.identity != identity && !d.paused {
 		w.revise(d)
 		d.truth.rolled = w.revision
 		if d.current == "" {
@@ -243,6 +245,11 @@ type progress struct {
 // status writes the status, if it has changed.
 func (w *world) status(d *workload) {
 	if d.newest() == nil {
+		if d.paused && d.progress.observed != d.generation {
+			d.progress.observed = d.generation
+			w.revision++
+			w.tellWorkload(d)
+		}
 		return
 	}
 	now, old := d.alive(d.newest().identity)
