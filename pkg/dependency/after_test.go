@@ -340,7 +340,7 @@ func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 		{reads("a"), Moment{20, 2}},
 		{reads("b"), Moment{30, 3}},
 		{reads("a", "b"), Moment{30, 3}},
-		{reads("c"), Moment{0, 1}}, // no later than it was there
+		{reads("c"), Moment{0, 0}}, // it never was there
 		{reads(), Moment{30, 3}},   // all
 	})
 	put("40", 4, "c")

@@ -47,14 +47,13 @@ func TestSource_RemembersWhenItWasMarked(t *testing.T) {
 	}
 }
 
-// What was there when the source was first read is dated by the first event after it, as an upper
-// bound.
+// What was there when the source was first read comes before all events.
 func TestGraph_LastWrittenBeforeTheFirstEvent(t *testing.T) {
 	c := newChanging()
 	c.write("1", 0, true)
 	c.put(map[string]string{"a": "1", "b": "1"})
 	a := named(ConfigMap, "settings", "a")
-	if got, want := c.graph.LastWritten("shop", &a), (Moment{101, 1102}); got != want {
+	if got, want := c.graph.LastWritten("shop", &a), (Moment{101, 0}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

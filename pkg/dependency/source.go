@@ -44,6 +44,9 @@ type Source struct {
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
 	episodes []episode
+	// Undated: keys were removed last, which field managers are not noted for, so that LastChanged
+	// tells of an earlier change.
+	Undated bool
 	// first is the content when this process began to look. Nil: it has not changed since.
 	first *[]KeyDigest
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
@@ -136,9 +139,10 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			s.MatchAt = Moment{version, at.Order}
 		}
 		if slices.Equal(previous.Keys, s.Keys) {
-			s.Change = previous.Change
+			s.Change, s.Undated = previous.Change, previous.Undated
 			return
 		}
+		s.Undated = s.LastChanged.Equal(&previous.LastChanged) && len(s.Keys) < len(previous.Keys)
 	} else if !at.Seen.IsZero() && s.Match {
 		s.MatchAt = Moment{version, at.Order}
 	}
@@ -156,7 +160,7 @@ func (s *Source) keepDates(previous *Source) {
 		}
 	}
 	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
-	s.removed, s.episodes, s.first = previous.removed, previous.episodes, previous.first
+	s.removed, s.episodes, s.first, s.Undated = previous.removed, previous.episodes, previous.first, previous.Undated
 }
 
 // firstAfter returns the content when this process began to look, by what was known before, or nil.
@@ -285,8 +289,13 @@ func (s *Source) moment(version uint64) Moment {
 		return Moment{version, s.Change.Order}
 	}
 	m := Moment{Version: version}
-	for i := len(s.episodes) - 1; i >= 0 && s.episodes[i].Version >= version; i-- {
-		m.Order = s.episodes[i].Order
+	if len(s.episodes) >= maxEpisodes {
+		m.Order = s.episodes[0].Order // it may be one that is no longer remembered
+	}
+	for i := range s.episodes {
+		if s.episodes[i].Version == version {
+			m.Order = s.episodes[i].Order
+		}
 	}
 	return m
 }

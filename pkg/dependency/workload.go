@@ -96,6 +96,7 @@ type Workload struct {
 	// Revision is that of the ReplicaSet of a Deployment which its controller saw last, and
 	// RevisionBefore the same when the template last changed.
 	Revision, RevisionBefore string
+	completed                bool // the rollout of the template that is applied
 	stages                   []stage
 	gates                    []gate // nil: no container of the template had to wait for anything
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
@@ -207,8 +208,11 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	}
 	if same && !samePods {
 		// A restart is later than all before. An earlier one is that of a template that came back.
-		w.StartUnsure = previous.Rollout.Phase != RolloutComplete && !w.reloaded.After(previous.reloaded)
+		w.StartUnsure = !previous.completed && !w.reloaded.After(previous.reloaded)
 		w.RevisionBefore = previous.Revision
+	}
+	if w.completed = w.Rollout.Phase == RolloutComplete; w.TemplatePending { // it is about another template
+		w.completed = samePods && previous.completed
 	}
 	if same && previous.reloaded.After(w.reloaded) {
 		w.reloaded = previous.reloaded

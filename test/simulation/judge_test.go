@@ -247,6 +247,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if d.truth.mixed {
 		return "the pods were looked at, and times do not tell what they were started with"
 	}
+	if strings.Contains(d.annotations[hashAnnotation], ".mixed") && r.seen.unseen(d.truth.templated) {
+		return "the record tells that pods differ, and the server has not seen the template come back with it"
+	}
 	if o.world.offsets[0] != o.world.offsets[1] && !o.world.skews.right() {
 		return "neither revisions nor times can be compared"
 	}
@@ -269,12 +272,12 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if t := r.seen.templates[d.slot]; t.remade && t.uid == d.uid && rec != nil && t.identity == d.template.identity() {
 		return "the workload was deleted and created again while the server did not watch, and how old its record is cannot be told"
 	}
-	if o.world.offsets[0] != o.world.offsets[1] && r.seen.strange[d.slot] && r.seen.kept[d.slot] == d.hash() {
-		return "revisions cannot be compared, and the record did not say the content when its key was replaced"
+	if r.seen.strange[d.slot] && r.seen.kept[d.slot] == d.hash() {
+		return "the record did not say the content when its key was replaced"
 	}
 	if r.reload != nil {
-		if len(r.server.streams[workloadStream(d.kind)].queue) > 0 {
-			return "a user has asked for it, and the server has not seen the workload as it is"
+		if len(r.server.streams[workloadStream(d.kind)].queue)+len(r.server.streams[namespaces].queue) > 0 {
+			return "a user has asked for it, and the server has not seen the workload or its namespace as it is"
 		}
 	}
 	if d.annotations[recreatingAnnotation] != "" && !rules.recreate {
@@ -286,7 +289,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			case !scopes[s].counts():
 			case changed > max(d.truth.templated, d.truth.adopted):
 				return "nothing is recorded, and a source has changed, if not in what counts"
-			case unseen && !r.seen.sources[s].arrived.IsZero() && d.truth.cause != optedIn:
+			case unseen && !r.seen.sources[s].arrived.IsZero() && (d.truth.cause != optedIn || changed > d.truth.adopted):
 				return "nothing is recorded, and it was not seen what came first"
 			}
 		}

@@ -111,20 +111,22 @@ func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 	if t := v.templates[m.slot]; t.removed != "" && t.uid == m.uid && m.annotations[hashAnnotation] == "" {
 		return o.hashes[t.removed], false
 	}
-	if r, bare = o.record(m); r != nil || m.hash() == "" || v.kept[m.slot] != m.hash() {
-		return r, bare
+	if hash := m.hash(); hash == "" || !ofKey(hash, v.key) && v.kept[m.slot] != hash {
+		return nil, false
 	}
 	return o.hashes[m.hash()], m.annotations[hashAnnotation] == ""
 }
 
-// says reports whether a record says the content that a server sees.
-func (o *oracle) says(hash string, v *view) bool {
-	rec := o.hashes[hash]
-	if rec == nil {
+// says reports whether a record says the content of what counts, as a server sees it.
+func (o *oracle) says(slot int, hash string, v *view) bool {
+	rec, d := o.hashes[hash], o.world.workloads[slot]
+	if rec == nil || d == nil {
 		return false
 	}
-	for s := range rec.scopes {
-		if o.recordDiffers(rec, &rec.scopes, s, v) {
+	marks := v.marks()
+	scopes := rulesOf(v.templates[slot].annotations, v.annotations, o.world.defaultMode).counting().scopes(d.template.variant, &marks)
+	for s := range scopes {
+		if rec.scopes[s].counts() && (!rec.scopes[s].same(scopes[s]) || o.recordDiffers(rec, &rec.scopes, s, v)) {
 			return false
 		}
 	}

@@ -91,9 +91,13 @@ func (w *world) step(d *workload) bool {
 
 func (w *world) stepPods(d *workload) bool {
 	identity := d.template.identity()
-	if s := d.newest(); d.paused && s == nil {
-		return false // the first ReplicaSet is made when it is resumed
-	} else if s == nil || s.identity != identity && !d.paused {
+	switch s := d.newest(); {
+	case s != nil && s.identity == identity:
+	case d.paused && d.set(identity) == nil: // it is made when the Deployment is resumed
+		if s == nil {
+			return false
+		}
+	default:
 		w.revise(d)
 		d.truth.rolled = w.revision
 		if d.current == "" {

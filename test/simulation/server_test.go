@@ -81,8 +81,8 @@ type view struct {
 	// records are the hashes of the workloads, by slot, and kept those that the server had read
 	// when the key was replaced: it knows whether they say the content that was there.
 	records, kept map[int]string
-	// strange are those of which the record did not say the content when the key was replaced: it
-	// is taken for one of other content from then on.
+	// strange are those of which the record did not say the content when the key was replaced, or
+	// told of sources that did not count: it is taken for one of other content from then on.
 	strange map[int]bool
 }
 
@@ -195,7 +195,7 @@ func (s *server) rekey() {
 	if !before.rekeying {
 		s.view.kept, s.view.strange = maps.Clone(before.records), map[int]bool{}
 		for slot, hash := range before.records {
-			s.view.strange[slot] = !s.world.oracle.says(hash, &before)
+			s.view.strange[slot] = !s.world.oracle.says(slot, hash, &before)
 		}
 	}
 	s.view.key, s.view.rekeying = s.key, true
