@@ -1,0 +1,210 @@
+package dependency
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Keys of binaryData that no variable shows leave no date behind for variables.
+func TestGraph_LastWrittenOfBinaryKeysThatGo(t *testing.T) {
+	type keys = map[string]string
+	environment := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app"}}}
+	files := whole(ConfigMap, "settings")
+	for name, tt := range map[string]struct {
+		do                 []keys
+		environment, files uint64
+	}{
+		"a binary key goes":                {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}}, 101, 102},
+		"it comes and goes":                {[]keys{{"b": "1"}, {"!a": "1", "b": "1"}, {"b": "1"}}, 101, 103},
+		"it was text before":               {[]keys{{"a": "1", "b": "1"}, {"!a": "1", "b": "1"}, {"b": "1"}}, 102, 103},
+		"it is text in the end":            {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, 103, 103},
+		"a binary key and then text go":    {[]keys{{"!a": "1", "b": "1"}, {"a": "1", "b": "1"}, {"b": "1"}}, 103, 103},
+		"it goes, and then another change": {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}, {"b": "2"}}, 103, 103},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChanging()
+			for _, content := range tt.do {
+				c.put(content)
+			}
+			if got := c.graph.LastWritten("shop", &environment).Version; got != tt.environment {
+				t.Errorf("of variables %d, want %d", got, tt.environment)
+			}
+			if got := c.graph.LastWritten("shop", &files).Version; got != tt.files {
+				t.Errorf("of files %d, want %d", got, tt.files)
+			}
+		})
+	}
+}
+
+// A key that has not changed since the source was first read is older than every event, even if
+// other keys of the source have changed.
+func TestGraph_LastWrittenOfAKeyThatNeverChanged(t *testing.T) {
+	c := newChanging()
+	read := func(order uint64, live bool, keys ...KeyDigest) {
+		c.version++
+		s := NewSource(ConfigMap, &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: fmt.Sprint(c.version)}, keys)
+		at := Arrival{Order: order}
+		if live {
+			at.Live, at.Seen = true, day
+		}
+		s.After(c.graph.Source(c.key), nil, at)
+		c.graph.SetSource(s)
+	}
+	a := named(ConfigMap, "settings", "a")
+	read(1, false, KeyDigest{Key: "a"}, KeyDigest{Key: "b"})
+	for i := range maxEpisodes - 1 {
+		read(uint64(10+i), true, KeyDigest{Key: "a"}, KeyDigest{Key: "b", Digest: Digest{byte(i + 1)}})
+	}
+	if got := c.graph.LastWritten("shop", &a); got != (Moment{101, 0}) {
+		t.Errorf("got %v, want it before all events", got)
+	}
+	read(100, true, KeyDigest{Key: "a"}, KeyDigest{Key: "b", Digest: Digest{100}})
+	read(101, true, KeyDigest{Key: "a"}, KeyDigest{Key: "b", Digest: Digest{101}})
+	if got := c.graph.LastWritten("shop", &a); got != (Moment{101, 11}) {
+		t.Errorf("got %v, want it no later than the first event that is remembered", got)
+	}
+}
+
+// A source that was ignored when it was deleted, and counts when it is created again, has no dates
+// from before: what nothing counted says nothing of pods.
+func TestSource_CreatedAgainToCount(t *testing.T) {
+	for _, ignored := range []bool{false, true} {
+		c := newChanging()
+		read := func(version string, ignored bool) {
+			m := &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: version}
+			s := NewSource(ConfigMap, m, []KeyDigest{{Key: "a"}})
+			s.Ignored = ignored
+			s.After(c.graph.Source(c.key), c.graph.Deleted(c.key), Arrival{Live: true, Seen: day})
+			c.graph.SetSource(s)
+		}
+		read("10", ignored)
+		c.graph.DeleteSource(c.key, Change{Version: 20, Seen: day})
+		read("30", false)
+		want := uint64(10)
+		if ignored {
+			want = 30
+		}
+		if got := c.graph.Source(c.key).Keys[0].Version; got != want {
+			t.Errorf("ignored before: %v: the key is of version %d, want %d", ignored, got, want)
+		}
+	}
+}
+
+// The removal of keys leaves the time of field managers as it was.
+func TestSource_Undated(t *testing.T) {
+	type step struct {
+		keys   string
+		minute int // of the field managers
+	}
+	for name, tt := range map[string]struct {
+		do   []step
+		want bool
+	}{
+		"first read":                    {[]step{{"ab", 0}}, false},
+		"a key is removed":              {[]step{{"ab", 0}, {"a", 0}}, true},
+		"and a label is set":            {[]step{{"ab", 0}, {"a", 0}, {"a", 0}}, true},
+		"and another is set":            {[]step{{"ab", 0}, {"a", 0}, {"ac", 1}}, false},
+		"removed by server-side apply":  {[]step{{"ab", 0}, {"a", 1}}, false},
+		"a key is set in the same time": {[]step{{"a", 0}, {"ab", 0}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last *Source
+			for i, st := range tt.do {
+				at := metav1.NewTime(day.Add(time.Duration(st.minute) * time.Minute))
+				m := &metav1.ObjectMeta{ResourceVersion: fmt.Sprint(i + 1), ManagedFields: []metav1.ManagedFieldsEntry{
+					{Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}}
+				var keys []KeyDigest
+				for _, k := range st.keys {
+					keys = append(keys, KeyDigest{Key: string(k)})
+				}
+				s := NewSource(ConfigMap, m, keys)
+				s.After(last, nil, Arrival{Live: true, Seen: day})
+				last = s
+			}
+			if last.Undated != tt.want {
+				t.Errorf("undated: %v, want %v", last.Undated, tt.want)
+			}
+		})
+	}
+}
+
+// What content was when this process began to look.
+func TestGraph_First(t *testing.T) {
+	c := newChanging()
+	first := func() string {
+		s := c.graph.First(c.key)
+		if s == nil {
+			return ""
+		}
+		for _, v := range []string{"1", "2", "3"} {
+			if k := s.key("a"); k != nil && k.Digest == testDigester().digest([]byte(v)) {
+				return v
+			}
+		}
+		return "without the key"
+	}
+	expect := func(when, want string) {
+		t.Helper()
+		if got := first(); got != want {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	expect("absent", "")
+	c.write("1", 0, true)
+	expect("read", "1")
+	c.write("2", 0, true)
+	expect("changed before the first lists were complete", "2")
+	c.write("3", 1, false)
+	expect("changed", "2")
+	c.write("2", 2, false)
+	expect("changed back", "2")
+	c.remove(3)
+	expect("deleted", "2")
+	c.write("1", 4, false)
+	expect("created again", "2")
+
+	c = newChanging()
+	c.write("1", 1, false)
+	expect("created while this process looked", "without the key")
+}
+
+// The status of a paused Deployment may be about a template that is not that of its pods.
+func TestWorkload_StartUnsureWhenResumed(t *testing.T) {
+	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
+	saw := func(previous *Workload, version, image string, paused bool, status appsv1.DeploymentStatus) *Workload {
+		o := &appsv1.Deployment{Status: status}
+		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "a", version
+		o.Spec.Replicas, o.Spec.Paused = new(int32(3)), paused
+		o.Spec.Template.Annotations = map[string]string{"image": image}
+		w := FromDeployment(o)
+		w.After(previous, Arrival{Live: true})
+		return w
+	}
+	none := appsv1.DeploymentStatus{Replicas: 3}
+	first := saw(nil, "10", "1", false, done)
+	begun := saw(first, "20", "2", false, none)
+	back := saw(saw(begun, "30", "2", true, none), "40", "1", true, done)
+	if w := saw(back, "50", "1", false, done); !w.StartUnsure {
+		t.Error("paused before its rollout began, set back and resumed: its pods are taken to be new")
+	}
+	next := saw(saw(first, "20", "1", true, done), "30", "2", true, none)
+	if w := saw(next, "40", "2", false, none); w.StartUnsure {
+		t.Error("paused when its rollout was complete, changed and resumed: its pods are thought to be old")
+	}
+}
+
+// The key of the hash that was replaced comes back before the record was written with another one.
+func TestWorkload_WithTheRecordThatItCarries(t *testing.T) {
+	w := &Workload{Annotations: map[string]string{ConfigHashAnnotation: "v1.old.hash", AppliedSourcesAnnotation: "sources"}}
+	other := w.WithRecord("v1.new.hash", "others")
+	if !other.RecordRekeyed() {
+		t.Error("a record with another key is not told apart")
+	}
+	if back := other.WithRecord("v1.old.hash", "sources"); back.RecordRekeyed() || back.RecordDropped() {
+		t.Error("it would be written again")
+	}
+}

@@ -1,0 +1,201 @@
+package policy
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// What is read after a record was decided on is not known to it, even if it was written before
+// something that was: watches bring it in any order.
+func TestDecide_WhatIsReadAfterTheDecision(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnv(dependency.Secret, "late", "key")), secret("db", "password", "1"))
+	x.adopt()
+	decided := x.graph.Order()
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	x.annotate(VerifiedAnnotation, "now") // the record is written again
+	w := *x.workload()
+	w.RecordedAt = dependency.Moment{Version: x.version, Order: x.order}
+	e := Evaluate(x.graph, x.digester, &w, x.defaults)
+	if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(e.Decide(Observed{Now: x.now, Decided: decided}))); diff != "" {
+		t.Errorf("decided on before (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(nothing, outcomeOf(e.Decide(Observed{Now: x.now, Decided: x.graph.Order()}))); diff != "" {
+		t.Errorf("decided on after (-want +got):\n%s", diff)
+	}
+}
+
+// A source that came to count while the record was on its way.
+func TestDecide_SourceThatCountsAgainWhileTheRecordIsWritten(t *testing.T) {
+	x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password"), env(dependency.Secret, "other", "key")),
+		annotated(secret("db", "password", "1"), dependency.IgnoreAnnotation, "true"), secret("other", "key", "1"))
+	x.adopt()
+	decided := x.graph.Order()
+	x.remove(dependency.Secret, "db")
+	x.set(secret("db", "password", "2"))
+	w := *x.workload()
+	w.RecordedAt = dependency.Moment{Version: x.version + 1, Order: x.order + 1}
+	e := Evaluate(x.graph, x.digester, &w, x.defaults)
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(e.Decide(Observed{Now: x.now, Decided: decided}))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// How containers see keys is part of the scope: a template that begins to show a binary key is no
+// change of content.
+func TestScope_ToldByWhatIsSeen(t *testing.T) {
+	use := func(how dependency.UseType, keys ...string) dependency.Use {
+		return dependency.Use{Type: how, Container: "app", Keys: keys}
+	}
+	for name, tt := range map[string]struct {
+		a, b []dependency.Use
+		same bool
+	}{
+		"variables and files": {[]dependency.Use{use(dependency.EnvFrom)}, []dependency.Use{use(dependency.Volume)}, false},
+		"variables, and files besides": {[]dependency.Use{use(dependency.EnvFrom)},
+			[]dependency.Use{use(dependency.EnvFrom), use(dependency.Volume)}, false},
+		"files, and variables besides": {[]dependency.Use{use(dependency.Volume)},
+			[]dependency.Use{use(dependency.EnvFrom), use(dependency.Volume)}, false},
+		"keys change places": {[]dependency.Use{use(dependency.Env, "a"), use(dependency.Volume, "b")},
+			[]dependency.Use{use(dependency.Env, "b"), use(dependency.Volume, "a")}, false},
+		"files of two kinds": {[]dependency.Use{use(dependency.Volume)}, []dependency.Use{use(dependency.Projected)}, true},
+		"another variable":   {[]dependency.Use{use(dependency.Env, "a")}, []dependency.Use{use(dependency.Env, "a"), use(dependency.Env, "a")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for kind, same := range map[dependency.SourceKind]bool{dependency.ConfigMap: tt.same, dependency.Secret: true} {
+				a, b := dependency.Reference{Kind: kind, Uses: tt.a}, dependency.Reference{Kind: kind, Uses: tt.b}
+				if name == "keys change places" && kind == dependency.Secret {
+					continue // both read both
+				}
+				if got := scopeOf(&a) == scopeOf(&b); got != same {
+					t.Errorf("%s: %s and %s, want the same: %v", kind, scopeOf(&a), scopeOf(&b), same)
+				}
+			}
+		})
+	}
+}
+
+func TestDecide_TemplateThatBeginsToShowABinaryKey(t *testing.T) {
+	cm := configMap("settings", "a", "1")
+	cm.BinaryData = map[string][]byte{"b": {1}}
+	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), cm)
+	x.graph.SetSeveralCounters(true)
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) { volume(dependency.ConfigMap, "settings", "")(&d.Spec.Template.Spec) })
+	if diff := cmp.Diff(baseline, outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An owner goes back in the middle of a rollout to a template whose pods may never have stopped,
+// and the record that comes with it tells that they have read something else than what is there.
+func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
+	for name, record := range map[string]func(*world) (hash, sources string){
+		"mixed": func(x *world) (hash, sources string) {
+			x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
+			hash, sources = x.workload().Record()
+			x.tick(time.Minute)
+			x.act()
+			return hash, sources
+		},
+		"of other content": func(x *world) (hash, sources string) {
+			hash, sources = x.workload().Record()
+			x.away(func() { x.set(secret("db", "password", "2")) })
+			x.tick(time.Minute)
+			x.act()
+			return hash, sources
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			hash, sources := record(x)
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 // the rollout is under way
+			})
+			x.tick(time.Minute)
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations = "", nil
+				d.Generation, d.Status.ObservedGeneration = 3, 3
+				d.Annotations = maps.Clone(d.Annotations)
+				d.Annotations[ConfigHashAnnotation], d.Annotations[AppliedSourcesAnnotation] = hash, sources
+			})
+			if diff := cmp.Diff(inspect("Secret/db").Action, x.decide().Action); diff != "" {
+				t.Fatalf("%+v: (-want +got):\n%s", x.decide(), diff)
+			}
+			x.act()
+			if d := x.decide(); d.State != InSync || d.Action != None {
+				t.Errorf("once looked up: %+v", d)
+			}
+		})
+	}
+}
+
+// Content may have been other than recorded since before this process began to look. When it
+// changed first is then not known.
+func TestDecide_OtherContentSinceBeforeTheStart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before string
+		known  bool
+	}{"other content": {"2", false}, "the same": {"1", true}} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
+			x.away(func() { x.set(secret("db", "password", tt.before)) })
+			x.tick(time.Hour)
+			x.set(secret("db", "password", "3"))
+			x.tick(time.Minute)
+			x.set(secret("db", "password", "1"))
+			got := x.decide().Excursions
+			if len(got) != 1 || got[0].From.IsZero() == tt.known {
+				t.Errorf("got %+v, want one whose beginning is known: %v", got, tt.known)
+			}
+		})
+	}
+}
+
+// A source that went while no template named it has left no date behind. Its change settles from the
+// template that names it.
+func TestDecide_SettlesFromTheTemplate(t *testing.T) {
+	pod := podOf(env(dependency.Secret, "db", "password"), optionalEnv(dependency.ConfigMap, "more", "key"))
+	x := newWorld(t, pod, secret("db", "password", "1"), configMap("more", "key", "1"))
+	x.graph.SetSeveralCounters(true)
+	x.adopt()
+	without := podOf(env(dependency.Secret, "db", "password"))
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = without })
+	x.remove(dependency.ConfigMap, "more")
+	x.tick(time.Minute)
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = pod })
+	if d := x.decide(); d.State != Settling {
+		t.Errorf("%+v, want Settling", d)
+	}
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("ConfigMap/more"), outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The removal of a key is dated by no field manager: times do not tell that a template came later.
+func TestDecide_KeyRemovedAfterTheTemplateBeganToReadIt(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.ConfigMap, "settings", "a")), configMap("settings", "a", "1", "b", "1"))
+	x.graph.SetSeveralCounters(true)
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
+		envFrom(dependency.ConfigMap, "settings")(&d.Spec.Template.Spec)
+	})
+	x.set(configMap("settings", "a", "1"))
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
