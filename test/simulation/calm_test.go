@@ -72,6 +72,9 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 	if s.leads {
 		return false
 	}
+	if t := s.view.templates[d.slot]; t.remade && t.uid == d.uid {
+		return true // how old the record is cannot be told
+	}
 	if len(o.reasons(d, &s.view).sources) > 0 {
 		return true
 	}

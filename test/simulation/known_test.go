@@ -85,6 +85,9 @@ func (v *view) lookAtOptIns(defaultMode string) {
 func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool {
 	seen := &v.sources[source]
 	changed := seen.witnessed[key]
+	if seen.cameBack[key] && c.started < seen.goneAt { // it has what it was started with, or had before that
+		changed = seen.prior[key]
+	}
 	if !v.synced || changed <= max(c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
 	}

@@ -104,6 +104,12 @@ type seenSource struct {
 	// by an event, or by the difference between two lists; 0: none since its first sync.
 	keys, witnessed [keyCount]uint64
 	arrivals        [keyCount]int // when that was, by the number of what had arrived
+	// gone is the content with which the source was last deleted, goneAt when that was, and prior
+	// what was witnessed before. A key came back if it has the same content again.
+	gone     content
+	goneAt   uint64
+	prior    [keyCount]uint64
+	cameBack [keyCount]bool
 }
 
 func (v *view) marks() (m [sourceCount]mark) {
@@ -343,9 +349,13 @@ func (s *server) look(e *event, byList bool) {
 		return
 	}
 	seen := &s.view.sources[e.slot]
+	if seen.present && !e.source.present {
+		seen.gone, seen.goneAt, seen.prior = seen.content, e.source.changed, seen.witnessed
+	}
 	for k, v := range e.source.content {
 		if s.view.synced && v != seen.content[k] {
 			seen.witnessed[k], seen.arrivals[k] = e.source.keys[k], s.view.arrivals
+			seen.cameBack[k] = !seen.present && v == seen.gone[k]
 		}
 	}
 	if s.view.rekeying && byList && seen.version != e.source.version {
