@@ -169,13 +169,12 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 
 // rollOut restarts the pods of the workload.
 func (c *Controller) rollOut(ctx context.Context, s *step) error {
-	w, now := s.workload, c.Clock.Now()
-	last := policy.Automatic(policy.LastReloadOf(w), now, s.policy.MinInterval, s.Trigger)
+	w := s.workload
 	// After a rollback the template may carry the hash already.
 	always := w.TemplateAnnotations[policy.ConfigHashAnnotation] == s.present.Hash
 	// And pods of a template with this hash may be left from before, with other content.
 	always = always || w.Rollout.Phase != dependency.RolloutComplete
-	restart := policy.Restart{Present: s.present, Last: last, Always: always}
+	restart := policy.Restart{Present: s.present, Always: always}
 	var err error
 	if s.policy.Recreates() {
 		// One more than can be named is as good as all.
@@ -185,7 +184,8 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 		}
 	}
 	var data []byte
-	if err == nil {
+	if err == nil { // pods may have taken a while to list
+		restart.Last = policy.Automatic(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
 		data, err = s.policy.RestartPatch(w, &restart)
 	}
 	if err == nil {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
@@ -457,5 +459,34 @@ func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
 			c.advance(5 * time.Second)
 		}
 		c.expect("all of them", "1m16.5s evict web-1", "1m21.5s evict web-2", "1m26.5s recreated web")
+	})
+}
+
+// TestRestartIsDatedByItsPatch, so that the minimum interval counts from there: listing the pods
+// that have to go may take a while.
+func TestRestartIsDatedByItsPatch(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		aboutToRecreate(c)
+		first := true
+		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if first {
+				first = false
+				<-time.After(10 * time.Second)
+			}
+			return false, nil, nil
+		})
+		begin := time.Now()
+		c.advance(time.Minute)
+		d, err := c.client.AppsV1().Deployments(namespace).Get(c.t.Context(), "web", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last policy.LastReload
+		if err := json.Unmarshal([]byte(d.Annotations[policy.LastReloadAnnotation]), &last); err != nil {
+			t.Fatal(err)
+		}
+		if took := last.Time.Sub(begin); took < 10*time.Second {
+			t.Errorf("the restart is dated %v after its content changed", took)
+		}
 	})
 }

@@ -199,3 +199,19 @@ func TestDecide_KeyRemovedAfterTheTemplateBeganToReadIt(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// Both the template and the content may change while the first lists are read, when the order of
+// events is not known. Times do not tell it either.
+func TestDecide_ChangesBeforeEverythingWasRead(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.live = false
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.set(secret("db", "password", "2"))
+	x.graph.SetSince(dependency.Moment{Version: x.version, Order: x.order})
+	x.live = true
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -148,7 +148,7 @@ func (e *Evaluation) changed() (changed []change) {
 			c := e.change(u)
 			found = e.changedAfter(u, since) && e.afterRecord(&c)
 		case e.outdated(u):
-			found = e.changedAfter(u)
+			found = e.changedAfter(u) || e.differs(u) && e.unordered(u)
 		default:
 			found = e.differs(u)
 		}
@@ -157,6 +157,13 @@ func (e *Evaluation) changed() (changed []change) {
 		}
 	}
 	return changed
+}
+
+// unordered reports whether a unit last changed before this process had read everything, and perhaps
+// after the pods had started: the template changed in that time too.
+func (e *Evaluation) unordered(u *unit) bool {
+	c := e.change(u)
+	return (c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at)) && e.started(u) <= c.at.Version
 }
 
 // changedUnrecorded returns changes that pods cannot have read although nothing is recorded:
