@@ -22,8 +22,9 @@ type seenTemplate struct {
 	annotations map[string]string
 	removed     string
 	// optedIn is when the server saw the workload opt in, by the number of what had reached it; 0:
-	// it has not.
-	optedIn int
+	// it has not. ruled is when it saw that something else began to count, by the rules.
+	optedIn, ruled int
+	rules          rules
 }
 
 // lookAtWorkload notes a workload that reaches the server.
@@ -53,7 +54,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
 			remade: byList && found && t.uid != m.uid, annotations: m.annotations}
 		if t.uid == m.uid {
-			next.optedIn = t.optedIn
+			next.optedIn, next.ruled, next.rules = t.optedIn, t.ruled, t.rules
 		}
 		v.templates[m.slot] = next
 	}
@@ -69,11 +70,16 @@ func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+key
 // records that were removed.
 func (v *view) lookAtOptIns(defaultMode string) {
 	for slot, t := range v.templates {
-		switch opted := rulesOf(t.annotations, v.annotations, defaultMode).opted(); {
-		case !opted:
+		now := rulesOf(t.annotations, v.annotations, defaultMode)
+		switch {
+		case !now.opted():
 			t.optedIn, t.removed = 0, ""
 		case t.optedIn == 0:
 			t.optedIn = v.arrivals
+		}
+		now.recreate, now.settle, now.minInterval = false, 0, 0 // they do not say what counts
+		if t.rules != now {
+			t.rules, t.ruled = now, v.arrivals
 		}
 		v.templates[slot] = t
 	}
@@ -99,8 +105,8 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 		return false
 	}
 	// Without revisions that can be compared, the order of reading tells whether the workload had
-	// opted in.
-	if o.world.offsets[0] != o.world.offsets[1] && t.optedIn > seen.arrivals[key] {
+	// opted in, and whether the source counted.
+	if o.world.offsets[0] != o.world.offsets[1] && (t.optedIn > seen.arrivals[key] || d.truth.scoped[source] > 0 && t.ruled > seen.arrivals[key]) {
 		return false
 	}
 	if t.arrival < seen.arrivals[key] {
