@@ -412,7 +412,7 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 	}
 	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
 	rec, bare := o.remembered(&r.seen, before)
-	vouched := rec == nil || bare || !rec.scopes[source].same(d.truth.scopes[source]) ||
+	vouched := rec == nil || bare || !o.comparable(rec, d, source) ||
 		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) == d.truth.scopes[source].seen(source, key, r.seen.sources[source].content[key])
 	switch {
 	case o.misled(d, p, c, source):

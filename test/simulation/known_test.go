@@ -138,6 +138,13 @@ func (o *oracle) misled(d *workload, p *pod, c *container, source int) bool {
 	return !c.at.Before(written) || !p.created.Before(written) || d.newest() != nil && !d.newest().created.Before(written)
 }
 
+// comparable reports whether a record has an entry for a source that can be compared: by the same
+// keys, and, if it is one for all that a glob names, of the same sources.
+func (o *oracle) comparable(rec *recorded, d *workload, source int) bool {
+	scopes := &d.truth.scopes
+	return rec.scopes[source].same(scopes[source]) && (!scopes[source].annotted || !o.rules(d).glob || rec.scopes == *scopes)
+}
+
 // knowable tells how it could be known that a container runs with other content than the
 // present; empty: it could not.
 func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) string {
@@ -146,7 +153,7 @@ func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) st
 	}
 	scope, present := d.truth.scopes[source], o.world.sources[source].content[key]
 	tells := func(rec *recorded) bool {
-		return rec != nil && rec.scopes[source].same(scope) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
+		return rec != nil && o.comparable(rec, d, source) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
 	}
 	if rec, _ := o.record(&d.manifest); tells(rec) {
 		return fmt.Sprintf("the record has another %s.%s", sourceNames[source], keyNames[key])
