@@ -110,6 +110,7 @@ func TestSource_Undated(t *testing.T) {
 		"and another is set":            {[]step{{"ab", 0}, {"a", 0}, {"ac", 1}}, false},
 		"removed by server-side apply":  {[]step{{"ab", 0}, {"a", 1}}, false},
 		"a key is set in the same time": {[]step{{"a", 0}, {"ab", 0}}, false},
+		"one is set and two removed":    {[]step{{"abc", 0}, {"ad", 0}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *Source

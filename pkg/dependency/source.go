@@ -142,7 +142,10 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			s.Change, s.Undated = previous.Change, previous.Undated
 			return
 		}
-		s.Undated = s.LastChanged.Equal(&previous.LastChanged) && len(s.Keys) < len(previous.Keys)
+		s.Undated = s.LastChanged.Equal(&previous.LastChanged) && !slices.ContainsFunc(s.Keys, func(k KeyDigest) bool {
+			old := previous.key(k.Key)
+			return old == nil || old.Digest != k.Digest || old.Binary != k.Binary
+		})
 	} else if !at.Seen.IsZero() && s.Match {
 		s.MatchAt = Moment{version, at.Order}
 	}
