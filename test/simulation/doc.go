@@ -31,7 +31,8 @@
 //
 // The model is simpler than a cluster in this: a container that restarts in place reads
 // variables and files as they are then, though volumes may lag in truth; pods become ready at
-// once or never; other controllers see everything at once, and act at once or every 100 ms.
+// once or never; other controllers see everything at once, and act at once or every 100 ms; so much
+// is written elsewhere after a backup that no revision comes again soon after it is restored.
 //
 // Each history ends with an hour in which nothing happens. One that fails is made as short as
 // possible, and printed with its seed and as JSON: kept in testdata, it is played each time.
