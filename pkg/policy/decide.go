@@ -231,8 +231,11 @@ func (e *Evaluation) missing(stale bool) Decision {
 
 // recorded reports whether the workload carries a record that says exactly what is present.
 func (e *Evaluation) recorded() bool {
-	present := e.Present()
-	if e.Workload.RecordDropped() || e.Workload.RecordRekeyed() || e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
+	present, annotations := e.Present(), e.Workload.Annotations
+	if e.Workload.RecordRekeyed() { // the annotations may say it, once a key is back
+		return annotations[ConfigHashAnnotation] == present.Hash && annotations[AppliedSourcesAnnotation] == present.sources()
+	}
+	if e.Workload.RecordDropped() || e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
 		return false
 	}
 	for id, entry := range present.Sources {
