@@ -59,6 +59,8 @@ type note struct {
 	// staleSince is when content was first seen to differ from that of a record.
 	staleSince time.Time
 	record     string
+	// looked is when pods were last looked at.
+	looked time.Time
 	// told is the last thing that was told in an event about a workload that is blocked.
 	told string
 	// waits is what an eviction waits for, since when, and whether that was told.

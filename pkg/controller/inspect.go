@@ -13,8 +13,8 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// restlessPause is how long to wait until pods are looked at again, because content changed while
-// they were.
+// restlessPause is how long to wait until pods are looked at again, however often content changes
+// while they are.
 const restlessPause = 5 * time.Second
 
 // inspect looks up whether a container of the current template was started while content was

@@ -42,6 +42,27 @@ func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 	})
 }
 
+// TestContentThatChangesWheneverPodsAreLookedAt, and changes back: they are not looked at all the time.
+func TestContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.took()
+		looks := 0
+		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			looks++
+			c.set(secret("db", "9"))
+			c.set(secret("db", "1"))
+			return false, nil, nil
+		})
+		excursions["by a missing source"](c, func() {})()
+		c.advance(time.Minute)
+		if looks < 10 || looks > 14 {
+			t.Errorf("pods were looked at %d times in a minute", looks)
+		}
+		c.expect("nothing is known for certain")
+	})
+}
+
 // TestContentThatChangesWhileARecordIsWritten, and changes back: the record was decided on before.
 func TestContentThatChangesWhileARecordIsWritten(t *testing.T) {
 	inCluster(t, func(c *cluster) {

@@ -51,10 +51,13 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
 			return wait, nil
 		}
-		if s.Action == policy.Inspect && found.inspected != nil {
-			return restlessPause, nil // content has changed again while the pods were looked at
+		if wait := n.looked.Add(restlessPause).Sub(c.Clock.Now()); s.Action == policy.Inspect && wait > 0 {
+			return wait, nil
 		}
 		again, after, err := c.act(ctx, s, &found)
+		if s.Action == policy.Inspect && found.inspected != nil {
+			n.looked = c.Clock.Now()
+		}
 		switch {
 		case err != nil && ctx.Err() != nil: // not refused: we do not lead any more
 			return 0, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -106,7 +107,7 @@ func TestDecide_TellsExcursions(t *testing.T) {
 	}
 	if diff := cmp.Diff([]Excursion{
 		{ID: "Secret/db", From: start.Add(10 * time.Second), To: start.Add(30 * time.Second), Containers: []string{"app"}},
-	}, x.decide().Excursions); diff != "" {
+	}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 		t.Errorf("of a source (-want +got):\n%s", diff)
 	}
 	x.act()
@@ -118,7 +119,7 @@ func TestDecide_TellsExcursions(t *testing.T) {
 	x.tick(10 * time.Second)
 	x.set(secret("feature-2", "a", "1"))
 	// It is not known which containers use what a glob names, nor when the first of it changed.
-	if diff := cmp.Diff([]Excursion{{ID: "Secret/feature-*", To: x.now}}, x.decide().Excursions); diff != "" {
+	if diff := cmp.Diff([]Excursion{{ID: "Secret/feature-*", To: x.now}}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 		t.Errorf("of a glob (-want +got):\n%s", diff)
 	}
 }
@@ -142,6 +143,7 @@ func TestDecide_LooksAgainForOtherExcursions(t *testing.T) {
 		"another source": {func(e *Excursion) { e.ID = "Secret/other" }, Inspect},
 		"it began later": {func(e *Excursion) { e.From = e.From.Add(time.Second) }, Inspect},
 		"it went on":     {func(e *Excursion) { e.To = e.To.Add(-time.Second) }, Inspect},
+		"another change": {func(e *Excursion) { e.order++ }, Inspect},
 		"of older pods":  {func(e *Excursion) { e.OlderPods = true }, Inspect},
 		"of others altogether": {func(e *Excursion) {
 			*e = Excursion{ID: "Secret/other", From: e.From.Add(time.Second), To: e.To.Add(time.Second), OlderPods: true}

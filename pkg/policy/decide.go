@@ -253,10 +253,12 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	var seen time.Time
 	verifiable, ordered := true, false // ordered: by revisions, some came after the pods had started
 	for i := range changes {
-		seen = later(seen, changes[i].seen)
-		d.WrittenAt = later(d.WrittenAt, changes[i].written)
-		verifiable = verifiable && !changes[i].written.IsZero()
-		ordered = ordered || !changes[i].seen.IsZero() && e.started(changes[i].unit) > 0
+		c := &changes[i]
+		seen = later(seen, c.seen)
+		d.WrittenAt = later(d.WrittenAt, c.written)
+		verifiable = verifiable && !c.written.IsZero()
+		// A template that was there at first is older than all that came after the first lists.
+		ordered = ordered || !c.seen.IsZero() && !e.graph.SeveralCounters() && (e.started(c.unit) > 0 || e.graph.Before(e.graph.Since(), c.at))
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason = Blocked, "Paused"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -39,7 +40,7 @@ func TestDecide_Rollback(t *testing.T) {
 	want := []Excursion{{ID: "Secret/db", To: epoch.Add(2 * time.Minute), Containers: []string{"app"}, OlderPods: true}}
 	t.Run("pods may be older", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
-		if diff := cmp.Diff(want, x.decide().Excursions); diff != "" {
+		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		x.act()
@@ -62,7 +63,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x := rolledBack(t, func(d *appsv1.Deployment) {
 			d.Annotations[ConfigHashAnnotation], d.Annotations[AppliedSourcesAnnotation] = present.Hash, present.sources()
 		})
-		if diff := cmp.Diff(want, x.decide().Excursions); diff != "" {
+		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -94,7 +95,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = pod, 3 })
 		// When it went is not known, but that it was before the template came back.
 		want := []Excursion{{ID: "Secret/extra", To: x.now, Containers: []string{"app"}, OlderPods: true}}
-		if diff := cmp.Diff(want, x.decide().Excursions); diff != "" {
+		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

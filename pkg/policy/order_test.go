@@ -73,6 +73,21 @@ func TestVerify_IsAskedWithSeveralCounters(t *testing.T) {
 	}
 }
 
+// A template that was there when this process began is older than all that it sees, whatever clocks
+// say.
+func TestVerify_IsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
+	x := typical(t)
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.adopt()
+	x.restart()
+	x.tick(-time.Hour) // the clock of the API server was ahead
+	x.set(secret("db", "password", "2"))
+	x.tick(time.Minute)
+	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestWhatVerifyFindsDecides(t *testing.T) {
 	both := func(t *testing.T) *world {
 		t.Helper()

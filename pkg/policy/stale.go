@@ -223,10 +223,12 @@ type Excursion struct {
 	Containers []string
 	// OlderPods: only pods that are older than the current template may have been started in it.
 	OlderPods bool
+	// order is the place of the last change in the order of reading: several may have one time.
+	order uint64
 }
 
 func (x Excursion) same(other Excursion) bool {
-	return x.ID == other.ID && x.From.Equal(other.From) && x.To.Equal(other.To) && x.OlderPods == other.OlderPods
+	return x.ID == other.ID && x.order == other.order && x.From.Equal(other.From) && x.To.Equal(other.To) && x.OlderPods == other.OlderPods
 }
 
 // doubts returns what has changed since it was last recorded and is thought to have been read,
@@ -258,7 +260,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		if !seen && !back && !(differs && e.outdated(u)) || e.started(u) <= c.at.Version {
 			continue
 		}
-		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true}
+		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
 		if x.To.IsZero() { // it went while no template named it
 			x.To = e.Workload.TemplateWritten
 		}
@@ -307,7 +309,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		if e.started(u) > c.at.Version && !e.Workload.StartUnsure {
 			continue // it was over when the pods started
 		}
-		x := Excursion{ID: u.id, Containers: u.containers()}
+		x := Excursion{ID: u.id, Containers: u.containers(), order: c.order}
 		var times int
 		x.From, x.To, times = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
 		x.To = later(x.To, c.seen)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -73,7 +74,7 @@ func TestRollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
 	x.set(secret("db", "password", "1"))
 	x.tick(time.Minute)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
-	if diff := cmp.Diff([]Excursion{want}, x.decide().Excursions); diff != "" {
+	if diff := cmp.Diff([]Excursion{want}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
