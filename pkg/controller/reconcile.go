@@ -54,6 +54,9 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		if wait := n.looked.Add(restlessPause).Sub(c.Clock.Now()); s.Action == policy.Inspect && wait > 0 {
 			return wait, nil
 		}
+		if s.Action == policy.Verify && found.verified != nil {
+			return restlessPause, nil // content has been written since
+		}
 		again, after, err := c.act(ctx, s, &found)
 		if s.Action == policy.Inspect && found.inspected != nil {
 			n.looked = c.Clock.Now()
@@ -73,6 +76,7 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 // findings are what was looked up because a decision asked for it.
 type findings struct {
 	verified  *bool
+	of        time.Time // the WrittenAt of what was verified
 	inspected *policy.Inspection
 }
 
@@ -88,6 +92,7 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 	case policy.Continue:
 		after, err = c.recreate(ctx, s)
 	case policy.Verify:
+		found.of = s.WrittenAt
 		found.verified, err = c.revisionIsNewer(ctx, s)
 		again = found.verified != nil
 	case policy.Inspect:
@@ -122,7 +127,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
-		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected}
+		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, VerifiedOf: found.of, Inspected: found.inspected}
 		if n.hash == e.Record.Hash {
 			observed.Decided = n.decided
 		}

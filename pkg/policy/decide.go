@@ -73,6 +73,8 @@ type Observed struct {
 	// Verified is set when the last Decide said Verify: whether the pods of the current
 	// template were all started after the content had last been written.
 	Verified *bool
+	// VerifiedOf is the WrittenAt of that Decide: content may have been written since.
+	VerifiedOf time.Time
 	// Decided is the place of the latest change that had been read when the record was decided on,
 	// in the order of reading; see dependency.Moment. The record was written later. 0: not known.
 	Decided uint64
@@ -267,7 +269,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 	}
 	// The owner may have changed the template after the content while no replica looked.
 	if verifiable && !ordered && e.Workload.TemplateWritten.After(d.WrittenAt) {
-		if o.Verified == nil {
+		if o.Verified == nil || !o.VerifiedOf.Equal(d.WrittenAt) {
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
 			d.Message = what + ", and so has the pod template. Checking which changed first."
 			return d

@@ -112,6 +112,18 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 			t.Errorf("after that (-want +got):\n%s", diff)
 		}
 	})
+	t.Run("they are newer than what was written before: it is asked again", func(t *testing.T) {
+		x := both(t)
+		newer, before := true, x.decide()
+		x.away(func() {
+			x.set(secret("db", "password", "3"))
+			x.tick(time.Second)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+		})
+		if d := x.evaluate().Decide(Observed{Now: x.now, Verified: &newer, VerifiedOf: before.WrittenAt}); d.Action != Verify {
+			t.Errorf("got %+v", d)
+		}
+	})
 	t.Run("they are older, or it is not known: they are restarted", func(t *testing.T) {
 		x := both(t)
 		newer := false

@@ -344,7 +344,12 @@ func (x *world) evaluate() *Evaluation {
 }
 
 func (x *world) decide() Decision {
-	d := x.evaluate().Decide(Observed{Now: x.now, StaleSince: x.staleSince, Verified: x.verified})
+	observed := Observed{Now: x.now, StaleSince: x.staleSince}
+	d := x.evaluate().Decide(observed)
+	if x.verified != nil {
+		observed.Verified, observed.VerifiedOf = x.verified, d.WrittenAt
+		d = x.evaluate().Decide(observed)
+	}
 	switch {
 	case !d.Stale:
 		x.staleSince = time.Time{}
