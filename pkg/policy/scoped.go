@@ -52,10 +52,20 @@ func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 // new to the record, and a change before that edit is as much a change as one after it.
 func (e *Evaluation) countedBefore(u *unit) bool {
 	before := e.scopeBefore()
-	if !before.known || before.Mode == Off || len(u.references) == 0 {
+	if !before.known || before.Mode == Off {
 		return false
 	}
 	var n naming
+	if len(u.references) == 0 { // a glob that names nothing now
+		for id := range e.Record.Sources {
+			kind, name, _ := strings.Cut(id, "/")
+			n = before.of(dependency.SourceKind(kind), name, n)
+			if u.glob.Matches(dependency.SourceKind(kind), name) && n.named() {
+				return true
+			}
+		}
+		return false
+	}
 	for i := range u.references {
 		r := &u.references[i]
 		s := e.source(r.Kind, r.Name)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -40,6 +41,33 @@ func TestDecide_UndoOfARecordThatSaysMixed(t *testing.T) {
 			x.tick(time.Minute)
 			if d := x.decide(); d.State != tt.want || (d.Action == WriteBaseline) != (tt.want == InSync) {
 				t.Errorf("%+v, want %s", d, tt.want)
+			}
+		})
+	}
+}
+
+// A source that counts by its name goes, and then a glob counts that would name it: that is the
+// change that it was before the edit.
+func TestDecide_GlobThatNamesWhatHasGone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, glob string
+		want         outcome
+	}{
+		"it counted":          {"secret/feature-1", "secret/feature-*", rollOut("Secret/feature-*")},
+		"another one counted": {"secret/other", "secret/feature-*", baseline},
+		"it is another glob":  {"secret/feature-1", "secret/other-*", baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("feature-1", "a", "1"), secret("other", "a", "1"))
+			x.annotate(SourcesAnnotation, tt.before)
+			x.adopt()
+			x.tick(time.Second)
+			x.remove(dependency.Secret, "feature-1")
+			x.tick(time.Second)
+			x.annotate(SourcesAnnotation, tt.glob)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
