@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // want returns the state that servers should show.
@@ -62,8 +63,10 @@ func (o *oracle) calm(leader int) {
 			}
 			p.read = maps.Clone(w.read) // told once
 		}
-		// Whether the pods have read what was not recorded may be told by times alone.
-		doubt := w.differ(w.remembered, w.read) && (!o.undisturbed || w.owed > 0)
+		// Whether the pods have read what was not recorded may be told by times alone. What came after
+		// their template is not taken to be read.
+		later := func(name string) bool { return w.cell.changed(w.variant, name, w.startedAt, w.cell.revision) }
+		doubt := w.differ(w.remembered, w.read) && (!o.undisturbed || w.owed > 0 || slices.ContainsFunc(w.rules().counted(w.variant), later))
 		held := w.managed() && !w.starts || !w.managed() && record(w.state) != ""
 		if w.owed = 0; held && (stale || doubt || w.mixed) {
 			w.owed = 1

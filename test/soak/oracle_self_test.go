@@ -171,6 +171,25 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.set(true, "1", "auto", mixedRecord)
 			p.restart()
 		}, ""},
+		"content changes before it opts out, and new pods read it": {func(p *told) {
+			p.oracle.undisturbed = true
+			optedIn(p)
+			p.source("c0", "1")
+			p.cell.setPod("old", nil)
+			p.pod("new", "1")
+			p.set(true, "1", "off", record)
+			p.oracle.calm(0)
+			p.set(true, "1", "auto", record)
+			p.restart()
+		}, ""},
+		"it does not change before it opts out": {func(p *told) {
+			p.oracle.undisturbed = true
+			optedIn(p)
+			p.set(true, "1", "off", record)
+			p.oracle.calm(0)
+			p.set(true, "1", "auto", record)
+			p.restart()
+		}, "restarted 1 times for 0 changes"},
 		"another template does not": {func(p *told) {
 			optedIn(p)
 			p.source("c0", "1")
