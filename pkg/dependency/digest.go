@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"iter"
+	"strings"
 	"sync"
 )
 
@@ -73,17 +74,17 @@ func (d *Digester) Content(value []byte) Digest {
 // is no part of it, and an absent source is the same as one without the keys: the pods
 // see no difference. The namespace is part of it, so that users cannot try what a Secret
 // holds by one of the same name in another namespace. It is written v1.<key id>.<digest>.
-//
-// include limits the references that count; nil means all.
-func (d *Digester) ConfigHash(namespace string, references []Reference, lookup func(SourceKind, string) *Source, include func(*Reference) bool) string {
+func (d *Digester) ConfigHash(namespace string, references []Reference, lookup func(SourceKind, string) *Source) string {
 	var b []byte
 	for i := range references {
-		if r := &references[i]; include == nil || include(r) {
-			b = AppendContent(b, r, lookup(r.Kind, r.Name))
-		}
+		b = AppendContent(b, &references[i], lookup(references[i].Kind, references[i].Name))
 	}
 	return d.ContentHash(namespace, func(yield func([]byte) bool) { yield(b) })
 }
+
+// KeyOf returns what a hash begins with: v1.<key id>. with the dot. Hashes of which it differs cannot
+// be compared.
+func KeyOf(hash string) string { return hash[:strings.LastIndexByte(hash, '.')+1] }
 
 // AppendContent appends what stands for the content that a reference reads of a source, which may
 // be nil, to what that of others is.

@@ -52,7 +52,7 @@ func configMap(name string, data map[string]string) *corev1.ConfigMap {
 // What users see as the hash, and what a later version must still be able to compare.
 func TestConfigHashIsWrittenWithVersionAndKeyID(t *testing.T) {
 	d := testDigester()
-	got := d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, none, nil)
+	got := d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, none)
 	if !regexp.MustCompile(`^v1\.[0-9a-f]{8}\.[0-9a-f]{32}$`).MatchString(got) {
 		t.Errorf("hash %q", got)
 	}
@@ -133,7 +133,7 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := testDigester()
 			hashOf := func(c *corev1.ConfigMap) string {
-				return d.ConfigHash("shop", []Reference{tt.reference}, only(FromConfigMap(d, c)), nil)
+				return d.ConfigHash("shop", []Reference{tt.reference}, only(FromConfigMap(d, c)))
 			}
 			changed := base()
 			tt.change(changed)
@@ -153,7 +153,7 @@ func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
 		"whole": whole(ConfigMap, "app"),
 		"keys":  named(ConfigMap, "app", "a", "b"),
 	} {
-		absent, present := d.ConfigHash("shop", []Reference{reference}, none, nil), d.ConfigHash("shop", []Reference{reference}, empty, nil)
+		absent, present := d.ConfigHash("shop", []Reference{reference}, none), d.ConfigHash("shop", []Reference{reference}, empty)
 		if absent != present {
 			t.Errorf("%s: absent %s, empty %s", name, absent, present)
 		}
@@ -168,8 +168,8 @@ func TestConfigHashTellsKindsApart(t *testing.T) {
 	if diff := gocmp.Diff(cm.Keys, secret.Keys); diff != "" {
 		t.Errorf("the same bytes have different digests:\n%s", diff)
 	}
-	a := d.ConfigHash("shop", []Reference{whole(ConfigMap, "app")}, only(cm, secret), nil)
-	b := d.ConfigHash("shop", []Reference{whole(Secret, "app")}, only(cm, secret), nil)
+	a := d.ConfigHash("shop", []Reference{whole(ConfigMap, "app")}, only(cm, secret))
+	b := d.ConfigHash("shop", []Reference{whole(Secret, "app")}, only(cm, secret))
 	if a == b {
 		t.Error("the hashes are equal")
 	}
@@ -181,22 +181,8 @@ func TestConfigHashTellsNamespacesApart(t *testing.T) {
 	d := testDigester()
 	references := []Reference{whole(Secret, "app")}
 	sources := only(FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}))
-	if d.ConfigHash("shop", references, sources, nil) == d.ConfigHash("mine", references, sources, nil) {
+	if d.ConfigHash("shop", references, sources) == d.ConfigHash("mine", references, sources) {
 		t.Error("the hashes are equal")
-	}
-}
-
-// A filter leaves references out as if they were not there.
-func TestConfigHashOfIncludedReferences(t *testing.T) {
-	d := testDigester()
-	sources := only(FromConfigMap(d, configMap("a", map[string]string{"k": "1"})), FromConfigMap(d, configMap("b", map[string]string{"k": "2"})))
-	both := []Reference{whole(ConfigMap, "a"), whole(ConfigMap, "b")}
-	onlyA := func(r *Reference) bool { return r.Name == "a" }
-	if got, want := d.ConfigHash("shop", both, sources, onlyA), d.ConfigHash("shop", both[:1], sources, nil); got != want {
-		t.Errorf("filtered %s, want %s", got, want)
-	}
-	if d.ConfigHash("shop", both, sources, nil) == d.ConfigHash("shop", both, sources, onlyA) {
-		t.Error("the filter changes nothing")
 	}
 }
 
@@ -247,7 +233,7 @@ func hashesAreEqualIfAndOnlyIfContentIs(t *testing.T, r *rand.Rand) {
 		hash := d.ConfigHash("shop", references, func(kind SourceKind, name string) *Source {
 			c := &content{data: contents[sourceID{kind, name}]}
 			return c.source(d, sourceID{kind, name})
-		}, nil)
+		})
 		if before, found := seen[described]; found && before != hash {
 			t.Fatalf("the same content %s has the hashes %s and %s", described, before, hash)
 		}
@@ -289,7 +275,7 @@ func TestConfigHashDoesNotDependOnOrder(t *testing.T) {
 	}
 	var hashes []string
 	for range 20 {
-		hashes = append(hashes, d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, only(FromConfigMap(d, configMap("a", data))), nil))
+		hashes = append(hashes, d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, only(FromConfigMap(d, configMap("a", data)))))
 	}
 	if slices.Sort(hashes); len(slices.Compact(hashes)) != 1 {
 		t.Errorf("one content has several hashes")
@@ -388,7 +374,7 @@ func hashConsumed(d *Digester, all []consumed) string {
 		references = append(references, r)
 		sources = append(sources, (&content{data: c.data}).source(d, sourceID{kind, c.name}))
 	}
-	return d.ConfigHash("shop", references, only(sources...), nil)
+	return d.ConfigHash("shop", references, only(sources...))
 }
 
 // FuzzConfigHash reads what two workloads consume from bytes: they have the same hash if

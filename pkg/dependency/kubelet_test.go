@@ -213,7 +213,7 @@ func hashOf(d *Digester, references []Reference, w world) (string, func(SourceKi
 		sources[id] = c.source(d, id)
 	}
 	lookup := func(kind SourceKind, name string) *Source { return sources[sourceID{kind, name}] }
-	return d.ConfigHash("shop", references, lookup, nil), lookup
+	return d.ConfigHash("shop", references, lookup), lookup
 }
 
 // source digests the content as that of an object with the given kind and name.

@@ -241,7 +241,7 @@ func (r record) says(other record) bool {
 // they still run with what it says.
 func (w *Workload) keepRecord(previous *Workload) {
 	before, now := previous.record(), w.record()
-	if before.rekeyed && keyOf(now.hash) != keyOf(before.hash) {
+	if before.rekeyed && KeyOf(now.hash) != KeyOf(before.hash) {
 		if before.rekeyed = now.hash != ""; before.rekeyed { // else it is gone
 			before.recreating = now.recreating
 		}
@@ -269,9 +269,6 @@ func (w *Workload) record() record {
 		w.Annotations[RecreatingAnnotation], w.Annotations[LastReloadAnnotation], false,
 	}
 }
-
-// keyOf returns the version and the key id of a hash.
-func keyOf(hash string) string { return hash[:strings.LastIndexByte(hash, '.')+1] }
 
 // WithRecord returns the workload with its record said with the current key of the hash, which
 // has replaced that of the annotations.

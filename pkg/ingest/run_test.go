@@ -52,7 +52,7 @@ func (n *notifier) ready(d *dependency.Digester) { n.digester.Store(d) }
 func (n *notifier) send(g *dependency.Graph) {
 	out := map[string]string{}
 	g.EachWorkload(func(w *dependency.Workload) {
-		out[w.ViewName()] = n.digester.Load().ConfigHash(w.Namespace, w.References, g.Sources(w.Namespace), nil)
+		out[w.ViewName()] = n.digester.Load().ConfigHash(w.Namespace, w.References, g.Sources(w.Namespace))
 	})
 	n.views <- out
 }
@@ -75,7 +75,7 @@ func runSecret(value string) *corev1.Secret {
 func hashWith(d *dependency.Digester, value string) string {
 	g := dependency.NewGraph()
 	g.SetSource(dependency.FromSecret(d, runSecret(value)))
-	return d.ConfigHash("shop", dependency.FromDeployment(webDeployment()).References, g.Sources("shop"), nil)
+	return d.ConfigHash("shop", dependency.FromDeployment(webDeployment()).References, g.Sources("shop"))
 }
 
 func webDeployment() *appsv1.Deployment {

@@ -278,7 +278,7 @@ func (k *Knowledge) createdFor(p *Pod, c *Container, s *known) bool {
 // createdForOther reports whether a container is of a pod that was created for other
 // content: its template carried another hash, and is no longer in force.
 func (k *Knowledge) createdForOther(p *Pod, c *Container) bool {
-	return p.Hash != "" && p.Hash != k.Hash && p.Hash != k.recordHash && prefix(p.Hash) == prefix(k.Hash) &&
+	return p.Hash != "" && p.Hash != k.Hash && p.Hash != k.recordHash && dependency.KeyOf(p.Hash) == dependency.KeyOf(k.Hash) &&
 		k.Revision != "" && p.Revision != k.Revision && c.Restarts == 0
 }
 

@@ -96,7 +96,7 @@ func fromVolume(u *dependency.Use) bool {
 // SCOPE.DIGEST.KEYS, of which those of one scope can be compared, under hashes
 // VERSION.KEYID.DIGEST, of which those of one version and key can be.
 func relate(record, present *policy.Record, id string) relation {
-	if record.Hash == "" || prefix(record.Hash) != prefix(present.Hash) {
+	if record.Hash == "" || dependency.KeyOf(record.Hash) != dependency.KeyOf(present.Hash) {
 		return noRecord
 	}
 	if record.Hash == present.Hash {
@@ -115,5 +115,3 @@ func relate(record, present *policy.Record, id string) relation {
 		return different
 	}
 }
-
-func prefix(hash string) string { return hash[:strings.LastIndexByte(hash, '.')+1] }

@@ -69,12 +69,6 @@ func RecordOf(w *dependency.Workload) Record {
 	return r
 }
 
-// sameKey reports whether two hashes have the same version and key id. If not, they cannot
-// be compared.
-func sameKey(a, b string) bool {
-	return a[:strings.LastIndexByte(a, '.')+1] == b[:strings.LastIndexByte(b, '.')+1]
-}
-
 // LastReload tells of a restart. Its JSON is the value of LastReloadAnnotation.
 type LastReload struct {
 	Time        metav1.MicroTime `json:"time"`
@@ -286,7 +280,7 @@ func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
 			r.Sources[u.id] = u.mixedEntry()
 		}
 	}
-	r.Hash = r.Hash[:strings.LastIndexByte(r.Hash, '.')+1] + mixed
+	r.Hash = dependency.KeyOf(r.Hash) + mixed
 	if r.Hash == e.Workload.Annotations[ConfigHashAnnotation] { // said of pods before, and again
 		r.Hash += "-" + e.Workload.ResourceVersion
 	}

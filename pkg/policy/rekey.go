@@ -2,7 +2,6 @@ package policy
 
 import (
 	"maps"
-	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -38,7 +37,7 @@ func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Wor
 // as recorded, and has not changed since, is so now; all else differs, or may.
 func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults, order uint64) *dependency.Workload {
 	e := Evaluate(g, digester, w, defaults)
-	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || sameKey(e.Record.Hash, e.Hash) {
+	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash) {
 		return w // the record is another one, or its key is back
 	}
 	whole := v.whole
@@ -54,7 +53,7 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 		}
 		whole = whole && (sources == nil || same)
 	}
-	hash := e.Hash[:strings.LastIndexByte(e.Hash, '.')+1] + mixed
+	hash := dependency.KeyOf(e.Hash) + mixed
 	if whole && len(sources) <= len(e.units) {
 		hash = e.Hash
 	}

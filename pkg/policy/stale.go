@@ -51,7 +51,7 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 
 // comparable reports whether there is a record that can be compared with what is there.
 func (e *Evaluation) comparable() bool {
-	return e.Record.Hash != "" && sameKey(e.Record.Hash, e.Hash)
+	return e.Record.Hash != "" && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }
 
 // InDoubt reports whether it is not known with which content the pods were started: nothing

@@ -407,7 +407,7 @@ func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := digester.ConfigHash("shop", dependency.FromDeployment(live).References, graph.Sources("shop"), nil)
+	want := digester.ConfigHash("shop", dependency.FromDeployment(live).References, graph.Sources("shop"))
 	if got.Status.ConfigHash != want || want == present {
 		t.Errorf("hash %s, want %s (and not %s)", got.Status.ConfigHash, want, present)
 	}

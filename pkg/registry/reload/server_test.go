@@ -70,7 +70,7 @@ type stubGraph struct{ *dependency.Graph }
 
 var (
 	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
-	present  = digester.ConfigHash("shop", nil, nil, nil) // of a workload without sources
+	present  = digester.ConfigHash("shop", nil, nil) // of a workload without sources
 	stale    = present[:len(present)-4] + "beef"
 	now      = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 )
