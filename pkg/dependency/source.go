@@ -193,7 +193,7 @@ func addEpisode(before []episode, e episode) []episode {
 // binaryData now, where environments do not see them. Of more than maxRemoved the earliest
 // share one entry without a name.
 func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
-	went := func(key string, binary bool) bool { return !s.hasData(key) && !(binary && s.Has(key)) }
+	went := func(key string, binary bool) bool { return !s.hasData(key) && (!binary || !s.Has(key)) }
 	var gone []removedKey
 	for _, r := range before.removed {
 		if went(r.key, r.binary) {

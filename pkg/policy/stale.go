@@ -257,7 +257,8 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		// came back with it, and is of those pods.
 		differs := e.comparable() && e.differs(u)
 		back := differs && e.broughtBack(u) && !e.outdated(u)
-		if !seen && !back && !(differs && e.outdated(u)) || e.started(u) <= c.at.Version {
+		told := back || differs && e.outdated(u)
+		if !seen && !told || e.started(u) <= c.at.Version {
 			continue
 		}
 		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}

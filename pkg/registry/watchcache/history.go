@@ -130,6 +130,6 @@ func (l events[T]) skip(before func(*event[T]) bool) events[T] {
 
 // published reports whether an event has a version.
 func (l events[T]) published(v version) bool {
-	l = l.skip(func(e *event[T]) bool { return e.version < v })
-	return l.start < l.end && l.segment.events[l.start%segmentSize].version == v
+	rest := l.skip(func(e *event[T]) bool { return e.version < v })
+	return rest.start < rest.end && rest.segment.events[rest.start%segmentSize].version == v
 }
