@@ -38,7 +38,7 @@ var named = []namedChange{
 	},
 	{
 		"a deletion is dated three revisions early", "pkg/dependency/graph.go",
-		"		g.gone[key] = goneSource{&was, change}\n", "		change.Version -= 3\n		g.gone[key] = goneSource{&was, change}\n",
+		"		g.remember(goneSource{&was, change})\n", "		change.Version -= 3\n		g.remember(goneSource{&was, change})\n",
 	},
 	{
 		"pods have read what changed up to two revisions after they started", "pkg/policy/stale.go",
@@ -50,7 +50,7 @@ var named = []namedChange{
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",
-		"found = e.changedAfter(u, since, e.Workload.RecordedAt)", "found = false",
+		"found = e.changedAfter(u, since) && e.afterRecord(&c)", "found = false",
 	},
 	{
 		"what a list shows is taken for an exact event", "pkg/dependency/source.go",

@@ -67,7 +67,7 @@ func longestWait(x *Index, f func()) (longest time.Duration) {
 // letThrough takes the lock and releases it.
 func (x *Index) letThrough() {
 	x.mu.Lock()
-	x.mu.Unlock() //nolint:staticcheck // whoever waits for it is all that counts
+	x.mu.Unlock() //nolint:staticcheck,gocritic // that it waits is all that counts
 }
 
 // crowd is a cluster in which each Deployment reads a Secret of its own.
