@@ -102,7 +102,9 @@ type Workload struct {
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
 	// been written since the workload was first read.
 	RecordedAt Moment
-	dropped    *record
+	// RecordedWithTemplate: another pod template came in the same write as the record.
+	RecordedWithTemplate bool
+	dropped              *record
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
@@ -224,9 +226,9 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 		w.RecordedAt = written // it was created with it
 	case !same:
 	case w.record().says(previous.record()):
-		w.RecordedAt = previous.RecordedAt
+		w.RecordedAt, w.RecordedWithTemplate = previous.RecordedAt, previous.RecordedWithTemplate
 	default:
-		w.RecordedAt = written
+		w.RecordedAt, w.RecordedWithTemplate = written, previous.template != w.template
 	}
 }
 

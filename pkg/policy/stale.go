@@ -83,10 +83,12 @@ func (e *Evaluation) broughtBack(u *unit) bool {
 }
 
 // adoptedByWebhook reports whether something happened before the workload opted in and was
-// recorded in the same write: by the webhook of a replica that had not read it yet.
+// recorded in the same write: by the webhook of a replica that had not read it yet. If the template
+// came with that write too, kubectl rollout undo may have restored all three, and the record is
+// that of pods from before.
 func (e *Evaluation) adoptedByWebhook(at dependency.Moment) bool {
 	w := e.Workload
-	return w.OptedAt.Version > 0 && w.OptedAt == w.RecordedAt && e.graph.Before(at, w.OptedAt)
+	return w.OptedAt.Version > 0 && w.OptedAt == w.RecordedAt && !w.RecordedWithTemplate && e.graph.Before(at, w.OptedAt)
 }
 
 // started returns a lower bound of when the first of the containers that read a unit

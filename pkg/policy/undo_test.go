@@ -72,3 +72,39 @@ func TestDecide_GlobThatNamesWhatHasGone(t *testing.T) {
 		})
 	}
 }
+
+// TestDecide_UndoOptsInAgain: what changed before the workload opted in, in the write of its record,
+// was adopted by the webhook. But kubectl rollout undo restores the pod template as well, and a
+// record of pods that are still there.
+func TestDecide_UndoOptsInAgain(t *testing.T) {
+	image := func(image string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image }
+	}
+	for name, tt := range map[string]struct {
+		several bool // revision counters
+		paused  bool
+		back    func(*appsv1.Deployment)
+		want    State
+	}{
+		"by the webhook":                       {false, false, func(*appsv1.Deployment) {}, InSync},
+		"by the webhook, with two counters":    {true, false, func(*appsv1.Deployment) {}, InSync},
+		"by undo, with two counters":           {true, false, image("app:1"), Pending},
+		"by undo, while its rollout is paused": {false, true, image("app:1"), Blocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.graph.SetSeveralCounters(tt.several)
+			x.edit(func(d *appsv1.Deployment) { image("app:1")(d); d.Spec.Paused = tt.paused })
+			x.adopt()
+			annotations := x.deployment.Annotations
+			x.edit(func(d *appsv1.Deployment) { image("app:2")(d); d.Annotations = map[string]string{} })
+			x.tick(time.Minute)
+			x.set(secret("db", "password", "2"))
+			x.edit(func(d *appsv1.Deployment) { tt.back(d); d.Annotations = annotations })
+			x.tick(time.Minute)
+			if d := x.decide(); d.State != tt.want {
+				t.Errorf("%+v, want %s", d, tt.want)
+			}
+		})
+	}
+}
