@@ -102,15 +102,17 @@ func TestSource_Undated(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		do   []step
-		want bool
+		want uint64 // from which version on; 0: not at all
 	}{
-		"first read":                    {[]step{{"ab", 0}}, false},
-		"a key is removed":              {[]step{{"ab", 0}, {"a", 0}}, true},
-		"and a label is set":            {[]step{{"ab", 0}, {"a", 0}, {"a", 0}}, true},
-		"and another is set":            {[]step{{"ab", 0}, {"a", 0}, {"ac", 1}}, false},
-		"removed by server-side apply":  {[]step{{"ab", 0}, {"a", 1}}, false},
-		"a key is set in the same time": {[]step{{"a", 0}, {"ab", 0}}, false},
-		"one is set and two removed":    {[]step{{"abc", 0}, {"ad", 0}}, false},
+		"first read":                    {[]step{{"ab", 0}}, 0},
+		"a key is removed":              {[]step{{"ab", 0}, {"a", 0}}, 2},
+		"and a label is set":            {[]step{{"ab", 0}, {"a", 0}, {"a", 0}}, 2},
+		"and another is removed":        {[]step{{"abc", 0}, {"ab", 0}, {"a", 0}}, 2},
+		"and another is set":            {[]step{{"ab", 0}, {"a", 0}, {"ac", 1}}, 0},
+		"and one of that time":          {[]step{{"ab", 0}, {"a", 0}, {"ac", 1}, {"a", 1}}, 4},
+		"removed by server-side apply":  {[]step{{"ab", 0}, {"a", 1}}, 0},
+		"a key is set in the same time": {[]step{{"a", 0}, {"ab", 0}}, 0},
+		"one is set and two removed":    {[]step{{"abc", 0}, {"ad", 0}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *Source
@@ -126,8 +128,10 @@ func TestSource_Undated(t *testing.T) {
 				s.After(last, nil, Arrival{Live: true, Seen: day})
 				last = s
 			}
-			if last.Undated != tt.want {
-				t.Errorf("undated: %v, want %v", last.Undated, tt.want)
+			for version := uint64(1); version <= 5; version++ {
+				if got, want := last.Undated(Moment{Version: version}), tt.want > 0 && version >= tt.want; got != want {
+					t.Errorf("version %d is undated: %v, want %v", version, got, want)
+				}
 			}
 		})
 	}

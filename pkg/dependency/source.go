@@ -44,9 +44,10 @@ type Source struct {
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
 	episodes []episode
-	// Undated: keys were removed last, which field managers are not noted for, so that LastChanged
-	// tells of an earlier change.
-	Undated bool
+	// undated: keys were removed last, which field managers are not noted for, so that LastChanged
+	// tells of an earlier change. The first of them went in version undatedFrom.
+	undated     bool
+	undatedFrom uint64
 	// first is the content when this process began to look. Nil: it has not changed since.
 	first *[]KeyDigest
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
@@ -139,13 +140,19 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			s.MatchAt = Moment{version, at.Order}
 		}
 		if slices.Equal(previous.Keys, s.Keys) {
-			s.Change, s.Undated = previous.Change, previous.Undated
+			s.Change, s.undated, s.undatedFrom = previous.Change, previous.undated, previous.undatedFrom
 			return
 		}
-		s.Undated = s.LastChanged.Equal(&previous.LastChanged) && !slices.ContainsFunc(s.Keys, func(k KeyDigest) bool {
+		s.undated = s.LastChanged.Equal(&previous.LastChanged) && !slices.ContainsFunc(s.Keys, func(k KeyDigest) bool {
 			old := previous.key(k.Key)
 			return old == nil || old.Digest != k.Digest || old.Binary != k.Binary
 		})
+		switch {
+		case s.undated && previous.undated:
+			s.undatedFrom = previous.undatedFrom
+		case s.undated:
+			s.undatedFrom = version
+		}
 	} else if !at.Seen.IsZero() && s.Match {
 		s.MatchAt = Moment{version, at.Order}
 	}
@@ -163,7 +170,8 @@ func (s *Source) keepDates(previous *Source) {
 		}
 	}
 	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
-	s.removed, s.episodes, s.first, s.Undated = previous.removed, previous.episodes, previous.first, previous.Undated
+	s.removed, s.episodes, s.first = previous.removed, previous.episodes, previous.first
+	s.undated, s.undatedFrom = previous.undated, previous.undatedFrom
 }
 
 // firstAfter returns the content when this process began to look, by what was known before, or nil.
@@ -246,6 +254,10 @@ func (s *Source) written(r *Reference) (version uint64) {
 
 // LastWritten returns an upper bound on the last change of what r reads of the source.
 func (s *Source) LastWritten(r *Reference) Moment { return s.moment(s.written(r)) }
+
+// Undated reports whether LastChanged may tell of an earlier change than one of the content at a
+// moment: keys were removed then, or later.
+func (s *Source) Undated(at Moment) bool { return s.undated && at.Version >= s.undatedFrom }
 
 // Shown returns how many keys of the source a reference sees.
 func (s *Source) Shown(r *Reference) (n int) {

@@ -324,3 +324,30 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 		})
 	}
 }
+
+// TestVerify_KeyThatGoesWithoutADate: when a key went is written nowhere, which matters to those
+// that read it.
+func TestVerify_KeyThatGoesWithoutADate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		read part
+		want Action
+	}{
+		"it is read":      {envFrom(dependency.Secret, "db"), RollOut},
+		"another is read": {env(dependency.Secret, "db", "password"), Verify},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(tt.read), secret("db", "password", "1"))
+			x.graph.SetSeveralCounters(true)
+			x.adopt()
+			x.set(secret("db", "password", "2", "user", "a"))
+			x.tick(time.Minute)
+			x.set(secret("db", "password", "2"))
+			x.tick(time.Minute)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			x.tick(time.Minute)
+			if d := x.decide(); !d.Stale || d.Action != tt.want {
+				t.Errorf("%+v, want %s", d, tt.want)
+			}
+		})
+	}
+}

@@ -389,7 +389,7 @@ func (e *Evaluation) findChange(u *unit) change {
 		}
 		if r.source != nil {
 			c.written = later(c.written, r.source.LastChanged.Time)
-			known = known && !r.source.Undated
+			known = known && !r.source.Undated(r.written)
 		} else {
 			known = false
 		}

@@ -280,7 +280,8 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			return "a user has asked for it, and the server has not seen the workload or its namespace as it is"
 		}
 	}
-	if d.annotations[recreatingAnnotation] != "" && !rules.recreate {
+	// Without a valid mode it is that of the defaults: in mode off, no pod is evicted.
+	if d.annotations[recreatingAnnotation] != "" && (!rules.recreate || rules.mode == "off") {
 		return "pods were still to be evicted when the strategy was changed"
 	}
 	if rec == nil {
@@ -308,6 +309,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			}
 		}
 		gone = gone || scopes[s].counts() && (bare && !seen.present || scopes[s].annotted && rules.glob)
+		gone = gone || bare && scopes[s].keys&seen.undated != 0
 		if rules.mode == "matched" && rec.scopes[s].counts() && !seen.present {
 			return "a source that is absent does not say whether it matches"
 		}

@@ -110,6 +110,8 @@ type seenSource struct {
 	goneAt   uint64
 	prior    [keyCount]uint64
 	cameBack [keyCount]bool
+	// undated are the keys that went after lastChanged, which is written nowhere.
+	undated keySet
 }
 
 func (v *view) marks() (m [sourceCount]mark) {
@@ -367,6 +369,16 @@ func (s *server) look(e *event, byList bool) {
 		if s.view.synced {
 			seen.arrived = time.Now()
 		}
+	}
+	dated := !seen.lastChanged.Equal(e.source.lastChanged())
+	for k, v := range e.source.content {
+		dated = dated || v != 0 && v != seen.content[k]
+		if v == 0 && seen.content[k] != 0 {
+			seen.undated |= 1 << k
+		}
+	}
+	if dated {
+		seen.undated = 0
 	}
 	seen.keys = e.source.keys
 	seen.mark, seen.content, seen.lastChanged = e.source.mark, e.source.content, e.source.lastChanged()
