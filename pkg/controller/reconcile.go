@@ -130,6 +130,9 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, VerifiedOf: found.of, Inspected: found.inspected}
 		if n.hash == e.Record.Hash {
 			observed.Decided = n.decided
+			if n.hash != "" {
+				observed.Written = n.written
+			}
 		}
 		s.Decision = e.Decide(observed)
 		switch {

@@ -78,6 +78,9 @@ type Observed struct {
 	// Decided is the place of the latest change that had been read when the record was decided on,
 	// in the order of reading; see dependency.Moment. The record was written later. 0: not known.
 	Decided uint64
+	// Written is the version of the workload that the record came with then. The same record may
+	// have been there before, which alone would not tell that it says more. 0: not known.
+	Written uint64
 	// Inspected is set when the last Decide said Inspect.
 	Inspected *Inspection
 }
@@ -135,7 +138,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 		}
 		return d
 	}
-	e.decided = o.Decided
+	e.decided, e.written = o.Decided, o.Written
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0)

@@ -32,7 +32,8 @@ type Evaluation struct {
 	units    []unit
 	before   *scope // nil: it has not been asked for
 	goneSeen bool   // the units of globs know what has gone
-	decided  uint64 // see Observed
+	// See Observed.
+	decided, written uint64
 }
 
 // Evaluate applies the policy in force to a workload. The evaluation must not be used

@@ -215,3 +215,29 @@ func TestDecide_ChangesBeforeEverythingWasRead(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestDecide_RecordWrittenAgain: what a record says of pods holds from when it was last written, also
+// if another client had removed it and it was the same before those pods.
+func TestDecide_RecordWrittenAgain(t *testing.T) {
+	x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+	decided := x.graph.Order()
+	if diff := cmp.Diff(restored, outcomeOf(x.act())); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	written := x.version
+	x.remove(dependency.Secret, "db")
+	x.set(secret("db", "password", "1"))
+	x.tick(time.Minute)
+	for _, tt := range []struct {
+		written uint64
+		want    outcome
+	}{{0, rollOut("Secret/db")}, {written, inspect("Secret/db")}} {
+		d := x.evaluate().Decide(Observed{Now: x.now, Decided: decided, Written: tt.written})
+		if diff := cmp.Diff(tt.want, outcomeOf(d)); diff != "" {
+			t.Errorf("written in version %d (-want +got):\n%s", tt.written, diff)
+		}
+	}
+}

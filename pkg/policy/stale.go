@@ -79,8 +79,12 @@ func (e *Evaluation) recordedMixed(u *unit) bool {
 // broughtBack reports whether the record came in the same write as the template, as kubectl
 // rollout undo restores both: then it says nothing of the pods, unless some are older.
 func (e *Evaluation) broughtBack(u *unit) bool {
-	return e.Workload.RecordedAt.Version > 0 && e.Workload.RecordedAt.Version <= e.started(u)
+	return e.recordVersion() > 0 && e.recordVersion() <= e.started(u)
 }
+
+// recordVersion returns an upper bound of when the record was last written; 0: it has not been since
+// the workload was first read.
+func (e *Evaluation) recordVersion() uint64 { return max(e.Workload.RecordedAt.Version, e.written) }
 
 // adoptedByWebhook reports whether something happened before the workload opted in and was
 // recorded in the same write: by the webhook of a replica that had not read it yet. If the template
@@ -133,7 +137,7 @@ func (e *Evaluation) afterRecord(c *change) bool {
 
 // outdated reports whether the record was written before the pods were started, so that it
 // says nothing of them.
-func (e *Evaluation) outdated(u *unit) bool { return e.Workload.RecordedAt.Version < e.started(u) }
+func (e *Evaluation) outdated(u *unit) bool { return e.recordVersion() < e.started(u) }
 
 // changed returns the units whose content differs from what is recorded of the pods, or has
 // changed after they started, or after it began to count.
@@ -251,7 +255,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		}
 		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
 		// A record of the write that brought the template back is as old as that.
-		if e.Workload.RecordedAt.Version > e.Workload.StartVersion {
+		if e.recordVersion() > e.Workload.StartVersion {
 			seen = seen && e.afterRecord(&c)
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
