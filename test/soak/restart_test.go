@@ -30,7 +30,8 @@ func (w *workload) restarted(before *state) {
 	}
 	w.log("restarted by the server because of %s: %s", last.Trigger, hash)
 	interval, _ := time.ParseDuration(before.annotations["configdep.io/min-interval"])
-	evicted := w.state.annotations["configdep.io/strategy"] == "recreate" && w.managed()
+	// A patch that was decided on may arrive after the namespace has opted out.
+	evicted := w.state.annotations["configdep.io/strategy"] == "recreate" && (w.managed() || w.state.annotations[recreatingAnnotation] != "")
 	switch {
 	case hash == "" || !evicted && hash != w.state.template.Annotations[hashAnnotation]:
 		w.violation("restarted with the hash %q, and %q is remembered", w.state.template.Annotations[hashAnnotation], hash)
