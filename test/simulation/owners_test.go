@@ -200,13 +200,16 @@ func (w *world) hold(slot, partition int, onDelete bool) bool {
 }
 
 // undo is kubectl rollout undo. Of a Deployment it replaces the annotations too, by those of
-// the ReplicaSet.
+// the ReplicaSet. It does nothing where the template is that already.
 func (w *world) undo(slot int) bool {
 	d := w.workloads[slot]
 	if d == nil || d.paused || len(d.sets) < 2 {
 		return false
 	}
 	sorted := slices.SortedFunc(slices.Values(d.sets), func(a, b *set) int { return int(b.number - a.number) })
+	if sorted[1].identity == d.template.identity() {
+		return false
+	}
 	return w.write(d, "kubectl-rollout", func(m *manifest) {
 		m.template = sorted[1].template
 		if m.kind == "Deployment" {
