@@ -241,3 +241,28 @@ func TestDecide_RecordWrittenAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestDecide_BareHashOfAnEarlierTemplate: where the owner changes the template and removes the record,
+// the hash that is left on the template says what pods from before read. Those that are there may
+// have been started while content was different.
+func TestDecide_BareHashOfAnEarlierTemplate(t *testing.T) {
+	for _, several := range []bool{false, true} {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.graph.SetSeveralCounters(several)
+		x.adopt()
+		hash := x.evaluate().Hash
+		x.edit(func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: hash}
+		})
+		x.set(secret("db", "password", "2"))
+		x.edit(func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Image = "app:2"
+			d.Annotations = map[string]string{ReloadAnnotation: "auto"}
+		})
+		x.set(secret("db", "password", "1"))
+		x.tick(time.Minute)
+		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
+			t.Errorf("several counters: %v (-want +got):\n%s", several, diff)
+		}
+	}
+}

@@ -301,12 +301,14 @@ func (u *unit) containers() (names []string) {
 
 // excursions returns what has changed and changed back since the record was made.
 func (e *Evaluation) excursions() (out []Excursion) {
-	if !e.comparable() || e.Record.Sources == nil {
+	// The hash that is left on a template says what the pods of an earlier one were started with.
+	bare := e.Record.Sources == nil
+	if !e.comparable() || bare && e.Record.Hash != e.Hash {
 		return nil
 	}
 	for i := range e.units {
 		u := &e.units[i]
-		if !e.knows(u) || e.differs(u) || e.outdated(u) {
+		if !bare && (!e.knows(u) || e.differs(u) || e.outdated(u)) {
 			continue
 		}
 		c := e.change(u)
