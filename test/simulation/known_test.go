@@ -90,7 +90,10 @@ func (v *view) lookAtOptIns(defaultMode string) {
 // template; or revisions tell it that the template was older.
 func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool {
 	seen := &v.sources[source]
-	changed := seen.witnessed[key]
+	changed, arrival := seen.witnessed[key], seen.arrivals[key]
+	if !d.truth.scopes[source].files.has(key) {
+		changed, arrival = seen.inData.witnessed[key], seen.inData.arrivals[key]
+	}
 	if seen.cameBack[key] && c.started < seen.goneAt { // it has what it was started with, or had before that
 		changed = seen.prior[key]
 	}
@@ -106,10 +109,10 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	}
 	// Without revisions that can be compared, the order of reading tells whether the workload had
 	// opted in, and whether the source counted.
-	if o.world.offsets[0] != o.world.offsets[1] && (t.optedIn > seen.arrivals[key] || d.truth.scoped[source] > 0 && t.ruled > seen.arrivals[key]) {
+	if o.world.offsets[0] != o.world.offsets[1] && (t.optedIn > arrival || d.truth.scoped[source] > 0 && t.ruled > arrival) {
 		return false
 	}
-	if t.arrival < seen.arrivals[key] {
+	if t.arrival < arrival {
 		return true
 	}
 	return o.world.offsets[0] == o.world.offsets[1] && !t.byList && !seen.byList

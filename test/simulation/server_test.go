@@ -104,6 +104,11 @@ type seenSource struct {
 	// by an event, or by the difference between two lists; 0: none since its first sync.
 	keys, witnessed [keyCount]uint64
 	arrivals        [keyCount]int // when that was, by the number of what had arrived
+	// inData is the same of changes that variables show too: they do not show binaryData.
+	inData struct {
+		witnessed [keyCount]uint64
+		arrivals  [keyCount]int
+	}
 	// gone is the content with which the source was last deleted, goneAt when that was, and prior
 	// what was witnessed before. A key came back if it has the same content again.
 	gone     content
@@ -358,6 +363,9 @@ func (s *server) look(e *event, byList bool) {
 		if s.view.synced && v != seen.content[k] {
 			seen.witnessed[k], seen.arrivals[k] = e.source.keys[k], s.view.arrivals
 			seen.cameBack[k] = !seen.present && v == seen.gone[k]
+			if (scope{}).seen(e.slot, k, v) != (scope{}).seen(e.slot, k, seen.content[k]) {
+				seen.inData.witnessed[k], seen.inData.arrivals[k] = e.source.keys[k], s.view.arrivals
+			}
 		}
 	}
 	if s.view.rekeying && byList && seen.version != e.source.version {
