@@ -77,7 +77,7 @@ func (o *oracle) calm(leader int) {
 		if !o.undisturbed && w.managed() && record(w.state) == "" {
 			w.adopting = true // what came first is not known any more
 		}
-		w.changes, w.rollouts, w.since, w.writes, w.lost = 0, 0, w.owed, 0, false
+		w.changes, w.rollouts, w.since, w.writes, w.lost, w.leaving = 0, 0, w.owed, 0, false, false
 		w.log("calm")
 	})
 	o.closeGaps()

@@ -100,7 +100,9 @@ func (c *cell) setReload(now string) {
 	for _, w := range c.workloads {
 		if w.state != nil && now != was {
 			w.log("reload %q on the namespace", now)
-			w.ruled(rulesOf(w.state.annotations, was))
+			before := rulesOf(w.state.annotations, was)
+			w.leaving = before.managed() && !w.managed()
+			w.ruled(before)
 		}
 	}
 }

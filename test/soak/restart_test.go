@@ -37,7 +37,7 @@ func (w *workload) restarted(before *state) {
 		w.violation("restarted with the hash %q, and %q is remembered", w.state.template.Annotations[hashAnnotation], hash)
 	case requested:
 	// A patch is bound to the version of the workload, not to that of the namespace.
-	case !w.managed() && (w.cell.oracle.undisturbed || w.state.annotations[reloadAnnotation] != ""):
+	case !w.managed() && !w.leaving && (w.cell.oracle.undisturbed || w.state.annotations[reloadAnnotation] != ""):
 		w.violation("restarted though it has not opted in")
 	case before.paused:
 		w.violation("restarted though it is paused")
@@ -55,7 +55,7 @@ func (w *workload) restarted(before *state) {
 	case w.cell.oracle.undisturbed && w.since == 0:
 		w.violation("restarted though nothing that it reads has changed since its template did")
 	}
-	w.hash, w.since = hash, 0
+	w.hash, w.since, w.leaving = hash, 0, false
 	if !evicted {
 		w.began(nil)
 	}

@@ -22,8 +22,11 @@ type workload struct {
 	// adopting: it has opted in while something disturbed the server and remembers nothing
 	// yet, so that what is there when it is recorded counts as what its pods were started with.
 	adopting bool
-	lost     bool             // the owner has removed what it remembered, since the last calm
-	counts   map[string]int64 // the revision from which on a source counts
+	// leaving: its namespace has opted out, since the last calm. A restart that was decided on before
+	// may still come.
+	leaving bool
+	lost    bool             // the owner has removed what it remembered, since the last calm
+	counts  map[string]int64 // the revision from which on a source counts
 	// kept has the units of the record that the owner has removed, and removedAt is when.
 	kept      map[string]string
 	removedAt int64
