@@ -18,6 +18,7 @@ type observed struct {
 	revision    string
 	gone        bool   // the process has forgotten what it knew
 	listed      bool   // not live
+	another     bool   // created in the place of the one before
 	rekeyed     string // what the hash is with another key, which has replaced that of the annotations
 }
 
@@ -26,6 +27,9 @@ func readAll(versions ...observed) (w *Workload) {
 	for i, v := range versions {
 		o := &appsv1.Deployment{}
 		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "u", string(rune('1'+i))+"0"
+		if v.another {
+			o.UID = "v"
+		}
 		o.Annotations = map[string]string{}
 		for k, value := range v.annotations {
 			o.Annotations["configdep.io/"+k] = value
@@ -68,8 +72,11 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 		do   []observed
 		want record
 	}{
-		"found in the first list":          {[]observed{{annotations: full, listed: true}}, record{"h", "s", false, Moment{}}},
-		"created with it":                  {[]observed{{annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"found in the first list":                 {[]observed{{annotations: full, listed: true}}, record{"h", "s", false, Moment{}}},
+		"created with it":                         {[]observed{{annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"created again with it":                   {[]observed{{annotations: full}, {annotations: full, another: true}}, record{"h", "s", false, Moment{20, 2}}},
+		"the same, while nobody looked":           {[]observed{{annotations: full}, {annotations: full, another: true, listed: true}}, record{"h", "s", false, Moment{20, 2}}},
+		"created without it, while nobody looked": {[]observed{{annotations: full}, {another: true, listed: true}}, record{}},
 		"written":                          {[]observed{{}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
 		"it stays":                         {[]observed{{}, {annotations: full}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
 		"another hash":                     {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},

@@ -222,8 +222,8 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	written := Moment{versionOf(w.ResourceVersion), at.Order}
 	switch {
 	case w.record().hash == "":
-	case !same && at.Live:
-		w.RecordedAt = written // it was created with it
+	case !same && (at.Live || previous != nil):
+		w.RecordedAt = written // it was created with it, or has got it since
 	case !same:
 	case w.record().says(previous.record()):
 		w.RecordedAt, w.RecordedWithTemplate = previous.RecordedAt, previous.RecordedWithTemplate
