@@ -81,8 +81,8 @@ func TestPodsBehindManyOthersAreLookedAt(t *testing.T) {
 // TestPodsBehindManyOthersAreEvicted, every one of them.
 func TestPodsBehindManyOthersAreEvicted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		aboutToRecreate(c)
 		c.crowded()
+		aboutToRecreate(c)
 		for range 10 {
 			c.advance(5 * time.Second)
 			pods, err := c.client.Tracker().List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), namespace)

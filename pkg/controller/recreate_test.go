@@ -466,7 +466,6 @@ func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
 // that have to go may take a while.
 func TestRestartIsDatedByItsPatch(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		aboutToRecreate(c)
 		first := true
 		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if first {
@@ -475,6 +474,7 @@ func TestRestartIsDatedByItsPatch(t *testing.T) {
 			}
 			return false, nil, nil
 		})
+		aboutToRecreate(c)
 		begin := time.Now()
 		c.advance(time.Minute)
 		d, err := c.client.AppsV1().Deployments(namespace).Get(c.t.Context(), "web", metav1.GetOptions{})

@@ -199,7 +199,7 @@ func TestWebhookNotesTheBaselineOnOptingIn(t *testing.T) {
 		t.Errorf("who has not opted in is marked: %v, %v", before.Annotations, before.Spec.Template.Annotations)
 	}
 	view(t, namespace, "deployment.web")
-	optIn := []byte(`{"metadata": {"annotations": {"configdep.io/reload": "auto"}}}`)
+	optIn := []byte(`{"metadata": {"annotations": {"configdep.io/reload": "auto", "configdep.io/settle": "0"}}}`)
 	for _, dryRun := range [][]string{{metav1.DryRunAll}, nil} {
 		after, err := deployments.Patch(t.Context(), "web", types.MergePatchType, optIn, metav1.PatchOptions{DryRun: dryRun})
 		if err != nil {
