@@ -14,7 +14,7 @@ type Progress struct {
 	// highest at which a resource was listed.
 	Floor uint64
 	// Current is what the API server last said is the current revision, and Asked is when it was
-	// asked. Nothing that anybody had seen by then is newer.
+	// asked. Nothing that any client had seen by then is newer.
 	Current uint64
 	Asked   time.Time
 	// OneCounter reports whether all resources are known to have revisions of one counter, as

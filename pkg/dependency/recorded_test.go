@@ -72,11 +72,11 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 		do   []observed
 		want record
 	}{
-		"found in the first list":                 {[]observed{{annotations: full, listed: true}}, record{"h", "s", false, Moment{}}},
-		"created with it":                         {[]observed{{annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
-		"created again with it":                   {[]observed{{annotations: full}, {annotations: full, another: true}}, record{"h", "s", false, Moment{20, 2}}},
-		"the same, while nobody looked":           {[]observed{{annotations: full}, {annotations: full, another: true, listed: true}}, record{"h", "s", false, Moment{20, 2}}},
-		"created without it, while nobody looked": {[]observed{{annotations: full}, {another: true, listed: true}}, record{}},
+		"found in the first list":                     {[]observed{{annotations: full, listed: true}}, record{"h", "s", false, Moment{}}},
+		"created with it":                             {[]observed{{annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"created again with it":                       {[]observed{{annotations: full}, {annotations: full, another: true}}, record{"h", "s", false, Moment{20, 2}}},
+		"the same, while no replica looked":           {[]observed{{annotations: full}, {annotations: full, another: true, listed: true}}, record{"h", "s", false, Moment{20, 2}}},
+		"created without it, while no replica looked": {[]observed{{annotations: full}, {another: true, listed: true}}, record{}},
 		"written":                          {[]observed{{}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
 		"it stays":                         {[]observed{{}, {annotations: full}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
 		"another hash":                     {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},
@@ -157,7 +157,7 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 		"made as it is, before our eyes": {[]observed{{image: "1", paused: true}}, true},
 		"found, and all pods are of the template":   {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
 		"found, and no pod is of the template":      {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
-		"found, and nobody knows":                   {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
+		"found, and it is not known":                {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
 		"found, not known, and then no pod is":      {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
 		"found, all were, and then no pod is":       {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
 		"found, not known, and it goes on":          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},

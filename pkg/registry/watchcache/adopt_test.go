@@ -19,7 +19,7 @@ func TestWatchFromElsewhereBecomesAnOwnOne(t *testing.T) {
 		before, after func(*Cache[*configMap])
 		own           bool
 	}{
-		"nobody has asked for the current revision": {nil, func(c *Cache[*configMap]) { put(c, 140, "a/2", "x") }, false},
+		"the current revision has not been asked for": {nil, func(c *Cache[*configMap]) { put(c, 140, "a/2", "x") }, false},
 		"it was asked for before": {
 			func(c *Cache[*configMap]) { ask(c, 125) },
 			func(c *Cache[*configMap]) { put(c, 140, "a/2", "x") }, false,

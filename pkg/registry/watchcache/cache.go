@@ -88,7 +88,7 @@ type Cache[T Object] struct {
 	// that they never will: what is called the watermark then counts events.
 	alone, local bool
 
-	// current is a revision that is not lower than any that anybody had seen when it was asked for.
+	// current is a revision that is not lower than any that a client had seen when it was asked for.
 	current uint64
 	asked   time.Time
 
@@ -253,10 +253,11 @@ func (c *Cache[T]) Gap(revision uint64) {
 	c.notifyAll()
 }
 
-// Current notes that nothing that anybody had seen at a time is beyond a revision. Once the
+// Current notes that nothing that a client had seen at a time is beyond a revision. Once the
 // watermark is there, watches that began before as those of other replicas go on as our own.
 func (c *Cache[T]) Current(revision uint64, asked time.Time) {
-	defer c.change()()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.current, c.asked = revision, asked
 }
 
