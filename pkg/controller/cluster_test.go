@@ -46,6 +46,9 @@ type cluster struct {
 	refuse   func(clienttesting.Action) error // of requests that change something
 	owner    func()                           // is called a moment after each patch
 
+	reactorsMu sync.Mutex
+	reactors   []clienttesting.Reactor // the first that handles a request answers it; see intercept
+
 	// clock is that of the processes, which may differ from that of the API server.
 	clock clock.WithTicker
 	// ahead is by how much the revision counter of a resource is ahead of that of the others.
@@ -68,9 +71,33 @@ func inCluster(t *testing.T, test func(*cluster)) {
 		}
 		c.client.PrependReactor("patch", "*", c.patch)
 		c.client.PrependReactor("create", "pods", c.evict)
+		c.client.PrependReactor("*", "*", c.react)
 		c.newProcess()
 		test(c)
 	})
+}
+
+// intercept lets a reactor answer requests from now on, before those that were there: the client's
+// own chain must not change while a controller runs.
+func (c *cluster) intercept(verb, resource string, react clienttesting.ReactionFunc) {
+	c.reactorsMu.Lock()
+	defer c.reactorsMu.Unlock()
+	c.reactors = append([]clienttesting.Reactor{&clienttesting.SimpleReactor{Verb: verb, Resource: resource, Reaction: react}}, c.reactors...)
+}
+
+func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
+	c.reactorsMu.Lock()
+	reactors := c.reactors
+	c.reactorsMu.Unlock()
+	for _, r := range reactors {
+		if !r.Handles(a) {
+			continue
+		}
+		if handled, o, err := r.React(a.DeepCopy()); handled {
+			return handled, o, err
+		}
+	}
+	return false, nil, nil
 }
 
 // newProcess makes a controller and an index that has read nothing.

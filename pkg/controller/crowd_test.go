@@ -24,7 +24,7 @@ const crowd = policy.MaxPodsToEvict + 1_000
 func (c *cluster) crowded() {
 	c.t.Helper()
 	pods := c.client.Tracker()
-	c.client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+	c.intercept("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		options := a.(clienttesting.ListActionImpl).ListOptions
 		selector, err := labels.Parse(options.LabelSelector)
 		if err != nil {

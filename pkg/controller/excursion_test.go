@@ -178,7 +178,7 @@ func TestLookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		failing, tries := true, 0
-		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			tries++

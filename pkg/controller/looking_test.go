@@ -18,7 +18,7 @@ func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 		withPod(c)
 		c.took()
 		first := true
-		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if !first {
 				return false, nil, nil
 			}
@@ -48,7 +48,7 @@ func TestContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
 		withPod(c)
 		c.took()
 		looks := 0
-		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			looks++
 			c.set(secret("db", "9"))
 			c.set(secret("db", "1"))
@@ -69,7 +69,7 @@ func TestContentThatChangesWhileARecordIsWritten(t *testing.T) {
 		withPod(c)
 		c.took()
 		first := true
-		c.client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if first {
 				first = false
 				<-time.After(3 * time.Second)
@@ -96,7 +96,7 @@ func TestContentThatChangesWhileARestartIsWritten(t *testing.T) {
 		withPod(c)
 		c.took()
 		first := true
-		c.client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if first {
 				first = false
 				<-time.After(3 * time.Second) // by the clock of the test

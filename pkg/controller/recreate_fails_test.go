@@ -44,7 +44,7 @@ func TestRecreateGoesOnWhenPodsCanBeListedAgain(t *testing.T) {
 		recreating(c)
 		c.replace(true)
 		failing := true
-		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return failing, nil, apierrors.NewInternalError(errors.New("etcd"))

@@ -467,7 +467,7 @@ func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
 func TestRestartIsDatedByItsPatch(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		first := true
-		c.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if first {
 				first = false
 				<-time.After(10 * time.Second)

@@ -226,7 +226,7 @@ func TestLookUpThatFailsIsTriedAgain(t *testing.T) {
 				if verb == "" {
 					verb = "list"
 				}
-				c.client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+				c.intercept(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 					c.mu.Lock()
 					defer c.mu.Unlock()
 					tries = append(tries, time.Since(c.start).String())
@@ -256,7 +256,7 @@ func TestLookUpIsMadeOnlyWhenVersionsDoNotTell(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		lookups := 0
-		c.client.PrependReactor("list", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("list", "replicasets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			lookups++
 			return false, nil, nil
 		})

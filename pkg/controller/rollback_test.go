@@ -62,7 +62,7 @@ func TestLookForPodsThatFails(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		failing := true
-		c.client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+		c.intercept("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			return failing, nil, apierrors.NewInternalError(errors.New("etcd"))
