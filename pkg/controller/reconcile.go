@@ -162,7 +162,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case policy.WriteVerified:
 		data, err = policy.VerifiedPatch(s.workload, s.present, c.Clock.Now())
 	case policy.Abandon:
-		data, err = policy.AbandonedPatch(s.workload)
+		data, err = policy.AbandonedPatch(s.workload, s.present)
 	}
 	if err == nil {
 		err = c.patch(ctx, s, data)

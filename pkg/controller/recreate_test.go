@@ -384,8 +384,8 @@ func TestRefusedEvictionIsTold(t *testing.T) {
 }
 
 // TestRecreateThatIsNotWantedAnyMore: pods that are left run with old content. With another
-// strategy they are replaced all the same; when the workload opts out, nothing is recorded
-// of them any more, and opting in again restarts nothing.
+// strategy they are replaced all the same; when the workload opts out, that is recorded, and they
+// are replaced once it opts in again.
 func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
 	midway := func(c *cluster, annotation, value string) {
 		recreating(c)
@@ -421,10 +421,10 @@ func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
 	t.Run("opted out", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			midway(c, policy.ReloadAnnotation, "off")
-			c.expect("nothing is known of the rest", "1m1.5s abandoned web")
+			c.expect("the rest run with other content", "1m1.5s abandoned web")
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = "auto" })
 			c.advance(time.Hour)
-			c.expect("opted in again", "1h1m1.5s baseline web")
+			c.expect("opted in again", "1h1m1.5s recreate web", "1h1m1.5s evict new-web-0")
 		})
 	})
 }

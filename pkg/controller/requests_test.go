@@ -184,10 +184,10 @@ func kindOf(patch []byte) string {
 		return "rollout"
 	case strings.Contains(text, policy.VerifiedAnnotation+`":"`):
 		return "verified"
+	case strings.Contains(text, `.abandoned"`):
+		return "abandoned"
 	case strings.Contains(text, `.mixed"`):
 		return "mixed"
-	case strings.Contains(text, policy.ConfigHashAnnotation+`":null`):
-		return "abandoned"
 	case strings.Contains(text, policy.RecreatingAnnotation+`":null`):
 		return "recreated"
 	case strings.Contains(text, policy.RecreatingAnnotation):

@@ -277,7 +277,7 @@ func (w *Workload) record() record {
 func (w *Workload) WithRecord(hash, sources string) *Workload {
 	next := *w
 	r := w.record()
-	r.hash, r.sources, r.rekeyed = hash, sources, true
+	r.hash, r.sources, r.rekeyed = hash, sources, !w.RecordDropped() // then no annotation says it
 	next.dropped = &r
 	if hash == w.Annotations[ConfigHashAnnotation] && sources == w.Annotations[AppliedSourcesAnnotation] {
 		next.dropped = nil // the key that was replaced is back

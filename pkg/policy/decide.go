@@ -41,7 +41,7 @@ const (
 	WriteMixed    Action = "WriteMixed"    // record that some were
 	RollOut       Action = "RollOut"
 	Continue      Action = "Continue" // evict the next pod
-	Abandon       Action = "Abandon"  // forget pods that were still to be evicted, and the record with them
+	Abandon       Action = "Abandon"  // end an eviction of which pods are left, and record that the pods differ
 )
 
 // Reasons of decisions that others look at.

@@ -252,7 +252,7 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 	if w.Annotations[VerifiedAnnotation] != "" {
 		annotations[VerifiedAnnotation] = nil
 	}
-	if w.RecordDropped() && w.Recreating() != "" { // it was removed as well
+	if w.Annotations[RecreatingAnnotation] == "" && w.Recreating() != "" { // it was removed as well
 		annotations[RecreatingAnnotation] = w.Recreating()
 	}
 	return patch(w, annotations, nil)
@@ -287,15 +287,39 @@ func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
 	return BaselinePatch(e.Workload, r)
 }
 
-// AbandonedPatch returns the JSON merge patch that ends an eviction of which pods are left:
-// with which content they run is then not known.
-func AbandonedPatch(w *dependency.Workload) ([]byte, error) {
-	return patch(w, object{RecreatingAnnotation: nil, ConfigHashAnnotation: nil, AppliedSourcesAnnotation: nil, VerifiedAnnotation: nil}, nil)
+// abandoned stands for the digest of all content when some pods that were to be evicted are left.
+const abandoned = "abandoned"
+
+// abandoned reports whether the record says no more than that pods that were to be evicted were
+// left: they run with other content than the rest, and it is not known in which sources.
+func (r *Record) abandoned() bool {
+	return r.Sources == nil && r.Hash == dependency.KeyOf(r.Hash)+abandoned
 }
 
-// RecreatedPatch returns the JSON merge patch that ends it.
+// AbandonedPatch returns the JSON merge patch that ends an eviction of which pods are left, and
+// records that they differ from the rest: a workload that opts in again is restarted. The record of
+// what is present is made with the current key of the hash.
+func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
+	annotations := object{RecreatingAnnotation: nil, ConfigHashAnnotation: dependency.KeyOf(present.Hash) + abandoned}
+	for _, key := range []string{AppliedSourcesAnnotation, VerifiedAnnotation} {
+		if w.Annotations[key] != "" {
+			annotations[key] = nil
+		}
+	}
+	return patch(w, annotations, nil)
+}
+
+// RecreatedPatch returns the JSON merge patch that ends it. A record that another client has
+// removed is written again: until then, this process remembers those pods with it.
 func RecreatedPatch(w *dependency.Workload) ([]byte, error) {
-	return patch(w, object{RecreatingAnnotation: nil}, nil)
+	annotations := object{RecreatingAnnotation: nil}
+	if hash, sources := w.Record(); w.RecordDropped() {
+		annotations[ConfigHashAnnotation] = hash
+		if sources != "" {
+			annotations[AppliedSourcesAnnotation] = sources
+		}
+	}
+	return patch(w, annotations, nil)
 }
 
 func patch(w *dependency.Workload, annotations, spec object) ([]byte, error) {

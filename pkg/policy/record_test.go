@@ -55,7 +55,7 @@ func TestPatches(t *testing.T) {
 		},
 		"verified":  func() ([]byte, error) { return VerifiedPatch(w, present, now) },
 		"recreated": func() ([]byte, error) { return RecreatedPatch(w) },
-		"abandoned": func() ([]byte, error) { return AbandonedPatch(w) },
+		"abandoned": func() ([]byte, error) { return AbandonedPatch(w, present) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := patch()

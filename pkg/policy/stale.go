@@ -51,7 +51,7 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 
 // comparable reports whether there is a record that can be compared with what is there.
 func (e *Evaluation) comparable() bool {
-	return e.Record.Hash != "" && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
+	return e.Record.abandoned() || e.Record.Hash != "" && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }
 
 // InDoubt reports whether it is not known with which content the pods were started: nothing
@@ -73,7 +73,7 @@ func (e *Evaluation) unread(changes []change) []change {
 
 // recordedMixed reports whether pods were found to be started with different content.
 func (e *Evaluation) recordedMixed(u *unit) bool {
-	return e.Record.Sources[u.id] == u.mixedEntry()
+	return e.Record.Sources[u.id] == u.mixedEntry() || e.Record.abandoned()
 }
 
 // broughtBack reports whether the record came in the same write as the template, as kubectl
@@ -214,7 +214,7 @@ func (e *Evaluation) knows(u *unit) bool {
 }
 
 func (e *Evaluation) differs(u *unit) bool {
-	return e.knows(u) && !u.says(e.Record.Sources[u.id])
+	return e.Record.abandoned() || e.knows(u) && !u.says(e.Record.Sources[u.id])
 }
 
 // Excursion is a time in which content was other than now. Containers that were started in it

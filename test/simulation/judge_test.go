@@ -119,6 +119,10 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 		d.truth.mixed = d.truth.mixed || strings.Contains(*hash, ".mixed")
 		o.learn(*hash, r.seen.key, rules.counting(), d.template.variant, r.seen.contents(), marks)
 	}
+	abandons := body.Metadata.Annotations[hashAnnotation] != nil && saysLeft(*body.Metadata.Annotations[hashAnnotation])
+	if abandons && d.annotations[recreatingAnnotation] == "" {
+		o.fail("a record of %s says that pods are left which were to be evicted, and there were none", workloadName(d.slot))
+	}
 	removes := len(body.Spec.Template.Metadata.Annotations) == 0
 	for _, value := range body.Metadata.Annotations {
 		removes = removes && value == nil
@@ -129,7 +133,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 		o.fail("%s is patched while it is being deleted", name)
 	case r.seen.terminating:
 		o.fail("%s is patched while its namespace is being deleted", name)
-	case !rules.managed() && !removes && r.reload == nil:
+	case !rules.managed() && !removes && !abandons && r.reload == nil:
 		o.fail("%s is patched though it is not managed (%+v)", name, rules)
 	}
 	for key, value := range body.Spec.Template.Metadata.Annotations {
@@ -244,6 +248,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	rec, bare := o.remembered(&r.seen, &d.manifest)
 	unseen := r.seen.unseen(d.truth.templated) || o.world.offsets[0] != o.world.offsets[1]
 	scopes := rules.scopes(d.template.variant, &marks)
+	if saysLeft(d.annotations[hashAnnotation]) {
+		return "the record says that pods are left which were to be evicted"
+	}
 	if d.truth.mixed {
 		return "the pods were looked at, and times do not tell what they were started with"
 	}
@@ -366,17 +373,22 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	if d.template.identity() != before.template.identity() {
 		o.fail("a baseline of %s changes its template", workloadName(d.slot))
 	}
-	rec, _ := o.record(&d.manifest)
-	if rec == nil { // it was ended that pods are evicted
-		if before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == "" {
-			for s := range present {
-				d.allow(s, present[s])
-			}
+	if saysLeft(d.annotations[hashAnnotation]) {
+		for _, p := range d.pods {
+			p.left = p.left || p.born < d.truth.recreated
 		}
 		return
 	}
+	ended := before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == ""
+	if ended && slices.ContainsFunc(d.pods, func(p *pod) bool { return !p.terminating && p.born < d.truth.recreated }) {
+		o.fail("the eviction of %s is ended, pods are left, and the record does not tell of them", workloadName(d.slot))
+	}
+	rec, _ := o.record(&d.manifest)
+	if rec == nil { // it was ended that pods are evicted
+		return
+	}
 	o.tally.Baselines++
-	if before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == "" {
+	if ended {
 		return // the last has been evicted
 	}
 	scopes := d.truth.scopes

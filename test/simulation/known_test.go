@@ -158,6 +158,9 @@ func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) st
 	tells := func(rec *recorded) bool {
 		return rec != nil && o.comparable(rec, d, source) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
 	}
+	if p.left && saysLeft(d.annotations[hashAnnotation]) {
+		return "the record tells that pods are left which were to be evicted"
+	}
 	if rec, _ := o.record(&d.manifest); tells(rec) {
 		return fmt.Sprintf("the record has another %s.%s", sourceNames[source], keyNames[key])
 	}

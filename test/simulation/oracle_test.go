@@ -93,7 +93,7 @@ func (o *oracle) record(m *manifest) (r *recorded, bare bool) {
 	if hash == "" {
 		hash, bare = m.template.annotations[hashAnnotation], true
 	}
-	if !ofKey(hash, o.world.key) {
+	if !ofKey(hash, o.world.key) && !saysLeft(hash) {
 		return nil, false
 	}
 	return o.hashes[hash], bare
@@ -111,7 +111,7 @@ func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 	if t := v.templates[m.slot]; t.removed != "" && t.uid == m.uid && m.annotations[hashAnnotation] == "" {
 		return o.hashes[t.removed], false
 	}
-	if hash := m.hash(); hash == "" || !ofKey(hash, v.key) && v.kept[m.slot] != hash {
+	if hash := m.hash(); hash == "" || !ofKey(hash, v.key) && v.kept[m.slot] != hash && !saysLeft(hash) {
 		return nil, false
 	}
 	return o.hashes[m.hash()], m.annotations[hashAnnotation] == ""
@@ -120,7 +120,7 @@ func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 // says reports whether a record says the content of what counts, as a server sees it.
 func (o *oracle) says(slot int, hash string, v *view) bool {
 	rec, d := o.hashes[hash], o.world.workloads[slot]
-	if rec == nil || d == nil {
+	if rec == nil || d == nil || saysLeft(hash) {
 		return false
 	}
 	marks := v.marks()
@@ -140,6 +140,10 @@ func (o *oracle) learn(hash string, key int, rules rules, variant int, present c
 	}
 	if o.hashes == nil {
 		o.hashes = map[string]*recorded{}
+	}
+	if saysLeft(hash) {
+		o.hashes[hash] = &recorded{}
+		return
 	}
 	scopes := rules.scopes(variant, &marks)
 	if len(hash) != len("v1.")+8+len(".")+32 {
@@ -206,9 +210,16 @@ func (o *oracle) lookAt(d *workload) {
 	}
 }
 
-// allow lets the containers of a workload be taken to run with the content of a source.
+// saysLeft reports whether a record says no more than that pods are left which were to be evicted.
+func saysLeft(hash string) bool { return strings.HasSuffix(hash, ".abandoned") }
+
+// allow lets the containers of a workload be taken to run with the content of a source, but for
+// those of which the record tells that they run with another.
 func (d *workload) allow(source int, c content) {
 	for _, p := range d.pods {
+		if p.left && saysLeft(d.hash()) {
+			continue
+		}
 		for i := range p.containers {
 			p.containers[i].known.allow(source, c)
 		}

@@ -20,6 +20,7 @@ type pod struct {
 	born         uint64 // the revision of the world
 	mounted      bool   // its volumes have been made
 	terminating  bool   // its node is lost, so that it never ends
+	left         bool   // it was to be evicted, and the record tells of that
 	containers   []container
 }
 

@@ -98,7 +98,12 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 		between()
 		p.set(false, "1", "auto", record)
 	}
-	const stale, mixed = "was started with", "no reason"
+	const stale, mixed, left = "was started with", "no reason", "which were to be evicted"
+	abandoned := func(p *told, evicting string) {
+		optedIn(p)
+		p.annotate(reloadAnnotation, "off", recreatingAnnotation, evicting)
+		p.annotate(hashAnnotation, "v1.k.abandoned", appliedAnnotation, "", recreatingAnnotation, "")
+	}
 	for name, tc := range map[string]struct {
 		play func(*told)
 		want string // in the violation; empty: there is none
@@ -199,6 +204,13 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.cell.setPod("old", nil)
 			p.restart()
 		}, "nothing that it reads has changed"},
+		"pods are left that were to be evicted": {func(p *told) {
+			abandoned(p, "a,b")
+			p.oracle.calm(0)
+			p.annotate(reloadAnnotation, "auto")
+			p.restart()
+		}, ""},
+		"none is":            {func(p *told) { abandoned(p, "") }, left},
 		"another source did": {func(p *told) { optedIn(p); p.source("s0", "1"); p.source("s0", "0"); p.mixed() }, mixed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,6 +234,19 @@ func (p *told) restart() {
 	next.version, next.annotations, next.template = p.oracle.revision, maps.Clone(next.annotations), *next.template.DeepCopy()
 	next.annotations[hashAnnotation], next.annotations[appliedAnnotation] = "v1.k.2", `{"ConfigMap/c0":"x.2.1"}`
 	next.annotations[lastReloadAnnotation], next.template.Annotations[hashAnnotation] = "{}", "v1.k.2"
+	p.of.set(&next)
+}
+
+// annotate changes annotations of the workload.
+func (p *told) annotate(pairs ...string) {
+	next := *p.of.state
+	p.next()
+	next.version, next.annotations = p.oracle.revision, maps.Clone(next.annotations)
+	for i := 0; i < len(pairs); i += 2 {
+		if next.annotations[pairs[i]] = pairs[i+1]; pairs[i+1] == "" {
+			delete(next.annotations, pairs[i])
+		}
+	}
 	p.of.set(&next)
 }
 

@@ -80,8 +80,12 @@ func (w *workload) noteRecord() {
 func (w *workload) baseline(before *state) {
 	w.cell.oracle.tally.baselines++
 	w.log("the server has recorded what is there: %s", record(w.state))
-	if strings.HasSuffix(record(w.state), ".mixed") {
+	switch {
+	case strings.HasSuffix(record(w.state), ".mixed"):
 		w.noteMixed()
+		return
+	case strings.HasSuffix(record(w.state), ".abandoned"):
+		w.noteAbandoned(before)
 		return
 	}
 	writers := w.writers(before)
@@ -136,6 +140,20 @@ func (w *workload) noteMixed() {
 	if !found {
 		w.violation("recorded that pods may differ, and not in what")
 	}
+	w.differing()
+}
+
+// noteAbandoned judges a record that says that pods are left which were to be evicted, and allows for
+// the restart that follows once the workload opts in again.
+func (w *workload) noteAbandoned(before *state) {
+	if before.annotations[recreatingAnnotation] == "" || w.state.annotations[recreatingAnnotation] != "" {
+		w.violation("recorded that pods are left which were to be evicted, and there were none")
+	}
+	w.differing()
+}
+
+// differing takes notice that it is recorded that pods differ.
+func (w *workload) differing() {
 	w.hash, w.mixed, w.recordedAt = "", true, w.cell.revision
 	w.changes, w.since = max(w.changes, w.rollouts+1), w.since+1
 }
