@@ -89,6 +89,8 @@ type Workload struct {
 	// when a paused Deployment was resumed, or when the workload was scaled up from zero.
 	// Containers may start later: see Graph.Started.
 	StartVersion uint64
+	// StartedBy is an upper bound of the same.
+	StartedBy uint64
 	// StartUnsure: pods of the current template may be older than that. Its rollout began
 	// before that of the last template was complete, and it may be one from before, whose pods
 	// were never replaced.
@@ -198,12 +200,15 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	started := !samePods || previous.Idle && !w.Idle
 	switch {
 	case !started:
-		w.StartVersion, w.gates = previous.StartVersion, previous.gates
+		w.StartVersion, w.StartedBy, w.gates = previous.StartVersion, previous.StartedBy, previous.gates
 		w.StartUnsure, w.RevisionBefore = previous.StartUnsure, previous.RevisionBefore
 	case at.Live:
 		w.StartVersion = versionOf(w.ResourceVersion)
 	case previous != nil:
 		w.StartVersion = versionOf(previous.ResourceVersion) + 1
+	}
+	if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) { // another may have come and gone unseen
+		w.StartedBy = versionOf(w.ResourceVersion)
 	}
 	if samePods || same && previous.RecordRekeyed() && w.Annotations[ConfigHashAnnotation] == previous.Annotations[ConfigHashAnnotation] {
 		w.keepRecord(previous)

@@ -262,8 +262,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 		seen = later(seen, c.seen)
 		d.WrittenAt = later(d.WrittenAt, c.written)
 		verifiable = verifiable && !c.written.IsZero()
-		// A template that was there at first is older than all that came after the first lists.
-		ordered = ordered || !c.seen.IsZero() && !e.graph.SeveralCounters() && (e.started(c.unit) > 0 || e.graph.Before(e.graph.Since(), c.at))
+		ordered = ordered || !c.seen.IsZero() && !e.graph.SeveralCounters() && e.Workload.StartedBy < c.at.Version
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason = Blocked, "Paused"

@@ -120,3 +120,24 @@ func TestGlobs(t *testing.T) {
 		})
 	}
 }
+
+// A glob that takes the place of a name counts for the record as something new, and what changed by
+// the name before that is as much a change.
+func TestGlob_NamesWhatChangedBefore(t *testing.T) {
+	for changed, want := range map[string]outcome{
+		"counted": rollOut("ConfigMap/*"),
+		"other":   baseline,
+	} {
+		t.Run(changed, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("counted", "a", "1"), configMap("other", "a", "1"))
+			x.annotate(SourcesAnnotation, "configmap/counted")
+			x.adopt()
+			x.set(configMap(changed, "a", "2"))
+			x.annotate(SourcesAnnotation, "configmap/*")
+			x.tick(time.Minute)
+			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

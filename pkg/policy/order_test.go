@@ -88,6 +88,34 @@ func TestVerify_IsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
 	}
 }
 
+// A list tells neither when the template changed since it was last read, nor that it changed and
+// changed back.
+func TestVerify_IsAskedOfATemplateThatWasListed(t *testing.T) {
+	image := func(x *world, image string) {
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+	}
+	for name, tt := range map[string]struct {
+		meanwhile func(*world)
+		want      Action
+	}{
+		"it changed":                  {func(x *world) { image(x, "app:2") }, Verify},
+		"it changed and changed back": {func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }, Verify},
+		"it did not change":           {func(*world) {}, RollOut},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := typical(t)
+			x.adopt()
+			x.set(secret("db", "password", "2"))
+			x.tick(time.Second)
+			x.broken(func() { tt.meanwhile(x) })
+			x.tick(time.Minute)
+			if d := x.decide(); d.Action != tt.want {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
 func TestWhatVerifyFindsDecides(t *testing.T) {
 	both := func(t *testing.T) *world {
 		t.Helper()

@@ -67,18 +67,22 @@ func (e *Evaluation) countedBefore(u *unit) bool {
 		return false
 	}
 	for i := range u.references {
-		r := &u.references[i]
-		s := e.source(r.Kind, r.Name)
-		if s == nil {
-			return false
-		}
-		_, remembered := e.Record.Sources[u.id]
-		n = before.of(r.Kind, r.Name, n)
-		counts, _ := before.verdict(n, s.Reference, s.Source, remembered)
-		effective := before.effective(s.Reference)
-		if !counts || onlyAnnotated(s.Reference) && !n.named() || scopeOf(&effective) != scopeOf(r) {
+		if !e.sourceCountedBefore(u, &u.references[i]) {
 			return false
 		}
 	}
 	return true
+}
+
+// sourceCountedBefore is countedBefore for one source of a unit.
+func (e *Evaluation) sourceCountedBefore(u *unit, r *dependency.Reference) bool {
+	before, s := e.scopeBefore(), e.source(r.Kind, r.Name)
+	if !before.known || before.Mode == Off || s == nil {
+		return false
+	}
+	_, remembered := e.Record.Sources[u.id]
+	n := before.of(r.Kind, r.Name, naming{})
+	counts, _ := before.verdict(n, s.Reference, s.Source, remembered)
+	effective := before.effective(s.Reference)
+	return counts && (!onlyAnnotated(s.Reference) || n.named()) && scopeOf(&effective) == scopeOf(r)
 }

@@ -147,12 +147,7 @@ func (e *Evaluation) changed() (changed []change) {
 		var found bool
 		switch {
 		case !e.knows(u):
-			since := e.markedAt(u)
-			if !e.countedBefore(u) {
-				since = e.graph.Latest(since, e.Workload.ScopedAt)
-			}
-			c := e.change(u)
-			found = e.changedAfter(u, since) && e.afterRecord(&c)
+			found = e.changedSinceCounted(u)
 		case e.outdated(u):
 			found = e.changedAfter(u) || e.differs(u) && e.unordered(u)
 		default:
@@ -163,6 +158,26 @@ func (e *Evaluation) changed() (changed []change) {
 		}
 	}
 	return changed
+}
+
+// changedSinceCounted reports whether a unit that the record does not know changed after it began to
+// count, or one of its sources did that had counted before, in another unit.
+func (e *Evaluation) changedSinceCounted(u *unit) bool {
+	marked, since := e.markedAt(u), e.Workload.ScopedAt
+	if e.countedBefore(u) {
+		since = dependency.Moment{}
+	}
+	if c := e.change(u); e.sawAfter(&c, marked, since) && e.afterRecord(&c) {
+		return true
+	}
+	for i := range u.references {
+		c := change{unit: u}
+		c.addSource(e, u.counted[i])
+		if e.sawAfter(&c, marked) && e.afterRecord(&c) && e.sourceCountedBefore(u, &u.references[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // unordered reports whether a unit last changed before this process had read everything, and perhaps
@@ -189,8 +204,12 @@ func (e *Evaluation) changedUnrecorded() (changed []change) {
 // after some moments.
 func (e *Evaluation) changedAfter(u *unit, moments ...dependency.Moment) bool {
 	c := e.change(u)
+	return e.sawAfter(&c, moments...)
+}
+
+func (e *Evaluation) sawAfter(c *change, moments ...dependency.Moment) bool {
 	moments = append(moments, e.graph.Since())
-	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && e.started(u) <= c.at.Version
+	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && e.started(c.unit) <= c.at.Version
 }
 
 // markedAt returns when an annotation of a source last said whether it counts.
@@ -389,13 +408,7 @@ func (e *Evaluation) findChange(u *unit) change {
 	// field manager is noted for.
 	known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))
 	for i := range u.references {
-		r := e.lookUp(u.counted[i])
-		c.add(e, r.written)
-		last := r.last
-		c.seen = later(c.seen, last.Seen)
-		if u.glob != nil { // that there is a source with its name counts as well
-			c.add(e, last.Moment())
-		}
+		r := c.addSource(e, u.counted[i])
 		if r.source != nil {
 			c.written = later(c.written, r.source.LastChanged.Time)
 			known = known && !r.source.Undated(r.written)
@@ -430,6 +443,17 @@ func (e *Evaluation) lastGone(u *unit) dependency.Change {
 		}
 	}
 	return u.gone
+}
+
+// addSource adds the change of a source of the unit, and returns what is known of it.
+func (c *change) addSource(e *Evaluation, of *counted) *counted {
+	r := e.lookUp(of)
+	c.add(e, r.written)
+	c.seen = later(c.seen, r.last.Seen)
+	if c.unit.glob != nil { // that there is a source with its name counts as well
+		c.add(e, r.last.Moment())
+	}
+	return r
 }
 
 func (c *change) add(e *Evaluation, at dependency.Moment) {

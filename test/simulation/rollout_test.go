@@ -150,18 +150,47 @@ func ready(pods ...[]*pod) (n int) {
 func (w *world) stepDeployment(d *workload) bool {
 	newest := d.newest()
 	now, old := d.alive(newest.identity)
-	all := len(now) + len(old)
 	switch {
-	case d.paused && all < d.replicas, len(now) < d.replicas && all <= d.replicas:
+	case len(now) > 0 && len(now) >= len(old):
+		d.largest = newest.identity
+	case len(old) > 0:
+		d.largest = old[0].identity
+	case d.replicas == 0:
+		d.largest = ""
+	}
+	if d.paused {
+		return w.scalePaused(d, now, old)
+	}
+	switch {
+	case len(now) < d.replicas && len(now)+len(old) <= d.replicas:
 		w.addPod(d, newest, 0)
-	case d.paused && all > d.replicas+min(1, len(now))*min(1, len(old)): // one may be in surplus
-		w.remove(d, first(append(old, now...)))
-	case d.paused:
-		return false
 	case len(now) > d.replicas:
 		w.remove(d, first(now))
 	case len(old) > 0 && (!first(old).ready() || ready(now, old) > d.replicas):
 		w.remove(d, first(old))
+	default:
+		return false
+	}
+	return true
+}
+
+// scalePaused keeps the number of pods of a paused Deployment: those of its only ReplicaSet with pods,
+// else of the largest, with a surge of one in the middle of a rollout.
+func (w *world) scalePaused(d *workload, now, old []*pod) bool {
+	s := d.set(d.largest)
+	if s == nil {
+		s = d.newest()
+	}
+	want := d.replicas
+	if len(now) > 0 && len(old) > 0 {
+		want += min(1, d.replicas)
+	}
+	switch all := len(now) + len(old); {
+	case all < want:
+		w.addPod(d, s, 0)
+	case all > want:
+		of, others := d.alive(s.identity)
+		w.remove(d, first(append(of, others...)))
 	default:
 		return false
 	}

@@ -74,6 +74,8 @@ type workload struct {
 	pods   []*pod
 	// current is the identity of the template of the pods below a partition.
 	current string
+	// largest is the identity of the template of the ReplicaSet with the most pods.
+	largest string
 	// due is when the controllers go on; zero: they have nothing to do.
 	due time.Time
 	// pdb: a PodDisruptionBudget refuses every eviction; refused: a policy engine refuses the
