@@ -230,7 +230,7 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	case !same && (at.Live || previous != nil):
 		w.RecordedAt = written // it was created with it, or has got it since
 	case !same:
-	case w.record().says(previous.record()):
+	case w.record().says(previous.record()) && (w.dropped != nil || !previous.RecordRekeyed()): // else it was written with the key
 		w.RecordedAt, w.RecordedWithTemplate = previous.RecordedAt, previous.RecordedWithTemplate
 	default:
 		w.RecordedAt, w.RecordedWithTemplate = written, previous.template != w.template

@@ -150,7 +150,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	case e.recreating() && !e.Policy.Recreates():
 		return e.decideStrategyChanged()
 	case len(changed) > 0:
-		return e.decideStale(o, changed, trigger)
+		return e.decideStale(o, changed, trigger, excursions)
 	case len(excursions) > 0:
 		return e.decideExcursions(o, excursions)
 	case e.Workload.TemplatePending && e.Record.Hash != "":
@@ -252,7 +252,7 @@ func (e *Evaluation) recorded() bool {
 }
 
 // decideStale decides when pods run with old content.
-func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) Decision {
+func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, excursions []Excursion) Decision {
 	d := Decision{Trigger: trigger, Because: describe(changes, trigger), Stale: true}
 	what := upperFirst(d.Because)
 	var seen time.Time
@@ -275,6 +275,9 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string) D
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
 			d.Message = what + ", and so has the pod template. Checking which changed first."
 			return d
+		}
+		if *o.Verified && len(excursions) > 0 { // what else changed may have been read all the same
+			return e.decideExcursions(o, excursions)
 		}
 		if *o.Verified {
 			return e.inSync(WriteBaseline)

@@ -379,3 +379,30 @@ func TestVerify_KeyThatGoesWithoutADate(t *testing.T) {
 		})
 	}
 }
+
+// That pods have read what changed last says nothing of what changed and changed back.
+func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")), secret("db", "password", "1"), configMap("settings", "a", "1"))
+	x.graph.SetSeveralCounters(true)
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.set(configMap("settings", "a", "2"))
+	x.tick(time.Second)
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.tick(time.Second)
+	x.set(configMap("settings", "a", "1"))
+	x.tick(time.Minute)
+	if d := x.decide(); d.Action != Verify {
+		t.Fatalf("at first: %+v", d)
+	}
+	x.verified = new(true)
+	d := x.decide()
+	if diff := cmp.Diff(inspect("ConfigMap/settings"), outcomeOf(d)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	e := x.evaluate()
+	observed := Observed{Now: x.now, Verified: x.verified, VerifiedOf: e.Decide(Observed{Now: x.now}).WrittenAt, Inspected: &Inspection{Of: d.Excursions, Mixed: []string{"ConfigMap/settings"}}}
+	if d := e.Decide(observed); d.Action != WriteMixed {
+		t.Errorf("once some have read it: %+v", d)
+	}
+}

@@ -131,7 +131,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	switch {
 	case d.deleting:
 		o.fail("%s is patched while it is being deleted", name)
-	case r.seen.terminating:
+	case r.seen.terminating && o.world.terminating: // else it tells by the workload that the namespace is another
 		o.fail("%s is patched while its namespace is being deleted", name)
 	case !rules.managed() && !removes && !abandons && r.reload == nil:
 		o.fail("%s is patched though it is not managed (%+v)", name, rules)

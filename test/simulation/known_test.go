@@ -86,7 +86,7 @@ func (v *view) lookAtOptIns(defaultMode string) {
 }
 
 // knew reports whether a server knows that a key has changed to what it is after a container
-// was started: it has seen that happen, after its first sync, and by then it knew the
+// was started: it has seen that happen, after its first lists were made, and by then it knew the
 // template; or revisions tell it that the template was older.
 func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool {
 	seen := &v.sources[source]
@@ -97,7 +97,7 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if seen.cameBack[key] && c.started < seen.goneAt { // it has what it was started with, or had before that
 		changed = seen.prior[key]
 	}
-	if !v.synced || changed <= max(c.started, d.truth.adopted, d.truth.scoped[source]) {
+	if !v.synced || changed <= max(v.since, c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
 	}
 	if v.unseen(d.truth.scoped[source]) && d.truth.scoped[source] > 0 && !v.orderly(d.truth.scoped[source], changed) {

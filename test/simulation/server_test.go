@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type server struct {
 	replay     *ingest.Replay
 	digester   *dependency.Digester
 	key        int // of the digester
+	regressed  int // how often it found that revisions had gone back
 	controller *controller.Controller
 	streams    [streamCount]stream
 	view       view
@@ -67,6 +69,7 @@ type stream struct {
 type view struct {
 	begun  uint64 // at which revision of the world the server began to read
 	synced bool
+	since  uint64 // the latest revision of the first lists
 	// rekeying: the key of the hash has been replaced, and not all has been read with the new one.
 	rekeying    bool
 	annotations map[string]string // of the namespace
@@ -160,6 +163,7 @@ func (s *server) birth() {
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
 	s.index.SetDefaults(s.world.defaults())
+	s.regressed = 0
 	s.restarted, s.looked = map[int]restarted{}, map[int]view{}
 	s.read()
 	for i := range s.streams {
@@ -291,7 +295,8 @@ func (s *server) deliver(id streamID) bool {
 	default:
 		return false
 	}
-	if s.view.synced && !s.view.rekeying && s.index.Synced() != nil {
+	if n := s.index.Progress().Restored; n != s.regressed {
+		s.regressed = n
 		s.world.logf("    server %d begins again", s.id)
 		s.index.Reset()
 		s.again()
@@ -331,6 +336,9 @@ func (s *server) list(id streamID) {
 		if s.streams[i].listed == 0 {
 			return
 		}
+	}
+	if !s.view.synced {
+		s.view.since = slices.Max(s.view.listed[:])
 	}
 	s.view.synced, s.view.rekeying = true, false
 	s.world.logf("    server %d has read everything", s.id)
