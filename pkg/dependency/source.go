@@ -59,6 +59,9 @@ type removedKey struct {
 	key     string
 	binary  bool   // it was in binaryData
 	version uint64 // an upper bound
+	// digest is that of its content, and written when that had changed.
+	digest  Digest
+	written uint64
 }
 
 // episode is a change of the content that was seen.
@@ -118,14 +121,19 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 	for i := range s.Keys {
 		k := &s.Keys[i]
 		switch old := before.key(k.Key); {
-		case old == nil, old.Digest != k.Digest, old.Binary != k.Binary:
+		case old == nil:
+			k.Version = version
+			if was := before.removedKey(k); was != nil && (previous != nil || !before.Ignored || s.Ignored) {
+				k.Version, k.Readded = was.written, version
+			}
+		case old.Digest != k.Digest, old.Binary != k.Binary:
 			k.Version = version
 		case previous == nil && before.Ignored && !s.Ignored: // it counts since it was deleted
 			k.Version = version
 		case previous == nil:
-			k.Version, k.Returned = old.Version, version
+			k.Version, k.Returned, k.Readded = old.Version, version, old.Readded
 		default:
-			k.Version, k.Returned = old.Version, old.Returned
+			k.Version, k.Returned, k.Readded = old.Version, old.Returned, old.Readded
 		}
 	}
 	if before != nil {
@@ -166,7 +174,7 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 func (s *Source) keepDates(previous *Source) {
 	for i := range s.Keys {
 		if old := previous.key(s.Keys[i].Key); old != nil {
-			s.Keys[i].Version, s.Keys[i].Returned = old.Version, old.Returned
+			s.Keys[i].Version, s.Keys[i].Returned, s.Keys[i].Readded = old.Version, old.Returned, old.Readded
 		}
 	}
 	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
@@ -213,7 +221,7 @@ func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 			continue
 		}
 		same := func(r removedKey) bool { return r.key == k.Key && r.binary == k.Binary }
-		gone = append(slices.DeleteFunc(gone, same), removedKey{k.Key, k.Binary, cmp.Or(before.deletedAt, version)})
+		gone = append(slices.DeleteFunc(gone, same), removedKey{k.Key, k.Binary, cmp.Or(before.deletedAt, version), k.Digest, k.Version})
 	}
 	if len(gone) > maxRemoved {
 		rest := removedKey{}
@@ -225,11 +233,24 @@ func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 	return gone
 }
 
+// removedKey returns what is known of a key that was removed, if it had the same content, or nil.
+func (s *Source) removedKey(k *KeyDigest) *removedKey {
+	if s == nil {
+		return nil
+	}
+	i := slices.IndexFunc(s.removed, func(r removedKey) bool { return r.key == k.Key && r.binary == k.Binary && r.digest == k.Digest })
+	if i < 0 {
+		return nil
+	}
+	return &s.removed[i]
+}
+
 // written returns an upper bound of when what a reference reads of a source last changed.
 // Pods that can start without a key, or without the source, may have started while it was
-// away.
+// away. A file at a subPath may be missing too.
 func (s *Source) written(r *Reference) (version uint64) {
 	optional := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && u.Optional })
+	spare := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && (u.Optional || u.SubPath || len(u.Keys) == 0) })
 	keys, all := r.Keys()
 	for i := range s.Keys {
 		k := &s.Keys[i]
@@ -239,6 +260,9 @@ func (s *Source) written(r *Reference) (version uint64) {
 		version = max(version, k.Version)
 		if optional {
 			version = max(version, k.Returned)
+		}
+		if spare {
+			version = max(version, k.Readded)
 		}
 	}
 	for _, gone := range s.removed {
@@ -281,6 +305,9 @@ type KeyDigest struct {
 	// Returned is when the source was created again with the same content of the key, as a
 	// resourceVersion; 0: it was not.
 	Returned uint64
+	// Readded is when the key was added again with the same content, as a resourceVersion; 0: it
+	// was not.
+	Readded uint64
 }
 
 // key returns what stands for a key, or nil. A nil source has no keys.

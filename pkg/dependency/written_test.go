@@ -41,6 +41,8 @@ func TestGraph_LastWrittenOfWhatIsRead(t *testing.T) {
 	environment := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app"}}}
 	optional := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app", Optional: true}}}
 	unread := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app"}, {Type: Volume, Optional: true}}}
+	optionalKey := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: Env, Container: "app", Keys: []string{"a"}, Optional: true}}}
+	part := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: Volume, Container: "app", Keys: []string{"a"}, SubPath: true}}}
 	all, a, b := whole(ConfigMap, "settings"), named(ConfigMap, "settings", "a"), named(ConfigMap, "settings", "b")
 	for name, tt := range map[string]struct {
 		do   []keys // in versions 101, 102 and so on; nil: it is deleted
@@ -55,7 +57,15 @@ func TestGraph_LastWrittenOfWhatIsRead(t *testing.T) {
 		"any key goes":                    {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"b": "1"}}, all, 102},
 		"a key goes, and another changes": {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"b": "2"}}, a, 102},
 		"one key goes after another":      {[]keys{{"a": "1", "b": "1", "c": "1"}, {"b": "1", "c": "1"}, {"c": "1"}}, a, 102},
-		"a key goes and comes back":       {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, a, 103},
+		"a key goes and comes back":       {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, a, 101},
+		"that is remembered as well":      {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}, {"a": "1"}}, a, 101},
+		"it comes back changed":           {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "2", "b": "1"}}, a, 103},
+		"it comes back as binary":         {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"!a": "1", "b": "1"}}, a, 103},
+		"after the source was deleted":    {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, nil, {"a": "1", "b": "1"}}, a, 101},
+		"pods can start without the key":  {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, optionalKey, 103},
+		"without the file":                {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, part, 103},
+		"with all keys but one":           {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, all, 103},
+		"with all, and it is remembered":  {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}, {"a": "1", "b": "1"}}, all, 103},
 		"a key goes twice":                {[]keys{{"a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}, {"b": "1"}}, a, 104},
 		"a key becomes binary, which environments do not see": {[]keys{{"a": "1"}, {"!a": "1"}, {"!a": "2"}}, environment, 102},
 		"files do":                               {[]keys{{"a": "1"}, {"!a": "1"}, {"!a": "2"}}, all, 103},

@@ -141,3 +141,17 @@ func TestGlob_NamesWhatChangedBefore(t *testing.T) {
 		})
 	}
 }
+
+// A source that the template names is not one of a glob that names it as well, also when it goes.
+func TestGlob_IsNotConcernedByWhatTheTemplateNames(t *testing.T) {
+	x := newWorld(t, podOf(optionalEnv(dependency.ConfigMap, "c0", "unset"), env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("c0", "a", "1"))
+	x.annotate(SourcesAnnotation, "configmap/c*")
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	x.tick(time.Minute)
+	x.remove(dependency.ConfigMap, "c0")
+	x.tick(time.Minute)
+	if d := x.decide(); d.State != InSync {
+		t.Errorf("%+v", d)
+	}
+}

@@ -433,12 +433,18 @@ func (e *Evaluation) lastGone(u *unit) dependency.Change {
 		e.goneSeen = true
 		var globs []dependency.Pattern
 		var units []*unit
+		except := slices.Clone(e.Policy.Exclude)
 		for i := range e.units {
-			if u := &e.units[i]; u.glob != nil {
-				globs, units = append(globs, *u.glob), append(units, u)
+			u := &e.units[i]
+			if u.glob == nil {
+				continue
+			}
+			globs, units = append(globs, *u.glob), append(units, u)
+			for _, name := range u.others { // they are units of their own, also once they have gone
+				except = append(except, dependency.Pattern{Kind: u.glob.Kind, Name: name})
 			}
 		}
-		for i, gone := range e.graph.LastGone(e.Workload.Namespace, globs, e.Policy.Exclude) {
+		for i, gone := range e.graph.LastGone(e.Workload.Namespace, globs, except) {
 			units[i].gone = gone
 		}
 	}
