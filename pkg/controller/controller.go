@@ -70,9 +70,11 @@ type note struct {
 	// ending is since when pods have been seen to be ending, by their UIDs, while others are
 	// evicted.
 	ending map[types.UID]time.Time
-	// managed: automatic restarts were on when the workload was last looked at.
-	managed bool
-	pace    pace
+	// managed: automatic restarts were on when the workload was last looked at, and declaredBy where
+	// that was said.
+	managed    bool
+	declaredBy string
+	pace       pace
 }
 
 // New returns a Controller.

@@ -194,7 +194,7 @@ func TestLookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
 			t.Errorf("nothing is logged of it:\n%s", log)
 		}
-		failed := "Warning ConfigReloadFailed Deployment/shop/web: Looking up with which content the pods were started failed and will be tried again: listing the pods of Deployment shop/web: "
+		failed := "Warning ConfigReloadFailed Deployment/shop/web: Checking which content the pods were started with failed and will be retried: listing the pods of Deployment shop/web: "
 		if events := c.told(); !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, failed) }) {
 			t.Errorf("nothing is told of it: %v", events)
 		}

@@ -45,7 +45,7 @@ func TestFailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 			if got := c.took(); len(got) != 5 {
 				t.Fatalf("it fails: %v", got)
 			}
-			refused := "Warning ConfigReloadFailed Deployment/shop/web: The restart because Secret/db has changed was refused and is tried again: " + errRefused.Error()
+			refused := "Warning ConfigReloadFailed Deployment/shop/web: A restart is due because Secret/db has changed, but it failed and will be retried: " + errRefused.Error()
 			c.expectEvents("each time", slices.Repeat([]string{refused}, 5)...)
 			c.set(secret("db", "3"))
 			c.advance(time.Second + 159*time.Millisecond)

@@ -76,15 +76,15 @@ func (p *pace) failed(now time.Time, version string, err error) time.Duration {
 }
 
 // wrote notes that a request has succeeded, and what it wrote. It reports whether that is a
-// fight, and how long to wait before the next round.
-func (p *pace) wrote(now time.Time, what uint64) (fight bool, delay time.Duration) {
+// fight; then the next round waits.
+func (p *pace) wrote(now time.Time, what uint64) (fight bool) {
 	p.failures, p.notBefore, p.conflict = 0, time.Time{}, ""
 	if !slices.Contains(p.written, what) {
 		if len(p.written) == remembered {
 			p.written = p.written[1:]
 		}
 		p.written = append(p.written, what)
-		return false, 0
+		return false
 	}
 	// A fight is over when it has paused for twice as long as we did.
 	if now.Sub(p.last) > 2*double(firstRound, max(0, p.rounds-freeRounds), lastRound)+time.Minute {
@@ -93,11 +93,10 @@ func (p *pace) wrote(now time.Time, what uint64) (fight bool, delay time.Duratio
 	p.rounds++
 	p.last = now
 	if p.rounds <= freeRounds {
-		return false, 0
+		return false
 	}
-	delay = double(firstRound, p.rounds-freeRounds-1, lastRound)
-	p.notBefore = now.Add(delay)
-	return true, delay
+	p.notBefore = now.Add(double(firstRound, p.rounds-freeRounds-1, lastRound))
+	return true
 }
 
 // double returns a delay, doubled n times, and a limit at most.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -173,7 +174,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case err == nil, apierrors.IsConflict(err), ctx.Err() != nil:
 	default:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigRecordFailed",
-			fmt.Sprintf("Recording the content that the pods run with was refused and will be tried again: %v", err))
+			fmt.Sprintf("Recording the content that the pods run with failed and will be retried: %v", err))
 	}
 	return err
 }
@@ -218,7 +219,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	case ctx.Err() != nil: // not refused: we do not lead any more
 	default:
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Error, trigger)
-		c.event(w, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("The restart because %s was refused and is tried again: %v", s.Because, err))
+		c.event(w, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("A restart is due because %s, but it failed and will be retried: %v", s.Because, err))
 	}
 	return err
 }
@@ -235,10 +236,11 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	}
 	n.written, n.decided = version(patched.GetResourceVersion()), s.order
 	n.hash = patched.GetAnnotations()[policy.ConfigHashAnnotation]
-	if fight, delay := n.pace.wrote(c.Clock.Now(), s.checksum()); fight {
+	if n.pace.wrote(c.Clock.Now(), s.checksum()) {
+		// The same words each time, so that the events of a fight are one that is counted.
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
-			"Another client keeps removing or changing what configdep writes to this %s: its annotations configdep.io/*, or the content of its sources. The next write follows in %v at the earliest.",
-			w.Kind, delay))
+			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",
+			w.Kind, duration.HumanDuration(lastRound)))
 	}
 	return nil
 }
@@ -256,10 +258,28 @@ func (s *step) checksum() uint64 {
 func (c *Controller) tellUnmanaged(n *note, s *step) {
 	managed := s.State != policy.Unmanaged
 	if n.managed && !managed && s.Reason == policy.ReasonNotOptedIn {
-		c.event(s.workload, corev1.EventTypeNormal, "ConfigReloadOff",
-			"Automatic restarts are off: the annotation "+policy.ReloadAnnotation+" was removed or set to off. (kubectl rollout undo restores the annotations of the older revision.)")
+		c.event(s.workload, corev1.EventTypeNormal, "ConfigReloadOff", "Automatic restarts are off: "+whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
 	}
-	n.managed = managed
+	n.managed, n.declaredBy = managed, s.policy.DeclaredBy
+}
+
+// whyOff says which object turned automatic restarts off, by what declared the mode before and now.
+func whyOff(w *dependency.Workload, before, now string) string {
+	var what string
+	switch {
+	case now == policy.ReloadAnnotation:
+		what = fmt.Sprintf("%s is set to off on the %s.", policy.ReloadAnnotation, w.Kind)
+	case before == policy.ReloadAnnotation:
+		what = fmt.Sprintf("%s was removed from the %s.", policy.ReloadAnnotation, w.Kind)
+	case now == policy.DeclaredByDefault:
+		return fmt.Sprintf("%s was removed from Namespace %s.", policy.ReloadAnnotation, w.Namespace)
+	default:
+		return fmt.Sprintf("%s is set to off on Namespace %s.", policy.ReloadAnnotation, w.Namespace)
+	}
+	if w.Kind == dependency.Deployment {
+		what += " (kubectl rollout undo restores the annotations of the older revision.)"
+	}
+	return what
 }
 
 // tellBlocked leaves an event when a workload that should be restarted by itself cannot
@@ -289,9 +309,9 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 	case apierrors.IsConflict(err):
 	case s.Action == policy.Verify, s.Action == policy.Inspect:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed",
-			fmt.Sprintf("Looking up with which content the pods were started failed and will be tried again: %v", err))
+			fmt.Sprintf("Checking which content the pods were started with failed and will be retried: %v", err))
 	case s.Action == policy.Continue:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("Evicting the pods failed and will be tried again: %v", err))
+		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("Evicting the pods failed and will be retried: %v", err))
 	}
 }
 

@@ -185,7 +185,7 @@ func TestRefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.T) {
 		if n := len(tries); n < 288 || n > 310 { // every five minutes
 			t.Errorf("%d tries in a day: %v …", n, tries[:3])
 		}
-		failed := "Warning ConfigReloadFailed Deployment/shop/web: The restart because Secret/db has changed was refused and is tried again: " +
+		failed := "Warning ConfigReloadFailed Deployment/shop/web: A restart is due because Secret/db has changed, but it failed and will be retried: " +
 			`deployments.apps "web" is forbidden: quota`
 		for _, e := range c.told() {
 			if !strings.HasPrefix(e, "Normal ConfigReloaded Deployment/shop/other-") && e != failed {
@@ -255,9 +255,9 @@ func TestDeletedWorkloadIsLetGo(t *testing.T) {
 // TestBlockedWorkloadIsToldOnceForEachCause, and again when it comes back.
 func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 	const (
-		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."
-		invalid = `Warning InvalidAnnotation Deployment/shop/web: The annotation configdep.io/settle has the value "soon": ` +
-			`a duration such as "0", "500ms", "30s" or "5m" is needed. Automatic restarts are off until this is fixed.`
+		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."
+		invalid = `Warning InvalidAnnotation Deployment/shop/web: Invalid annotation configdep.io/settle="soon": ` +
+			`must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`
 	)
 	inCluster(t, func(c *cluster) {
 		adopted(c)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,10 +50,10 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 	case !s.policy.Recreates(): // the strategy was changed meanwhile
 		return 0, c.rollOut(ctx, s)
 	case isReady(next) && ready+dead < w.Replicas:
-		c.tellWaits(s, fmt.Sprintf("%d of %d pods are ready", ready, w.Replicas))
+		c.tellWaits(s, dependency.SomePods(ready, w.Replicas, "ready"), "")
 		return recreatePause, nil
 	case isReady(next) && dead == 0 && w.Rollout.Phase == dependency.RolloutRunning:
-		c.tellWaits(s, w.Rollout.Message)
+		c.tellWaits(s, w.Rollout.Message, "")
 		return recreatePause, nil
 	}
 	eviction := &policyv1.Eviction{
@@ -65,22 +66,33 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 		c.note(w.WorkloadKey).waits = ""
 		return recreatePause, nil
 	case apierrors.IsTooManyRequests(err):
-		c.tellWaits(s, fmt.Sprintf("a PodDisruptionBudget protects pod %s", next.Name))
+		c.tellWaits(s, "the API server refuses to evict pod "+next.Name+" for now", refusal(err))
 		return recreatePause, nil
 	default:
 		return 0, fmt.Errorf("evicting pod %s/%s: %w", w.Namespace, next.Name, err)
 	}
 }
 
+// refusal returns why an eviction was refused with 429: the cause names the PodDisruptionBudget.
+func refusal(err error) string {
+	if cause, found := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); found {
+		return cause.Message
+	}
+	return err.Error()
+}
+
 // tellWaits leaves an event when an eviction has been waiting for the same thing for a
-// minute: that a pod is replaced takes a moment.
-func (c *Controller) tellWaits(s *step, what string) {
+// minute: that a pod is replaced takes a moment. Why may differ each time.
+func (c *Controller) tellWaits(s *step, what, why string) {
 	n, now := c.note(s.workload.WorkloadKey), c.Clock.Now()
 	switch {
 	case n.waits != what:
 		n.waits, n.waitsSince, n.waitsTold = what, now, false
 	case !n.waitsTold && now.Sub(n.waitsSince) >= time.Minute:
 		n.waitsTold = true
+		if why = strings.TrimSuffix(why, "."); why != "" {
+			what += " (" + why + ")"
+		}
 		c.event(s.workload, corev1.EventTypeNormal, "ConfigReloadWaiting", "The next pod will be evicted later: "+what+".")
 	}
 }

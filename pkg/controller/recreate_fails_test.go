@@ -70,7 +70,7 @@ func TestRecreateTellsThatItWaitsForARollout(t *testing.T) {
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.UpdatedReplicas = 1 })
 		c.advance(2 * time.Minute)
 		c.expect("it waits")
-		c.expectEvents("it waits", "Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: 1 of 3 pods are new.")
+		c.expectEvents("it waits", "Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: 1 of 3 pods is up to date.")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -161,8 +162,16 @@ func TestRecreateGoesOnAfterTheProcessHasEnded(t *testing.T) {
 func TestRecreateWaitsForDisruptionBudgets(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
-		c.refusingEvictions(apierrors.NewTooManyRequests("the budget", 1))
+		refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		healthy := func(n int) {
+			refused.ErrStatus.Details.Causes = []metav1.StatusCause{{
+				Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf("The disruption budget web needs 3 healthy pods and has %d currently", n),
+			}}
+		}
+		healthy(2)
+		c.refusingEvictions(refused)
 		c.advance(12 * time.Second)
+		healthy(3) // which is no other wait
 		c.expect("it asks now and then", "1m1.5s recreate web",
 			"1m1.5s evict web-0: TooManyRequests", "1m6.5s evict web-0: TooManyRequests", "1m11.5s evict web-0: TooManyRequests")
 		c.expectEvents("which is no failure", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
@@ -170,7 +179,8 @@ func TestRecreateWaitsForDisruptionBudgets(t *testing.T) {
 		c.expectEvents("a moment before a minute has passed")
 		c.advance(time.Second)
 		c.expectEvents("a minute has passed",
-			"Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: a PodDisruptionBudget protects pod web-0.")
+			"Normal ConfigReloadWaiting Deployment/shop/web: The next pod will be evicted later: "+
+				"the API server refuses to evict pod web-0 for now (The disruption budget web needs 3 healthy pods and has 3 currently).")
 		c.advance(time.Hour)
 		c.expectEvents("it is told once")
 		c.refusing(nil)
@@ -379,7 +389,7 @@ func TestRefusedEvictionIsTold(t *testing.T) {
 		c.advance(time.Second)
 		c.expectEvents("it is refused",
 			"Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed",
-			"Warning ConfigReloadFailed Deployment/shop/web: Evicting the pods failed and will be tried again: evicting pod shop/web-0: no")
+			"Warning ConfigReloadFailed Deployment/shop/web: Evicting the pods failed and will be retried: evicting pod shop/web-0: no")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,6 +53,21 @@ func (c *cluster) store(o metav1.Object) {
 			c.t.Error(err)
 		}
 	})
+}
+
+// annotateNamespace sets the annotations of the namespace of all workloads.
+func (c *cluster) annotateNamespace(annotations map[string]string) {
+	c.t.Helper()
+	c.mu.Lock()
+	c.version++
+	ns := &corev1.Namespace{}
+	ns.Name, ns.ResourceVersion, ns.Annotations = namespace, strconv.FormatUint(c.version, 10), annotations
+	err := c.replay.Set(ns)
+	c.mu.Unlock()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	synctest.Wait() // events that it causes need the lock
 }
 
 // remove deletes an object.

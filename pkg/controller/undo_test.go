@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ func TestLosingTheOptInIsTold(t *testing.T) {
 		c.expectEvents("a workload that has never opted in")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations = nil })
 		c.advance(time.Minute)
-		c.expectEvents("undone", "Normal ConfigReloadOff Deployment/shop/web: Automatic restarts are off: the annotation configdep.io/reload was removed or set to off. "+
+		c.expectEvents("undone", "Normal ConfigReloadOff Deployment/shop/web: Automatic restarts are off: configdep.io/reload was removed from the Deployment. "+
 			"(kubectl rollout undo restores the annotations of the older revision.)")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Status.ObservedGeneration++ })
 		c.set(secret("db", "2"))
@@ -29,6 +30,47 @@ func TestLosingTheOptInIsTold(t *testing.T) {
 		c.expectEvents("it is told once")
 		c.expect("nothing is restarted")
 	})
+}
+
+// TestConfigReloadOffNamesTheObject that turned automatic restarts off.
+func TestConfigReloadOffNamesTheObject(t *testing.T) {
+	const undo = " (kubectl rollout undo restores the annotations of the older revision.)"
+	on, off := map[string]string{policy.ReloadAnnotation: "auto"}, map[string]string{policy.ReloadAnnotation: "off"}
+	for name, tc := range map[string]struct {
+		workload, namespace       map[string]string // before
+		newWorkload, newNamespace map[string]string
+		want                      string
+	}{
+		"removed from the workload":      {on, nil, nil, nil, "configdep.io/reload was removed from the Deployment." + undo},
+		"the namespace is off anyway":    {on, off, nil, off, "configdep.io/reload was removed from the Deployment." + undo},
+		"set to off on the workload":     {on, nil, off, nil, "configdep.io/reload is set to off on the Deployment." + undo},
+		"off for one of the namespace":   {nil, on, off, on, "configdep.io/reload is set to off on the Deployment." + undo},
+		"removed from the namespace":     {nil, on, nil, nil, "configdep.io/reload was removed from Namespace shop."},
+		"set to off on the namespace":    {nil, on, nil, off, "configdep.io/reload is set to off on Namespace shop."},
+		"on the workload it is still on": {on, on, on, off, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				c.lead()
+				c.annotateNamespace(tc.namespace)
+				c.set(secret("db", "1"))
+				d := deployment("web", "db")
+				d.Annotations = maps.Clone(tc.workload)
+				c.set(d)
+				c.advance(time.Minute)
+				c.expectEvents("before")
+				c.annotateNamespace(tc.newNamespace)
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations = maps.Clone(tc.newWorkload) })
+				c.advance(time.Minute)
+				var want []string
+				if tc.want != "" {
+					want = []string{"Normal ConfigReloadOff Deployment/shop/web: Automatic restarts are off: " + tc.want}
+				}
+				c.expectEvents("after", want...)
+			})
+		})
+	}
 }
 
 // TestUndoThatBringsBackAnEviction: the ReplicaSet has kept the names of pods that have long

@@ -28,7 +28,7 @@ func TestRefusedFirstRecordLosesNoChange(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		told := c.told()
-		const want = "Warning ConfigRecordFailed Deployment/shop/web: Recording the content that the pods run with was refused and will be tried again: " +
+		const want = "Warning ConfigRecordFailed Deployment/shop/web: Recording the content that the pods run with failed and will be retried: " +
 			`deployments.apps "web" is forbidden: quota`
 		if len(told) == 0 || told[0] != want {
 			t.Errorf("told: %v", told)

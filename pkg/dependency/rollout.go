@@ -35,11 +35,31 @@ const ReasonNotObserved = "NotObserved"
 
 var (
 	complete   = Rollout{Phase: RolloutComplete}
-	unobserved = Rollout{RolloutRunning, ReasonNotObserved, "its controller has not seen the new template yet"}
+	unobserved = Rollout{RolloutRunning, ReasonNotObserved, "its controller has not observed the latest change of the workload yet"}
 )
 
 func running(done, all int32, what string) Rollout {
-	return Rollout{RolloutRunning, "PodsUpdating", fmt.Sprintf("%d of %d pods are %s", done, all, what)}
+	return Rollout{RolloutRunning, "PodsUpdating", SomePods(done, all, what)}
+}
+
+func onDelete(updated, all int32) Rollout {
+	return Rollout{RolloutHeld, "OnDelete", SomePods(updated, all, "up to date") + ", and the update strategy is OnDelete: delete the other pods to replace them"}
+}
+
+func belowPartition(partition int32) string {
+	return fmt.Sprintf(", and pods below the partition (%d) are not updated", partition)
+}
+
+// SomePods renders a clause such as "1 of 3 pods is ready".
+func SomePods(some, all int32, what string) string {
+	pods, are := "pods", "are"
+	if all == 1 {
+		pods = "pod"
+	}
+	if some == 1 || all == 1 {
+		are = "is"
+	}
+	return fmt.Sprintf("%d of %d %s %s %s", some, all, pods, are, what)
 }
 
 func deploymentRollout(o *appsv1.Deployment) Rollout {
@@ -49,13 +69,16 @@ func deploymentRollout(o *appsv1.Deployment) Rollout {
 	case s.ObservedGeneration < o.Generation:
 		return unobserved
 	case deadlineExceeded(s.Conditions):
-		return Rollout{RolloutFailed, "ProgressDeadlineExceeded", fmt.Sprintf("%d of %d pods are new and the progress deadline has passed", s.UpdatedReplicas, replicas)}
+		return Rollout{RolloutFailed, "ProgressDeadlineExceeded", SomePods(s.UpdatedReplicas, replicas, "up to date") + ", and the progress deadline has passed"}
 	case s.UpdatedReplicas < replicas && o.Spec.Paused:
-		return Rollout{RolloutHeld, "Paused", fmt.Sprintf("it is paused with %d of %d pods new", s.UpdatedReplicas, replicas)}
+		return Rollout{RolloutHeld, "Paused", SomePods(s.UpdatedReplicas, replicas, "up to date") + ", and the Deployment is paused"}
 	case s.UpdatedReplicas < replicas:
-		return running(s.UpdatedReplicas, replicas, "new")
+		return running(s.UpdatedReplicas, replicas, "up to date")
 	case s.Replicas > s.UpdatedReplicas:
-		return Rollout{RolloutRunning, "PodsUpdating", fmt.Sprintf("%d old pods are ending", s.Replicas-s.UpdatedReplicas)}
+		if s.Replicas-s.UpdatedReplicas == 1 {
+			return Rollout{RolloutRunning, "PodsUpdating", "1 old pod is pending termination"}
+		}
+		return Rollout{RolloutRunning, "PodsUpdating", fmt.Sprintf("%d old pods are pending termination", s.Replicas-s.UpdatedReplicas)}
 	case s.AvailableReplicas < s.UpdatedReplicas:
 		return running(s.AvailableReplicas, s.UpdatedReplicas, "available")
 	default:
@@ -86,11 +109,15 @@ func statefulSetRollout(o *appsv1.StatefulSet) Rollout {
 	case s.ReadyReplicas < replicas:
 		return running(s.ReadyReplicas, replicas, "ready")
 	case o.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType && updated < replicas:
-		return Rollout{RolloutHeld, "OnDelete", fmt.Sprintf("%d of %d pods are new, and each is replaced when it is deleted", updated, replicas)}
+		return onDelete(updated, replicas)
 	case updated < replicas-partition:
-		return running(updated, replicas-partition, "new")
+		r := running(updated, replicas-partition, "up to date")
+		if partition > 0 {
+			r.Message += belowPartition(partition)
+		}
+		return r
 	case updated < replicas:
-		return Rollout{RolloutHeld, "Partition", fmt.Sprintf("%d of %d pods are new, and the partition of %d holds the others back", updated, replicas, partition)}
+		return Rollout{RolloutHeld, "Partition", SomePods(updated, replicas, "up to date") + belowPartition(partition)}
 	default:
 		return complete
 	}
@@ -103,9 +130,9 @@ func daemonSetRollout(o *appsv1.DaemonSet) Rollout {
 	case s.ObservedGeneration < o.Generation:
 		return unobserved
 	case o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && s.UpdatedNumberScheduled < desired:
-		return Rollout{RolloutHeld, "OnDelete", fmt.Sprintf("%d of %d pods are new, and each is replaced when it is deleted", s.UpdatedNumberScheduled, desired)}
+		return onDelete(s.UpdatedNumberScheduled, desired)
 	case s.UpdatedNumberScheduled < desired:
-		return running(s.UpdatedNumberScheduled, desired, "new")
+		return running(s.UpdatedNumberScheduled, desired, "up to date")
 	case s.NumberAvailable < desired:
 		return running(s.NumberAvailable, desired, "available")
 	default:

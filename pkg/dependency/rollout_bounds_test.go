@@ -35,7 +35,7 @@ func TestStatefulSetRollout_WithoutAPartition(t *testing.T) {
 			Spec:   appsv1.StatefulSetSpec{Replicas: new(int32(3)), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{RollingUpdate: rolling}},
 			Status: appsv1.StatefulSetStatus{ReadyReplicas: 3, UpdatedReplicas: 2},
 		}
-		if got := statefulSetRollout(o); got != (Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are new"}) {
+		if got := statefulSetRollout(o); got != (Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are up to date"}) {
 			t.Errorf("with %+v: %+v", rolling, got)
 		}
 	}

@@ -32,21 +32,25 @@ func TestRolloutOfADeployment(t *testing.T) {
 		},
 		"not observed": {
 			func(o *appsv1.Deployment) { o.Generation = 3 },
-			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
 		},
 		"not observed, and what is observed has failed": {
 			func(o *appsv1.Deployment) {
 				o.Generation, o.Status.Conditions = 3, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
 			},
-			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
 		},
 		"some are new": {
 			func(o *appsv1.Deployment) { o.Status.UpdatedReplicas = 1 },
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods are new"},
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods is up to date"},
 		},
 		"old ones are ending": {
 			func(o *appsv1.Deployment) { o.Status.Replicas = 5 },
-			Rollout{RolloutRunning, "PodsUpdating", "2 old pods are ending"},
+			Rollout{RolloutRunning, "PodsUpdating", "2 old pods are pending termination"},
+		},
+		"an old one is ending": {
+			func(o *appsv1.Deployment) { o.Status.Replicas = 4 },
+			Rollout{RolloutRunning, "PodsUpdating", "1 old pod is pending termination"},
 		},
 		"not available": {
 			func(o *appsv1.Deployment) { o.Status.AvailableReplicas = 2 },
@@ -54,20 +58,20 @@ func TestRolloutOfADeployment(t *testing.T) {
 		},
 		"paused on the way": {
 			func(o *appsv1.Deployment) { o.Spec.Paused, o.Status.UpdatedReplicas = true, 2 },
-			Rollout{RolloutHeld, "Paused", "it is paused with 2 of 3 pods new"},
+			Rollout{RolloutHeld, "Paused", "2 of 3 pods are up to date, and the Deployment is paused"},
 		},
 		"paused when done": {func(o *appsv1.Deployment) { o.Spec.Paused = true }, Rollout{Phase: RolloutComplete}},
 		"failed": {
 			func(o *appsv1.Deployment) {
 				o.Status.UpdatedReplicas, o.Status.Conditions = 1, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
 			},
-			Rollout{RolloutFailed, "ProgressDeadlineExceeded", "1 of 3 pods are new and the progress deadline has passed"},
+			Rollout{RolloutFailed, "ProgressDeadlineExceeded", "1 of 3 pods is up to date, and the progress deadline has passed"},
 		},
 		"one replica when none is asked for": {
 			func(o *appsv1.Deployment) {
 				o.Spec.Replicas, o.Status = nil, appsv1.DeploymentStatus{ObservedGeneration: 2}
 			},
-			Rollout{RolloutRunning, "PodsUpdating", "0 of 1 pods are new"},
+			Rollout{RolloutRunning, "PodsUpdating", "0 of 1 pod is up to date"},
 		},
 		"no replicas": {
 			func(o *appsv1.Deployment) {
@@ -98,15 +102,15 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 		"done": {func(*appsv1.StatefulSet) {}, Rollout{Phase: RolloutComplete}},
 		"not observed": {
 			func(o *appsv1.StatefulSet) { o.Generation = 3 },
-			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
 		},
 		"some are new": {
 			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new" },
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods are new"},
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods is up to date"},
 		},
 		"rolled back on the way: the revisions are equal, but one pod is of another": {
 			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas = 2 },
-			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are new"},
+			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are up to date"},
 		},
 		"not ready": {
 			func(o *appsv1.StatefulSet) { o.Status.ReadyReplicas = 2 },
@@ -117,21 +121,21 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 				partition(o, 2)
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
 			},
-			Rollout{RolloutHeld, "Partition", "1 of 3 pods are new, and the partition of 2 holds the others back"},
+			Rollout{RolloutHeld, "Partition", "1 of 3 pods is up to date, and pods below the partition (2) are not updated"},
 		},
 		"on the way to the partition": {
 			func(o *appsv1.StatefulSet) {
 				partition(o, 1)
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
 			},
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 2 pods are new"},
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 2 pods is up to date, and pods below the partition (1) are not updated"},
 		},
 		"the partition is larger than the set": {
 			func(o *appsv1.StatefulSet) {
 				partition(o, 100)
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 0, "new"
 			},
-			Rollout{RolloutHeld, "Partition", "0 of 3 pods are new, and the partition of 3 holds the others back"},
+			Rollout{RolloutHeld, "Partition", "0 of 3 pods are up to date, and pods below the partition (3) are not updated"},
 		},
 		"a partition, and nothing to do": {func(o *appsv1.StatefulSet) { partition(o, 2) }, Rollout{Phase: RolloutComplete}},
 		"on delete": {
@@ -139,7 +143,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
 			},
-			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when it is deleted"},
+			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods is up to date, and the update strategy is OnDelete: delete the other pods to replace them"},
 		},
 		"on delete, while one comes up": {
 			func(o *appsv1.StatefulSet) {
@@ -189,11 +193,11 @@ func TestRolloutOfADaemonSet(t *testing.T) {
 		"done": {func(*appsv1.DaemonSet) {}, Rollout{Phase: RolloutComplete}},
 		"not observed": {
 			func(o *appsv1.DaemonSet) { o.Generation = 3 },
-			Rollout{RolloutRunning, "NotObserved", "its controller has not seen the new template yet"},
+			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
 		},
 		"some are new": {
 			func(o *appsv1.DaemonSet) { o.Status.UpdatedNumberScheduled = 1 },
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods are new"},
+			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods is up to date"},
 		},
 		"not available": {
 			func(o *appsv1.DaemonSet) { o.Status.NumberAvailable = 2 },
@@ -201,7 +205,7 @@ func TestRolloutOfADaemonSet(t *testing.T) {
 		},
 		"on delete": {
 			func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy, o.Status.UpdatedNumberScheduled = onDelete, 1 },
-			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods are new, and each is replaced when it is deleted"},
+			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods is up to date, and the update strategy is OnDelete: delete the other pods to replace them"},
 		},
 		"on delete, all deleted": {func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy = onDelete }, Rollout{Phase: RolloutComplete}},
 		"no nodes": {

@@ -62,12 +62,12 @@ func oneOf[T ~string](value string, allowed ...T) (T, error) {
 		}
 		names[i] = string(a)
 	}
-	return "", fmt.Errorf("allowed are %s", strings.Join(names, ", "))
+	return "", fmt.Errorf("must be one of %s", strings.Join(names, ", "))
 }
 
 func parseBool(value string) (bool, error) {
 	if value != "true" && value != "false" {
-		return false, errors.New(`allowed are "true" and "false"`)
+		return false, errors.New(`must be "true" or "false"`)
 	}
 	return strconv.ParseBool(value)
 }
@@ -75,7 +75,7 @@ func parseBool(value string) (bool, error) {
 func parseDuration(value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < 0 {
-		return 0, errors.New(`a duration such as "0", "500ms", "30s" or "5m" is needed`)
+		return 0, errors.New(`must be a duration such as "0", "500ms", "30s" or "5m"`)
 	}
 	return d, nil
 }
@@ -93,7 +93,7 @@ func parseKinds(value string) ([]dependency.SourceKind, error) {
 		}
 	}
 	if kinds == nil {
-		return nil, errors.New("a comma list of configmap and secret is needed")
+		return nil, errors.New("must be a comma-separated list of configmap and secret")
 	}
 	return kinds, nil
 }
@@ -134,7 +134,7 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 			return nil, err
 		}
 		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") || len(name) > maxPattern {
-			return nil, fmt.Errorf("%q is neither the name of an object nor a pattern with * and ?", abbreviate(name))
+			return nil, fmt.Errorf("%q is neither the name of an object nor a valid pattern", abbreviate(name))
 		}
 		p := dependency.Pattern{Kind: k, Name: name}
 		if known[p] {
@@ -142,14 +142,14 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 		}
 		known[p] = true
 		if len(patterns) == maxPatterns {
-			return nil, fmt.Errorf("at most %d are allowed", maxPatterns)
+			return nil, fmt.Errorf("must not name more than %d sources", maxPatterns)
 		}
 		if p.Glob() {
 			if globs++; globs > maxGlobs {
-				return nil, fmt.Errorf("at most %d patterns are allowed", maxGlobs)
+				return nil, fmt.Errorf("must not have more than %d patterns with *, ? or [ ]", maxGlobs)
 			}
 			if strings.Count(name, "*") > maxStars {
-				return nil, fmt.Errorf("%q has more than %d *", abbreviate(name), maxStars)
+				return nil, fmt.Errorf("%q must not have more than %d *", abbreviate(name), maxStars)
 			}
 		}
 		patterns = append(patterns, p)

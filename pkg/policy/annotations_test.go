@@ -87,31 +87,31 @@ func TestAnnotationValues(t *testing.T) {
 // TestInvalidValueIsToldAndNeverTakenForAnother: the message names where the value
 // stands, the value, and what is allowed.
 func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
-	const aDuration = `a duration such as "0", "500ms", "30s" or "5m" is needed`
+	const aDuration = `must be a duration such as "0", "500ms", "30s" or "5m"`
 	long := strings.Repeat("ä", 40) // 80 bytes
 	for _, tc := range []struct{ key, value, problem string }{
-		{ReloadAnnotation, "Auto", `the annotation configdep.io/reload has the value "Auto": allowed are auto, matched, listed, off`},
-		{ReloadAnnotation, "", `the annotation configdep.io/reload has the value "": allowed are auto, matched, listed, off`},
-		{ReloadAnnotation, "true", `the annotation configdep.io/reload has the value "true": allowed are auto, matched, listed, off`},
-		{SourcesAnnotation, "db", `the annotation configdep.io/sources has the value "db": "db" is not of the form configmap/NAME or secret/NAME`},
-		{SourcesAnnotation, "secret/db, secret/", `the annotation configdep.io/sources has the value "secret/db, secret/": "secret/" is not of the form configmap/NAME or secret/NAME`},
-		{SourcesAnnotation, "pod/web", `the annotation configdep.io/sources has the value "pod/web": "pod" is neither configmap nor secret`},
-		{SourcesAnnotation, "secret/shop/db", `the annotation configdep.io/sources has the value "secret/shop/db": "shop/db" is neither the name of an object nor a pattern with * and ?`},
-		{ExcludeAnnotation, "secret/[a-", `the annotation configdep.io/exclude has the value "secret/[a-": "[a-" is neither the name of an object nor a pattern with * and ?`},
-		{ExcludeAnnotation, `configmap/a\`, `the annotation configdep.io/exclude has the value "configmap/a\\": "a\\" is neither the name of an object nor a pattern with * and ?`},
-		{KindsAnnotation, "", `the annotation configdep.io/kinds has the value "": a comma list of configmap and secret is needed`},
-		{KindsAnnotation, "secret,pod", `the annotation configdep.io/kinds has the value "secret,pod": "pod" is neither configmap nor secret`},
-		{LiveVolumesAnnotation, "yes", `the annotation configdep.io/live-volumes has the value "yes": allowed are "true" and "false"`},
-		{LiveVolumesAnnotation, "1", `the annotation configdep.io/live-volumes has the value "1": allowed are "true" and "false"`},
-		{SettleAnnotation, "5", `the annotation configdep.io/settle has the value "5": ` + aDuration},
-		{SettleAnnotation, "-1s", `the annotation configdep.io/settle has the value "-1s": ` + aDuration},
-		{SettleAnnotation, "1d", `the annotation configdep.io/settle has the value "1d": ` + aDuration},
-		{MinIntervalAnnotation, "9999999h", `the annotation configdep.io/min-interval has the value "9999999h": ` + aDuration},
-		{StrategyAnnotation, "env-var", `the annotation configdep.io/strategy has the value "env-var": allowed are annotation, recreate`},
-		{SourcesAnnotation, "x" + long, `the annotation configdep.io/sources has the value "x` + strings.Repeat("ä", 31) + `…": "x` + strings.Repeat("ä", 31) + `…" is not of the form configmap/NAME or secret/NAME`},
-		{KindsAnnotation, long, `the annotation configdep.io/kinds has the value "` + strings.Repeat("ä", 32) + `…": "` + strings.Repeat("ä", 32) + `…" is neither configmap nor secret`},
-		{SettleAnnotation, long, `the annotation configdep.io/settle has the value "` + strings.Repeat("ä", 32) + `…": ` + aDuration},
-		{SettleAnnotation, "a" + long, `the annotation configdep.io/settle has the value "a` + strings.Repeat("ä", 31) + `…": ` + aDuration},
+		{ReloadAnnotation, "Auto", `invalid annotation configdep.io/reload="Auto": must be one of auto, matched, listed, off`},
+		{ReloadAnnotation, "", `invalid annotation configdep.io/reload="": must be one of auto, matched, listed, off`},
+		{ReloadAnnotation, "true", `invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off`},
+		{SourcesAnnotation, "db", `invalid annotation configdep.io/sources="db": "db" is not of the form configmap/NAME or secret/NAME`},
+		{SourcesAnnotation, "secret/db, secret/", `invalid annotation configdep.io/sources="secret/db, secret/": "secret/" is not of the form configmap/NAME or secret/NAME`},
+		{SourcesAnnotation, "pod/web", `invalid annotation configdep.io/sources="pod/web": "pod" is neither configmap nor secret`},
+		{SourcesAnnotation, "secret/shop/db", `invalid annotation configdep.io/sources="secret/shop/db": "shop/db" is neither the name of an object nor a valid pattern`},
+		{ExcludeAnnotation, "secret/[a-", `invalid annotation configdep.io/exclude="secret/[a-": "[a-" is neither the name of an object nor a valid pattern`},
+		{ExcludeAnnotation, `configmap/a\`, `invalid annotation configdep.io/exclude="configmap/a\\": "a\\" is neither the name of an object nor a valid pattern`},
+		{KindsAnnotation, "", `invalid annotation configdep.io/kinds="": must be a comma-separated list of configmap and secret`},
+		{KindsAnnotation, "secret,pod", `invalid annotation configdep.io/kinds="secret,pod": "pod" is neither configmap nor secret`},
+		{LiveVolumesAnnotation, "yes", `invalid annotation configdep.io/live-volumes="yes": must be "true" or "false"`},
+		{LiveVolumesAnnotation, "1", `invalid annotation configdep.io/live-volumes="1": must be "true" or "false"`},
+		{SettleAnnotation, "5", `invalid annotation configdep.io/settle="5": ` + aDuration},
+		{SettleAnnotation, "-1s", `invalid annotation configdep.io/settle="-1s": ` + aDuration},
+		{SettleAnnotation, "1d", `invalid annotation configdep.io/settle="1d": ` + aDuration},
+		{MinIntervalAnnotation, "9999999h", `invalid annotation configdep.io/min-interval="9999999h": ` + aDuration},
+		{StrategyAnnotation, "env-var", `invalid annotation configdep.io/strategy="env-var": must be one of annotation, recreate`},
+		{SourcesAnnotation, "x" + long, `invalid annotation configdep.io/sources="x` + strings.Repeat("ä", 31) + `…": "x` + strings.Repeat("ä", 31) + `…" is not of the form configmap/NAME or secret/NAME`},
+		{KindsAnnotation, long, `invalid annotation configdep.io/kinds="` + strings.Repeat("ä", 32) + `…": "` + strings.Repeat("ä", 32) + `…" is neither configmap nor secret`},
+		{SettleAnnotation, long, `invalid annotation configdep.io/settle="` + strings.Repeat("ä", 32) + `…": ` + aDuration},
+		{SettleAnnotation, "a" + long, `invalid annotation configdep.io/settle="a` + strings.Repeat("ä", 31) + `…": ` + aDuration},
 	} {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
 			defaults := Defaults{Mode: Auto, Settle: time.Second, MinInterval: 10 * time.Second}
@@ -124,7 +124,10 @@ func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 				t.Errorf("on the workload (-want +got):\n%s", diff)
 			}
 			got := Of(nil, map[string]string{tc.key: tc.value}, defaults)
-			wantProblem := strings.Replace(tc.problem, "the annotation ", "the annotation Namespace ", 1)
+			wantProblem := strings.Replace(tc.problem, `": `, `" on the Namespace: `, 1)
+			if tc.key == ReloadAnnotation { // a label says the same
+				wantProblem = strings.Replace(wantProblem, "annotation", "annotation or label", 1)
+			}
 			if diff := cmp.Diff([]string{wantProblem}, got.Problems); diff != "" {
 				t.Errorf("on the namespace (-want +got):\n%s", diff)
 			}
@@ -145,7 +148,7 @@ func TestPatternsAreBounded(t *testing.T) {
 	if p := of(append(most, most...)...); len(p.Problems) != 0 || len(p.Exclude) != maxPatterns {
 		t.Errorf("%d patterns, and the problems %q", len(p.Exclude), p.Problems)
 	}
-	if p := of(append(most, "secret/s")...); len(p.Problems) != 1 || !strings.Contains(p.Problems[0], "at most 256") {
+	if p := of(append(most, "secret/s")...); len(p.Problems) != 1 || !strings.Contains(p.Problems[0], "must not name more than 256 sources") {
 		t.Errorf("of one more, the problems are %q", p.Problems)
 	}
 	if p := of("secret/" + strings.Repeat("*a", maxPattern)); len(p.Problems) != 1 {
@@ -163,8 +166,8 @@ func TestGlobsAreBounded(t *testing.T) {
 		says     string
 	}{
 		"as many as there may be": {globs, ""},
-		"one more":                {append(slices.Clone(globs), "secret/*"), "at most 32 patterns are allowed"},
-		"many stars":              {[]string{"secret/*a*b*c*d*"}, "has more than 4 *"},
+		"one more":                {append(slices.Clone(globs), "secret/*"), "must not have more than 32 patterns"},
+		"many stars":              {[]string{"secret/*a*b*c*d*"}, "must not have more than 4 *"},
 	} {
 		p := Of(map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: strings.Join(tt.patterns, ",")}, nil, Defaults{})
 		if got := strings.Join(p.Problems, "; "); tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
@@ -180,7 +183,7 @@ func TestGlobsAreBounded(t *testing.T) {
 	}
 	x := newWorld(t, pod)
 	x.annotate(ExcludeAnnotation, strings.Join(globs, ","))
-	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "too many to be tried") {
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 32 for a pod template with 626 sources") {
 		t.Errorf("it is %+v", d)
 	}
 }
@@ -195,7 +198,7 @@ func TestEveryInvalidAnnotationIsNamed(t *testing.T) {
 		t.Errorf("%d problems are told, want %d: %q", len(problems), len(everyAnnotation), problems)
 	}
 	for _, key := range everyAnnotation {
-		if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "annotation "+key+" has") }) {
+		if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "annotation "+key+`="?": `) }) {
 			t.Errorf("nothing is told of %s", key)
 		}
 	}

@@ -20,7 +20,7 @@ func TestOf_BoundsOfValues(t *testing.T) {
 		"the longest name":               {SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
 		"a longer name":                  {SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither the name of an object"},
 		"as many stars as there may be":  {SourcesAnnotation, "secret/*a*b*c*", ""},
-		"one more":                       {SourcesAnnotation, "secret/*a*b*c*d*", "has more than 4 *"},
+		"one more":                       {SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
 		"no time":                        {SettleAnnotation, "0", ""},
 		"a little less":                  {SettleAnnotation, "-1ns", "a duration such as"},
 		"the longest value in a message": {SettleAnnotation, strings.Repeat("a", 64), `"` + strings.Repeat("a", 64) + `"`},

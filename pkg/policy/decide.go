@@ -19,9 +19,9 @@ const (
 	InSync     State = "InSync"     // its pods run with the current content
 	Settling   State = "Settling"   // content has changed and must be quiet for a while
 	Pending    State = "Pending"    // a restart is due
-	RollingOut State = "RollingOut" // its pods are being replaced
+	RollingOut State = "RollingOut" // its rollout is not complete
 	Failed     State = "Failed"     // its rollout does not progress
-	Blocked    State = "Blocked"    // a user must act before it can be restarted
+	Blocked    State = "Blocked"    // restarts are on hold until a user acts
 )
 
 // Action is what the controller does.
@@ -125,14 +125,14 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	}
 	if e.graph.Terminating(e.Workload) {
 		return Decision{State: Unmanaged, Reason: ReasonTerminating,
-			Message: fmt.Sprintf("The %s is being deleted and will not be restarted.", e.Workload.Kind)}
+			Message: fmt.Sprintf("The %s or its namespace is being deleted, so it will not be restarted.", e.Workload.Kind)}
 	}
 	if len(e.Policy.Problems) > 0 { // they matter to those who have opted in, or tried to
 		return e.invalid()
 	}
 	if e.Policy.Mode == Off {
 		d := Decision{State: Unmanaged, Reason: ReasonNotOptedIn,
-			Message: "Changes do not restart this workload automatically; a Reload does."}
+			Message: "Automatic restarts are off. Create a Reload to restart the workload."}
 		if e.recreating() {
 			d.Action = Abandon
 		}
@@ -177,11 +177,11 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 	case w.Kind == dependency.DaemonSet: // a node may come at any moment
 	case !w.Idle && stale:
 		d.State, d.Reason, d.Stale = Pending, "ScalingDown", true
-		d.Message = "Its content has changed and its last pods are ending; new pods read the current content."
+		d.Message = "Content has changed, and the last pods are terminating; new pods read the current content."
 	case !e.comparable():
 		return e.notRecorded()
 	case !w.Idle:
-		d.Message = "The last pods are ending; new pods read the current content."
+		d.Message = "The last pods are terminating; new pods read the current content."
 	case !e.recorded(): // with the pods that were to be evicted, if another client removed both
 		d.Action = WriteBaseline
 	case e.recreating():
@@ -196,15 +196,15 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 	for i := range excursions {
 		ids[i] = excursions[i].ID
 	}
-	what := strings.Join(ids, ", ")
+	what := enumerate(ids)
 	// There may be more of them since the pods were looked at.
 	if o.Inspected == nil || !slices.EqualFunc(o.Inspected.Of, excursions, Excursion.same) {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: Inspect, Excursions: excursions, Trigger: ids[0],
-			Message: what + " changed while the pods were not restarted. Checking whether a container was started with other content."}
+			Message: "Some pods may have been started with other content of " + what + ". The start times of their containers show whether a restart is due."}
 	}
 	if len(o.Inspected.Mixed) > 0 {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: WriteMixed, Mixed: o.Inspected.Mixed, Trigger: ids[0], Stale: true,
-			Message: what + " changed while the pods were not restarted, and a container may have been started with other content. The workload will be restarted."}
+			Message: "Some pods may have been started with other content of " + what + ". " + restartDue}
 	}
 	return e.inSync(WriteVerified)
 }
@@ -214,14 +214,14 @@ func (e *Evaluation) notRecorded() Decision {
 	d := e.inSync(WriteBaseline)
 	if d.State == InSync {
 		d.State, d.Reason = Pending, ReasonNotRecorded
-		d.Message = "The content that the pods run with is not recorded yet. It is recorded without a restart; later changes restart the workload."
+		d.Message = "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."
 	}
 	return d
 }
 
 func (e *Evaluation) invalid() Decision {
 	return Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
-		Message: upperFirst(strings.Join(e.Policy.Problems, "; ")) + ". Automatic restarts are off until this is fixed."}
+		Message: e.problems() + " " + onHold}
 }
 
 func (e *Evaluation) missing(stale bool) Decision {
@@ -231,7 +231,7 @@ func (e *Evaluation) missing(stale bool) Decision {
 		reason = ReasonSourceMissing
 	}
 	return Decision{State: Blocked, Reason: reason, Stale: stale,
-		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods cannot start. The workload will not be restarted until this is fixed."}
+		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods cannot start. " + onHold}
 }
 
 // recorded reports whether the workload carries a record that says exactly what is present.
@@ -266,14 +266,14 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason = Blocked, "Paused"
-		d.Message = what + ". The Deployment is paused; it will restart when it is resumed."
+		d.Message = what + ". The restart is on hold until the Deployment is resumed."
 		return d
 	}
 	// The owner may have changed the template after the content while no replica looked.
 	if verifiable && !ordered && e.Workload.TemplateWritten.After(d.WrittenAt) {
 		if o.Verified == nil || !o.VerifiedOf.Equal(d.WrittenAt) {
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
-			d.Message = what + ", and so has the pod template. Checking which changed first."
+			d.Message = what + ", and so has the pod template. Which changed first shows whether a restart is due."
 			return d
 		}
 		if *o.Verified && len(excursions) > 0 { // what else changed may have been read all the same
@@ -301,9 +301,9 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	settled, settle, release := e.settledAt(o, changes, quiet)
 	if o.Now.Before(settled) {
 		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
-		d.Message = fmt.Sprintf("%s. The workload will be restarted once the content has not changed for %v", what, settle)
+		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v", what, settle)
 		if release {
-			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template and may be about to: the workload will be restarted once that client has changed nothing in the namespace for %v", what, settle)
+			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template, so a release may be under way: a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for %v", what, settle)
 		}
 		d.Message += "."
 		return d
@@ -311,14 +311,17 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval, o.Now)
 	if o.Now.Before(at) {
 		d.State, d.Reason, d.RecheckAt = Pending, "MinInterval", at
-		d.Message = fmt.Sprintf("%s. The workload will be restarted at %s, because it was restarted recently.", what, at.UTC().Format(time.RFC3339))
+		d.Message = what + ". " + e.heldByInterval(at)
 		return d
 	}
 	d.State, d.Reason, d.Action = Pending, "SourceChanged", RollOut
 	if !seen.IsZero() {
 		d.DueAt = later(settled, at)
 	}
-	d.Message = what + ". The workload is being restarted."
+	d.Message = what + ". " + restartDue
+	if e.Workload.RecordDropped() {
+		d.Message += " It may be delayed, because another client removed configdep's annotations."
+	}
 	return d
 }
 
@@ -331,13 +334,13 @@ func (e *Evaluation) recreating() bool { return e.Workload.Recreating() != "" }
 func (e *Evaluation) decideStrategyChanged() Decision {
 	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
 		Because: "its strategy was changed while pods were being evicted",
-		Message: "The strategy was changed while pods were being evicted. If any of them is left, the workload will be restarted."}
+		Message: "The strategy was changed while pods were being evicted. If any of them is left, a restart is due."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason, d.Action = Blocked, "Paused", None
-		d.Message = "The strategy was changed while pods were being evicted. The Deployment is paused; it will restart when it is resumed."
+		d.Message = "The strategy was changed while pods were being evicted. If any of them is left, the restart is on hold until the Deployment is resumed."
 	}
 	return d
 }
@@ -385,26 +388,29 @@ func (e *Evaluation) inSync(action Action) Decision {
 	}
 	if e.Workload.RecordDropped() {
 		d.Reason = ReasonRecordRemoved
-		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays while that goes on."
+		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if that is repeated."
 	}
 	if len(e.units) == 0 {
 		d.Reason = "NothingTriggers"
-		d.Message = "No ConfigMap or Secret restarts this workload automatically; status.sources says why."
+		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
 	}
 	rollout := e.Workload.Rollout
 	switch {
 	case e.recreating():
 		d.State, d.Reason = RollingOut, ReasonRecreating
-		d.Message = "The pods are being evicted one by one, as PodDisruptionBudgets allow."
+		d.Message = "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."
 		if action == None {
 			d.Action = Continue
 		}
 	case rollout.Phase == dependency.RolloutFailed:
 		d.State, d.Reason = Failed, rollout.Reason
 		d.Message = "The rollout is not progressing: " + rollout.Message + "."
-	case rollout.Phase == dependency.RolloutRunning, rollout.Phase == dependency.RolloutHeld:
+	case rollout.Phase == dependency.RolloutRunning:
 		d.State, d.Reason = RollingOut, rollout.Reason
-		d.Message = "The pods are being replaced: " + rollout.Message + "."
+		d.Message = "The rollout is not complete: " + rollout.Message + "."
+	case rollout.Phase == dependency.RolloutHeld:
+		d.State, d.Reason = RollingOut, rollout.Reason
+		d.Message = "The rollout is waiting for a user: " + rollout.Message + "."
 	}
 	return d
 }
@@ -416,7 +422,8 @@ func (e *Evaluation) decideOther() Decision {
 			Message: "No restart is needed: the next run of the CronJob reads the current content."}
 		switch missing, _ := e.Missing(); {
 		case len(e.Policy.Problems) > 0:
-			return e.invalid()
+			d = e.invalid()
+			d.Message = e.problems()
 		case e.Policy.Mode == Off:
 			d.State = Unmanaged
 		case len(missing) > 0:
@@ -426,7 +433,7 @@ func (e *Evaluation) decideOther() Decision {
 		return d
 	}
 	return Decision{State: Unmanaged, Reason: "KindNotReloaded",
-		Message: fmt.Sprintf("It is never restarted: a %s has no rollout.", e.Workload.Kind)}
+		Message: fmt.Sprintf("configdep does not restart it: a %s has no rollout.", e.Workload.Kind)}
 }
 
 func describe(changes []change, trigger string) string {
@@ -441,7 +448,7 @@ func describe(changes []change, trigger string) string {
 	if len(ids) > 1 {
 		verb = " have changed"
 	}
-	return strings.Join(ids, ", ") + verb
+	return enumerate(ids) + verb
 }
 
 func upperFirst(s string) string {

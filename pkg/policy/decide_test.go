@@ -42,11 +42,11 @@ func TestWhatAWorkloadSays(t *testing.T) {
 	}{
 		"not opted in": {
 			func(x *world) { x.annotate(ReloadAnnotation, "") },
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Changes do not restart this workload automatically; a Reload does."},
+			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Automatic restarts are off. Create a Reload to restart the workload."},
 		},
 		"opted out, with a change": {
 			both(change, func(x *world) { x.annotate(ReloadAnnotation, "off") }),
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Changes do not restart this workload automatically; a Reload does."},
+			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Automatic restarts are off. Create a Reload to restart the workload."},
 		},
 		"in sync": {
 			func(*world) {},
@@ -59,52 +59,52 @@ func TestWhatAWorkloadSays(t *testing.T) {
 		"nothing recorded": {
 			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
 			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
-				Message: "The content that the pods run with is not recorded yet. It is recorded without a restart; later changes restart the workload."},
+				Message: "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"the record was removed": {
 			func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") },
 			Decision{State: InSync, Reason: ReasonRecordRemoved, Action: WriteBaseline,
-				Message: "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays while that goes on."},
+				Message: "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if that is repeated."},
 		},
 		"an annotation is invalid": {
 			func(x *world) { x.annotate(SettleAnnotation, "soon") },
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/settle has the value "soon": a duration such as "0", "500ms", "30s" or "5m" is needed. Automatic restarts are off until this is fixed.`},
+			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/settle="soon": must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`},
 		},
 		"two annotations are invalid, and content has changed": {
 			both(changeEarlier, func(x *world) {
 				x.annotate(StrategyAnnotation, "magic")
 				x.namespaceAnnotations(map[string]string{LiveVolumesAnnotation: "maybe"})
 			}),
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/strategy has the value "magic": allowed are annotation, recreate; the annotation Namespace configdep.io/live-volumes has the value "maybe": allowed are "true" and "false". Automatic restarts are off until this is fixed.`},
+			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/strategy="magic": must be one of annotation, recreate; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false". Automatic restarts are on hold until this is fixed.`},
 		},
 		"the mode is invalid: that is no opting out": {
 			func(x *world) { x.annotate(ReloadAnnotation, "true") },
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `The annotation configdep.io/reload has the value "true": allowed are auto, matched, listed, off. Automatic restarts are off until this is fixed.`},
+			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off. Automatic restarts are on hold until this is fixed.`},
 		},
 		"a source is missing": {
 			func(x *world) { x.remove(dependency.Secret, "db") },
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 		"a key is missing": {
 			func(x *world) { x.set(secret("db", "user", "u")) },
-			Decision{State: Blocked, Reason: ReasonKeyMissing, Stale: true, Message: "Secret db lacks password: new pods cannot start. The workload will not be restarted until this is fixed."},
+			Decision{State: Blocked, Reason: ReasonKeyMissing, Stale: true, Message: "Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 		"a source and a key are missing, and something has changed": {
 			func(x *world) {
 				x.set(secret("db", "user", "u"))
 				x.remove(dependency.ConfigMap, "settings")
 			},
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "ConfigMap settings is missing; Secret db lacks password: new pods cannot start. The workload will not be restarted until this is fixed."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "ConfigMap settings is missing; Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 		"a source that does not trigger is missing: pods do not start all the same": {
 			both(func(x *world) { x.annotate(ExcludeAnnotation, "secret/db"); x.act() }, func(x *world) { x.remove(dependency.Secret, "db") }),
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 
 		"content has just changed": {
 			change,
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
+				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
 		},
 		"content has just changed by the client of the template": {
 			both(func(x *world) {
@@ -112,53 +112,61 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 			}, change),
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(30 * time.Second), Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed. The client that changed it also writes the pod template and may be about to: " +
-					"the workload will be restarted once that client has changed nothing in the namespace for 30s."},
+				Message: "Secret/db has changed. The client that changed it also writes the pod template, so a release may be under way: " +
+					"a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for 30s."},
 		},
 		"content has just changed, settle 0": {
 			both(func(x *world) { x.annotate(SettleAnnotation, "0") }, change),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0), DueAt: at(0),
-				Message: "Secret/db has changed. The workload is being restarted."},
+				Message: "Secret/db has changed. A restart is due."},
 		},
 		"content has settled": {
 			changeEarlier,
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
-				Message: "Secret/db has changed. The workload is being restarted."},
+				Message: "Secret/db has changed. A restart is due."},
 		},
 		"two sources have changed, the later one just now": {
 			both(changeEarlier, func(x *world) { x.set(configMap("settings", "a", "2")) }),
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "ConfigMap/settings", RecheckAt: at(time.Second), Stale: true,
-				Message: "ConfigMap/settings, Secret/db have changed. The workload will be restarted once the content has not changed for 1s."},
+				Message: "ConfigMap/settings and Secret/db have changed. A restart is due once the content has not changed for 1s."},
 		},
 		"restarted a moment ago": {
 			both(changeEarlier, restarted(3*time.Second, 1)),
 			Decision{State: Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(7 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
-				Message: "Secret/db has changed. The workload will be restarted at 2026-03-01T12:01:07Z, because it was restarted recently."},
+				Message: "Secret/db has changed. A restart is due at 2026-03-01T12:01:07Z: the minimum interval between automatic restarts is 10s."},
 		},
 		"restarted a moment ago, and content has just changed": {
 			both(change, restarted(3*time.Second, 1)),
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
+				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
 		},
 		"restarted again and again": {
 			both(changeEarlier, restarted(30*time.Second, 3)),
 			Decision{State: Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(10 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
-				Message: "Secret/db has changed. The workload will be restarted at 2026-03-01T12:01:10Z, because it was restarted recently."},
+				Message: "Secret/db has changed. A restart is due at 2026-03-01T12:01:10Z: the minimum interval of 10s has grown to 40s after 3 restarts in close succession."},
 		},
 		"the interval is over: due when it ended, not when content had settled": {
 			both(changeEarlier, restarted(15*time.Second, 1)),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-5 * time.Second),
-				Message: "Secret/db has changed. The workload is being restarted."},
+				Message: "Secret/db has changed. A restart is due."},
 		},
 		"the time of the last restart is invalid: it does not hold anything up": {
 			both(changeEarlier, restarted(-1000*time.Hour, 1)),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
-				Message: "Secret/db has changed. The workload is being restarted."},
+				Message: "Secret/db has changed. A restart is due."},
+		},
+		"content has settled, and another client has removed the record": {
+			func(x *world) {
+				x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+				changeEarlier(x)
+			},
+			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, DueAt: at(-9 * time.Second),
+				Message: "Secret/db has changed. A restart is due. It may be delayed, because another client removed configdep's annotations."},
 		},
 		"paused": {
 			both(changeEarlier, status(func(d *appsv1.Deployment) { d.Spec.Paused = true })),
 			Decision{State: Blocked, Reason: "Paused", Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second),
-				Message: "Secret/db has changed. The Deployment is paused; it will restart when it is resumed."},
+				Message: "Secret/db has changed. The restart is on hold until the Deployment is resumed."},
 		},
 		"paused, without a change": {
 			status(func(d *appsv1.Deployment) { d.Spec.Paused = true }),
@@ -167,12 +175,12 @@ func TestWhatAWorkloadSays(t *testing.T) {
 		"changed while no process watched": {
 			func(x *world) { x.away(func() { change(x) }); x.tick(time.Second) },
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed. The workload is being restarted."},
+				Message: "Secret/db has changed. A restart is due."},
 		},
 		"changed while no process watched, and has to settle all the same": {
 			func(x *world) { x.away(func() { change(x) }) },
 			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", Stale: true, WrittenAt: at(0), RecheckAt: at(time.Second),
-				Message: "Secret/db has changed. The workload will be restarted once the content has not changed for 1s."},
+				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
 		},
 		"changed while no process watched, and so has the template": {
 			func(x *world) {
@@ -183,7 +191,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				})
 			},
 			Decision{State: Pending, Reason: "Verifying", Action: Verify, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed, and so has the pod template. Checking which changed first."},
+				Message: "Secret/db has changed, and so has the pod template. Which changed first shows whether a restart is due."},
 		},
 		"only the hash is left, and it is another": {
 			func(x *world) {
@@ -192,20 +200,20 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				x.tick(time.Second)
 			},
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
-				Message: "Its content has changed. The workload is being restarted."},
+				Message: "Its content has changed. A restart is due."},
 		},
 
 		"rolling out, not seen by its controller": {
 			status(func(d *appsv1.Deployment) { d.Generation = 2 }),
-			Decision{State: RollingOut, Reason: "NotObserved", Message: "The pods are being replaced: its controller has not seen the new template yet."},
+			Decision{State: RollingOut, Reason: "NotObserved", Message: "The rollout is not complete: its controller has not observed the latest change of the workload yet."},
 		},
 		"rolling out": {
 			both(restarted(time.Second, 1), status(func(d *appsv1.Deployment) { replicas(d, 3) })),
-			Decision{State: RollingOut, Reason: "PodsUpdating", Trigger: "Secret/db", Message: "The pods are being replaced: 1 of 3 pods are new."},
+			Decision{State: RollingOut, Reason: "PodsUpdating", Trigger: "Secret/db", Message: "The rollout is not complete: 1 of 3 pods is up to date."},
 		},
 		"held": {
 			status(func(d *appsv1.Deployment) { replicas(d, 3); d.Spec.Paused = true }),
-			Decision{State: RollingOut, Reason: "Paused", Message: "The pods are being replaced: it is paused with 1 of 3 pods new."},
+			Decision{State: RollingOut, Reason: "Paused", Message: "The rollout is waiting for a user: 1 of 3 pods is up to date, and the Deployment is paused."},
 		},
 		"failed": {
 			status(func(d *appsv1.Deployment) {
@@ -214,23 +222,23 @@ func TestWhatAWorkloadSays(t *testing.T) {
 					Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 				}}
 			}),
-			Decision{State: Failed, Reason: "ProgressDeadlineExceeded", Message: "The rollout is not progressing: 1 of 3 pods are new and the progress deadline has passed."},
+			Decision{State: Failed, Reason: "ProgressDeadlineExceeded", Message: "The rollout is not progressing: 1 of 3 pods is up to date, and the progress deadline has passed."},
 		},
 		"a change while it rolls out": {
 			both(changeEarlier, status(func(d *appsv1.Deployment) { replicas(d, 3) })),
 			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
-				Message: "Secret/db has changed. The workload is being restarted."},
+				Message: "Secret/db has changed. A restart is due."},
 		},
 		"pods are being evicted": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate")
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one by one, as PodDisruptionBudgets allow."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
 		"pods were being evicted, and the strategy is another: those that are left must go too": {
 			func(x *world) { x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z") },
 			Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
-				Message: "The strategy was changed while pods were being evicted. If any of them is left, the workload will be restarted."},
+				Message: "The strategy was changed while pods were being evicted. If any of them is left, a restart is due."},
 		},
 		"the same, and the Deployment is paused": {
 			func(x *world) {
@@ -238,37 +246,37 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			},
 			Decision{State: Blocked, Reason: "Paused", Trigger: TriggerUnknown, Stale: true,
-				Message: "The strategy was changed while pods were being evicted. The Deployment is paused; it will restart when it is resumed."},
+				Message: "The strategy was changed while pods were being evicted. If any of them is left, the restart is on hold until the Deployment is resumed."},
 		},
 		"pods were being evicted, and the workload has opted out: it is not known what is left": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ReloadAnnotation, "off")
 			},
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Action: Abandon, Message: "Changes do not restart this workload automatically; a Reload does."},
+			Decision{State: Unmanaged, Reason: "NotOptedIn", Action: Abandon, Message: "Automatic restarts are off. Create a Reload to restart the workload."},
 		},
 		"nothing restarts it, though it has opted in": {
 			func(x *world) { x.annotate(ReloadAnnotation, "listed"); x.act() },
-			Decision{State: InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload automatically; status.sources says why."},
+			Decision{State: InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."},
 		},
 		"pods are being evicted, and the rollout fails: that goes on": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate")
 				x.edit(func(d *appsv1.Deployment) { d.Generation = 2 })
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "The pods are being evicted one by one, as PodDisruptionBudgets allow."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
 		"pods are being evicted, and the record is gone": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ConfigHashAnnotation, "")
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: WriteBaseline, Message: "The pods are being evicted one by one, as PodDisruptionBudgets allow."},
+			Decision{State: RollingOut, Reason: ReasonRecreating, Action: WriteBaseline, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
 		"pods are being evicted, and a source is missing: their heirs could not start": {
 			func(x *world) {
 				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z")
 				x.remove(dependency.Secret, "db")
 			},
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. The workload will not be restarted until this is fixed."},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -304,15 +312,15 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 		{dependency.CronJob, map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/gone"}, Decision{State: Blocked, Reason: ReasonSourceMissing,
 			Message: "Secret gone is missing: the next run cannot start until this is fixed."}},
 		{dependency.CronJob, map[string]string{ReloadAnnotation: "nope"}, Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
-			Message: `The annotation configdep.io/reload has the value "nope": allowed are auto, matched, listed, off. Automatic restarts are off until this is fixed.`}},
+			Message: `Invalid annotation configdep.io/reload="nope": must be one of auto, matched, listed, off.`}},
 		{dependency.CronJob, nil, Decision{State: Unmanaged, Reason: "NextRunReadsContent",
 			Message: "No restart is needed: the next run of the CronJob reads the current content."}},
 		{dependency.Job, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
-			Message: "It is never restarted: a Job has no rollout."}},
+			Message: "configdep does not restart it: a Job has no rollout."}},
 		{dependency.Pod, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
-			Message: "It is never restarted: a Pod has no rollout."}},
+			Message: "configdep does not restart it: a Pod has no rollout."}},
 		{dependency.ReplicaSet, map[string]string{SettleAnnotation: "soon", ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
-			Message: "It is never restarted: a ReplicaSet has no rollout."}},
+			Message: "configdep does not restart it: a ReplicaSet has no rollout."}},
 	} {
 		x := newWorld(t, podOf())
 		w := &dependency.Workload{
@@ -333,7 +341,7 @@ func TestBecauseNamesAllThatHasChanged(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.set(configMap("settings", "a", "2"))
 	x.tick(time.Minute)
-	if d := x.decide(); d.Because != "ConfigMap/settings, Secret/db have changed" || d.Trigger != "ConfigMap/settings" {
+	if d := x.decide(); d.Because != "ConfigMap/settings and Secret/db have changed" || d.Trigger != "ConfigMap/settings" {
 		t.Errorf("%+v", d)
 	}
 }

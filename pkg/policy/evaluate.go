@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -92,7 +91,7 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 		s := &e.Sources[i]
 		switch {
 		case len(s.MissingKeys) > 0:
-			clauses = append(clauses, fmt.Sprintf("%s %s lacks %s", s.Kind, s.Name, strings.Join(s.MissingKeys, ", ")))
+			clauses = append(clauses, fmt.Sprintf("%s %s lacks %s", s.Kind, s.Name, missingKeys(s.MissingKeys)))
 		case s.Missing:
 			clauses = append(clauses, fmt.Sprintf("%s %s is missing", s.Kind, s.Name))
 			absent = true

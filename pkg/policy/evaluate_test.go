@@ -19,7 +19,7 @@ func TestMissingNamesEachSourceAndKey(t *testing.T) {
 		envFrom(dependency.ConfigMap, "gone"), optionalEnvFrom(dependency.ConfigMap, "optional"), unmounted(dependency.Secret, "tls"),
 	), secret("db", "host", "h"))
 	got, absent := x.evaluate().Missing()
-	if diff := cmp.Diff([]string{"ConfigMap gone is missing", "Secret db lacks password, user"}, got); diff != "" || !absent {
+	if diff := cmp.Diff([]string{"ConfigMap gone is missing", "Secret db lacks the keys password and user"}, got); diff != "" || !absent {
 		t.Errorf("absent %v (-want +got):\n%s", absent, diff)
 	}
 	x.set(configMap("gone"))

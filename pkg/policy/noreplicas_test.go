@@ -22,8 +22,8 @@ func TestDecide_NoReplicas(t *testing.T) {
 	}
 	const (
 		idle   = "No pods run; new pods read the current content."
-		ending = "The last pods are ending; new pods read the current content."
-		stale  = "Its content has changed and its last pods are ending; new pods read the current content."
+		ending = "The last pods are terminating; new pods read the current content."
+		stale  = "Content has changed, and the last pods are terminating; new pods read the current content."
 	)
 	for name, tt := range map[string]struct {
 		do   func(*world)
@@ -57,7 +57,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 		"nothing is recorded": {
 			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, 0,
 			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
-				Message: "The content that the pods run with is not recorded yet. It is recorded without a restart; later changes restart the workload."},
+				Message: "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"pods were being evicted": {
 			func(x *world) { x.annotate(StrategyAnnotation, "recreate", RecreatingAnnotation, "none") }, 0,
@@ -107,7 +107,7 @@ func TestDecide_Terminating(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.edit(func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: epoch} })
 	got := x.evaluate().Decide(Observed{Now: epoch.Add(time.Hour)})
-	want := Decision{State: Unmanaged, Reason: ReasonTerminating, Message: "The Deployment is being deleted and will not be restarted."}
+	want := Decision{State: Unmanaged, Reason: ReasonTerminating, Message: "The Deployment or its namespace is being deleted, so it will not be restarted."}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -19,6 +19,9 @@ type Defaults struct {
 	MinInterval   time.Duration
 }
 
+// DeclaredByDefault is Policy.DeclaredBy where no annotation declares a mode.
+const DeclaredByDefault = "Default"
+
 // Policy is what is in force for one workload.
 type Policy struct {
 	Mode Mode
@@ -50,7 +53,7 @@ type Policy struct {
 func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	p := Policy{
 		Mode:        defaults.Mode,
-		DeclaredBy:  "Default",
+		DeclaredBy:  DeclaredByDefault,
 		Strategy:    Annotate,
 		Settle:      defaults.Settle,
 		MinInterval: defaults.MinInterval,
@@ -91,7 +94,7 @@ func (p *Policy) bound(sources int) {
 	if globs*sources <= maxComparisons {
 		return
 	}
-	p.Problems = append(p.Problems, fmt.Sprintf("the annotations name %d patterns for a pod template with %d sources, which are too many to be tried", globs, sources))
+	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns: %s and %s have %d for a pod template with %d sources, and the product must not exceed %d", SourcesAnnotation, ExcludeAnnotation, globs, sources, maxComparisons))
 	p.Sources, p.Exclude = nil, nil
 }
 
@@ -105,17 +108,20 @@ type reader struct {
 // the given place if it was not. One that cannot be parsed is a problem.
 func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, otherwise string) string {
 	value, found := r.workload[key]
-	where := key
+	where, what, on := key, "annotation", ""
 	if !found {
 		value, found = r.namespace[key]
-		where = "Namespace " + key
+		where, on = "Namespace "+key, " on the Namespace"
+		if key == ReloadAnnotation { // a label says the same
+			what = "annotation or label"
+		}
 	}
 	if !found {
 		return otherwise
 	}
 	parsed, err := parse(strings.TrimSpace(value))
 	if err != nil {
-		*r.problems = append(*r.problems, fmt.Sprintf("the annotation %s has the value %q: %v", where, abbreviate(value), err))
+		*r.problems = append(*r.problems, fmt.Sprintf("invalid %s %s=%q%s: %v", what, key, abbreviate(value), on, err))
 		return where
 	}
 	*out = parsed

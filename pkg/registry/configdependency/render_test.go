@@ -74,9 +74,9 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 		reloadable bool
 		says       string
 	}{
-		dependency.Deployment:  {true, "a Reload does"},
-		dependency.StatefulSet: {true, "a Reload does"},
-		dependency.DaemonSet:   {true, "a Reload does"},
+		dependency.Deployment:  {true, "Create a Reload to restart the workload"},
+		dependency.StatefulSet: {true, "Create a Reload to restart the workload"},
+		dependency.DaemonSet:   {true, "Create a Reload to restart the workload"},
 		dependency.CronJob:     {false, "the next run of the CronJob reads the current content"},
 		dependency.Job:         {false, "a Job has no rollout"},
 		dependency.ReplicaSet:  {false, "a ReplicaSet has no rollout"},

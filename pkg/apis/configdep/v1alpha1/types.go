@@ -253,14 +253,15 @@ const (
 	StateInSync State = "InSync"
 	// StateSettling: content has changed, and must be quiet for a while before a restart.
 	StateSettling State = "Settling"
-	// StatePending: a restart is due, or waits for the minimum interval. With the reason
+	// StatePending: a restart is due, at once or after the minimum interval. With the reason
 	// NotRecorded or Verifying it is not known yet with which content the pods run.
 	StatePending State = "Pending"
-	// StateRollingOut: the pods are being replaced.
+	// StateRollingOut: the rollout is not complete. Pods are being replaced or evicted, or wait for
+	// a user (OnDelete, a partition, a paused Deployment).
 	StateRollingOut State = "RollingOut"
 	// StateFailed: the rollout does not progress.
 	StateFailed State = "Failed"
-	// StateBlocked: a user must act before the workload can be restarted.
+	// StateBlocked: restarts are on hold until a user acts.
 	StateBlocked State = "Blocked"
 )
 
@@ -289,13 +290,13 @@ type ConfigDependencyStatus struct {
 	// state summarises the workload. Unmanaged: automatic restarts are off, or it is being
 	// deleted. InSync: its pods run with the current content, or there are none. Settling:
 	// content has changed, and must be quiet for a while. Pending: a restart is due, or it is
-	// not known yet with which content the pods run. RollingOut: the pods are being replaced.
-	// Failed: the rollout does not progress. Blocked: a user must act.
+	// not known yet with which content the pods run. RollingOut: the rollout is not complete.
+	// Failed: the rollout does not progress. Blocked: restarts are on hold until a user acts.
 	State State `json:"state"`
 	// reason tells in one word why the workload is in this state.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message tells a person what happens next, and why.
+	// message describes in a sentence what happens next, and why.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// configHash stands for the content with which the pods should run: a keyed digest of
@@ -303,8 +304,9 @@ type ConfigDependencyStatus struct {
 	// equality means something.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
-	// appliedHash stands for the content with which the pods were started. Empty when it
-	// is not known.
+	// appliedHash is what was last recorded of the content with which the pods were started.
+	// Empty when nothing is recorded. In mode Off only a Reload records it: after opting out it
+	// may be older than the content with which the pods run.
 	AppliedHash string `json:"appliedHash"`
 	// sources tells of each source whether it is there and when its content changed.
 	// +optional

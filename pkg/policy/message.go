@@ -1,0 +1,46 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What several messages say. Every replica makes them from what it has read. Whether there is a
+// leader, and what holds it up, is not known: they say what is due, not what is being done.
+const (
+	restartDue = "A restart is due."
+	onHold     = "Automatic restarts are on hold until this is fixed."
+)
+
+// heldByInterval says until when the minimum interval delays a restart.
+func (e *Evaluation) heldByInterval(at time.Time) string {
+	due, minimum, last := at.UTC().Format(time.RFC3339), e.Policy.MinInterval, LastReloadOf(e.Workload)
+	if wait := interval(minimum, last.Streak); wait > minimum {
+		return fmt.Sprintf("A restart is due at %s: the minimum interval of %v has grown to %v after %d restarts in close succession.",
+			due, minimum, wait, last.Streak)
+	}
+	return fmt.Sprintf("A restart is due at %s: the minimum interval between automatic restarts is %v.", due, minimum)
+}
+
+// problems returns the problems of the policy as a sentence.
+func (e *Evaluation) problems() string {
+	return upperFirst(strings.Join(e.Policy.Problems, "; ")) + "."
+}
+
+// missingKeys names keys that a source lacks, in a clause.
+func missingKeys(keys []string) string {
+	if len(keys) == 1 {
+		return "the key " + keys[0]
+	}
+	return "the keys " + enumerate(keys)
+}
+
+// enumerate renders "a", "a and b", or "a, b and c".
+func enumerate(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
