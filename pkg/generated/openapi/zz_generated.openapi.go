@@ -359,7 +359,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state summarises the workload. Unmanaged: automatic restarts are off, or it is being deleted. InSync: its pods run with the current content, or there are none. Settling: content has changed, and must be quiet for a while. Pending: a restart is due, or it is not known yet with which content the pods run. RollingOut: the pods are being replaced. Failed: the rollout does not progress. Blocked: a user must act.\n\nPossible enum values:\n - `\"Blocked\"` : a user must act before the workload can be restarted.\n - `\"Failed\"` : the rollout does not progress.\n - `\"InSync\"` : the pods run with the current content, or there are none.\n - `\"Pending\"` : a restart is due, or waits for the minimum interval. With the reason NotRecorded or Verifying it is not known yet with which content the pods run.\n - `\"RollingOut\"` : the pods are being replaced.\n - `\"Settling\"` : content has changed, and must be quiet for a while before a restart.\n - `\"Unmanaged\"` : automatic restarts are off, or the workload is being deleted.",
+							Description: "state summarises the workload. Unmanaged: automatic restarts are off, or it is being deleted. InSync: its pods run with the current content, or there are none. Settling: content has changed, and must be quiet for a while. Pending: a restart is due, or it is not known yet with which content the pods run. RollingOut: the rollout is not complete. Failed: the rollout does not progress. Blocked: restarts are on hold until a user acts.\n\nPossible enum values:\n - `\"Blocked\"` : restarts are on hold until a user acts.\n - `\"Failed\"` : the rollout does not progress.\n - `\"InSync\"` : the pods run with the current content, or there are none.\n - `\"Pending\"` : a restart is due, at once or after the minimum interval. With the reason NotRecorded or Verifying it is not known yet with which content the pods run.\n - `\"RollingOut\"` : the rollout is not complete. Pods are being replaced or evicted, or wait for a user (OnDelete, a partition, a paused Deployment).\n - `\"Settling\"` : content has changed, and must be quiet for a while before a restart.\n - `\"Unmanaged\"` : automatic restarts are off, or the workload is being deleted.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -375,7 +375,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message tells a person what happens next, and why.",
+							Description: "message describes in a sentence what happens next, and why.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -389,7 +389,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"appliedHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "appliedHash stands for the content with which the pods were started. Empty when it is not known.",
+							Description: "appliedHash is what was last recorded of the content with which the pods were started. Empty when nothing is recorded. In mode Off only a Reload records it: after opting out it may be older than the content with which the pods run.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
