@@ -83,7 +83,7 @@ func TestKubectlGet(t *testing.T) {
 		wide    = header + " | USES | MISSING | HASH"
 		cronJob = "cronjob.report | Unmanaged | 1 Secret | Off | <none> | 1s"
 		api     = "deployment.api | Unmanaged | 1 ConfigMap, 1 Secret | Off | <none> | 1s"
-		web     = "deployment.web | Unmanaged | 2 ConfigMap, 1 Secret | Off | <none> | 1s"
+		web     = "deployment.web | Unmanaged | 2 ConfigMaps, 1 Secret | Off | <none> | 1s"
 		toolbox = "pod.toolbox | Unmanaged | <none> | Off | <none> | 1s"
 		db      = "statefulset.db | Unmanaged | 1 Secret | Off | <none> | 1s"
 	)

@@ -73,7 +73,7 @@ func row(o *v1alpha1.ConfigDependency, now time.Time) metav1.TableRow {
 	}
 }
 
-// count renders "2 ConfigMap, 1 Secret".
+// count renders "2 ConfigMaps, 1 Secret".
 func count(sources []v1alpha1.Source) string {
 	var parts []string
 	for _, kind := range v1alpha1.SourceKinds {
@@ -83,8 +83,13 @@ func count(sources []v1alpha1.Source) string {
 				n++
 			}
 		}
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
+		switch {
+		case n == 1:
+			parts = append(parts, "1 "+string(kind))
+		case n > 1 && kind == v1alpha1.SourceSecretProviderClass:
+			parts = append(parts, fmt.Sprintf("%d %ses", n, kind))
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", n, kind))
 		}
 	}
 	return orNone(parts)
