@@ -389,7 +389,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"appliedHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "appliedHash is what was last recorded of the content with which the pods were started. Empty when nothing is recorded. In mode Off only a Reload records it: after opting out it may be older than the content with which the pods run.",
+							Description: "appliedHash is what was last recorded of the content with which the pods were started. Empty when nothing is recorded. While automatic restarts are off it is not kept up to date: pods may have read newer content since.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -305,8 +305,8 @@ type ConfigDependencyStatus struct {
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
 	// appliedHash is what was last recorded of the content with which the pods were started.
-	// Empty when nothing is recorded. In mode Off only a Reload records it: after opting out it
-	// may be older than the content with which the pods run.
+	// Empty when nothing is recorded. While automatic restarts are off it is not kept up to date:
+	// pods may have read newer content since.
 	AppliedHash string `json:"appliedHash"`
 	// sources tells of each source whether it is there and when its content changed.
 	// +optional
