@@ -96,7 +96,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDependency tells which ConfigMaps and Secrets a workload consumes, how, and whether its pods run with their current content. It is computed from the live workload and cannot be written. Its name is the kind and the name of the workload in lower case, as in deployment.web.",
+				Description: "ConfigDependency shows which ConfigMaps and Secrets a workload consumes, how, and whether its pods run with their current content. It is computed from the live workload and cannot be written. Its name is the kind and the name of the workload in lower case, as in deployment.web.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -122,7 +122,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref common.ReferenceCal
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec tells what the workload consumes and which reload policy is in force.",
+							Description: "spec describes what the workload consumes and which reload policy is in force.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ConfigDependencySpec{}.OpenAPIModelName()),
 						},
@@ -302,7 +302,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDependencySpec tells what a workload consumes and which reload policy is in force for it.",
+				Description: "ConfigDependencySpec describes what a workload consumes and which reload policy is in force for it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"workloadRef": {
@@ -368,7 +368,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason tells in one word why the workload is in this state.",
+							Description: "reason says in one word why the workload is in this state.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -406,7 +406,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "sources tells of each source whether it is there and when its content changed.",
+							Description: "sources shows for each source whether it is present, and when its content last changed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -612,7 +612,7 @@ func schema_pkg_apis_configdep_v1alpha1_LastReload(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LastReload tells of the last restart that configdep made.",
+				Description: "LastReload describes the last restart that configdep made.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"time": {
@@ -862,14 +862,14 @@ func schema_pkg_apis_configdep_v1alpha1_Reload(ref common.ReferenceCallback) com
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec tells when and why to restart.",
+							Description: "spec says when and why to restart.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ReloadSpec{}.OpenAPIModelName()),
 						},
 					},
 					"status": {
 						SchemaProps: spec.SchemaProps{
-							Description: "status tells what was done. It is set by the server.",
+							Description: "status says what was done. It is set by the server.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ReloadStatus{}.OpenAPIModelName()),
 						},
@@ -891,7 +891,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode tells which changes restart the workload by themselves. Off: none. Auto: of any source whose content reaches a container. Matched: the same, of sources that carry the annotation configdep.io/match. Listed: of the sources that the annotation configdep.io/sources names.\n\nPossible enum values:\n - `\"Auto\"` : a change of any source whose content reaches a container.\n - `\"Listed\"` : a change of the sources that configdep.io/sources names.\n - `\"Matched\"` : the same, but only of sources that are annotated configdep.io/match.\n - `\"Off\"` : no change restarts the workload; the reload subresource still does.",
+							Description: "mode says which changes restart the workload by themselves. Off: none. Auto: of any source whose content reaches a container. Matched: the same, of sources that carry the annotation configdep.io/match. Listed: of the sources that the annotation configdep.io/sources names.\n\nPossible enum values:\n - `\"Auto\"` : a change of any source whose content reaches a container.\n - `\"Listed\"` : a change of the sources that configdep.io/sources names.\n - `\"Matched\"` : the same, but only of sources that are annotated configdep.io/match.\n - `\"Off\"` : no change restarts the workload; the reload subresource still does.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -900,14 +900,14 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"declaredBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "declaredBy tells where the mode comes from: configdep.io/reload (an annotation of the workload), Namespace configdep.io/reload (the same on its namespace), or Default (the server's).",
+							Description: "declaredBy says where the mode comes from: configdep.io/reload (an annotation of the workload), Namespace configdep.io/reload (the same on its namespace), or Default (the server's).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy tells how the workload is restarted by itself. Annotation: a rollout. Recreate: its pods are evicted one after the other.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, made by an annotation on the pod template.\n - `\"Recreate\"` : the pods are evicted one after the other.",
+							Description: "strategy says how the workload is restarted by itself. Annotation: a rollout. Recreate: its pods are evicted one after the other.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, made by an annotation on the pod template.\n - `\"Recreate\"` : the pods are evicted one after the other.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Annotation", "Recreate"},
@@ -978,12 +978,12 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadSpec(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ReloadSpec tells when and why to restart.",
+				Description: "ReloadSpec says when and why to restart.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is told in the event and in the lastReload of the workload; at most 256 characters.",
+							Description: "reason is shown in the event and in the lastReload of the workload; at most 256 characters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1015,7 +1015,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ReloadStatus tells what a Reload did.",
+				Description: "ReloadStatus shows what a Reload did.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"triggered": {
@@ -1055,7 +1055,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadStatus(ref common.ReferenceCallbac
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message tells a person what was done, and why.",
+							Description: "message describes in a sentence what was done, and why.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1122,7 +1122,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"triggersReload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "triggersReload reports whether a change of the source restarts the workload by itself. When it is false, reason tells why.",
+							Description: "triggersReload reports whether a change of the source restarts the workload by itself. When it is false, reason says why.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1130,7 +1130,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason tells in one word why a change of the source does not restart the workload by itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reads the files again), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (a SecretProviderClass).",
+							Description: "reason says in one word why a change of the source does not restart the workload by itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reads the files again), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (a SecretProviderClass).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1166,7 +1166,7 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SourceStatus tells what is known of a source.",
+				Description: "SourceStatus shows what is known of a source.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {

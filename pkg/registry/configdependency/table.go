@@ -22,10 +22,10 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "State", Type: "string", Description: "Whether the pods run with the current content of their sources."},
 	{Name: "Sources", Type: "string", Description: "How many ConfigMaps and Secrets the workload consumes."},
 	{Name: "Mode", Type: "string", Description: "Which changes restart the workload by themselves."},
-	{Name: "Last Reload", Type: "string", Description: "How long ago the last restart was made through this API."},
+	{Name: "Last Reload", Type: "string", Description: "How long ago configdep last restarted the workload."},
 	{Name: "Age", Type: "string", Description: "How long ago the workload was created."},
 	{Name: "Uses", Type: "string", Priority: 1, Description: "The names of the sources."},
-	{Name: "Missing", Type: "string", Priority: 1, Description: "What pods need to start and is not there."},
+	{Name: "Missing", Type: "string", Priority: 1, Description: "What pods need to start and is missing."},
 	{Name: "Hash", Type: "string", Priority: 1, Description: "The hash of the content that the pods should run with."},
 }
 

@@ -11,7 +11,7 @@ import (
 // +genclient:method=GetPods,verb=get,subresource=pods,result=github.com/configdep/configdep/pkg/apis/configdep/v1alpha1.ConfigDependencyPods
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// ConfigDependency tells which ConfigMaps and Secrets a workload consumes, how, and
+// ConfigDependency shows which ConfigMaps and Secrets a workload consumes, how, and
 // whether its pods run with their current content. It is computed from the live
 // workload and cannot be written. Its name is the kind and the name of the workload
 // in lower case, as in deployment.web.
@@ -24,7 +24,7 @@ type ConfigDependency struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec tells what the workload consumes and which reload policy is in force.
+	// spec describes what the workload consumes and which reload policy is in force.
 	// +optional
 	Spec ConfigDependencySpec `json:"spec,omitempty"`
 	// status reports whether the workload runs with the current content of its sources,
@@ -46,7 +46,7 @@ type ConfigDependencyList struct {
 	Items []ConfigDependency `json:"items"`
 }
 
-// ConfigDependencySpec tells what a workload consumes and which reload policy is in
+// ConfigDependencySpec describes what a workload consumes and which reload policy is in
 // force for it.
 type ConfigDependencySpec struct {
 	// workloadRef names the workload that this object describes.
@@ -75,7 +75,7 @@ type WorkloadReference struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// ReloadMode tells which changes restart the workload by themselves.
+// ReloadMode says which changes restart the workload by themselves.
 // +enum
 type ReloadMode string
 
@@ -91,7 +91,7 @@ const (
 	ReloadListed ReloadMode = "Listed"
 )
 
-// ReloadStrategy tells how a workload is restarted by itself.
+// ReloadStrategy says how a workload is restarted by itself.
 // +enum
 type ReloadStrategy string
 
@@ -105,17 +105,17 @@ const (
 
 // ReloadPolicy is the policy by which a workload is restarted when a source changes.
 type ReloadPolicy struct {
-	// mode tells which changes restart the workload by themselves. Off: none. Auto: of any
+	// mode says which changes restart the workload by themselves. Off: none. Auto: of any
 	// source whose content reaches a container. Matched: the same, of sources that carry
 	// the annotation configdep.io/match. Listed: of the sources that the annotation
 	// configdep.io/sources names.
 	Mode ReloadMode `json:"mode"`
-	// declaredBy tells where the mode comes from: configdep.io/reload (an annotation of the
+	// declaredBy says where the mode comes from: configdep.io/reload (an annotation of the
 	// workload), Namespace configdep.io/reload (the same on its namespace), or Default (the
 	// server's).
 	// +optional
 	DeclaredBy string `json:"declaredBy,omitempty"`
-	// strategy tells how the workload is restarted by itself. Annotation: a rollout.
+	// strategy says how the workload is restarted by itself. Annotation: a rollout.
 	// Recreate: its pods are evicted one after the other.
 	// +optional
 	Strategy ReloadStrategy `json:"strategy,omitempty"`
@@ -166,9 +166,9 @@ type Source struct {
 	// +listType=set
 	Keys []string `json:"keys,omitempty"`
 	// triggersReload reports whether a change of the source restarts the workload by
-	// itself. When it is false, reason tells why.
+	// itself. When it is false, reason says why.
 	TriggersReload bool `json:"triggersReload"`
-	// reason tells in one word why a change of the source does not restart the workload by
+	// reason says in one word why a change of the source does not restart the workload by
 	// itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is
 	// annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and
 	// NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the
@@ -293,7 +293,7 @@ type ConfigDependencyStatus struct {
 	// not known yet with which content the pods run. RollingOut: the rollout is not complete.
 	// Failed: the rollout does not progress. Blocked: restarts are on hold until a user acts.
 	State State `json:"state"`
-	// reason tells in one word why the workload is in this state.
+	// reason says in one word why the workload is in this state.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// message describes in a sentence what happens next, and why.
@@ -308,7 +308,7 @@ type ConfigDependencyStatus struct {
 	// Empty when nothing is recorded. While automatic restarts are off it is not kept up to date:
 	// pods may have read newer content since.
 	AppliedHash string `json:"appliedHash"`
-	// sources tells of each source whether it is there and when its content changed.
+	// sources shows for each source whether it is present, and when its content last changed.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -329,7 +329,7 @@ type ConfigDependencyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 }
 
-// SourceStatus tells what is known of a source.
+// SourceStatus shows what is known of a source.
 type SourceStatus struct {
 	// kind is the kind of the source.
 	Kind SourceKind `json:"kind"`
@@ -352,7 +352,7 @@ type SourceStatus struct {
 	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
 }
 
-// LastReload tells of the last restart that configdep made.
+// LastReload describes the last restart that configdep made.
 type LastReload struct {
 	// time is when the restart was made.
 	Time metav1.Time `json:"time"`
@@ -378,15 +378,15 @@ type Reload struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec tells when and why to restart.
+	// spec says when and why to restart.
 	// +optional
 	Spec ReloadSpec `json:"spec,omitempty"`
-	// status tells what was done. It is set by the server.
+	// status says what was done. It is set by the server.
 	// +optional
 	Status ReloadStatus `json:"status,omitempty"`
 }
 
-// ReloadRequestMode tells when a Reload restarts the pods.
+// ReloadRequestMode says when a Reload restarts the pods.
 // +enum
 type ReloadRequestMode string
 
@@ -398,9 +398,9 @@ const (
 	ReloadIfStale ReloadRequestMode = "IfStale"
 )
 
-// ReloadSpec tells when and why to restart.
+// ReloadSpec says when and why to restart.
 type ReloadSpec struct {
-	// reason is told in the event and in the lastReload of the workload; at most 256
+	// reason is shown in the event and in the lastReload of the workload; at most 256
 	// characters.
 	// +optional
 	Reason string `json:"reason,omitempty"`
@@ -425,7 +425,7 @@ type ReloadPreconditions struct {
 	ConfigHash *string `json:"configHash,omitempty"`
 }
 
-// ReloadStatus tells what a Reload did.
+// ReloadStatus shows what a Reload did.
 type ReloadStatus struct {
 	// triggered reports whether a restart was made (or, in a dry run, would have been).
 	Triggered bool `json:"triggered"`
@@ -443,7 +443,7 @@ type ReloadStatus struct {
 	// configHash is the hash of the content with which the new pods start.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
-	// message tells a person what was done, and why.
+	// message describes in a sentence what was done, and why.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
