@@ -153,7 +153,7 @@ func TestReloadWhenTheServerLacksTheRight(t *testing.T) {
 				t.Errorf("%d rules have lost the verb, want 1", withoutVerb)
 			}
 			refusedEverywhere(t, namespace, "deployment.web", http.StatusInternalServerError, metav1.StatusReasonInternalError,
-				"the service account of configdep lacks a right, not you", "cannot "+lost+` resource "deployments" in API group "apps"`,
+				"configdep's service account (not your user) is not authorized", "cannot "+lost+` resource "deployments" in API group "apps"`,
 				"system:serviceaccount:configdep-system:configdep-apiserver")
 
 			edit(t, roles, install.Name, func(role *rbacv1.ClusterRole) { role.Rules = original.Rules })

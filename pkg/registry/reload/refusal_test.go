@@ -83,9 +83,9 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		says string
 	}{
 		"the workload has gone":            {apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, `configdependencies.configdep.io "deployment.web" not found`},
-		"our rights do not suffice":        {deniedByRole, http.StatusInternalServerError, "configdep lacks a right, not you"},
+		"our rights do not suffice":        {deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
 		"what right is told":               {deniedByRole, http.StatusInternalServerError, `cannot patch resource "deployments"`},
-		"nor those to read":                {forbidden(`User "x" cannot get resource "deployments"`), http.StatusInternalServerError, "configdep lacks a right"},
+		"nor those to read":                {forbidden(`User "x" cannot get resource "deployments"`), http.StatusInternalServerError, "configdep's service account"},
 		"a policy refuses":                 {deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
 		"a quota refuses":                  {deniedByQuota, http.StatusForbidden, "exceeded quota"},
 		"a webhook finds it invalid":       {apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil), http.StatusUnprocessableEntity, "is invalid"},
@@ -201,7 +201,7 @@ func TestRefusalsOfThePatch(t *testing.T) {
 		code int32
 		says string
 	}{
-		"by our rights to patch": {"patch", deniedByRole, http.StatusInternalServerError, "configdep lacks a right, not you"},
+		"by our rights to patch": {"patch", deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
 		"by a policy":            {"patch", deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
 		"because it has gone":    {"patch", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
 		"or had gone before":     {"get", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},

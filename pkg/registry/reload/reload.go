@@ -145,7 +145,7 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 			uids = append(uids, *p.UID)
 		}
 		if p.ConfigHash != nil && *p.ConfigHash != hash {
-			return conflict(view, "the precondition configHash is %q, the present one is %q", *p.ConfigHash, hash)
+			return conflict(view, "the precondition configHash is %q, the current one is %q", *p.ConfigHash, hash)
 		}
 	}
 	for _, uid := range uids {
@@ -173,15 +173,17 @@ func unneeded(c content, w *dependency.Workload) string {
 }
 
 func doneMessage(ref *v1alpha1.WorkloadReference, recreates bool, caveat string, dryRun bool) string {
-	begin, how := "The", "are being"
+	what, done, would := "pods", "are being replaced", "would be replaced"
+	switch {
+	case recreates:
+		done, would = "are being evicted, one after the other", "would be evicted, one after the other"
+	case caveat != "": // pods stay as they are, all or some
+		what, done, would = "rollout", "has begun", "would begin"
+	}
+	message := fmt.Sprintf("The %s of %s %s %s", what, ref.Kind, ref.Name, done)
 	if dryRun {
-		begin, how = "Dry run: the", "would be"
+		message = fmt.Sprintf("Dry run: the %s of %s %s %s", what, ref.Kind, ref.Name, would)
 	}
-	what := "replaced"
-	if recreates {
-		what = "evicted, one after the other"
-	}
-	message := fmt.Sprintf("%s pods of %s %s %s %s", begin, ref.Kind, ref.Name, how, what)
 	if caveat != "" {
 		message += "; but " + caveat
 	}
@@ -227,7 +229,7 @@ func apiError(err error, view *v1alpha1.ConfigDependency) error {
 	case apierrors.IsNotFound(status):
 		return apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), view.Name)
 	case deniedByRBAC(status):
-		return apierrors.NewInternalError(fmt.Errorf("the service account of configdep lacks a right, not you: %s", status.ErrStatus.Message))
+		return apierrors.NewInternalError(fmt.Errorf("configdep's service account (not your user) is not authorized: %s", status.ErrStatus.Message))
 	default:
 		return status
 	}

@@ -358,7 +358,8 @@ func TestCaveats(t *testing.T) {
 		"a StatefulSet":                 {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(0)}), "are being replaced."},
 		"a StatefulSet, OnDelete": {
 			dependency.StatefulSet,
-			statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}), "OnDelete",
+			statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}),
+			"The rollout of StatefulSet web has begun; but its update strategy is OnDelete: each pod is replaced when it is deleted.",
 		},
 		"a StatefulSet with a partition":                {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
 		"a StatefulSet with no replicas":                {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
