@@ -17,6 +17,15 @@ type live struct {
 	generation int64
 	// caveat tells why new pods may not come at once, as a clause; empty when they do.
 	caveat string
+	progress
+}
+
+// progress is what the status of a workload says of its rollout.
+type progress struct {
+	// observed: its controller has seen the current pod template.
+	observed bool
+	// outdated is how many of its pods are of an older pod template.
+	outdated, pods int32
 }
 
 // read gets a workload whose pods can be restarted as a rollout.
@@ -27,22 +36,52 @@ func read(ctx context.Context, client kubernetes.Interface, key dependency.Workl
 		if err != nil {
 			return nil, err
 		}
-		return &live{dependency.FromDeployment(o), o.Generation, deploymentCaveat(o)}, nil
+		status := &o.Status
+		return &live{dependency.FromDeployment(o), o.Generation, deploymentCaveat(o), progress{
+			status.ObservedGeneration >= o.Generation, status.Replicas - status.UpdatedReplicas, status.Replicas,
+		}}, nil
 	case dependency.StatefulSet:
 		o, err := apps.StatefulSets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return &live{dependency.FromStatefulSet(o), o.Generation, statefulSetCaveat(o)}, nil
+		status := &o.Status
+		return &live{dependency.FromStatefulSet(o), o.Generation, statefulSetCaveat(o), progress{
+			status.ObservedGeneration >= o.Generation, status.Replicas - status.UpdatedReplicas, status.Replicas,
+		}}, nil
 	case dependency.DaemonSet:
 		o, err := apps.DaemonSets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return &live{dependency.FromDaemonSet(o), o.Generation, daemonSetCaveat(o)}, nil
+		status := &o.Status
+		return &live{dependency.FromDaemonSet(o), o.Generation, daemonSetCaveat(o), progress{
+			status.ObservedGeneration >= o.Generation, status.CurrentNumberScheduled - status.UpdatedNumberScheduled, status.CurrentNumberScheduled,
+		}}, nil
 	default:
 		return nil, fmt.Errorf("a %s cannot be reloaded", key.Kind)
 	}
+}
+
+// behind returns which pods are of an older pod template and why, as a clause; empty if all are of
+// the current one.
+func (l *live) behind() string {
+	switch {
+	case !l.observed:
+		return fmt.Sprintf("the controller of the %s has not observed its latest change yet", l.Kind)
+	case l.outdated <= 0:
+		return ""
+	}
+	why := "they are being replaced"
+	switch {
+	case l.Paused:
+		why = fmt.Sprintf("the %s is paused, and they are replaced when it is resumed", l.Kind)
+	case l.caveat != "":
+		why = l.caveat
+	case l.Rollout.Phase == dependency.RolloutFailed:
+		why = "the rollout is not progressing"
+	}
+	return fmt.Sprintf("%d of %d pods are of an older pod template; %s", l.outdated, l.pods, why)
 }
 
 func deploymentCaveat(o *appsv1.Deployment) string {

@@ -52,7 +52,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
 		status.Generation = live.generation
 		if request.Spec.Mode == v1alpha1.ReloadIfStale && (len(content.stale) == 0 || live.Replicas == 0) {
-			status.Message = unneeded(content, live.Workload)
+			status.Message = unneeded(&content, live)
 			return nil
 		}
 		if content.terminating {
@@ -109,6 +109,7 @@ type content struct {
 	previous string        // the hash with which the pods were started
 	stale    []string      // what has changed since
 	known    bool          // whether that can be told
+	inDoubt  bool          // it may be that pods were started with other content than is recorded
 	missing  []string      // without which new pods do not start
 
 	terminating bool // it is being deleted, or its namespace is
@@ -125,6 +126,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 		e := policy.Evaluate(g, r.Digester(), w, r.Defaults)
 		c.policy, c.present, c.previous = e.Policy, e.Present(), e.Record.Hash
 		c.stale, c.known = e.Stale()
+		c.inDoubt = e.InDoubt()
 		c.missing, _ = e.Missing()
 		c.terminating = g.Terminating(w)
 	})
@@ -157,20 +159,36 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 }
 
 // unneeded tells why a request with mode IfStale restarts nothing.
-func unneeded(c content, w *dependency.Workload) string {
+func unneeded(c *content, l *live) string {
 	switch {
-	case w.Replicas == 0:
+	case l.Replicas == 0:
 		return "Not restarted: no pods run, and new pods read the current content."
-	case w.Annotations[policy.RecreatingAnnotation] != "":
+	case l.Annotations[policy.RecreatingAnnotation] != "":
 		return "Not restarted: the pods are being evicted already, one after the other."
 	case c.previous == "":
 		return "Not restarted: it is not recorded with which content the pods were started, so they are not known to be stale. Mode Always restarts them."
 	case !c.known:
 		return "Not restarted: the recorded hash was made with another key and cannot be compared, so the pods are not known to be stale. Mode Always restarts them."
-	default:
-		return "Not restarted: the pods were started with the current content."
+	case c.inDoubt:
+		return "Not restarted: content has changed and changed back, or the pod template has, so the pods are not known to be stale. " + perPod
 	}
+	// A template without the hash was not written for this content: what is recorded is what was
+	// there when the workload opted in, or what later pods have read.
+	made := l.TemplateAnnotations[policy.ConfigHashAnnotation] == c.present.Hash
+	behind := l.behind()
+	switch {
+	case c.policy.Recreates() && policy.LastReloadOf(l.Workload) != nil: // whatever template they are of
+	case made && behind != "":
+		return fmt.Sprintf("Not restarted: the pod template of %s %s already has the current content, but %s.", l.Kind, l.Name, behind)
+	case behind != "":
+		return fmt.Sprintf("Not restarted: the content has not changed since it was recorded for %s %s, but %s. %s", l.Kind, l.Name, behind, perPod)
+	case !made:
+		return "Not restarted: the content has not changed since it was recorded. Pods that were already running then may have been started with other content. " + perPod
+	}
+	return "Not restarted: the pods were started with the current content."
 }
+
+const perPod = "The subresource pods shows what is known of each pod; mode Always restarts them."
 
 func doneMessage(ref *v1alpha1.WorkloadReference, recreates bool, caveat string, dryRun bool) string {
 	what, done, would := "pods", "are being replaced", "would be replaced"

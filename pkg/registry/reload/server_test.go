@@ -87,7 +87,10 @@ func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 }
 
 func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
-	o := &appsv1.Deployment{ObjectMeta: testMeta(dependency.Deployment)}
+	o := &appsv1.Deployment{
+		ObjectMeta: testMeta(dependency.Deployment),
+		Status:     appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
+	}
 	for _, f := range change {
 		f(o)
 	}
