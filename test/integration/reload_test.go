@@ -260,9 +260,22 @@ func TestReloadIfStale(t *testing.T) {
 		return got
 	}
 
+	// The answer tells a rollout that is complete from one that is under way.
+	rolledOut := func() {
+		t.Helper()
+		await.Until(t, "the rollout is complete", func(ctx context.Context) error {
+			o, err := deployments.Get(ctx, "web", metav1.GetOptions{})
+			if err == nil && (o.Status.ObservedGeneration < o.Generation || o.Status.UpdatedReplicas < 2 || o.Status.Replicas > 2) {
+				err = fmt.Errorf("%+v", o.Status)
+			}
+			return err
+		})
+	}
+
 	ifStale(false, "it is not recorded with which content the pods were started")
 	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadAlways})
 	pods = runningPods(t, namespace, "web", 2, pods)
+	rolledOut()
 	ifStale(false, "the pods were started with the current content")
 
 	made = edit(t, secrets, "db", func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} })
@@ -273,6 +286,7 @@ func TestReloadIfStale(t *testing.T) {
 		t.Errorf("the hash was %s and changes from %s to %s", first.ConfigHash, got.PreviousHash, got.ConfigHash)
 	}
 	pods = runningPods(t, namespace, "web", 2, pods)
+	rolledOut()
 	ifStale(false, "the pods were started with the current content")
 
 	// Back to what it was before the last restart is a change too.
