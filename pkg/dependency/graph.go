@@ -166,6 +166,20 @@ func (g *Graph) First(key SourceKey) *Source {
 	return &Source{SourceKey: key, Keys: *s.first}
 }
 
+// Past returns the last contents of a source before the current one that this process has seen, the
+// latest last: keys, LastChanged and Change of each, and when it changed or was deleted. While the
+// source was absent it had none.
+func (g *Graph) Past(key SourceKey) []Past {
+	s := g.Source(key)
+	if s == nil {
+		s = g.goneOf(key).Source
+	}
+	if s == nil {
+		return nil
+	}
+	return s.past
+}
+
 // ChangedSince returns when the content of a source first and last changed after a moment,
 // by the clock of the API server where that is known, else by ours, and how often. The first
 // is zero when that is not remembered, both when it has not changed.
@@ -467,6 +481,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), change.Seen}); change.Seen.IsZero() {
 			was.episodes = nil
 		}
+		was.past = addPast(deleted, change)
 		g.remember(goneSource{&was, change})
 		if g.remembered > g.mostGone {
 			g.forgetOldest()

@@ -48,6 +48,8 @@ type Source struct {
 	// tells of an earlier change. The first of them went in version undatedFrom.
 	undated     bool
 	undatedFrom uint64
+	// past are the contents before the current one, the latest last.
+	past []Past
 	// first is the content when this process began to look. Nil: it has not changed since.
 	first *[]KeyDigest
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
@@ -70,11 +72,20 @@ type episode struct {
 	at time.Time // by the clock of the API server where that is known, else by ours
 }
 
+// Past is a source as it was before its content changed.
+type Past struct {
+	*Source // what is known of its content, and when it came
+	// Until is when it changed.
+	Until Change
+}
+
 const (
 	// maxRemoved bounds the removed keys that are remembered of a source.
 	maxRemoved = 32
 	// maxEpisodes bounds its changes.
 	maxEpisodes = 16
+	// maxPast bounds the contents before the current one.
+	maxPast = 4
 )
 
 // The annotations that users set on ConfigMaps and Secrets, with the value "true".
@@ -137,7 +148,10 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		}
 	}
 	if before != nil {
-		s.removed, s.episodes = s.goneKeys(before, version), before.episodes
+		s.removed, s.episodes, s.past = s.goneKeys(before, version), before.episodes, before.past
+	}
+	if at.Rekeyed { // they cannot be compared
+		s.past = nil
 	}
 	s.first = s.firstAfter(before, at)
 	if previous != nil {
@@ -165,6 +179,9 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		s.MatchAt = Moment{version, at.Order}
 	}
 	s.Change = Change{Version: version, Exact: at.Live, Seen: at.Seen, Order: at.Order}
+	if previous != nil && !at.Rekeyed {
+		s.past = addPast(previous, s.Change)
+	}
 	if !at.Seen.IsZero() {
 		s.episodes = addEpisode(s.episodes, episode{Moment{version, at.Order}, s.LastChanged.Time})
 	}
@@ -203,6 +220,16 @@ func addEpisode(before []episode, e episode) []episode {
 		before = before[len(before)-maxEpisodes+1:]
 	}
 	return append(slices.Clip(before), e)
+}
+
+// addPast returns the contents that a source has had when the current one changes.
+func addPast(s *Source, until Change) []Past {
+	before := s.past
+	if len(before) >= maxPast {
+		before = before[len(before)-maxPast+1:]
+	}
+	was := &Source{SourceKey: s.SourceKey, Keys: s.Keys, LastChanged: s.LastChanged, Change: s.Change}
+	return append(slices.Clip(before), Past{was, until})
 }
 
 // goneKeys returns the keys that were there before and are not now, and those that are in

@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -24,13 +25,14 @@ const (
 	ReasonNothingRead     = "NothingRead"     // Current: it reads nothing that counts
 	ReasonStartedAfter    = "StartedAfter"    // Current: it started after the content was last written
 	ReasonRecorded        = "Recorded"        // Current: its pod was created for the current content
+	ReasonSameContent     = "SameContent"     // Current: content has changed since it started, and is again what it was
 	ReasonStartedBefore   = "StartedBefore"   // Stale: it started before the content changed
 	ReasonRecordDiffers   = "RecordDiffers"   // Stale: it started before a write, and other content is recorded of it
 	ReasonClockMargin     = "ClockMargin"     // Unknown: it started about when the content was written
 	ReasonNothingRecorded = "NothingRecorded" // Unknown: nothing says whether what was written later was other content
 	ReasonRecordedLater   = "RecordedLater"   // Unknown: the same, and the record is newer than the container
 	ReasonOtherKeys       = "OtherKeys"       // Unknown: the change that is known was of keys that it does not read
-	ReasonChangedBack     = "ChangedBack"     // Unknown: content has changed, and is what was recorded before
+	ReasonChangedBack     = "ChangedBack"     // Unknown: content has changed, and is what it was before
 	ReasonSourceMissing   = "SourceMissing"   // Unknown: there is nothing to compare with
 	ReasonKeyMissing      = "KeyMissing"      // Unknown: the same
 )
@@ -182,9 +184,14 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 		return Verdict{Current, ReasonStartedAfter, name + " is absent, and was not seen to be there since it started."}
 	case k.startedAfter(p, c, s, reads):
 		return Verdict{Current, ReasonStartedAfter, "It started after the content that it reads was last written."}
+	}
+	if v, known := k.inThePast(p, c, s, reads, name); known {
+		return v
+	}
+	switch {
 	case k.startedBefore(p, c, s):
 		return k.before(p, c, s, reads, name)
-	case k.createdFor(p, c, s):
+	case k.createdFor(p, c, s, reads):
 		return Verdict{Current, ReasonRecorded, recorded}
 	case !s.change.Seen.IsZero() && !touched(s, reads):
 		return otherKeys(name)
@@ -198,12 +205,17 @@ const recorded = "Its pod was created for the current content."
 // before judges a container that started before a source was last seen to change or, if it
 // was not, last written.
 func (k *Knowledge) before(p *Pod, c *Container, s *known, reads *dependency.Reference, name string) Verdict {
+	if k.createdFor(p, c, s, reads) {
+		return Verdict{Current, ReasonRecorded, recorded}
+	}
 	if s.change.Exact && !s.change.Seen.IsZero() {
 		switch {
 		case !touched(s, reads):
 			return otherKeys(name)
-		case s.record == equal && !k.recordedAfter(s):
-			return Verdict{Unknown, ReasonChangedBack, name + " has changed since it started, and back to what was recorded; with which of them it was started is not known."}
+		case s.record == equal && !k.recordedAfter(s), wasSame(s, reads):
+			return Verdict{Unknown, ReasonChangedBack, name + " has changed since it started, and back to what it was before; with which of them it was started is not known."}
+		case s.record == equal && k.inForce(p):
+			return Verdict{Unknown, ReasonRecordedLater, recordedLater(name)}
 		default:
 			return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}
 		}
@@ -211,21 +223,40 @@ func (k *Knowledge) before(p *Pod, c *Container, s *known, reads *dependency.Ref
 	// No replica that remembers it saw the write: it may have been metadata alone, of content
 	// that changed before the container started.
 	switch {
-	case k.createdFor(p, c, s):
-		return Verdict{Current, ReasonRecorded, recorded}
 	case k.createdForOther(p, c), s.record == different && sameKeys(reads, s.Reference):
 		return Verdict{Stale, ReasonRecordDiffers, name + " was written after it started, and its content is not what is recorded of the pod."}
 	case s.record == different:
 		return otherKeys(name)
 	case s.record == equal:
-		return Verdict{Unknown, ReasonRecordedLater, name + " was written after it started; what is recorded now need not be what it was started with."}
+		return Verdict{Unknown, ReasonRecordedLater, recordedLater(name)}
 	default:
 		return Verdict{Unknown, ReasonNothingRecorded, name + " was written after it started, and nothing says whether its content changed."}
 	}
 }
 
+func recordedLater(name string) string {
+	return name + " was written after it started; what is recorded now need not be what it was started with."
+}
+
 func otherKeys(name string) Verdict {
 	return Verdict{Unknown, ReasonOtherKeys, "Other keys of " + name + " have changed since it started; when those that it reads last did is not known."}
+}
+
+// inThePast judges a container that certainly started while a source had one of the contents that
+// this process has seen go: it has read that one.
+func (k *Knowledge) inThePast(p *Pod, c *Container, s *known, reads *dependency.Reference, name string) (v Verdict, found bool) {
+	for i := range s.past {
+		was := &s.past[i]
+		then := known{Reference: s.Reference, source: was.Source, change: was.Change}
+		if !k.startedAfter(p, c, &then, reads) || !k.startedBeforeChange(p, c, &was.Until) {
+			continue
+		}
+		if same(reads, was.Source, s.source) {
+			return Verdict{Current, ReasonSameContent, "What it reads of " + name + " is the same as when it started."}, true
+		}
+		return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}, true
+	}
+	return Verdict{}, false
 }
 
 // startedAfter reports whether a container certainly started after what it reads last
@@ -252,27 +283,62 @@ func (k *Knowledge) startedAfter(p *Pod, c *Container, s *known, reads *dependen
 // startedBefore reports whether a container certainly started before a source was last
 // seen to change or, if it was not, last written.
 func (k *Knowledge) startedBefore(p *Pod, c *Container, s *known) bool {
-	// Order: a container that runs has started before its pod was last written.
-	if k.Ordered && s.change.Exact && !s.change.Seen.IsZero() && p.Version != 0 && p.Version < s.change.Version {
+	if k.startedBeforeChange(p, c, &s.change) {
 		return true
-	}
-	if c.Started.IsZero() {
-		return false
 	}
 	at := s.change.Seen
 	if s.source != nil && (at.IsZero() || s.source.LastChanged.Time.Before(at)) {
 		at = s.source.LastChanged.Time
 	}
-	return c.Started.Add(second).Add(ClockMargin).Before(at)
+	return startedBeforeTime(c, at)
 }
 
+// startedBeforeChange reports whether a container certainly started before a change that was seen.
+func (k *Knowledge) startedBeforeChange(p *Pod, c *Container, change *dependency.Change) bool {
+	if !change.Exact || change.Seen.IsZero() {
+		return false
+	}
+	// Order: a container that runs has started before its pod was last written.
+	return k.Ordered && p.Version != 0 && p.Version < change.Version || startedBeforeTime(c, change.Seen)
+}
+
+// startedBeforeTime reports whether a container certainly started before a time.
+func startedBeforeTime(c *Container, at time.Time) bool {
+	return !c.Started.IsZero() && c.Started.Add(second).Add(ClockMargin).Before(at)
+}
+
+// same reports whether what is read of a source was the same as it is now. Either may be nil.
+func same(reads *dependency.Reference, was, now *dependency.Source) bool {
+	return bytes.Equal(dependency.AppendContent(nil, reads, was), dependency.AppendContent(nil, reads, now))
+}
+
+// wasSame reports whether what is read of a source was seen to be what it is now, before it changed
+// to something else and back.
+func wasSame(s *known, reads *dependency.Reference) bool {
+	return slices.ContainsFunc(s.past, func(was dependency.Past) bool { return same(reads, was.Source, s.source) })
+}
+
+// inForce reports whether a pod is of the template in force.
+func (k *Knowledge) inForce(p *Pod) bool { return k.Revision != "" && p.Revision == k.Revision }
+
 // createdFor reports whether a container is of a pod that was created for the present
-// content of a source: its template carries the hash of it, and no change was seen since.
-// Content may have changed and changed back before anything was seen, and a container that
-// was restarted in place may have read what was between.
-func (k *Knowledge) createdFor(p *Pod, c *Container, s *known) bool {
-	present := p.Hash == k.Hash || p.Hash == k.recordHash && s.record == equal
-	return p.Hash != "" && present && c.Restarts == 0 && s.change.Seen.IsZero()
+// content of a source: its template is in force and carries the hash of it, and the container
+// started before anything was seen to change. Content may have changed and changed back before
+// that, and a container that was restarted in place may have read what was between. An older
+// template may have made a pod when the content was other, below a partition or while it was
+// scaled up.
+func (k *Knowledge) createdFor(p *Pod, c *Container, s *known, reads *dependency.Reference) bool {
+	stamped := p.Hash != "" && (p.Hash == k.Hash || p.Hash == k.recordHash && s.record == equal)
+	if !stamped || !k.inForce(p) || c.Restarts > 0 {
+		return false
+	}
+	if s.change.Seen.IsZero() {
+		return true
+	}
+	if len(s.past) == 0 || !s.past[0].Change.Seen.IsZero() || !same(reads, s.past[0].Source, s.source) {
+		return false
+	}
+	return k.startedBeforeChange(p, c, &s.past[0].Until)
 }
 
 // createdForOther reports whether a container is of a pod that was created for other
@@ -294,8 +360,13 @@ func (s *known) written() (at time.Time, known bool) {
 	if s.source == nil {
 		return time.Time{}, false
 	}
-	known = s.change.Seen.IsZero() || s.change.Exact && slices.ContainsFunc(s.source.Keys, s.changedLast)
-	return s.source.LastChanged.Truncate(second), known
+	at = s.source.LastChanged.Truncate(second)
+	if s.change.Seen.IsZero() {
+		return at, true
+	}
+	// A client that drops managedFields leaves an earlier time.
+	dropped := at.Add(second).Add(ClockMargin).Before(s.change.Seen)
+	return at, !dropped && s.change.Exact && slices.ContainsFunc(s.source.Keys, s.changedLast)
 }
 
 // changedLast reports whether a key was among those that the last change has set.
@@ -332,6 +403,9 @@ func lastWritten(s *known, reads *dependency.Reference) (version uint64) {
 			return s.change.Version // it may have gone with the last change
 		}
 		version = max(version, k.Version)
+		if !slices.ContainsFunc(reads.Uses, required) { // it may have started while the source was away
+			version = max(version, k.Returned)
+		}
 	}
 	return version
 }

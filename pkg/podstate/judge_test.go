@@ -92,6 +92,47 @@ func (x *scene) changes(data map[string]string, second int, version uint64, live
 	x.source = s
 }
 
+// back makes the server see content change at 70 and change back at 80.
+func (x *scene) back(there, back uint64) {
+	x.changes(a2, 70, there, true)
+	x.changes(map[string]string{"a": "1", "b": "1"}, 80, back, true)
+}
+
+// verified makes the workload say that the controller has looked at the pods since.
+func (x *scene) verified(version uint64) {
+	x.workload.Annotations[policy.VerifiedAnnotation] = at(200).Format(time.RFC3339Nano) + " 99"
+	x.workload.RecordedAt.Version = version
+}
+
+// madeFor makes the pod one of a template for the current content, from before that was last written.
+func (x *scene) madeFor(restarts int32) {
+	x.records(0)
+	x.rolledOut()
+	x.created(-60)
+	x.pod.Status.ContainerStatuses[0].RestartCount = restarts
+}
+
+// replaced makes the server see the Secret deleted at 70, and created again with the same content.
+func (x *scene) replaced(deleted, created uint64) {
+	g := x.graph()
+	g.DeleteSource(x.source.SourceKey, dependency.Change{Version: deleted, Exact: true, Seen: at(70)})
+	s := x.written(map[string]string{"a": "1", "b": "1"}, 80, created)
+	s.After(nil, g.Deleted(s.SourceKey), dependency.Arrival{Live: true, Seen: at(80)})
+	x.source = s
+}
+
+// appears makes the server see the Secret for the first time.
+func (x *scene) appears(version uint64) {
+	x.source = x.written(map[string]string{"a": "1", "b": "1"}, 80, version)
+	x.source.After(nil, nil, dependency.Arrival{Live: true, Seen: at(80)})
+}
+
+// readded makes the server see a key removed at 70, and added again at 80.
+func (x *scene) readded(removed, added uint64) {
+	x.changes(onlyA, 70, removed, true)
+	x.changes(map[string]string{"a": "1", "b": "1"}, 80, added, true)
+}
+
 // running sets when a container was last started.
 func (x *scene) running(name string, second int) {
 	x.pod.Status.ContainerStatuses = append(x.pod.Status.ContainerStatuses, corev1.ContainerStatus{
@@ -165,6 +206,7 @@ func (x *scene) judge() PodVerdict {
 var (
 	a2    = map[string]string{"a": "2", "b": "1"}
 	b2    = map[string]string{"a": "1", "b": "2"}
+	a2b2  = map[string]string{"a": "2", "b": "2"}
 	onlyA = map[string]string{"a": "1"}
 )
 
@@ -208,17 +250,24 @@ func TestJudge(t *testing.T) {
 		"of another counter, started about then":           {func(x *scene) { x.changes(a2, 60, 151, true); x.ordered = false }, Unknown, ReasonClockMargin},
 		"of another counter, started long before":          {func(x *scene) { x.changes(a2, 70, 151, true); x.ordered = false }, Stale, ReasonStartedBefore},
 		"a change that a broken watch hid":                 {func(x *scene) { x.changes(a2, 60, 151, false) }, Unknown, ReasonClockMargin},
-		"of another key":                                   {func(x *scene) { x.changes(b2, 70, 151, true) }, Unknown, ReasonOtherKeys},
+		"of another key":                                   {func(x *scene) { x.changes(b2, 70, 151, true) }, Current, ReasonSameContent},
+		"of another key, while the server saw the start":   {func(x *scene) { x.created(0); x.changes(b2, 70, 151, true) }, Unknown, ReasonOtherKeys},
+		"of its key, and then of another":                  {func(x *scene) { x.changes(a2, 70, 151, true); x.changes(a2b2, 80, 152, true) }, Stale, ReasonStartedBefore},
 		"of another key, which all are read of":            {func(x *scene) { x.reads(fromEnvFrom()); x.changes(b2, 70, 151, true) }, Stale, ReasonStartedBefore},
 		"another key has gone, which all are read of":      {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 151, true); x.source.Change.Seen = at(70) }, Stale, ReasonStartedBefore},
-		"another key has gone":                             {func(x *scene) { x.changes(onlyA, 0, 151, true); x.source.Change.Seen = at(70) }, Unknown, ReasonOtherKeys},
-		"it started after a key had gone":                  {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 120, true); x.source.Change.Seen = at(50) }, Current, ReasonStartedAfter},
-		"it started when a key had gone":                   {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 120, true); x.source.Change.Seen = at(58) }, Unknown, ReasonClockMargin},
-		"its key has gone":                                 {func(x *scene) { x.changes(map[string]string{"b": "1"}, 0, 151, true) }, Unknown, ReasonKeyMissing},
-		"created after the change":                         {func(x *scene) { x.changes(a2, 60, 149, true); x.created(61) }, Current, ReasonStartedAfter},
-		"restarted in place after the change":              {func(x *scene) { x.changes(a2, 70, 149, true); x.restarted(80) }, Current, ReasonStartedAfter},
-		"the same, with files":                             {func(x *scene) { x.reads(fromFiles("")); x.changes(a2, 70, 149, true); x.restarted(80) }, Unknown, ReasonClockMargin},
-		"metadata written after a change that it read":     {func(x *scene) { x.changes(a2, 30, 140, true); x.source.LastChanged = metav1.NewTime(at(600)) }, Current, ReasonStartedAfter},
+		"another key has gone":                             {func(x *scene) { x.changes(onlyA, 0, 151, true); x.source.Change.Seen = at(70) }, Current, ReasonSameContent},
+		"a change without managedFields": {func(x *scene) {
+			x.created(-60)
+			x.changes(a2, 70, 149, true)
+			x.source.LastChanged = metav1.NewTime(at(-3600))
+		}, Stale, ReasonStartedBefore},
+		"it started after a key had gone":              {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 120, true); x.source.Change.Seen = at(50) }, Current, ReasonStartedAfter},
+		"it started when a key had gone":               {func(x *scene) { x.reads(fromEnvFrom()); x.changes(onlyA, 0, 120, true); x.source.Change.Seen = at(58) }, Unknown, ReasonClockMargin},
+		"its key has gone":                             {func(x *scene) { x.changes(map[string]string{"b": "1"}, 0, 151, true) }, Unknown, ReasonKeyMissing},
+		"created after the change":                     {func(x *scene) { x.changes(a2, 60, 149, true); x.created(61) }, Current, ReasonStartedAfter},
+		"restarted in place after the change":          {func(x *scene) { x.changes(a2, 70, 149, true); x.restarted(80) }, Current, ReasonStartedAfter},
+		"the same, with files":                         {func(x *scene) { x.reads(fromFiles("")); x.changes(a2, 70, 149, true); x.restarted(80) }, Unknown, ReasonClockMargin},
+		"metadata written after a change that it read": {func(x *scene) { x.changes(a2, 30, 140, true); x.source.LastChanged = metav1.NewTime(at(600)) }, Current, ReasonStartedAfter},
 
 		// Records.
 		"recorded, and written since":   {func(x *scene) { x.records(0); x.created(-60) }, Unknown, ReasonRecordedLater},
@@ -229,6 +278,7 @@ func TestJudge(t *testing.T) {
 			x.created(-60)
 			x.pod.Status.ContainerStatuses[0].RestartCount = 1
 		}, Unknown, ReasonRecordedLater},
+		"of an older template with the hash, and written since": {func(x *scene) { x.madeFor(0); x.revision = "newer" }, Unknown, ReasonRecordedLater},
 		"changed while no process watched": {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
 		"the same, after a rollout":        {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
 		"an old pod, when the change is not remembered": {func(x *scene) {
@@ -266,18 +316,36 @@ func TestJudge(t *testing.T) {
 			x.rolledOut()
 			x.changes(b2, 70, 151, true)
 		}, Stale, ReasonStartedBefore},
-		"changed and changed back, while it is held": {func(x *scene) {
+		"changed and changed back, while it is held": {func(x *scene) { x.records(0); x.back(149, 152) }, Current, ReasonSameContent},
+		"the same, of a pod that was rolled out":     {func(x *scene) { x.records(0); x.rolledOut(); x.back(149, 152) }, Current, ReasonSameContent},
+		"the same, after the controller looked":      {func(x *scene) { x.records(0); x.rolledOut(); x.back(149, 152); x.verified(160) }, Current, ReasonSameContent},
+		"changed back, and started in between":       {func(x *scene) { x.records(0); x.back(149, 152); x.restarted(77) }, Stale, ReasonStartedBefore},
+		"changed back, and started about then":       {func(x *scene) { x.records(0); x.back(149, 153); x.restarted(72) }, Unknown, ReasonChangedBack},
+		"the same, whatever else was rolled out":     {func(x *scene) { x.records(0); x.back(149, 153); x.restarted(72); x.verified(160) }, Unknown, ReasonChangedBack},
+		"changed back, and back again":               {func(x *scene) { x.records(0); x.back(149, 152); x.back(153, 154) }, Current, ReasonSameContent},
+		"changed back, from more than is remembered": {func(x *scene) {
 			x.records(0)
-			x.changes(a2, 70, 149, true)
-			x.changes(map[string]string{"a": "1", "b": "1"}, 80, 152, true)
+			for i := range uint64(4) {
+				x.back(151+2*i, 152+2*i)
+			}
+			x.verified(170)
 		}, Unknown, ReasonChangedBack},
-		"the same, of a pod that was rolled out": {func(x *scene) {
+		"changed back, of a pod from before the last write": {func(x *scene) { x.records(0); x.created(-60); x.back(149, 152) }, Unknown, ReasonChangedBack},
+		"the same, when the controller looked":              {func(x *scene) { x.records(0); x.created(-60); x.back(149, 152); x.verified(160) }, Unknown, ReasonChangedBack},
+		"the same, of a pod that was made for it":           {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.back(149, 152); x.verified(160) }, Current, ReasonRecorded},
+		"the same, restarted in place":                      {func(x *scene) { x.madeFor(1); x.back(149, 152); x.verified(160) }, Unknown, ReasonChangedBack},
+		"the same, of an older template":                    {func(x *scene) { x.madeFor(0); x.revision = "newer"; x.back(149, 152); x.verified(160) }, Unknown, ReasonChangedBack},
+		"changed back, of which the server saw the last": {func(x *scene) {
 			x.records(0)
 			x.rolledOut()
-			x.changes(a2, 70, 149, true)
+			back := x.source
+			x.source = x.written(a2, 70, 149)
 			x.changes(map[string]string{"a": "1", "b": "1"}, 80, 152, true)
-		}, Unknown, ReasonChangedBack},
-		"recorded only after the change": {func(x *scene) { x.changes(a2, 70, 151, true); x.records(160) }, Stale, ReasonStartedBefore},
+			x.source.LastChanged = back.LastChanged
+			x.verified(160)
+		}, Unknown, ReasonRecordedLater},
+		"recorded only after the change":                {func(x *scene) { x.changes(a2, 70, 151, true); x.records(160) }, Stale, ReasonStartedBefore},
+		"the same, of a pod from before the last write": {func(x *scene) { x.created(-60); x.changes(a2, 70, 151, true); x.records(160) }, Unknown, ReasonRecordedLater},
 		"an old pod while the new ones come": {func(x *scene) {
 			x.changes(a2, 70, 151, true)
 			x.records(160)
@@ -287,9 +355,25 @@ func TestJudge(t *testing.T) {
 		"a record that is no hash":            {func(x *scene) { x.remember(policy.Record{Hash: "garbage"}, 0); x.created(-60) }, Unknown, ReasonNothingRecorded},
 
 		// What is not there.
-		"its source has gone":                     {func(x *scene) { x.delete(70) }, Unknown, ReasonSourceMissing},
-		"an optional source has gone":             {func(x *scene) { x.reads(fromEnv("a", true)); x.delete(70) }, Stale, ReasonStartedBefore},
-		"it started without an optional source":   {func(x *scene) { x.reads(fromEnv("a", true)); x.delete(50) }, Current, ReasonStartedAfter},
+		"its source has gone":                   {func(x *scene) { x.delete(70) }, Unknown, ReasonSourceMissing},
+		"an optional source has gone":           {func(x *scene) { x.reads(fromEnv("a", true)); x.delete(70) }, Stale, ReasonStartedBefore},
+		"it started without an optional source": {func(x *scene) { x.reads(fromEnv("a", true)); x.delete(50) }, Current, ReasonStartedAfter},
+		"an optional source that was away when it started": {func(x *scene) {
+			x.reads(fromEnv("a", true))
+			x.created(75)
+			x.workload.StartVersion = 101
+			x.replaced(149, 180)
+		}, Unknown, ReasonOtherKeys},
+		"one that was there when it started, and came back": {func(x *scene) { x.reads(fromEnv("a", true)); x.workload.StartVersion = 101; x.replaced(151, 180) }, Current, ReasonSameContent},
+		"a source that was deleted and created again":       {func(x *scene) { x.reads(fromEnvFrom()); x.replaced(151, 180) }, Current, ReasonSameContent},
+		"an optional source that appears":                   {func(x *scene) { x.reads(fromEnv("a", true)); x.appears(180) }, Stale, ReasonStartedBefore},
+		"a key that was removed and added":                  {func(x *scene) { x.reads(fromEnv("b", true)); x.readded(151, 152) }, Current, ReasonSameContent},
+		"a key that was removed when it started, and added": {func(x *scene) {
+			x.reads(fromEnv("b", true))
+			x.created(75)
+			x.workload.StartVersion = 101
+			x.readded(149, 152)
+		}, Unknown, ReasonChangedBack},
 		"an optional source that never was there": {func(x *scene) { x.reads(fromEnv("a", true)); x.source = nil }, Current, ReasonStartedAfter},
 
 		// What counts.

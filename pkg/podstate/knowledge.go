@@ -44,6 +44,7 @@ type known struct {
 	*dependency.Reference // narrowed to what counts
 	source                *dependency.Source
 	change                dependency.Change
+	past                  []dependency.Past
 	missingKeys           []string // without which pods do not start
 	record                relation
 	// byName: nothing in the template reads the source, an annotation names it. Any
@@ -63,6 +64,7 @@ func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 	present := e.Present()
 	for i := range e.Sources {
 		s := &e.Sources[i]
+		key := dependency.SourceKey{Kind: s.Kind, Namespace: w.Namespace, Name: s.Name}
 		if !s.Triggers && s.Reason != policy.ReasonReloadOff {
 			continue
 		}
@@ -70,7 +72,7 @@ func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 		narrowed.Uses = k.counting(s.Uses)
 		k.sources = append(k.sources, known{
 			Reference: &narrowed, source: s.Source, missingKeys: s.MissingKeys,
-			change: g.LastChange(dependency.SourceKey{Kind: s.Kind, Namespace: w.Namespace, Name: s.Name}),
+			change: g.LastChange(key), past: g.Past(key),
 			record: relate(&e.Record, &present, string(s.Kind)+"/"+s.Name),
 			byName: !slices.ContainsFunc(narrowed.Uses, func(u dependency.Use) bool { return u.Type != dependency.Annotation }),
 		})
