@@ -151,7 +151,8 @@ type ContainerContent struct {
 	// then Current; or NotStarted.
 	State ContentState `json:"state"`
 	// reason says in one word why. Current: StartedAfter (it started after the content was
-	// last written), Recorded (its pod was created for this content), NothingRead. Stale:
+	// last written), SameContent (what it reads is the same as when it started), Recorded
+	// (its pod was created for this content), NothingRead. Stale:
 	// StartedBefore (it started before the content changed), RecordDiffers (it started before
 	// the source was written, and other content is recorded of it). Unknown: ClockMargin (it
 	// started about when the source was written), NothingRecorded (the source was written
