@@ -113,8 +113,10 @@ func (v *Verdict) rank() int {
 	switch {
 	case v.State == Current && v.Reason == ReasonNothingRead:
 		return 0
-	case v.Reason == ReasonRecorded:
+	case v.Reason == ReasonSameContent:
 		return ranks[Current] + 1
+	case v.Reason == ReasonRecorded:
+		return ranks[Current] + 2
 	default:
 		return ranks[v.State]
 	}

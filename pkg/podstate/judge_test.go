@@ -279,8 +279,8 @@ func TestJudge(t *testing.T) {
 			x.pod.Status.ContainerStatuses[0].RestartCount = 1
 		}, Unknown, ReasonRecordedLater},
 		"of an older template with the hash, and written since": {func(x *scene) { x.madeFor(0); x.revision = "newer" }, Unknown, ReasonRecordedLater},
-		"changed while no process watched": {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
-		"the same, after a rollout":        {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
+		"changed while no process watched":                      {func(x *scene) { x.records(0); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
+		"the same, after a rollout":                             {func(x *scene) { x.records(0); x.rolledOut(); x.created(-60); x.source = x.written(a2, 0, 100) }, Stale, ReasonRecordDiffers},
 		"an old pod, when the change is not remembered": {func(x *scene) {
 			x.created(-60)
 			x.records(0)

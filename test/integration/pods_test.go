@@ -67,6 +67,11 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 	view(t, namespace, "statefulset.web", is(v1alpha1.StateRollingOut, "OnDelete"))
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": stale})
 
+	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
+	if want := "but 2 of 2 pods are of an older pod template; its update strategy is OnDelete"; answer.Triggered || !strings.Contains(answer.Message, want) {
+		t.Errorf("the answer is %+v, want %q", answer, want)
+	}
+
 	remove(t, kube(t).CoreV1().Pods(namespace).Delete, "web-1")
 	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	if want := (v1alpha1.PodSummary{Current: 1, Stale: 1}); got.Summary != want {
@@ -134,6 +139,127 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 	})
 }
 
+// inEveryWay makes containers of every type read Secret db and ConfigMap settings in every way.
+func inEveryWay(p *corev1.PodSpec) {
+	db := corev1.LocalObjectReference{Name: "db"}
+	p.Volumes = []corev1.Volume{
+		{Name: "db", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: db.Name}}},
+		{Name: "both", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{Secret: &corev1.SecretProjection{LocalObjectReference: db, Items: []corev1.KeyToPath{{Key: "password", Path: "p"}}}},
+			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}},
+		}}}},
+	}
+	mounted := func(volume, subPath string) []corev1.VolumeMount {
+		return []corev1.VolumeMount{{Name: volume, MountPath: "/v", SubPath: subPath}}
+	}
+	p.InitContainers = []corev1.Container{
+		{Name: "init", Image: "init", VolumeMounts: mounted("db", "")},
+		{Name: "sidecar", Image: "sidecar", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), VolumeMounts: mounted("both", "")},
+	}
+	p.Containers[0].VolumeMounts = mounted("db", "password")
+	p.Containers = append(p.Containers,
+		corev1.Container{Name: "env", Image: "env", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: db}}}},
+		corev1.Container{Name: "idle", Image: "idle"},
+	)
+}
+
+// Content that changes makes the pods of every kind of workload stale that nothing restarts,
+// however they read it. When it changes back, they are current again.
+func TestPodsWhoseContentComesBack(t *testing.T) {
+	t.Parallel()
+	acquainted(t, server.Replicas...)
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x", "unread": "x"}))
+	create(t, kube(t).CoreV1().ConfigMaps(namespace).Create, configMap("settings", map[string]string{"a": "1"}))
+	create(t, kube(t).AppsV1().Deployments(namespace).Create, deployment("web", inEveryWay))
+	create(t, kube(t).AppsV1().StatefulSets(namespace).Create, statefulSet("db", inEveryWay))
+	create(t, kube(t).AppsV1().DaemonSets(namespace).Create, daemonSet("logs", inEveryWay))
+	workloads := map[string]string{"web": "deployment.web", "db": "statefulset.db", "logs": "daemonset.logs"}
+	for app, name := range workloads {
+		runningPods(t, namespace, app, map[string]int{"web": 2, "db": 2, "logs": 3}[app], nil)
+		view(t, namespace, name)
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		for _, name := range workloads {
+			for _, where := range everywhere(t) {
+				await.Until(t, fmt.Sprintf("%s knows the containers of %s", where.name, name), func(ctx context.Context) error {
+					got, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).GetPods(ctx, name, metav1.GetOptions{})
+					if err != nil {
+						return err
+					}
+					for i := range got.Pods {
+						var containers []string
+						for _, c := range got.Pods[i].Containers {
+							containers = append(containers, fmt.Sprintf("%s %s %s %s", c.Type, c.Name, c.State, c.Reason))
+						}
+						if diff := cmp.Diff(want, containers); diff != "" {
+							return fmt.Errorf("%s (-want +got):\n%s", got.Pods[i].Name, diff)
+						}
+					}
+					return nil
+				})
+			}
+		}
+	}
+	const idle = "Regular idle Current NothingRead"
+	expect("Init init Current StartedAfter", "Sidecar sidecar Current StartedAfter", "Regular app Current StartedAfter", "Regular env Current StartedAfter", idle)
+	setSecret(t, namespace, "db", "password", "y")
+	expect("Init init Stale StartedBefore", "Sidecar sidecar Stale StartedBefore", "Regular app Stale StartedBefore", "Regular env Stale StartedBefore", idle)
+	setSecret(t, namespace, "db", "unread", "y") // but by those that read all keys
+	expect("Init init Stale StartedBefore", "Sidecar sidecar Stale StartedBefore", "Regular app Stale StartedBefore", "Regular env Stale StartedBefore", idle)
+	setSecret(t, namespace, "db", "password", "x")
+	expect("Init init Stale StartedBefore", "Sidecar sidecar Current SameContent", "Regular app Current SameContent", "Regular env Stale StartedBefore", idle)
+	setSecret(t, namespace, "db", "unread", "x")
+	expect("Init init Current SameContent", "Sidecar sidecar Current SameContent", "Regular app Current SameContent", "Regular env Current SameContent", idle)
+}
+
+// A partition holds pods back. One that is deleted comes back of the old template, and reads the
+// current content. A Reload that is only for stale pods says so, and restarts nothing.
+func TestPodsBelowAPartition(t *testing.T) {
+	t.Parallel()
+	acquainted(t, server.Replicas...)
+	namespace := newNamespace(t)
+	create(t, kube(t).CoreV1().Secrets(namespace).Create, secret("db", map[string]string{"password": "x"}))
+	o := statefulSet("web", envSecretKey("db", "password"))
+	o.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}
+	optedIn(o)
+	create(t, kube(t).AppsV1().StatefulSets(namespace).Create, o)
+	before := runningPods(t, namespace, "web", 2, nil)
+	view(t, namespace, "statefulset.web", applied)
+	current, stale := v1alpha1.ContentCurrent, v1alpha1.ContentStale
+	old := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current}).TemplateRevision
+
+	setSecret(t, namespace, "db", "password", "y")
+	view(t, namespace, "statefulset.web", is(v1alpha1.StateRollingOut, "Partition"))
+	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
+	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
+	if want := "the pod template of StatefulSet web already has the current content, but 1 of 2 pods are of an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
+		t.Errorf("the answer is %+v, want %q", answer, want)
+	}
+
+	inTheNextSecond(t)
+	remove(t, kube(t).CoreV1().Pods(namespace).Delete, "web-0")
+	runningPods(t, namespace, "web", 2, before)
+	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current})
+	if got.Pods[0].TemplateRevision != old || got.TemplateRevision == old {
+		t.Errorf("web-0 is of %s, of %s before and %s now", got.Pods[0].TemplateRevision, old, got.TemplateRevision)
+	}
+}
+
+// inTheNextSecond returns when the second has passed. API objects tell times in whole seconds: a pod
+// that is created then is of a later one than what was written before.
+func inTheNextSecond(t *testing.T) {
+	t.Helper()
+	now := time.Now().Truncate(time.Second)
+	await.Until(t, "the second has passed", func(context.Context) error {
+		if !time.Now().Truncate(time.Second).After(now) {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+}
+
 // A paused Deployment that nothing restarts: the pods from before the change are stale, and
 // one that comes later is not.
 func TestPodsOfAPausedDeployment(t *testing.T) {
@@ -146,14 +272,7 @@ func TestPodsOfAPausedDeployment(t *testing.T) {
 	view(t, namespace, "deployment.web")
 	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = true })
 	edit(t, kube(t).CoreV1().ConfigMaps(namespace), "settings", func(o *corev1.ConfigMap) { o.Data["a"] = "2" })
-	// API objects tell times in whole seconds: the new pod is to be of a later one.
-	changed := time.Now().Truncate(time.Second)
-	await.Until(t, "the second has passed", func(context.Context) error {
-		if !time.Now().Truncate(time.Second).After(changed) {
-			return errors.New("it has not")
-		}
-		return nil
-	})
+	inTheNextSecond(t)
 	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(3)) })
 	want := map[string]v1alpha1.ContentState{}
 	await.Until(t, "the third pod runs", func(ctx context.Context) error {
