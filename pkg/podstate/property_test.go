@@ -336,7 +336,7 @@ func (h *history) startContainer(p *simulated, again bool) {
 // optional reports whether the container starts without the key that it reads.
 func (h *history) optional() bool {
 	c := &h.spec.Containers[0]
-	return c.Env != nil && *c.Env[0].ValueFrom.SecretKeyRef.Optional
+	return len(c.Env) > 0 && *c.Env[0].ValueFrom.SecretKeyRef.Optional
 }
 
 func (h *history) dataAt(at time.Duration) map[string]string {
