@@ -76,8 +76,7 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 
 // findings are what was looked up because a decision asked for it.
 type findings struct {
-	verified  *bool
-	of        time.Time // the WrittenAt of what was verified
+	verified  *policy.Verification
 	inspected *policy.Inspection
 }
 
@@ -93,7 +92,6 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 	case policy.Continue:
 		after, err = c.recreate(ctx, s)
 	case policy.Verify:
-		found.of = s.WrittenAt
 		found.verified, err = c.revisionIsNewer(ctx, s)
 		again = found.verified != nil
 	case policy.Inspect:
@@ -128,7 +126,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
-		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, VerifiedOf: found.of, Inspected: found.inspected}
+		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected}
 		if n.hash == e.Record.Hash {
 			observed.Decided = n.decided
 			if n.hash != "" {

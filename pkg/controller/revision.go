@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // revisionIsNewer looks up whether the pods of the current template were all made after
@@ -17,14 +18,15 @@ import (
 // after a time in which no replica looked, when both have changed. If in doubt, they were not.
 // It returns nil while the controller of the workload has yet to see the template: its status
 // tells of that.
-func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*bool, error) {
+func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*policy.Verification, error) {
 	w := s.workload
+	found := &policy.Verification{WrittenAt: s.WrittenAt, StartedBy: w.StartedBy}
 	if w.Rollout.Reason == dependency.ReasonNotObserved {
 		return nil, nil //nolint:nilnil // it is not known yet
 	}
 	selector, err := metav1.LabelSelectorAsSelector(w.Selector)
 	if err != nil {
-		return new(false), nil
+		return found, nil
 	}
 	options := metav1.ListOptions{LabelSelector: selector.String()}
 	var created time.Time
@@ -36,7 +38,8 @@ func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*bool, error
 	if err != nil {
 		return nil, fmt.Errorf("looking up the revision of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	return new(created.After(s.WrittenAt)), nil
+	found.Newer = created.After(s.WrittenAt)
+	return found, nil
 }
 
 // replicaSetCreated returns when the ReplicaSet of the current template was created, or

@@ -372,7 +372,9 @@ func (s *known) written() (at time.Time, known bool) {
 }
 
 // changedLast reports whether a key was among those that the last change has set.
-func (s *known) changedLast(k dependency.KeyDigest) bool { return k.Version == s.change.Version }
+func (s *known) changedLast(k dependency.KeyDigest) bool {
+	return max(k.Version, k.Readded) == s.change.Version
+}
 
 func required(u dependency.Use) bool { return !u.Optional }
 
@@ -408,8 +410,17 @@ func lastWritten(s *known, reads *dependency.Reference) (version uint64) {
 		if !slices.ContainsFunc(reads.Uses, required) { // it may have started while the source was away
 			version = max(version, k.Returned)
 		}
+		if !slices.ContainsFunc(reads.Uses, func(u dependency.Use) bool { return requiresKey(&u, key) }) { // or while the key was
+			version = max(version, k.Readded)
+		}
 	}
 	return version
+}
+
+// requiresKey reports whether a container cannot start without a key. A file at a subPath may be
+// missing.
+func requiresKey(u *dependency.Use, key string) bool {
+	return required(*u) && !u.SubPath && slices.Contains(u.Keys, key)
 }
 
 // touched reports whether the last change of a source that was seen certainly concerned

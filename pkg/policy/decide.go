@@ -70,11 +70,8 @@ type Observed struct {
 	// StaleSince is when content was first seen to differ, or zero. A change that never
 	// settles is rolled out after ten times the settle time.
 	StaleSince time.Time
-	// Verified is set when the last Decide said Verify: whether the pods of the current
-	// template were all started after the content had last been written.
-	Verified *bool
-	// VerifiedOf is the WrittenAt of that Decide: content may have been written since.
-	VerifiedOf time.Time
+	// Verified is set when the last Decide said Verify.
+	Verified *Verification
 	// Decided is the place of the latest change that had been read when the record was decided on,
 	// in the order of reading; see dependency.Moment. The record was written later. 0: not known.
 	Decided uint64
@@ -83,6 +80,17 @@ type Observed struct {
 	Written uint64
 	// Inspected is set when the last Decide said Inspect.
 	Inspected *Inspection
+}
+
+// Verification is what was found out about pods when Decide said Verify.
+type Verification struct {
+	// Newer reports whether the pods of the template were all created after the content had last
+	// been written.
+	Newer bool
+	// WrittenAt is that of the Decision, and StartedBy that of the workload: content or the
+	// template may have been written since.
+	WrittenAt time.Time
+	StartedBy uint64
 }
 
 // Decision is the state of a workload and what happens next.
@@ -271,15 +279,16 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	}
 	// The owner may have changed the template after the content while no replica looked.
 	if verifiable && !ordered && e.Workload.TemplateWritten.After(d.WrittenAt) {
-		if o.Verified == nil || !o.VerifiedOf.Equal(d.WrittenAt) {
+		v := o.Verified
+		if v == nil || !v.WrittenAt.Equal(d.WrittenAt) || v.StartedBy != e.Workload.StartedBy {
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
 			d.Message = what + ", and so has the pod template. Which changed first shows whether a restart is due."
 			return d
 		}
-		if *o.Verified && len(excursions) > 0 { // what else changed may have been read all the same
+		if v.Newer && len(excursions) > 0 { // what else changed may have been read all the same
 			return e.decideExcursions(o, excursions)
 		}
-		if *o.Verified {
+		if v.Newer {
 			return e.inSync(WriteBaseline)
 		}
 	}

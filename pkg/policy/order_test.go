@@ -148,7 +148,16 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 			x.tick(time.Second)
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		})
-		if d := x.evaluate().Decide(Observed{Now: x.now, Verified: &newer, VerifiedOf: before.WrittenAt}); d.Action != Verify {
+		if d := x.evaluate().Decide(Observed{Now: x.now, Verified: &Verification{newer, before.WrittenAt, x.workload().StartedBy}}); d.Action != Verify {
+			t.Errorf("got %+v", d)
+		}
+	})
+	t.Run("they were newer than what was written, and are of another template now: it is asked again", func(t *testing.T) {
+		x := both(t)
+		verified := &Verification{true, x.decide().WrittenAt, x.workload().StartedBy}
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+		x.restart()
+		if d := x.evaluate().Decide(Observed{Now: x.now, Verified: verified}); d.Action != Verify {
 			t.Errorf("got %+v", d)
 		}
 	})
@@ -401,7 +410,7 @@ func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	e := x.evaluate()
-	observed := Observed{Now: x.now, Verified: x.verified, VerifiedOf: e.Decide(Observed{Now: x.now}).WrittenAt, Inspected: &Inspection{Of: d.Excursions, Mixed: []string{"ConfigMap/settings"}}}
+	observed := Observed{Now: x.now, Verified: &Verification{true, e.Decide(Observed{Now: x.now}).WrittenAt, e.Workload.StartedBy}, Inspected: &Inspection{Of: d.Excursions, Mixed: []string{"ConfigMap/settings"}}}
 	if d := e.Decide(observed); d.Action != WriteMixed {
 		t.Errorf("once some have read it: %+v", d)
 	}

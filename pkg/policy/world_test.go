@@ -347,7 +347,7 @@ func (x *world) decide() Decision {
 	observed := Observed{Now: x.now, StaleSince: x.staleSince}
 	d := x.evaluate().Decide(observed)
 	if x.verified != nil {
-		observed.Verified, observed.VerifiedOf = x.verified, d.WrittenAt
+		observed.Verified = &Verification{*x.verified, d.WrittenAt, x.workload().StartedBy}
 		d = x.evaluate().Decide(observed)
 	}
 	switch {

@@ -332,7 +332,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	switch {
 	case differs && again:
 		return "a source has changed before the pods started, and again after that, if not in what counts"
-	case !differs && (!bare || rec.scopes == scopes), !unseen:
+	case !differs && (!bare || rec.scopes == scopes && rec.other == rules.other), !unseen:
 		return ""
 	case gone:
 		return "when a source or a key was removed is written nowhere"

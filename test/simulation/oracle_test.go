@@ -77,6 +77,7 @@ const (
 type recorded struct {
 	contents contents
 	scopes   [sourceCount]scope
+	other    bool // a source that is never there counts as well
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -152,7 +153,7 @@ func (o *oracle) learn(hash string, key int, rules rules, variant int, present c
 	if want, can := expectedHash(key, rules, variant, &marks, present); can && want != hash {
 		o.fail("the hash of %v is %s and not %s", present, want, hash)
 	}
-	o.hashes[hash] = &recorded{present, scopes}
+	o.hashes[hash] = &recorded{present, scopes, rules.other}
 }
 
 func (o *oracle) rules(d *workload) rules {

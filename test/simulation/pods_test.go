@@ -17,10 +17,11 @@ type pod struct {
 	template     template
 	identity     string // of the template
 	created      time.Time
-	born         uint64 // the revision of the world
-	mounted      bool   // its volumes have been made
-	terminating  bool   // its node is lost, so that it never ends
-	left         bool   // it was to be evicted, and the record tells of that
+	born         uint64   // the revision of the world
+	mounted      bool     // its volumes have been made
+	files        contents // what its volumes show
+	terminating  bool     // its node is lost, so that it never ends
+	left         bool     // it was to be evicted, and the record tells of that
 	containers   []container
 }
 
@@ -71,6 +72,12 @@ func (w *world) kubelet(d *workload, p *pod) {
 		}
 		p.mounted = true
 	}
+	// A volume stays as it is while it cannot be made again.
+	for _, u := range allUses[p.template.variant] {
+		if u.mounted() && starts(u) {
+			p.files[u.source] = w.sources[u.source].content
+		}
+	}
 	for i := range spec {
 		if p.containers[i].started == 0 && !slices.ContainsFunc(spec[i].uses, func(u use) bool { return !u.mounted() && !starts(u) }) {
 			w.startContainer(d, p, i)
@@ -82,14 +89,20 @@ func (w *world) kubelet(d *workload, p *pod) {
 }
 
 func (w *world) startContainer(d *workload, p *pod, i int) {
-	p.containers[i] = container{started: w.revision, at: w.nodeTime(p.node()), known: startedWith(w.contents())}
+	read := w.contents()
+	for _, u := range variants[p.template.variant][i].uses {
+		if s := &w.sources[u.source]; u.mounted() && !u.starts(s.present, s.content) {
+			read[u.source] = p.files[u.source]
+		}
+	}
+	p.containers[i] = container{started: w.revision, at: w.nodeTime(p.node()), known: startedWith(read)}
 	d.started = max(d.started, w.revision)
 	w.logf("    %s: container %d of pod %d starts", workloadName(d.slot), i, p.uid)
 }
 
 // restartContainer lets a container crash. It reads everything again as it is now: variables,
-// and its files too, as the kubelet has brought the volumes up to date, and mounts the
-// file of a subPath for each start.
+// and its files too, as the kubelet has brought the volumes up to date, where it could, and
+// mounts the file of a subPath for each start.
 func (w *world) restartContainer(slot, n int) bool {
 	d := w.workloads[slot]
 	if d == nil || len(d.pods) == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -210,8 +209,11 @@ func (s *server) rekey() {
 	}
 	s.view = before
 	if !before.rekeying {
-		s.view.kept, s.view.strange = maps.Clone(before.records), map[int]bool{}
+		s.view.kept, s.view.strange = map[int]string{}, map[int]bool{}
 		for slot, hash := range before.records {
+			if ofKey(hash, before.key) || hash == before.kept[slot] {
+				s.view.kept[slot] = hash // else it could not be compared before either
+			}
 			s.view.strange[slot] = !s.world.oracle.says(slot, hash, &before)
 		}
 	}
