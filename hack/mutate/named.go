@@ -17,12 +17,16 @@ type namedChange struct {
 
 var named = []namedChange{
 	{
+		"what a list showed is taken for seen in the moment it began", "pkg/dependency/workload.go",
+		"if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) {", "if started {",
+	},
+	{
 		"a template whose revision was looked up is always newer than the content", "pkg/controller/revision.go",
-		"return new(created.After(s.WrittenAt)), nil", "_ = created; return new(true), nil",
+		"found.Newer = created.After(s.WrittenAt)", "_, found.Newer = created, true",
 	},
 	{
 		"a revision of the same second is newer than the content", "pkg/controller/revision.go",
-		"return new(created.After(s.WrittenAt)), nil", "return new(!created.Before(s.WrittenAt)), nil",
+		"found.Newer = created.After(s.WrittenAt)", "found.Newer = !created.Before(s.WrittenAt)",
 	},
 	{
 		"an upper bound of the start of pods instead of a lower one", "pkg/dependency/workload.go",
@@ -50,7 +54,7 @@ var named = []namedChange{
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",
-		"found = e.changedAfter(u, since) && e.afterRecord(&c)", "found = false",
+		"found = e.changedSinceCounted(u)", "found = false",
 	},
 	{
 		"what a list shows is taken for an exact event", "pkg/dependency/source.go",
