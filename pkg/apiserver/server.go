@@ -128,6 +128,9 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	if err := checkKubernetes(ctx, s.client.Discovery()); err != nil {
+		return err
+	}
 	if err := s.webhook.start(feed, &feeding, s.reviews(), s.farewell); err != nil {
 		return err
 	}

@@ -1,0 +1,67 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// TestVersionsOfKubernetes: those of distributions have more behind the patch.
+func TestVersionsOfKubernetes(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.31.0":         "",
+		"v1.31.0-alpha.1": "",
+		"v1.31.4+k3s1":    "",
+		"v1.37.1-gke.100": "",
+		"v2.0.0":          "",
+		"v1.30.99":        "this cluster has Kubernetes v1.30.99; the oldest version supported is 1.31",
+		"v1.9.0":          "this cluster has Kubernetes v1.9.0; the oldest version supported is 1.31",
+		"unknown":         "",
+	} {
+		got := ""
+		if err := supports(version); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", version, got, want)
+		}
+	}
+}
+
+// TestVersionOfKubernetesIsAwaited: the API server may not answer when the process begins.
+func TestVersionOfKubernetesIsAwaited(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(version.Info{GitVersion: "v1.29.3"}); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkKubernetes(t.Context(), client); err == nil {
+		t.Error("an unsupported version is accepted")
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("it was asked for %d times", n)
+	}
+	server.Close()
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := checkKubernetes(done, client); err != nil {
+		t.Errorf("once the context is done: %v", err)
+	}
+}
