@@ -316,7 +316,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 			}
 		}
 		gone = gone || scopes[s].counts() && (bare && !seen.present || scopes[s].annotted && rules.glob)
-		gone = gone || bare && scopes[s].keys&seen.undated != 0
+		gone = gone || differ && scopes[s].counts() && scopes[s].keys&seen.undated != 0
 		if rules.mode == "matched" && rec.scopes[s].counts() && !seen.present {
 			return "a source that is absent does not say whether it matches"
 		}

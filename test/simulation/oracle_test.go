@@ -189,6 +189,14 @@ func (o *oracle) lookAt(d *workload) {
 			}
 		}
 	}
+	if t.opted && !was && !first && rec != nil {
+		for s := range contents {
+			if t.scopes[s].counts() && !rec.scopes[s].same(t.scopes[s]) { // the record of before says nothing of it
+				t.scoped[s] = o.world.revision
+				o.adoptSource(d, s)
+			}
+		}
+	}
 	if t.opted && !was && !first && !recorded && (rec != nil || !t.managed) { // the webhook has written one, or there is a mistake
 		o.optedIn(d)
 	}
@@ -235,15 +243,18 @@ func (o *oracle) optedIn(d *workload) {
 // adopt takes the content that is there when a workload opts in as known. A server that
 // lags may take what it sees.
 func (o *oracle) adopt(d *workload) {
-	present := o.world.contents()
-	d.maybe = startedWith(present)
-	for s := range present {
-		d.allow(s, present[s])
-		for _, server := range o.world.servers {
-			if server.alive && server.leads {
-				d.allow(s, server.view.sources[s].content)
-				d.maybe.allow(s, server.view.sources[s].content)
-			}
+	d.maybe = startedWith(o.world.contents())
+	for s := range o.world.sources {
+		o.adoptSource(d, s)
+	}
+}
+
+func (o *oracle) adoptSource(d *workload, s int) {
+	d.allow(s, o.world.sources[s].content)
+	for _, server := range o.world.servers {
+		if server.alive && server.leads {
+			d.allow(s, server.view.sources[s].content)
+			d.maybe.allow(s, server.view.sources[s].content)
 		}
 	}
 }
