@@ -70,12 +70,15 @@ func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	}
 }
 
-// nothing selects no object: there are no such names.
-const nothing = metav1.ObjectNameField + "=-"
-
-// revision returns the current revision of a stream.
+// revision returns the current revision of a stream: that of a list of an object whose name no object
+// has. With a namespace, kube-apiserver looks up that one key; without, it would go through all
+// objects.
 func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
-	list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: nothing})
+	one := fields.OneTermEqualSelector(metav1.ObjectNameField, "-")
+	if s.namespace == "" && !s.namespaces() {
+		one = fields.AndSelectors(one, fields.OneTermEqualSelector("metadata.namespace", metav1.NamespaceSystem))
+	}
+	list, err := r.list(ctx, s, metav1.ListOptions{FieldSelector: one.String()})
 	if err != nil {
 		return 0, err
 	}

@@ -180,12 +180,32 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 		t.Errorf("revision %d, %v", v, err)
 	}
 	asked := (<-w.asked).URL.Query()
-	if got := asked.Get("fieldSelector"); got != "status.phase!=Succeeded,status.phase!=Failed,metadata.name=-" {
+	if got := asked.Get("fieldSelector"); got != "status.phase!=Succeeded,status.phase!=Failed,metadata.name=-,metadata.namespace=kube-system" {
 		t.Errorf("fields %s", got)
 	}
 	for _, parameter := range []string{"resourceVersion", "resourceVersionMatch", "limit", "watch"} {
 		if asked.Has(parameter) {
 			t.Errorf("%s=%s", parameter, asked.Get(parameter))
+		}
+	}
+
+	w = newWire(t, "namespaces", http.StatusOK, protobufType, inProtobuf(t, &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "78"}}))
+	if v, err := w.reader.revision(quiet(t), streamOf(t, "namespaces")); err != nil || v != 78 {
+		t.Errorf("revision %d, %v", v, err)
+	}
+	if got := (<-w.asked).URL.Query().Get("fieldSelector"); got != "metadata.name=-" { // they are in none
+		t.Errorf("fields %s", got)
+	}
+	w = newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "79"}}))
+	for _, s := range streamsIn([]string{"shop"}, nil) {
+		if s.sources != dependency.Secret {
+			continue
+		}
+		if v, err := w.reader.revision(quiet(t), s); err != nil || v != 79 {
+			t.Errorf("revision %d, %v", v, err)
+		}
+		if asked := <-w.asked; strings.Contains(asked.URL.Query().Get("fieldSelector"), "metadata.namespace") { // the path has one
+			t.Errorf("it asks for %s", asked.URL)
 		}
 	}
 

@@ -30,6 +30,9 @@ type stream struct {
 	decode func([]byte) (*object, error)
 }
 
+// namespaces reports whether it is that of namespaces, which are in none.
+func (s *stream) namespaces() bool { return s.workloads == "" && s.sources == "" }
+
 type name struct{ namespace, name string }
 
 // names returns what the graph holds of the stream.
@@ -78,7 +81,7 @@ const (
 // themselves are read in either case: their annotations are defaults.
 func streamsIn(namespaces []string, digester *dependency.Digester) (in []*stream) {
 	for _, s := range streams(digester) {
-		if len(namespaces) == 0 || s.workloads == "" && s.sources == "" {
+		if len(namespaces) == 0 || s.namespaces() {
 			in = append(in, s)
 			continue
 		}
