@@ -11,21 +11,22 @@ import (
 
 // Graph holds the workloads and sources of a cluster and knows in both directions who
 // uses whom, so that a change of a source costs one look-up. It is not safe for
-// concurrent use; the values in it are immutable.
+// concurrent use, but a Snapshot is; the values in it are immutable.
 type Graph struct {
-	workloads  map[string]map[WorkloadKey]*Workload // by namespace
-	sources    map[string]map[sourceID]*Source      // by namespace
-	namespaces map[string]map[string]string         // annotations, of those that have any of ours
-	users      map[SourceKey][]*Workload            // in no order
-	// globs are the workloads of a namespace that use sources by a pattern.
-	globs map[string]map[WorkloadKey]glob
-	// terminating are the namespaces that are being deleted.
-	terminating map[string]bool
-	// gone are sources, by namespace, that have been deleted and that workloads refer to;
-	// remembered is how many there are, and mostGone how many there may be.
-	gone                 map[string]map[sourceID]goneSource
-	remembered, mostGone int
-	// writers remembers when field managers wrote.
+	workloads tree[WorkloadKey, *Workload]
+	sources   tree[SourceKey, *Source]
+	// besides are sources that are not in the cluster; see With.
+	besides    map[SourceKey]*Source
+	namespaces tree[string, *namespace] // of which there is something to say
+	users      users
+	// globs are the workloads that use sources by a pattern.
+	globs tree[WorkloadKey, glob]
+	// gone are sources that have been deleted and that workloads refer to, and mostGone is how
+	// many there may be.
+	gone     tree[SourceKey, goneSource]
+	mostGone int
+	// writers remembers when field managers wrote. Snapshots share it, so that it may know of later
+	// writes than they do.
 	writers *lru.Cache
 	// forgotten is the last change of those that had to be forgotten.
 	forgotten Change
@@ -44,6 +45,13 @@ type goneSource struct {
 	change Change
 }
 
+// namespace is immutable.
+type namespace struct {
+	name        string
+	annotations map[string]string // of ours
+	terminating bool              // it is being deleted
+}
+
 type glob struct {
 	workload *Workload
 	patterns []Pattern
@@ -53,17 +61,24 @@ type glob struct {
 // NewGraph returns an empty graph.
 func NewGraph() *Graph {
 	return &Graph{
-		workloads:  map[string]map[WorkloadKey]*Workload{},
-		sources:    map[string]map[sourceID]*Source{},
-		namespaces: map[string]map[string]string{},
-		users:      map[SourceKey][]*Workload{},
-		globs:      map[string]map[WorkloadKey]glob{},
-		gone:       map[string]map[sourceID]goneSource{},
+		workloads:  newTree[WorkloadKey, *Workload](compareWorkloads),
+		sources:    newTree[SourceKey, *Source](compareSources),
+		namespaces: newTree[string, *namespace](compareNames),
+		users:      newUsers(),
+		globs:      newTree[WorkloadKey, glob](compareWorkloads),
+		gone:       newTree[SourceKey, goneSource](compareSources),
 		mostGone:   maxGone,
 		writers:    lru.New(maxWriters),
-
-		terminating: map[string]bool{},
 	}
+}
+
+// Snapshot returns the graph as it is now. It costs the same for any number of objects, never
+// changes, and can be read by any number of goroutines while the graph is changed.
+func (g *Graph) Snapshot() *Graph {
+	s := *g
+	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
+	s.users, s.globs, s.gone = g.users.clone(), g.globs.clone(), g.gone.clone()
+	return &s
 }
 
 // SetSince notes when the first lists were complete.
@@ -106,29 +121,47 @@ func (g *Graph) SeveralCounters() bool { return g.severalCounters }
 func (g *Graph) Deleted(key SourceKey) *Source { return g.goneOf(key).Source }
 
 // goneOf returns a source that has been deleted, or the zero value.
-func (g *Graph) goneOf(key SourceKey) goneSource {
-	return g.gone[key.Namespace][sourceID{key.Kind, key.Name}]
+func (g *Graph) goneOf(key SourceKey) goneSource { return g.gone.get(key) }
+
+// namespace returns what there is to say of a namespace.
+func (g *Graph) namespace(name string) namespace {
+	if n := g.namespaces.get(name); n != nil {
+		return *n
+	}
+	return namespace{name: name}
+}
+
+func (g *Graph) setNamespace(n namespace) {
+	if len(n.annotations) == 0 && !n.terminating {
+		g.namespaces.delete(n.name)
+		return
+	}
+	g.namespaces.set(&n.name, &n)
 }
 
 // Terminating reports whether a workload is being deleted, or its namespace is.
-func (g *Graph) Terminating(w *Workload) bool { return w.Terminating || g.terminating[w.Namespace] }
+func (g *Graph) Terminating(w *Workload) bool {
+	return w.Terminating || g.namespace(w.Namespace).terminating
+}
 
 // Workload returns a workload, or nil.
-func (g *Graph) Workload(key WorkloadKey) *Workload { return g.workloads[key.Namespace][key] }
+func (g *Graph) Workload(key WorkloadKey) *Workload { return g.workloads.get(key) }
 
 // Source returns a source, or nil.
 func (g *Graph) Source(key SourceKey) *Source {
-	return g.sources[key.Namespace][sourceID{key.Kind, key.Name}]
+	if s := g.besides[key]; s != nil {
+		return s
+	}
+	return g.sources.get(key)
 }
 
 // Sources returns a look-up of the sources of one namespace.
 func (g *Graph) Sources(namespace string) func(SourceKind, string) *Source {
-	sources := g.sources[namespace]
-	return func(kind SourceKind, name string) *Source { return sources[sourceID{kind, name}] }
+	return func(kind SourceKind, name string) *Source { return g.Source(SourceKey{kind, namespace, name}) }
 }
 
 // Namespace returns the annotations of a namespace that are ours.
-func (g *Graph) Namespace(name string) map[string]string { return g.namespaces[name] }
+func (g *Graph) Namespace(name string) map[string]string { return g.namespace(name).annotations }
 
 // LastChange returns when the content of a source last changed, as far as it is known:
 // the zero value for one that has been absent since before anything was read.
@@ -215,34 +248,38 @@ func (g *Graph) changed(key SourceKey, counts func(Moment) bool) (first, last ti
 
 // Users returns the workloads that a change of a source concerns. The source need not
 // exist.
-func (g *Graph) Users(key SourceKey) []WorkloadKey {
-	direct, globs := g.users[key], g.globs[key.Namespace]
-	if len(direct) == 0 && len(globs) == 0 {
-		return nil
-	}
-	keys := make([]WorkloadKey, 0, len(direct))
-	for _, w := range direct {
+func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
+	g.users.of(key, func(w *Workload) bool {
 		keys = append(keys, w.WorkloadKey)
-	}
-	for k, u := range globs {
+		return true
+	})
+	g.eachGlob(key.Namespace, func(u *glob) bool {
 		if u.matcher.Matches(key.Kind, key.Name) && !u.workload.refersTo(key) {
-			keys = append(keys, k)
+			keys = append(keys, u.workload.WorkloadKey)
 		}
-	}
+		return true
+	})
 	return keys
 }
 
-// used reports whether a change of a source concerns any workload.
-func (g *Graph) used(key SourceKey) bool {
-	if len(g.users[key]) > 0 {
-		return true
+// Used reports whether a change of a source concerns any workload.
+func (g *Graph) Used(key SourceKey) bool {
+	used := g.users.any(key)
+	if !used {
+		g.eachGlob(key.Namespace, func(u *glob) bool {
+			used = u.matcher.Matches(key.Kind, key.Name)
+			return !used
+		})
 	}
-	for _, u := range g.globs[key.Namespace] {
-		if u.matcher.Matches(key.Kind, key.Name) {
-			return true
-		}
-	}
-	return false
+	return used
+}
+
+// eachGlob calls f for the workloads of a namespace that use sources by a pattern, until it
+// returns false.
+func (g *Graph) eachGlob(namespace string, f func(*glob) bool) {
+	g.globs.from(WorkloadKey{Namespace: namespace}, func(key *WorkloadKey, u glob) bool {
+		return key.Namespace == namespace && f(&u)
+	})
 }
 
 // refersTo reports whether the template refers to a source of the namespace.
@@ -268,11 +305,12 @@ func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
 		}
 	}
 	if len(matcher.globs) > 0 {
-		for id := range g.sources[w.Namespace] {
+		g.eachSourceIn(w.Namespace, func(s *Source) {
+			id := sourceID{s.Kind, s.Name}
 			if matcher.anyGlob(id.kind, id.name) && !matcher.names[id] && !referred[id] {
 				besides = append(besides, id)
 			}
-		}
+		})
 	}
 	slices.SortFunc(besides, sourceID.compare)
 	template := slices.SortedFunc(slices.Values(w.References), compareReferences)
@@ -290,36 +328,47 @@ func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
 var annotated = []Use{{Type: Annotation, Optional: true}}
 
 // Size returns the number of workloads and of sources.
-func (g *Graph) Size() (workloads, sources int) {
-	for _, of := range g.workloads {
-		workloads += len(of)
-	}
-	for _, of := range g.sources {
-		sources += len(of)
-	}
-	return workloads, sources
-}
+func (g *Graph) Size() (workloads, sources int) { return g.workloads.len(), g.sources.len() }
 
-// EachWorkload calls f for every workload, in no order.
-func (g *Graph) EachWorkload(f func(*Workload)) {
-	for _, of := range g.workloads {
-		for _, w := range of {
-			f(w)
-		}
-	}
-}
+// EachWorkload calls f for every workload, by namespace, kind and name.
+func (g *Graph) EachWorkload(f func(*Workload)) { g.workloads.each(f) }
 
-// EachWorkloadIn calls f for every workload of a namespace, in no order.
+// EachWorkloadIn calls f for every workload of a namespace, by kind and name.
 func (g *Graph) EachWorkloadIn(namespace string, f func(*Workload)) {
-	for _, w := range g.workloads[namespace] {
+	g.workloads.from(WorkloadKey{Namespace: namespace}, func(key *WorkloadKey, w *Workload) bool {
+		if key.Namespace != namespace {
+			return false
+		}
 		f(w)
+		return true
+	})
+}
+
+// EachSource calls f for every source.
+func (g *Graph) EachSource(f func(*Source)) {
+	g.sources.each(func(s *Source) {
+		if g.besides[s.SourceKey] == nil {
+			f(s)
+		}
+	})
+	for _, s := range g.besides {
+		f(s)
 	}
 }
 
-// EachSource calls f for every source, in no order.
-func (g *Graph) EachSource(f func(*Source)) {
-	for _, of := range g.sources {
-		for _, s := range of {
+// eachSourceIn calls f for every source of a namespace.
+func (g *Graph) eachSourceIn(namespace string, f func(*Source)) {
+	g.sources.from(SourceKey{Namespace: namespace}, func(key *SourceKey, s *Source) bool {
+		if key.Namespace != namespace {
+			return false
+		}
+		if g.besides[*key] == nil {
+			f(s)
+		}
+		return true
+	})
+	for _, s := range g.besides {
+		if s.Namespace == namespace {
 			f(s)
 		}
 	}
@@ -328,85 +377,54 @@ func (g *Graph) EachSource(f func(*Source)) {
 // EachNamespace calls f with the name of every namespace that has annotations of ours or is
 // being deleted.
 func (g *Graph) EachNamespace(f func(string)) {
-	for name := range g.namespaces {
-		f(name)
-	}
-	for name := range g.terminating {
-		if _, done := g.namespaces[name]; !done {
-			f(name)
-		}
-	}
+	g.namespaces.each(func(n *namespace) { f(n.name) })
 }
 
 // SetWorkload adds a workload or puts it in the place of one with the same key. Patterns
 // name sources that it uses besides those of its template.
 func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
-	before := g.takeOut(w.WorkloadKey)
+	before := g.globOf(w.WorkloadKey)
 	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
 		g.beginWaiting(w)
 	}
-	if g.workloads[w.Namespace] == nil {
-		g.workloads[w.Namespace] = map[WorkloadKey]*Workload{}
-	}
-	g.workloads[w.Namespace][w.WorkloadKey] = w
+	g.workloads.set(&w.WorkloadKey, w)
 	g.noteWrite(w.Namespace, w.templateBy, w.TemplateSeen)
-	for i := range w.References {
-		key := w.sourceKey(i)
-		g.users[key] = append(g.users[key], w)
-	}
+	g.users.replace(before.workload, w)
 	if len(patterns) > 0 {
-		if g.globs[w.Namespace] == nil {
-			g.globs[w.Namespace] = map[WorkloadKey]glob{}
-		}
 		now := glob{w, patterns, before.matcher}
 		if !slices.Equal(patterns, before.patterns) {
 			now.matcher = NewMatcher(patterns)
 		}
-		g.globs[w.Namespace][w.WorkloadKey] = now
+		g.globs.set(&w.WorkloadKey, now)
+	} else if len(before.patterns) > 0 {
+		g.globs.delete(w.WorkloadKey)
 	}
 	g.forget(before, patterns)
 }
 
 // DeleteWorkload removes a workload, if it is there.
-func (g *Graph) DeleteWorkload(key WorkloadKey) { g.forget(g.takeOut(key), nil) }
-
-// takeOut removes a workload and returns it with its patterns, or neither.
-func (g *Graph) takeOut(key WorkloadKey) glob {
-	w := g.Workload(key)
-	if w == nil {
-		return glob{}
+func (g *Graph) DeleteWorkload(key WorkloadKey) {
+	before := g.globOf(key)
+	if before.workload == nil {
+		return
 	}
-	out := g.globs[key.Namespace][key]
-	out.workload = w
-	drop(g.workloads, key.Namespace, key)
-	drop(g.globs, key.Namespace, key)
-	for i := range w.References {
-		source := w.sourceKey(i)
-		users := g.users[source]
-		if len(users) == 1 {
-			delete(g.users, source)
-			continue
-		}
-		at := slices.Index(users, w)
-		users[at] = users[len(users)-1]
-		users[len(users)-1] = nil
-		g.users[source] = users[:len(users)-1]
-	}
-	return out
+	g.workloads.delete(key)
+	g.globs.delete(key)
+	g.users.replace(before.workload, nil)
+	g.forget(before, nil)
 }
 
-// drop deletes what a namespace has by a key.
-func drop[K comparable, V any](from map[string]map[K]V, namespace string, key K) {
-	of := from[namespace]
-	if delete(of, key); len(of) == 0 {
-		delete(from, namespace)
-	}
+// globOf returns a workload with its patterns, or neither.
+func (g *Graph) globOf(key WorkloadKey) glob {
+	out := g.globs.get(key)
+	out.workload = g.Workload(key)
+	return out
 }
 
 // forget drops when sources were deleted that a workload used and that none uses any more. Now
 // are the patterns that it has instead.
 func (g *Graph) forget(before glob, now []Pattern) {
-	if before.workload == nil || len(g.gone[before.workload.Namespace]) == 0 {
+	if before.workload == nil || g.gone.len() == 0 {
 		return
 	}
 	for i := range before.workload.References {
@@ -415,47 +433,44 @@ func (g *Graph) forget(before glob, now []Pattern) {
 	if len(before.patterns) == 0 || slices.Equal(before.patterns, now) {
 		return
 	}
-	for id := range g.gone[before.workload.Namespace] {
-		if before.matcher.Matches(id.kind, id.name) {
-			g.forgetUnused(SourceKey{id.kind, before.workload.Namespace, id.name})
+	var matching []SourceKey
+	g.eachGone(before.workload.Namespace, func(gone goneSource) {
+		if before.matcher.Matches(gone.Kind, gone.Name) {
+			matching = append(matching, gone.SourceKey)
 		}
+	})
+	for _, key := range matching {
+		g.forgetUnused(key)
 	}
 }
 
 func (g *Graph) forgetUnused(key SourceKey) {
-	if g.goneOf(key).Source != nil && !g.used(key) {
+	if g.goneOf(key).Source != nil && !g.Used(key) {
 		g.forgetGone(key)
 	}
 }
 
 // remember notes a source that has been deleted.
-func (g *Graph) remember(gone goneSource) {
-	key := gone.SourceKey
-	g.forgetGone(key)
-	if g.gone[key.Namespace] == nil {
-		g.gone[key.Namespace] = map[sourceID]goneSource{}
-	}
-	g.gone[key.Namespace][sourceID{key.Kind, key.Name}] = gone
-	g.remembered++
-}
+func (g *Graph) remember(gone goneSource) { g.gone.set(&gone.SourceKey, gone) }
 
 // forgetGone drops what is known of a source that has been deleted.
-func (g *Graph) forgetGone(key SourceKey) {
-	if g.goneOf(key).Source != nil {
-		drop(g.gone, key.Namespace, sourceID{key.Kind, key.Name})
-		g.remembered--
-	}
+func (g *Graph) forgetGone(key SourceKey) { g.gone.delete(key) }
+
+// eachGone calls f for the sources of a namespace that have been deleted.
+func (g *Graph) eachGone(namespace string, f func(goneSource)) {
+	g.gone.from(SourceKey{Namespace: namespace}, func(key *SourceKey, gone goneSource) bool {
+		if key.Namespace != namespace {
+			return false
+		}
+		f(gone)
+		return true
+	})
 }
 
 // SetSource adds a source or puts it in the place of one with the same key.
 func (g *Graph) SetSource(s *Source) {
-	of := g.sources[s.Namespace]
-	if of == nil {
-		of = map[sourceID]*Source{}
-		g.sources[s.Namespace] = of
-	}
 	last := g.LastChange(s.SourceKey)
-	of[sourceID{s.Kind, s.Name}] = s
+	g.sources.set(&s.SourceKey, s)
 	g.forgetGone(s.SourceKey)
 	g.order = max(g.order, s.Change.Order)
 	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
@@ -467,15 +482,13 @@ func (g *Graph) SetSource(s *Source) {
 // DeleteSource removes a source, if it is there, and remembers when for those who refer
 // to it.
 func (g *Graph) DeleteSource(key SourceKey, change Change) {
-	of := g.sources[key.Namespace]
-	id := sourceID{key.Kind, key.Name}
-	deleted := of[id]
+	deleted := g.sources.get(key)
 	if deleted == nil {
 		return
 	}
 	g.order = max(g.order, change.Order)
-	drop(g.sources, key.Namespace, id)
-	if g.used(key) {
+	g.sources.delete(key)
+	if g.Used(key) {
 		was := *deleted
 		was.deletedAt = change.Version
 		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), change.Seen}); change.Seen.IsZero() {
@@ -483,11 +496,11 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 		}
 		was.past = addPast(deleted, change)
 		g.remember(goneSource{&was, change})
-		if g.remembered > g.mostGone {
+		if g.gone.len() > g.mostGone {
 			g.forgetOldest()
 			// Those that templates name stay, however many there are: it is tried again when
 			// there is something to be gained.
-			g.mostGone = max(maxGone, g.remembered+maxGone/4)
+			g.mostGone = max(maxGone, g.gone.len()+maxGone/4)
 		}
 	}
 	g.endWaiting(key, change)
@@ -500,13 +513,11 @@ const maxGone = 10_000
 // forgetOldest forgets the older half of the deletions that only globs name.
 func (g *Graph) forgetOldest() {
 	var old []goneSource
-	for _, of := range g.gone {
-		for _, gone := range of {
-			if len(g.users[gone.SourceKey]) == 0 {
-				old = append(old, gone)
-			}
+	g.gone.each(func(gone goneSource) {
+		if !g.users.any(gone.SourceKey) {
+			old = append(old, gone)
 		}
-	}
+	})
 	slices.SortFunc(old, func(a, b goneSource) int { return cmp.Compare(a.change.Version, b.change.Version) })
 	for _, gone := range old[:len(old)/2] {
 		if gone.change.Version > g.forgotten.Version {
@@ -519,28 +530,24 @@ func (g *Graph) forgetOldest() {
 // SetNamespace notes the annotations of a namespace that are ours and reports whether they
 // have changed.
 func (g *Graph) SetNamespace(name string, annotations map[string]string) (changed bool) {
-	if maps.Equal(g.namespaces[name], annotations) {
+	n := g.namespace(name)
+	if maps.Equal(n.annotations, annotations) {
 		return false
 	}
-	if len(annotations) == 0 {
-		delete(g.namespaces, name)
-	} else {
-		g.namespaces[name] = annotations
-	}
+	n.annotations = annotations
+	g.setNamespace(n)
 	return true
 }
 
 // SetTerminating notes whether a namespace is being deleted, and reports whether that has
 // changed.
 func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {
-	if g.terminating[name] == terminating {
+	n := g.namespace(name)
+	if n.terminating == terminating {
 		return false
 	}
-	if terminating {
-		g.terminating[name] = true
-	} else {
-		delete(g.terminating, name)
-	}
+	n.terminating = terminating
+	g.setNamespace(n)
 	return true
 }
 
@@ -552,18 +559,9 @@ func (w *Workload) sourceKey(i int) SourceKey {
 // nothing is remembered of it, and it shares everything else with the graph.
 func (g *Graph) With(sources []*Source) *Graph {
 	with := *g
-	with.sources = maps.Clone(g.sources)
-	cloned := map[string]bool{}
+	with.besides = make(map[SourceKey]*Source, len(sources))
 	for _, s := range sources {
-		if !cloned[s.Namespace] {
-			cloned[s.Namespace] = true
-			of := maps.Clone(g.sources[s.Namespace])
-			if of == nil {
-				of = map[sourceID]*Source{}
-			}
-			with.sources[s.Namespace] = of
-		}
-		with.sources[s.Namespace][sourceID{s.Kind, s.Name}] = s
+		with.besides[s.SourceKey] = s
 	}
 	return &with
 }

@@ -30,3 +30,42 @@ func BenchmarkDeleteSource(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSetSource measures a change of a source that n workloads use, in a graph of which there
+// is a snapshot; without and with workloads that wait for the source.
+func BenchmarkSetSource(b *testing.B) {
+	for _, n := range []int{0, 2500, 5000, 10_000, 20_000} {
+		for _, waiting := range []bool{false, true} {
+			if waiting && n == 0 {
+				continue
+			}
+			b.Run(fmt.Sprintf("users=%d/waiting=%v", n, waiting), func(b *testing.B) {
+				g := NewGraph()
+				s := &Source{SourceKey: SourceKey{Secret, "shop", "db"}}
+				for i := range n {
+					w := &Workload{
+						WorkloadKey: WorkloadKey{Deployment, "shop", fmt.Sprint("w-", i)},
+						References:  []Reference{{Kind: Secret, Name: "db", Uses: []Use{{Type: Volume}}}},
+					}
+					if waiting {
+						w.StartVersion = 1
+					}
+					g.SetWorkload(w, nil)
+				}
+				for i := range 50_000 {
+					g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, fmt.Sprint("ns-", i%100), fmt.Sprint("c-", i)}})
+				}
+				original := g
+				for i := 0; b.Loop(); i++ {
+					if waiting {
+						g = original.Snapshot()
+					}
+					_ = g.Snapshot()
+					next := *s
+					next.Change = Change{Version: uint64(i + 2), Exact: true}
+					g.SetSource(&next)
+				}
+			})
+		}
+	}
+}

@@ -236,14 +236,14 @@ func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 		g.DeleteSource(SourceKey{ConfigMap, "ns", fmt.Sprint("feature-", i)}, Change{Version: 1})
 	}
 	g.DeleteSource(shared, Change{Version: 1})
-	if g.remembered != 11 {
-		t.Fatalf("of %d sources it is known when they went: this test looks in the wrong place", g.remembered)
+	if n := g.gone.len(); n != 11 {
+		t.Fatalf("of %d sources it is known when they went: this test looks in the wrong place", n)
 	}
 	for i := range 10 {
 		g.DeleteWorkload(key(i))
 	}
 	g.SetNamespace("ns", nil)
-	if held := len(g.users) + len(g.workloads) + len(g.sources) + len(g.globs) + len(g.gone) + g.remembered + len(g.namespaces); held != 0 {
+	if held := g.users.len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.gone.len() + g.namespaces.len(); held != 0 {
 		t.Errorf("the graph still holds %+v", g)
 	}
 }
@@ -291,8 +291,8 @@ func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
 			g.SetSource(&Source{SourceKey: key, Change: Change{Version: 9}})
 			g.DeleteSource(key, Change{Version: 10})
 			g.DeleteWorkload(tt.after.WorkloadKey)
-			if len(g.gone) != 0 {
-				t.Errorf("no workload refers to the source, and it is still remembered: %v", g.gone)
+			if n := g.gone.len(); n != 0 {
+				t.Errorf("no workload refers to the source, and it is still remembered, as %d are", n)
 			}
 		})
 	}

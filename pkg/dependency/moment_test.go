@@ -249,12 +249,10 @@ func TestGraph_ForgetsOldestDeletions(t *testing.T) {
 	}
 	used := SourceKey{ConfigMap, "shop", "used"}
 	g.remember(goneSource{&Source{SourceKey: used}, Change{Version: 1}})
-	g.users[used] = []*Workload{{}}
+	g.users.replace(nil, &Workload{WorkloadKey: WorkloadKey{Namespace: "shop"}, References: []Reference{{Kind: used.Kind, Name: used.Name}}})
 	g.forgetOldest()
 	kept := map[uint64]bool{}
-	for _, gone := range g.gone["shop"] {
-		kept[gone.change.Version] = true
-	}
+	g.eachGone("shop", func(gone goneSource) { kept[gone.change.Version] = true })
 	want := map[uint64]bool{1: true} // the one that a workload names
 	for version := n/2 + 1; version <= n; version++ {
 		want[uint64(version)] = true

@@ -121,12 +121,12 @@ func (g *Graph) LastGone(namespace string, globs, except []Pattern) []Change {
 		last[i], matchers[i] = g.forgotten, newGlobMatcher(globs[i])
 	}
 	excepted := NewMatcher(except)
-	for id, gone := range g.gone[namespace] {
+	g.eachGone(namespace, func(gone goneSource) {
 		for i := range matchers {
-			if gone.change.Version >= last[i].Version && matchers[i].matches(id.kind, id.name) && !excepted.Matches(id.kind, id.name) {
+			if gone.change.Version >= last[i].Version && matchers[i].matches(gone.Kind, gone.Name) && !excepted.Matches(gone.Kind, gone.Name) {
 				last[i] = gone.change
 			}
 		}
-	}
+	})
 	return last
 }

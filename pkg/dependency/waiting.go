@@ -157,7 +157,14 @@ func (g *Graph) beginWaiting(w *Workload) {
 // endWaiting lets the containers start that wait for nothing more after a change of a source.
 func (g *Graph) endWaiting(key SourceKey, change Change) {
 	is := func(r *Reference) bool { return r.Kind == key.Kind && r.Name == key.Name }
-	for _, w := range slices.Clone(g.users[key]) {
+	var users []*Workload
+	g.users.of(key, func(w *Workload) bool {
+		if len(w.gates) > 0 {
+			users = append(users, w)
+		}
+		return true
+	})
+	for _, w := range users {
 		var next *Workload
 		for i, before := range w.gates {
 			if !before.waiting || !w.heldBy(i, is) {
@@ -182,7 +189,7 @@ func (g *Graph) endWaiting(key SourceKey, change Change) {
 			next.gates[i] = now
 		}
 		if next != nil {
-			g.SetWorkload(next, g.globs[w.Namespace][w.WorkloadKey].patterns)
+			g.SetWorkload(next, g.globs.get(w.WorkloadKey).patterns)
 		}
 	}
 }

@@ -1,0 +1,126 @@
+package dependency
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A snapshot stays what the graph was, whatever becomes of that, and is read meanwhile.
+func TestGraph_Snapshot(t *testing.T) { withSeeds(t, 1, snapshotsStay) }
+
+func snapshotsStay(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	g := NewGraph()
+	g.mostGone = 50 // so that some are forgotten
+	namespace := func() string { return pick(r, "ns1", "ns2") }
+	source := func() SourceKey {
+		return SourceKey{pick(r, ConfigMap, Secret), namespace(), fmt.Sprint(pick(r, "a", "b"), r.Intn(150))}
+	}
+	workload := func() WorkloadKey {
+		return WorkloadKey{pick(r, Deployment, CronJob), namespace(), fmt.Sprint("w", r.Intn(150))}
+	}
+	type taken struct {
+		snapshot *Graph
+		want     string
+	}
+	var snapshots []taken
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	for step := range 6000 {
+		change := Change{Version: uint64(step + 1), Order: uint64(step + 1), Seen: at(step).Time}
+		switch r.Intn(9) {
+		case 0, 1, 2:
+			w := &Workload{WorkloadKey: workload(), ResourceVersion: fmt.Sprint(step)}
+			for range r.Intn(5) {
+				key := source()
+				w.References = append(w.References, Reference{Kind: key.Kind, Name: key.Name})
+			}
+			var patterns []Pattern
+			if r.Intn(10) == 0 {
+				patterns = []Pattern{{ConfigMap, pick(r, "a1*", "b*")}}
+			}
+			g.SetWorkload(w, patterns)
+		case 3:
+			g.DeleteWorkload(workload())
+		case 4, 5:
+			g.SetSource(&Source{SourceKey: source(), ResourceVersion: fmt.Sprint(step), Change: change})
+		case 6:
+			g.DeleteSource(source(), change)
+		case 7:
+			g.SetNamespace(namespace(), map[string]string{"step": fmt.Sprint(step)})
+		case 8:
+			g.SetTerminating(namespace(), r.Intn(2) == 0)
+		}
+		if r.Intn(100) == 0 {
+			s := taken{g.Snapshot(), everythingIn(g)}
+			snapshots = append(snapshots, s)
+			readers.Go(func() {
+				if diff := cmp.Diff(s.want, everythingIn(s.snapshot)); diff != "" {
+					t.Errorf("while the graph changes, a snapshot is (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+	for _, s := range snapshots {
+		if diff := cmp.Diff(s.want, everythingIn(s.snapshot)); diff != "" {
+			t.Fatalf("in the end, a snapshot is (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// everythingIn tells all that a graph can be asked for.
+func everythingIn(g *Graph) string {
+	var b strings.Builder
+	workloads, sources := g.Size()
+	fmt.Fprintln(&b, workloads, sources, g.Order(), g.LastGone("ns1", []Pattern{{ConfigMap, "*"}, {Secret, "a*"}}, nil))
+	g.EachNamespace(func(name string) {
+		fmt.Fprintln(&b, name, g.Namespace(name), g.Terminating(&Workload{WorkloadKey: WorkloadKey{Namespace: name}}))
+	})
+	g.EachWorkload(func(w *Workload) {
+		fmt.Fprintln(&b, w.WorkloadKey, w.ResourceVersion, g.Workload(w.WorkloadKey) == w, len(g.References(w, g.globs.get(w.WorkloadKey).patterns)))
+	})
+	keys := map[SourceKey]bool{}
+	g.EachSource(func(s *Source) {
+		fmt.Fprintln(&b, s.SourceKey, s.ResourceVersion, g.Source(s.SourceKey) == s)
+		keys[s.SourceKey] = true
+	})
+	g.EachWorkload(func(w *Workload) {
+		for i := range w.References {
+			keys[w.sourceKey(i)] = true
+		}
+	})
+	for _, key := range slices.SortedFunc(maps.Keys(keys), func(a, b SourceKey) int { return compareSources(&a, &b) }) {
+		fmt.Fprintln(&b, key, g.Used(key), g.Users(key), g.LastChange(key), g.Deleted(key) != nil)
+	}
+	return b.String()
+}
+
+// What is looked up beside a graph counts more than what is in it.
+func TestGraph_WithAnotherVersion(t *testing.T) {
+	key := SourceKey{ConfigMap, "shop", "a"}
+	g := NewGraph()
+	g.SetSource(&Source{SourceKey: key, ResourceVersion: "1"})
+	with := g.With([]*Source{{SourceKey: key, ResourceVersion: "2"}})
+	var versions []string
+	with.EachSource(func(s *Source) { versions = append(versions, s.ResourceVersion) })
+	versions = append(versions, with.Source(key).ResourceVersion, with.Sources("shop")(ConfigMap, "a").ResourceVersion)
+	if diff := cmp.Diff([]string{"2", "2", "2"}, versions); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}}
+	with = g.With([]*Source{{SourceKey: key}, {SourceKey: SourceKey{ConfigMap, "shop", "b"}}, {SourceKey: SourceKey{ConfigMap, "other", "c"}}})
+	var names []string
+	for _, r := range with.References(w, []Pattern{{ConfigMap, "*"}}) {
+		names = append(names, r.Name)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, names); diff != "" {
+		t.Errorf("what a glob names (-want +got):\n%s", diff)
+	}
+}
