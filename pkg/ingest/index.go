@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -14,8 +13,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Sink is told of every change of the graph, in order. Its methods are called while the
-// index is locked: they may read the graph, must not keep it, and must not block.
+// Sink is told of every change of the graph, in order. The graph is a snapshot of when that was
+// so, which nothing changes: sinks may keep it, and what they do with it keeps nobody from the
+// index. Only what is told next waits.
 type Sink interface {
 	// Synced is called when the graph equals the cluster for the first time, and each time that
 	// everything has been read again: because the key of the digests was replaced, or because
@@ -37,21 +37,30 @@ type Index struct {
 	defaults  policy.Defaults
 	within    []string // the namespaces that are read; empty: all
 	resources []string // that are awaited, by the names of their streams
+	batch     int      // of a list
 
-	mu       sync.RWMutex
+	// reading is held by those who read a snapshot, so that the digester stays the one with which
+	// that was read.
+	reading sync.RWMutex
+
+	mu       sync.RWMutex // is held for what changes the graph, and for no look at all of it
 	graph    *dependency.Graph
-	waiting  map[string]bool                  // the streams whose first list has not been applied
-	seen     map[string]seen                  // by stream
-	progress dependency.Progress              // but for the watermark
-	told     dependency.Progress              // what the sinks were told last
-	several  bool                             // several revision counters were found since the last Reset
-	regress  bool                             // revisions have gone back since the last Reset
-	unsure   sets.Set[dependency.WorkloadKey] // that changed before that was known
-	restart  func()                           // ends the reading of everything, which then begins again
-	unprobed map[string]bool                  // the streams whose current revision has not been asked for
-	order    uint64                           // how many things have been read; see dependency.Moment
-	digester *dependency.Digester             // with which content is read
-	rekeyed  *rekeyed                         // nil: what is known was read with that digester
+	taken    *dependency.Graph    // a snapshot; nil: the graph has changed since
+	waiting  map[string]bool      // the streams whose first list has not been applied
+	seen     map[string]seen      // by stream
+	progress dependency.Progress  // but for the watermark
+	told     dependency.Progress  // what the sinks were told last
+	several  bool                 // several revision counters were found since the last Reset
+	regress  bool                 // revisions have gone back since the last Reset
+	unsure   unsure               // what changed before that was known
+	restart  func()               // ends the reading of everything, which then begins again
+	unprobed map[string]bool      // the streams whose current revision has not been asked for
+	order    uint64               // how many things have been read; see dependency.Moment
+	digester *dependency.Digester // with which content is read
+	rekeyed  *rekeyed             // nil: what is known was read with that digester
+	news     []news               // that the sinks have yet to be told
+
+	telling sync.Mutex // keeps what the sinks are told in order
 }
 
 // seen tells up to which revision a stream has been applied, and when it last moved.
@@ -66,7 +75,7 @@ func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {
 }
 
 func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
-	x := &Index{sinks: sinks, clock: c, resources: resources}
+	x := &Index{sinks: sinks, clock: c, resources: resources, batch: listBatch}
 	x.Reset()
 	return x
 }
@@ -109,9 +118,25 @@ func namesOf(streams []*stream) []string {
 	return names
 }
 
+// change takes the lock for changes of the graph.
+func (x *Index) change() {
+	x.mu.Lock()
+	x.taken = nil
+}
+
+// snapshot returns the graph as it is now. The lock is held, not for reading alone.
+func (x *Index) snapshot() *dependency.Graph {
+	if x.taken == nil {
+		x.taken = x.graph.Snapshot()
+	}
+	return x.taken
+}
+
 // Reset forgets everything. The index is synced when each resource has been read again.
 func (x *Index) Reset() {
-	x.mu.Lock()
+	x.reading.Lock()
+	defer x.reading.Unlock()
+	x.change()
 	defer x.mu.Unlock()
 	x.graph, x.rekeyed = dependency.NewGraph(), nil
 	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, map[string]seen{}
@@ -119,7 +144,7 @@ func (x *Index) Reset() {
 	if x.regress { // what comes has nothing to do with what was
 		x.progress.Latest, x.regress = 0, false
 	}
-	x.unsure = sets.New[dependency.WorkloadKey]()
+	x.unsure, x.news = newUnsure(), nil
 	for _, name := range x.resources {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
@@ -137,16 +162,28 @@ func (x *Index) Synced() error {
 	return fmt.Errorf("waiting for the first list of %s", joinSorted(x.waiting))
 }
 
-// Read calls f with the graph, which it must neither change nor keep. It returns false,
-// without a call, while the graph does not equal the cluster.
+// Read calls f with the graph as it is now, which it must neither change nor keep: the digester
+// may be another one then. It returns false, without a call, while the graph does not equal the
+// cluster. The index goes on meanwhile.
 func (x *Index) Read(f func(*dependency.Graph)) bool {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if len(x.waiting) > 0 {
+	x.reading.RLock()
+	defer x.reading.RUnlock()
+	g := x.current()
+	if g == nil {
 		return false
 	}
-	f(x.graph)
+	f(g)
 	return true
+}
+
+// current returns the graph as it is now; nil: it does not equal the cluster.
+func (x *Index) current() *dependency.Graph {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.waiting) > 0 {
+		return nil
+	}
+	return x.snapshot()
 }
 
 // Size returns the number of workloads and of sources.
@@ -176,65 +213,78 @@ func (x *Index) Progress() dependency.Progress {
 
 // set applies one object that was added or changed.
 func (x *Index) set(stream *stream, o *object) {
-	x.mu.Lock()
+	defer x.tellSinks()
+	x.change()
 	defer x.mu.Unlock()
 	x.observe(stream, o.ResourceVersion)
-	x.tell(x.put(o, x.arrival(true)))
+	x.note(x.put(o, x.arrival(true)))
 }
 
 // remove applies the deletion of one object.
 func (x *Index) remove(stream *stream, o *object) {
-	x.mu.Lock()
+	defer x.tellSinks()
+	x.change()
 	defer x.mu.Unlock()
 	x.observe(stream, o.ResourceVersion)
-	x.tell(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
+	x.note(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
 }
 
-// batch is how many objects of a first list are applied before others can have the index. Until
-// it is synced they have no use for its state between two objects, and streams are independent
-// of each other.
-const batch = 256
+// listBatch is how many objects of a list are applied before others can have the index. Streams
+// are independent of each other; and that all of a list has been applied is said with the last of
+// it.
+const listBatch = 256
 
 // letOthers releases the lock, which is held, for a moment.
 func (x *Index) letOthers() {
 	x.mu.Unlock()
-	x.mu.Lock()
+	x.change()
 }
 
 // replace applies a list: what it does not hold is gone. It reports whether this was the last
 // of the first lists.
 func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if v, err := strconv.ParseUint(version, 10, 64); err == nil && v < x.seen[stream.name].revision {
-		x.regressed(stream.name, v, x.seen[stream.name].revision)
-	}
-	x.observe(stream, version)
-	x.progress.Floor = max(x.progress.Floor, x.seen[stream.name].revision)
-
-	first := x.waiting[stream.name]
-	gone := stream.names(x.graph)
-	touched := sets.New[dependency.WorkloadKey]()
-	for i, o := range objects {
+	defer x.tellSinks()
+	known, first, rekeyed := x.beginList(stream, version)
+	// Nothing else brings or takes objects of the stream, so that it is known which of them
+	// change, while the index goes on.
+	gone := stream.names(known)
+	var changed []*object
+	for _, o := range objects {
 		o := o.(*object)
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
-		again := first && x.rekeyed != nil && o.source != nil // read before, with another key
-		if again || !x.holds(o) {
-			at := x.arrival(false)
-			at.Rekeyed = again
-			touched.Insert(x.put(o, at)...)
+		if again := rekeyed && o.source != nil; again || !holds(known, o) { // it was read with another key
+			changed = append(changed, o)
 		}
-		if first && i%batch == batch-1 {
-			x.letOthers()
+	}
+
+	x.change()
+	defer x.mu.Unlock()
+	var touched touched
+	applied := 0
+	next := func() {
+		if applied++; applied%x.batch == 0 {
+			x.note(touched)
+			touched.reset()
+			x.mu.Unlock()
+			x.tellSinks()
+			x.change()
 		}
+	}
+	for _, o := range changed {
+		at := x.arrival(false)
+		at.Rekeyed = rekeyed && o.source != nil
+		touched.add(x.put(o, at))
+		next()
 	}
 	for n := range gone {
-		touched.Insert(x.drop(stream, n.namespace, n.name, version)...)
+		touched.add(x.drop(stream, n.namespace, n.name, version))
+		next()
 	}
+	x.observe(stream, version)
 	if !first {
-		x.tell(touched.UnsortedList())
+		x.note(touched)
 		return false
 	}
 	if len(x.waiting) > 1 {
@@ -248,21 +298,37 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
 	}
 	delete(x.waiting, stream.name)
-	progress := x.announce()
-	for _, s := range x.sinks {
-		s.Synced(x.graph, progress)
-	}
+	x.news = append(x.news, news{graph: x.snapshot(), at: x.announce(), synced: true})
 	return true
 }
 
-// holds reports whether the graph has an object in just the version in which it was listed.
-func (x *Index) holds(o *object) bool {
+// beginList notes that a stream has been listed at a version: what is known of it may lack what
+// came and went before. That all up to there has been applied is not said yet. It returns the
+// graph as it is, and whether this is one of the first lists, and one with another key.
+func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, first, rekeyed bool) {
+	x.change()
+	defer x.mu.Unlock()
+	revision := x.seen[stream.name].revision
+	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
+		if v < revision {
+			x.regressed(stream.name, v, revision)
+		}
+		revision = max(revision, v)
+	}
+	x.progress.Latest = max(x.progress.Latest, revision)
+	x.progress.Floor = max(x.progress.Floor, revision)
+	first = x.waiting[stream.name]
+	return x.snapshot(), first, first && x.rekeyed != nil
+}
+
+// holds reports whether a graph has an object in just the version in which it was listed.
+func holds(g *dependency.Graph, o *object) bool {
 	switch {
 	case o.workload != nil:
-		w := x.graph.Workload(o.workload.WorkloadKey)
+		w := g.Workload(o.workload.WorkloadKey)
 		return w != nil && w.UID == o.workload.UID && w.ResourceVersion == o.ResourceVersion
 	case o.source != nil:
-		s := x.graph.Source(o.source.SourceKey)
+		s := g.Source(o.source.SourceKey)
 		return s != nil && s.UID == o.source.UID && s.ResourceVersion == o.ResourceVersion
 	default:
 		return false
@@ -271,34 +337,43 @@ func (x *Index) holds(o *object) bool {
 
 // bookmark applies a bookmark.
 func (x *Index) bookmark(stream *stream, version string) {
+	defer x.tellSinks()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.observe(stream, version)
-	x.tell(nil)
+	x.note(touched{})
 }
 
-// put brings what remains of an object into the graph and returns the workloads that it
-// concerns.
-func (x *Index) put(o *object, at dependency.Arrival) []dependency.WorkloadKey {
+// put brings what remains of an object into the graph and returns what it concerns.
+func (x *Index) put(o *object, at dependency.Arrival) touched {
 	switch {
 	case o.workload != nil:
 		w := o.workload
 		previous := x.graph.Workload(w.WorkloadKey)
 		w.After(previous, at)
 		x.setWorkload(w, previous, o.ResourceVersion, at)
-		return []dependency.WorkloadKey{w.WorkloadKey}
+		return touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
 	case o.source != nil:
 		key := o.source.SourceKey
 		o.source.After(x.graph.Source(key), x.graph.Deleted(key), at)
 		x.graph.SetSource(o.source)
-		return x.graph.Users(key)
+		return x.users(key)
 	case o.namespace != nil:
 		return x.setNamespace(o.Name, *o.namespace, o.terminating, o.ResourceVersion, at)
 	case o.dropped != (dependency.WorkloadKey{}):
 		// A workload that was shown and now has a controller is shown no longer.
 		return x.dropWorkload(o.dropped)
 	}
-	return nil
+	return touched{}
+}
+
+// users returns the workloads that use a source. How many there may be, they are found without
+// the lock.
+func (x *Index) users(key dependency.SourceKey) touched {
+	if !x.graph.Used(key) {
+		return touched{}
+	}
+	return touched{sources: []dependency.SourceKey{key}}
 }
 
 // arrival returns how what is being applied was read: live, by an event, or by a list. Before the
@@ -312,16 +387,15 @@ func (x *Index) arrival(live bool) dependency.Arrival {
 	return at
 }
 
-// drop removes an object of a stream from the graph and returns the workloads that this
-// concerns.
-func (x *Index) drop(stream *stream, namespace, name, version string) []dependency.WorkloadKey {
+// drop removes an object of a stream from the graph and returns what this concerns.
+func (x *Index) drop(stream *stream, namespace, name, version string) touched {
 	switch {
 	case stream.sources != "":
 		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
 		v, _ := strconv.ParseUint(version, 10, 64)
 		at := x.arrival(true)
 		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order})
-		return x.graph.Users(key)
+		return x.users(key)
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:
@@ -329,30 +403,30 @@ func (x *Index) drop(stream *stream, namespace, name, version string) []dependen
 	}
 }
 
-func (x *Index) dropWorkload(key dependency.WorkloadKey) []dependency.WorkloadKey {
+func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
 	if x.graph.Workload(key) == nil {
-		return nil
+		return touched{}
 	}
 	x.graph.DeleteWorkload(key)
-	return []dependency.WorkloadKey{key}
+	return touched{workloads: []dependency.WorkloadKey{key}}
 }
 
 // setNamespace applies the annotations of a namespace, which are defaults for all
 // workloads in it, and whether it is being deleted.
-func (x *Index) setNamespace(name string, annotations map[string]string, terminating bool, version string, at dependency.Arrival) []dependency.WorkloadKey {
+func (x *Index) setNamespace(name string, annotations map[string]string, terminating bool, version string, at dependency.Arrival) touched {
 	annotated, ending := x.graph.SetNamespace(name, annotations), x.graph.SetTerminating(name, terminating)
 	if !annotated && !ending {
-		return nil
+		return touched{}
 	}
-	var touched []*dependency.Workload
-	x.graph.EachWorkloadIn(name, func(w *dependency.Workload) { touched = append(touched, w) })
-	keys := make([]dependency.WorkloadKey, len(touched))
-	for i, w := range touched {
+	var workloads []*dependency.Workload
+	x.graph.EachWorkloadIn(name, func(w *dependency.Workload) { workloads = append(workloads, w) })
+	out := touched{workloads: make([]dependency.WorkloadKey, len(workloads))}
+	for i, w := range workloads {
 		next := *w // values in the graph are immutable
 		x.setWorkload(&next, w, version, at)
-		keys[i] = w.WorkloadKey
+		out.workloads[i] = w.WorkloadKey
 	}
-	return keys
+	return out
 }
 
 // setWorkload brings a workload into the graph, with what annotations say of it: its own
@@ -360,25 +434,6 @@ func (x *Index) setNamespace(name string, annotations map[string]string, termina
 func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at dependency.Arrival) {
 	p := policy.Note(w, previous, x.graph.Namespace(w.Namespace), x.defaults, version, at)
 	x.graph.SetWorkload(w, p.Sources)
-}
-
-// tell passes a change on. Before the first sync no sink is told: they would handle
-// every workload once for each of its sources.
-func (x *Index) tell(touched []dependency.WorkloadKey) {
-	if len(x.waiting) > 0 {
-		return
-	}
-	if len(x.unprobed) > 0 {
-		x.unsure.Insert(touched...)
-	}
-	progress := x.announce()
-	for _, s := range x.sinks {
-		if len(touched) > 0 {
-			s.Changed(x.graph, progress, touched)
-		} else {
-			s.Progressed(progress)
-		}
-	}
 }
 
 // observe notes the version of what is about to be applied.

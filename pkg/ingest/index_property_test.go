@@ -22,6 +22,7 @@ func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
 func indexFollowsTheCluster(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	x, sink := synced(t, nil, nil)
+	x.batch = 1 + r.Intn(3)
 	cluster := map[*stream]map[string]*object{deployments: {}, jobs: {}, secrets: {}, configMaps: {}, namespaces: {}}
 	names := []string{"secret/a", "secret/a*", "configmap/*", "secret/b,configmap/c"}
 	version := 100

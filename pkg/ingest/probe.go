@@ -6,8 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-
-	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Before a watch ends, the API server sends a bookmark, on a resource on which nothing is
@@ -84,7 +82,8 @@ func (x *Index) silent(s *stream, since time.Time) bool {
 // probed notes the current revision of a stream. Before is the highest that was seen before
 // it was asked for, and own the highest of the stream.
 func (x *Index) probed(ctx context.Context, s *stream, asked time.Time, now, before, own uint64) {
-	x.mu.Lock()
+	defer x.tellSinks()
+	x.change()
 	defer x.mu.Unlock()
 	known := x.progress
 	switch {
@@ -101,26 +100,25 @@ func (x *Index) probed(ctx context.Context, s *stream, asked time.Time, now, bef
 		x.progress.Current, x.progress.Asked = now, asked
 	}
 	touched := x.compare()
-	if x.progress != known || len(touched) > 0 {
-		x.tell(touched)
+	if x.progress != known || !touched.empty() {
+		x.note(touched)
 	}
 }
 
-// compare lets the graph compare versions of different resources, or not. It returns the
-// workloads that were evaluated otherwise.
-func (x *Index) compare() (touched []dependency.WorkloadKey) {
+// compare lets the graph compare versions of different resources, or not. It returns what was
+// evaluated otherwise.
+func (x *Index) compare() touched {
 	if len(x.unprobed) > 0 || len(x.waiting) > 0 {
-		return nil
+		return touched{}
 	}
 	unsure := x.unsure
-	x.unsure = nil
+	x.unsure = newUnsure()
 	if x.graph.SeveralCounters() == x.several {
-		return nil
+		return touched{}
 	}
 	x.graph.SetSeveralCounters(x.several)
 	if !x.several {
-		return unsure.UnsortedList()
+		return unsure.touched()
 	}
-	x.graph.EachWorkload(func(w *dependency.Workload) { touched = append(touched, w.WorkloadKey) })
-	return touched
+	return touched{all: true}
 }

@@ -18,42 +18,46 @@ type rekeyed struct {
 // and whether the content is that of each record. So no change is lost that this process saw,
 // and nothing is restarted because of another key.
 func (x *Index) Rekey() {
+	g, kept := x.beginRekey()
+	switch {
+	case !kept:
+		x.Reset()
+	case g != nil:
+		vouched := x.vouch(g)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.rekeyed.vouched = vouched
+	}
+}
+
+// beginRekey waits for those who read, and lets nobody read until everything has been read again.
+// It returns what was read with the key before, or nil if that has been compared already, and
+// whether anything is known that can be kept.
+func (x *Index) beginRekey() (g *dependency.Graph, kept bool) {
+	x.reading.Lock()
+	defer x.reading.Unlock()
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	if len(x.waiting) > 0 && x.rekeyed == nil || x.regress {
-		x.mu.Unlock()
-		x.Reset() // nothing is known that could be kept
-		return
+		return nil, false
 	}
 	for _, name := range x.resources {
 		x.waiting[name] = true
 	}
-	known := x.rekeyed != nil // nothing has been compared since
-	if !known {
-		x.rekeyed = &rekeyed{order: x.order}
+	if x.rekeyed != nil { // nothing has been compared since
+		return nil, true
 	}
-	x.mu.Unlock()
-	if known {
-		return
-	}
-	vouched := x.vouch()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.rekeyed.vouched = vouched
+	x.rekeyed = &rekeyed{order: x.order}
+	return x.snapshot(), true
 }
 
-// vouch returns what each record says of the content that was read with the key before. The lock
-// is released after each workload, which changes nothing for the next: nothing is applied until
-// the new lists come.
-func (x *Index) vouch() map[dependency.WorkloadKey]*policy.Vouched {
+// vouch returns what each record says of the content that was read with the key before.
+func (x *Index) vouch(g *dependency.Graph) map[dependency.WorkloadKey]*policy.Vouched {
 	vouched := map[dependency.WorkloadKey]*policy.Vouched{}
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	x.graph.EachWorkload(func(w *dependency.Workload) {
-		if v := policy.Vouch(x.graph, x.digester, w, x.defaults); v != nil {
+	g.EachWorkload(func(w *dependency.Workload) {
+		if v := policy.Vouch(g, x.digester, w, x.defaults); v != nil {
 			vouched[w.WorkloadKey] = v
 		}
-		x.mu.RUnlock()
-		x.mu.RLock()
 	})
 	return vouched
 }

@@ -1,0 +1,116 @@
+package ingest
+
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// touched is what a change concerns: workloads, and those that use sources. No workload is
+// looked up for it.
+type touched struct {
+	workloads []dependency.WorkloadKey
+	sources   []dependency.SourceKey
+	all       bool // workloads
+}
+
+func (t *touched) add(other touched) {
+	t.workloads = append(t.workloads, other.workloads...)
+	t.sources = append(t.sources, other.sources...)
+	t.all = t.all || other.all
+}
+
+// reset makes it empty. What was added before may still be read.
+func (t *touched) reset() { *t = touched{} }
+
+func (t *touched) empty() bool { return len(t.workloads) == 0 && len(t.sources) == 0 && !t.all }
+
+// in returns the workloads, each once, that something concerns in a graph. Those that have just
+// gone are among them.
+func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
+	if len(t.sources) == 0 && len(t.workloads) == 1 && !t.all {
+		return t.workloads
+	}
+	if len(t.sources) == 1 && len(t.workloads) == 0 && !t.all {
+		return g.Users(t.sources[0])
+	}
+	keys := sets.New(t.workloads...)
+	for _, source := range t.sources {
+		keys.Insert(g.Users(source)...)
+	}
+	if t.all {
+		g.EachWorkload(func(w *dependency.Workload) { keys.Insert(w.WorkloadKey) })
+	}
+	return keys.UnsortedList()
+}
+
+// unsure is what has been touched while nothing was known of the revision counters.
+type unsure struct {
+	workloads sets.Set[dependency.WorkloadKey]
+	sources   sets.Set[dependency.SourceKey]
+}
+
+func newUnsure() unsure {
+	return unsure{sets.New[dependency.WorkloadKey](), sets.New[dependency.SourceKey]()}
+}
+
+func (u *unsure) add(t touched) {
+	u.workloads.Insert(t.workloads...)
+	u.sources.Insert(t.sources...)
+}
+
+func (u *unsure) touched() touched {
+	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList()}
+}
+
+// news is what sinks are told: that the graph has synced, or what a change concerns.
+type news struct {
+	graph   *dependency.Graph // nil: nothing concerns any workload
+	at      dependency.Progress
+	touched touched
+	synced  bool
+}
+
+// note has the sinks told of a change, in the state in which the graph is now. Before the first
+// sync they are not: they would handle every workload once for each of its sources. The lock is
+// held.
+func (x *Index) note(what touched) {
+	if len(x.waiting) > 0 {
+		return
+	}
+	if len(x.unprobed) > 0 {
+		x.unsure.add(what)
+	}
+	n := news{at: x.announce(), touched: what}
+	if !what.empty() {
+		n.graph = x.snapshot()
+	}
+	x.news = append(x.news, n)
+}
+
+// tellSinks tells the sinks what they have not been told yet. The index goes on meanwhile.
+func (x *Index) tellSinks() {
+	x.telling.Lock()
+	defer x.telling.Unlock()
+	x.mu.Lock()
+	all := x.news
+	x.news = nil
+	x.mu.Unlock()
+	for i := range all {
+		n := &all[i]
+		var workloads []dependency.WorkloadKey
+		if n.graph != nil {
+			workloads = n.touched.in(n.graph)
+		}
+		for _, s := range x.sinks {
+			switch {
+			case n.synced:
+				s.Synced(n.graph, n.at)
+			case len(workloads) > 0:
+				s.Changed(n.graph, n.at, workloads)
+			default:
+				s.Progressed(n.at)
+			}
+		}
+	}
+}
