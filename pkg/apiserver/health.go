@@ -14,7 +14,10 @@ func (s *Server) addHealthChecks() error {
 		if s.digester.Load() == nil {
 			return errors.New("waiting for the Secret with the key of the config hash")
 		}
-		return s.index.Synced()
+		if err := s.index.Synced(); err != nil {
+			return err
+		}
+		return s.views.Ready()
 	})
 	// Everything takes the lock of the index; if it is never released, only a restart helps.
 	responsive := healthz.NamedCheck("dependency-index-responsive", func(r *http.Request) error {

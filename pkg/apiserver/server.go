@@ -119,7 +119,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 	var feeding, leading sync.WaitGroup
 	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
-	feeding.Go(func() { s.views.Run(feed, s.index) })
+	feeding.Go(func() { s.views.Run(feed) })
 	defer feeding.Wait()
 	defer stop()
 	if err := s.certificates.load(ctx); err != nil {

@@ -90,7 +90,8 @@ func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster { //no
 // sync is the end of the first lists, all of which were read at a revision.
 func (c *cluster) sync(revision uint64) {
 	c.revision, c.floor = revision, revision
-	c.views.Synced(c.graph, c.at())
+	c.views.Synced(c.graph.Snapshot(), c.at())
+	c.catchUp()
 }
 
 // at is the progress of an index that has seen everything up to the present revision.
@@ -102,6 +103,7 @@ func (c *cluster) at() dependency.Progress {
 func (c *cluster) progress(revision uint64) {
 	c.revision = revision
 	c.views.Progressed(c.at())
+	c.catchUp()
 }
 
 func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
@@ -124,11 +126,13 @@ func (c *cluster) render(w *dependency.Workload, revision uint64) *v1alpha1.Conf
 	return o
 }
 
-// Read is part of Graph.
-func (c *cluster) Read(f func(*dependency.Graph)) bool {
-	f(c.graph)
-	return true
+// changed tells of workloads, as the index does, and renders them.
+func (c *cluster) changed(workloads ...dependency.WorkloadKey) {
+	c.views.Changed(c.graph.Snapshot(), c.at(), workloads)
+	c.catchUp()
 }
+
+func (c *cluster) catchUp() { c.views.catchUp(context.Background()) }
 
 func (c *cluster) setWorkload(w *dependency.Workload) {
 	p := policy.Of(w.Annotations, nil, defaults)
@@ -138,13 +142,13 @@ func (c *cluster) setWorkload(w *dependency.Workload) {
 func (c *cluster) set(w *dependency.Workload) {
 	c.revision++
 	c.setWorkload(w)
-	c.views.Changed(c.graph, c.at(), []dependency.WorkloadKey{w.WorkloadKey})
+	c.changed(w.WorkloadKey)
 }
 
 func (c *cluster) remove(key dependency.WorkloadKey) {
 	c.revision++
 	c.graph.DeleteWorkload(key)
-	c.views.Changed(c.graph, c.at(), []dependency.WorkloadKey{key})
+	c.changed(key)
 }
 
 // workload returns a workload that reads the given sources, such as Secret/db.

@@ -38,7 +38,8 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 		from := c.watch(t, "ns", elsewhere(t, 105))
 		c.set(w)
 		from.expect("an input that it has seen")
-		c.views.Changed(c.graph, c.lag(110), []dependency.WorkloadKey{w.WorkloadKey})
+		c.views.Changed(c.graph.Snapshot(), c.lag(110), []dependency.WorkloadKey{w.WorkloadKey})
+		c.catchUp()
 		from.expect("one that may be newer, and shows only now", "MODIFIED ns/pod.1@105")
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -115,6 +116,7 @@ func TestWithoutOneCounterVersionsOfOtherReplicasAreExpired(t *testing.T) {
 		at := c.at()
 		at.OneCounter = false
 		c.views.Progressed(at)
+		c.catchUp()
 		if got, open := from.next(); open || len(got) != 0 {
 			t.Errorf("one that began elsewhere: got %v, open %v", told(t, got), open)
 		}
@@ -131,7 +133,9 @@ func TestWithoutOneCounterVersionsOfOtherReplicasAreExpired(t *testing.T) {
 		at.OneCounter, at.SeveralCounters = false, true
 		before := c.list(t, "ns", nil).ResourceVersion
 		c.views.Progressed(at)
-		c.views.Changed(c.graph, at, []dependency.WorkloadKey{{Kind: dependency.Pod, Namespace: "ns", Name: "1"}})
+		c.catchUp()
+		c.views.Changed(c.graph.Snapshot(), at, []dependency.WorkloadKey{{Kind: dependency.Pod, Namespace: "ns", Name: "1"}})
+		c.catchUp()
 		if after := c.list(t, "ns", nil).ResourceVersion; revisionOf(t, after) < 1<<39 || number(t, after) <= number(t, before) {
 			t.Errorf("version %s after %s: it could be taken for one with a revision", after, before)
 		}

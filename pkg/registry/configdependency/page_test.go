@@ -250,6 +250,7 @@ func (n *neighbours) apply(i int, kind dependency.WorkloadKind) {
 	queue := n.waiting[i][kind]
 	if len(queue) == 0 {
 		c.views.Progressed(at(n.revision))
+		c.catchUp()
 		return
 	}
 	next := queue[0]
@@ -259,7 +260,8 @@ func (n *neighbours) apply(i int, kind dependency.WorkloadKind) {
 	} else {
 		c.setWorkload(next.workload)
 	}
-	c.views.Changed(c.graph, at(next.revision), []dependency.WorkloadKey{next.key})
+	c.views.Changed(c.graph.Snapshot(), at(next.revision), []dependency.WorkloadKey{next.key})
+	c.catchUp()
 }
 
 // applySome applies some writes in any order.

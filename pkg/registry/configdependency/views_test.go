@@ -53,7 +53,7 @@ func TestTimeAloneChangesAView(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { c.views.Run(ctx, c) })
+	wg.Go(func() { c.views.Run(ctx) })
 	c.clock.Step(999 * time.Millisecond)
 	if diff := cmp.Diff(map[v1alpha1.State]int{v1alpha1.StateSettling: 1}, c.states()); diff != "" {
 		t.Errorf("before the time is over (-want +got):\n%s", diff)

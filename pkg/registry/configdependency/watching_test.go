@@ -94,7 +94,7 @@ func plain(o runtime.Object) *v1alpha1.ConfigDependency {
 func (c *cluster) run(t *testing.T) {
 	t.Helper()
 	var wg sync.WaitGroup
-	wg.Go(func() { c.views.Run(t.Context(), c) })
+	wg.Go(func() { c.views.Run(t.Context()) })
 	t.Cleanup(wg.Wait)
 	synctest.Wait()
 }

@@ -336,6 +336,13 @@ func (c *Cache[T]) Peek(key string) (T, bool) {
 	return it.object, found
 }
 
+// Synced reports whether the cache has synced.
+func (c *Cache[T]) Synced() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.synced
+}
+
 // Stats tells the number of objects, of events that are kept, and of open watches.
 func (c *Cache[T]) Stats() (objects, events, watches int) {
 	c.mu.RLock()
