@@ -11,7 +11,7 @@ import (
 
 // begin finds where to start. Its errors are API errors: that is not known any more.
 func (w *watcher[T]) begin(from version) error {
-	now := w.cache.snapshot()
+	now := w.cache.latest.Load()
 	if !now.synced {
 		return w.cache.NotReady()
 	}

@@ -61,40 +61,36 @@ type Change[T Object] struct {
 
 // Cache holds the present objects, and the events of the last minutes. Apply and
 // Progress are called by one goroutine at a time, in the order of what happened.
+//
+// Who changes it prepares what is next, and then puts a snapshot in the place of the last one:
+// readers see all of a change or nothing, and never wait for one.
 type Cache[T Object] struct {
 	Config[T]
 
-	mu      sync.RWMutex
+	latest atomic.Pointer[snapshot[T]] // what readers see
+
+	writing sync.Mutex // is held for changes, and guards what follows
+	now     moment[T]
 	objects *btree.BTreeG[item[T]]
+	timed   *btree.BTreeG[string] // the keys of the objects that follow from the time
 	events  history[T]
-	// timed has the keys of the objects that follow from the time.
-	timed    *btree.BTreeG[string]
-	latest   *snapshot[T] // nil: something has changed since the last one
-	synced   bool
-	epoch    int // counts Replace, after which no watch goes on
-	farewell int // counts Farewell
-	spread   time.Duration
-	gap      uint64 // the last Gap
+	edited  bool                // objects or timed, since the last snapshot
+	touched map[string]struct{} // the scopes of the events since then
+	all     bool                // every watch has to look, for another reason
+	moved   bool                // the watermark has
 
-	watermark uint64
-	counter   uint64
-	// floor is the watermark below which versions of other replicas are expired.
-	floor uint64
-	// since is the first version of this replica that it still remembers.
-	since version
-	// dropped is the highest cause of the events that have been dropped.
-	dropped uint64
-	// alone is set while versions of other replicas mean nothing, and local once it is known
-	// that they never will: what is called the watermark then counts events.
-	alone, local bool
+	mu      sync.Mutex          // is held for looking up who waits, and guards what follows
+	waiting map[string]*waiting // by scope
+	reached chan struct{}       // if it is there, it is closed with the next snapshot
 
-	// current is a revision that is not lower than any that a client had seen when it was asked for.
-	current uint64
-	asked   time.Time
-
-	wake    map[string]chan struct{} // by scope: closed when there is more
 	watches atomic.Int64
 	astray  atomic.Int64 // watches that wait for the watermark
+}
+
+// waiting are the watches of a scope.
+type waiting struct {
+	watches int
+	more    chan struct{} // closed when there is more; nil: none waits
 }
 
 type item[T Object] struct {
@@ -114,90 +110,110 @@ func New[T Object](c Config[T]) *Cache[T] {
 		c.MaxEvents = 16 * 1024
 	}
 	c.Tag = c.Tag & (1<<tagBits - 1) % straying
-	out := &Cache[T]{Config: c, wake: map[string]chan struct{}{}}
-	out.clear()
+	out := &Cache[T]{Config: c, waiting: map[string]*waiting{}, touched: map[string]struct{}{}}
+	out.change(func() {
+		out.now.tag, out.now.first = c.Tag, c.First
+		out.clear()
+	})
 	return out
 }
 
-// clear lets go of all objects and events. The lock is held.
+// clear lets go of all objects and events. It is part of a change.
 func (c *Cache[T]) clear() {
 	c.objects = btree.NewG(32, func(a, b item[T]) bool { return a.key < b.key })
 	c.timed = btree.NewOrderedG[string](32)
-	c.events, c.latest = history[T]{}, nil
+	c.events, c.edited = history[T]{}, true
 }
 
-// change takes the lock, and returns what gives it back.
-func (c *Cache[T]) change() func() {
-	c.mu.Lock()
-	c.latest = nil
-	return c.mu.Unlock
+// change calls f, which prepares what is next, and then shows that to readers.
+func (c *Cache[T]) change(f func()) {
+	c.writing.Lock()
+	f()
+	c.publish()
+	touched, all, moved := c.touched, c.all, c.moved
+	if len(touched) > 0 {
+		c.touched = map[string]struct{}{}
+	}
+	c.all, c.moved = false, false
+	c.writing.Unlock()
+	// Who has gone astray since the snapshot was there has seen it.
+	c.wake(touched, all || moved && c.astray.Load() > 0)
 }
 
 // Replace sets all objects, as of a watermark. What was before the floor is not known.
 // Watches that are open end.
 func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
-	defer c.change()()
-	c.clear()
-	c.step() // a version from before must not name what is now
-	c.progress(watermark)
-	c.floor, c.gap, c.dropped = floor, 0, 0
-	c.since = c.version()
-	c.synced = true
-	c.epoch++
-	for _, o := range objects {
-		c.objects.ReplaceOrInsert(item[T]{c.Key(o), c.stamp(o, c.since)})
-	}
-	c.notifyAll()
+	c.change(func() {
+		c.clear()
+		c.step() // a version from before must not name what is now
+		c.progress(watermark)
+		c.now.floor, c.now.gap, c.now.dropped = floor, 0, 0
+		c.now.since = c.now.version()
+		c.now.synced = true
+		c.now.epoch++
+		for _, o := range objects {
+			c.objects.ReplaceOrInsert(item[T]{c.Key(o), c.stamp(o, c.now.since)})
+		}
+		c.all = true
+	})
 }
 
 // Reset forgets everything, until the next Replace.
 func (c *Cache[T]) Reset() {
-	defer c.change()()
-	c.synced = false
-	c.epoch++
-	c.clear()
-	c.notifyAll()
+	c.change(func() {
+		c.now.synced = false
+		c.now.epoch++
+		c.clear()
+		c.all = true
+	})
 }
 
-// Apply publishes the changes that one input has caused. Watermark is that after the
-// input. An input that touches an object changes it, even if nothing in it differs.
+// Apply publishes the changes that one input has caused, or a part of them: then the watermark is
+// that from before the input. Watermark is that after the input. An input that touches an object
+// changes it, even if nothing in it differs.
 func (c *Cache[T]) Apply(watermark uint64, changes []Change[T]) {
-	defer c.change()()
-	now := c.Clock.Now()
+	c.change(func() {
+		at := c.Clock.Now()
+		for i := range changes {
+			if i == len(changes)-1 {
+				// Only who has seen all of them has seen the input.
+				c.progress(watermark)
+			}
+			c.apply(&changes[i], at)
+		}
+		c.progress(watermark)
+		c.trim(at)
+	})
+}
+
+// apply makes an event of a change.
+func (c *Cache[T]) apply(change *Change[T], at time.Time) {
 	var none T
-	for i, change := range changes {
-		if i == len(changes)-1 {
-			// Only who has seen all of them has seen the input.
-			c.progress(watermark)
-		}
-		previous, had := c.objects.Get(item[T]{key: change.Key})
-		if change.Object == none && !had {
-			continue
-		}
-		c.step()
-		e := event[T]{key: change.Key, previous: previous.object, cause: change.Cause, timed: change.Timed || change.Cause == Always, version: c.version(), at: now}
-		if change.Object == none {
-			c.objects.Delete(previous)
-		} else {
-			e.object = c.stamp(change.Object, e.version)
-			c.objects.ReplaceOrInsert(item[T]{change.Key, e.object})
-		}
-		if e.timed && e.object != none {
-			c.timed.ReplaceOrInsert(e.key)
-		} else {
-			c.timed.Delete(e.key)
-		}
-		e.sent = c.encodeOnce(&e)
-		c.events.push(e)
-		for _, scope := range []string{"", change.Key[:strings.IndexByte(change.Key, '/')+1], change.Key} {
-			c.notify(scope)
-		}
-		if c.events.end%catchUp == 0 {
-			c.notifyAll()
-		}
+	previous, had := c.objects.Get(item[T]{key: change.Key})
+	if change.Object == none && !had {
+		return
 	}
-	c.progress(watermark)
-	c.trim(now)
+	c.step()
+	c.edited = true
+	e := c.events.push()
+	*e = event[T]{key: change.Key, previous: previous.object, timed: change.Timed || change.Cause == Always, version: c.now.version(), at: at}
+	e.cause = c.events.causeOf(change.Cause)
+	if change.Object == none {
+		c.objects.Delete(previous)
+	} else {
+		e.object = c.stamp(change.Object, e.version)
+		c.objects.ReplaceOrInsert(item[T]{change.Key, e.object})
+	}
+	if e.timed && e.object != none {
+		c.timed.ReplaceOrInsert(e.key)
+	} else {
+		c.timed.Delete(e.key)
+	}
+	e.sent.Store(c.encodeOnce(e))
+	for _, scope := range []string{"", change.Key[:strings.IndexByte(change.Key, '/')+1], change.Key} {
+		c.touched[scope] = struct{}{}
+	}
+	c.all = c.all || c.events.end%catchUp == 0
 }
 
 // catchUp is after how many events a watch that none of them concerns takes note of them,
@@ -207,85 +223,72 @@ const catchUp = 512
 // Farewell ends the watches that are open, each at any moment of some time, with a bookmark
 // for those who want one: their clients go on from there at another replica.
 func (c *Cache[T]) Farewell(spread time.Duration) {
-	defer c.change()()
-	c.farewell++
-	c.spread = spread
-	c.notifyAll()
+	c.change(func() {
+		c.now.farewell++
+		c.now.spread = spread
+		c.all = true
+	})
 }
 
 // SetAlone notes that versions of other replicas mean nothing, or that they do again.
 func (c *Cache[T]) SetAlone(alone bool) {
-	defer c.change()()
-	if alone = alone || c.local; c.alone != alone {
-		c.alone = alone
-		c.notifyAll()
-	}
+	c.change(func() {
+		if alone = alone || c.now.local; c.now.alone != alone {
+			c.now.alone, c.all = alone, true
+		}
+	})
 }
 
 // SetLocal notes that versions of other replicas will never mean anything, nor those of this
 // one to them. The watermark may then stand still for ever. Versions count events from now on,
 // and say so, as a neighbour that does not know yet would take them for more than they are.
-func (c *Cache[T]) SetLocal() {
-	defer c.change()()
-	c.setLocal()
-}
+func (c *Cache[T]) SetLocal() { c.change(c.setLocal) }
 
 func (c *Cache[T]) setLocal() {
-	if !c.local {
-		c.watermark, c.counter = c.watermark+maxWatermark+1, uint64(c.First)
-		c.alone, c.local = true, true
-		c.notifyAll()
+	if !c.now.local {
+		c.now.watermark, c.now.counter = c.now.watermark+maxWatermark+1, uint64(c.First)
+		c.now.alone, c.now.local, c.all = true, true, true
 	}
 }
 
 // Progress notes that all inputs up to a watermark have been applied.
-func (c *Cache[T]) Progress(watermark uint64) {
-	defer c.change()()
-	c.progress(watermark)
-}
+func (c *Cache[T]) Progress(watermark uint64) { c.change(func() { c.progress(watermark) }) }
 
 // Gap notes that what was there and has gone before a revision is not known: a stream
 // has been listed again at it. Watches that other replicas have begun end, as their
 // clients may have seen what is now missing.
 func (c *Cache[T]) Gap(revision uint64) {
-	defer c.change()()
-	c.floor, c.gap = max(c.floor, revision), max(c.gap, revision)
-	c.notifyAll()
+	c.change(func() {
+		c.now.floor, c.now.gap, c.all = max(c.now.floor, revision), max(c.now.gap, revision), true
+	})
 }
 
 // Current notes that nothing that a client had seen at a time is beyond a revision. Once the
 // watermark is there, watches that began before as those of other replicas go on as our own.
 func (c *Cache[T]) Current(revision uint64, asked time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current, c.asked = revision, asked
+	c.change(func() { c.now.current, c.now.asked = revision, asked })
 }
 
+// progress is part of a change, and so is what follows.
 func (c *Cache[T]) progress(watermark uint64) {
-	if watermark = min(watermark, maxWatermark); watermark > c.watermark && !c.local {
-		c.watermark, c.counter = watermark, uint64(c.First)
-		if c.astray.Load() > 0 {
-			c.notifyAll()
-		}
+	if watermark = min(watermark, maxWatermark); watermark > c.now.watermark && !c.now.local {
+		c.now.watermark, c.now.counter, c.moved = watermark, uint64(c.First), true
 	}
 }
 
 // step begins another version. No two states of an object have the same: when there are no more at
 // a watermark that does not move, as when a resource cannot be read for long, versions count events
-// from then on. The lock is held.
+// from then on.
 func (c *Cache[T]) step() {
-	switch c.counter++; {
-	case c.counter < topCounter:
-	case c.local:
-		c.watermark, c.counter = c.watermark+1, uint64(c.First)
+	switch c.now.counter++; {
+	case c.now.counter < topCounter:
+	case c.now.local:
+		c.now.watermark, c.now.counter = c.now.watermark+1, uint64(c.First)
 	default:
-		klog.Background().Error(nil, "The watermark has not moved for too many changes: resource versions mean nothing to other replicas until a restart", "watermark", c.watermark)
+		klog.Background().Error(nil, "The watermark has not moved for too many changes: resource versions mean nothing to other replicas until a restart", "watermark", c.now.watermark)
 		c.setLocal()
 	}
 }
-
-// version is the present version. The lock is held.
-func (c *Cache[T]) version() version { return newVersion(c.watermark, c.counter, c.Tag) }
 
 // stamp returns a copy of an object with a version.
 func (c *Cache[T]) stamp(o T, v version) T {
@@ -294,58 +297,102 @@ func (c *Cache[T]) stamp(o T, v version) T {
 	return out
 }
 
-// trim drops old events. The lock is held.
+// trim drops old events.
 func (c *Cache[T]) trim(now time.Time) {
 	most := max(c.MaxEvents, 2*c.objects.Len())
 	for c.events.len() > most || c.events.len() > c.MinEvents && now.Sub(c.events.at(c.events.start).at) > c.History {
 		e := c.events.pop()
-		c.since, c.dropped = e.version, e.cause
+		c.now.since, c.now.dropped = e.version, e.cause
 	}
 }
 
-// notify wakes who waits for events of a scope. The lock is held.
-func (c *Cache[T]) notify(scope string) {
-	if ch, waiting := c.wake[scope]; waiting {
-		close(ch)
-		delete(c.wake, scope)
-	}
-}
-
-// forget lets go of what a watch has waited for that has ended. Others that wait for the
-// same look again.
-func (c *Cache[T]) forget(s scope) {
-	if s == (scope{}) {
-		return // there is one of these
-	}
+// enter notes that a watch of a scope has begun, and leave that it has ended.
+func (c *Cache[T]) enter(s scope) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.notify(s.String())
+	w := c.waiting[s.String()]
+	if w == nil {
+		w = &waiting{}
+		c.waiting[s.String()] = w
+	}
+	w.watches++
 }
 
-func (c *Cache[T]) notifyAll() {
-	for scope := range c.wake {
-		c.notify(scope)
+func (c *Cache[T]) leave(s scope) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waiting[s.String()]; w.watches > 1 {
+		w.watches--
+	} else {
+		delete(c.waiting, s.String())
 	}
+}
+
+// more returns what is closed when there is more for watches of a scope than in the snapshots that
+// can be seen by now.
+func (c *Cache[T]) more(s scope) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting[s.String()]
+	if w.more == nil {
+		w.more = make(chan struct{})
+	}
+	return w.more
+}
+
+// next returns what is closed with the next snapshot.
+func (c *Cache[T]) next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reached == nil {
+		c.reached = make(chan struct{})
+	}
+	return c.reached
+}
+
+// wake wakes who waits for a snapshot, and the watches of some scopes, or all.
+func (c *Cache[T]) wake(scopes map[string]struct{}, all bool) {
+	for _, ch := range c.awake(scopes, all) {
+		close(ch)
+	}
+}
+
+// awake returns what those wait for who have to be woken. They wait for it no longer.
+func (c *Cache[T]) awake(scopes map[string]struct{}, all bool) (chs []chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reached != nil {
+		chs = append(chs, c.reached)
+		c.reached = nil
+	}
+	take := func(w *waiting) {
+		if w != nil && w.more != nil {
+			chs = append(chs, w.more)
+			w.more = nil
+		}
+	}
+	if all || len(c.waiting) < len(scopes) {
+		for scope, w := range c.waiting {
+			if _, touched := scopes[scope]; all || touched {
+				take(w)
+			}
+		}
+		return chs
+	}
+	for scope := range scopes {
+		take(c.waiting[scope])
+	}
+	return chs
 }
 
 // Peek returns the current object of a key, which must not be changed.
-func (c *Cache[T]) Peek(key string) (T, bool) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	it, found := c.objects.Get(item[T]{key: key})
-	return it.object, found
-}
+func (c *Cache[T]) Peek(key string) (T, bool) { return c.latest.Load().get(key) }
 
 // Synced reports whether the cache has synced.
-func (c *Cache[T]) Synced() bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.synced
-}
+func (c *Cache[T]) Synced() bool { return c.latest.Load().synced }
 
 // Stats tells the number of objects, of events that are kept, and of open watches.
 func (c *Cache[T]) Stats() (objects, events, watches int) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.objects.Len(), c.events.len(), int(c.watches.Load())
+	now := c.latest.Load()
+	return now.objects.Len(), int(now.events.end - now.events.start), int(c.watches.Load())
 }

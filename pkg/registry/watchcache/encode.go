@@ -44,15 +44,15 @@ func (c *Cache[T]) once(o T) *encodedOnce[T] {
 	return &encodedOnce[T]{Object: o, object: o, copy: c.Copy, results: map[runtime.Identifier]*encoded{}}
 }
 
-// inShared returns what watches send of an event that began at a version of another
-// replica. They may be most of all, such as after that has gone.
-func (c *Cache[T]) inShared(e *event[T]) *encodedOnce[T] {
-	e.sent.mu.Lock()
-	defer e.sent.mu.Unlock()
-	if e.sent.shared == nil {
-		e.sent.shared = c.once(c.stamp(e.sent.object, e.version.shared()))
+// inShared returns what watches send of an event, in the version that belongs to no replica, that
+// began at a version of another replica. They may be most of all, such as after that has gone.
+func (c *Cache[T]) inShared(sent *encodedOnce[T], v version) *encodedOnce[T] {
+	sent.mu.Lock()
+	defer sent.mu.Unlock()
+	if sent.shared == nil {
+		sent.shared = c.once(c.stamp(sent.object, v))
 	}
-	return e.sent.shared
+	return sent.shared
 }
 
 // CacheEncode is part of runtime.CacheableObject.

@@ -79,8 +79,8 @@ func TestScopesAreForgotten(t *testing.T) {
 			stop()
 		}
 		synctest.Wait()
-		if len(c.wake) != 0 {
-			t.Errorf("%d scopes are still waited for", len(c.wake))
+		if len(c.waiting) != 0 {
+			t.Errorf("%d scopes are still waited for", len(c.waiting))
 		}
 	})
 }

@@ -1,6 +1,11 @@
 package watchcache
 
-import "time"
+import (
+	"slices"
+	"sort"
+	"sync/atomic"
+	"time"
+)
 
 // event is a change of one object.
 type event[T Object] struct {
@@ -10,13 +15,14 @@ type event[T Object] struct {
 	timed            bool
 	version          version
 	at               time.Time
-	sent             *encodedOnce[T] // what most watches send; nil: each encodes it
+	sent             atomic.Pointer[encodedOnce[T]] // what most watches send; nil: each encodes it
 }
 
 // history holds events in the order in which they were published. Each has a position, which
 // counts all events from the first on.
 type history[T Object] struct {
 	segments   []*segment[T] // that hold events, the oldest first
+	shared     []*segment[T] // a copy of that; nil: they have changed since
 	start, end uint64        // the positions of the first event that is kept, and after the last
 	cause      uint64        // the highest of all events
 }
@@ -27,85 +33,80 @@ const segmentSize = 32
 
 // segment holds the events of segmentSize positions. What has been published is never changed, so
 // that it can be read without a lock, but for event.sent.
-type segment[T Object] struct {
-	events [segmentSize]event[T]
-	next   *segment[T]
-}
+type segment[T Object] [segmentSize]event[T]
 
 func (h *history[T]) len() int { return int(h.end - h.start) }
 
 // at returns the event of a position, which is kept.
 func (h *history[T]) at(position uint64) *event[T] {
-	return &h.segments[position/segmentSize-h.start/segmentSize].events[position%segmentSize]
+	return &h.segments[position/segmentSize-h.start/segmentSize][position%segmentSize]
 }
 
 // shareEncoded is of how many events the encodings are kept, for watches that are as quick
 // as most are.
 const shareEncoded = 256
 
-func (h *history[T]) push(e event[T]) {
+// push returns a new event, which has to be set before it is published.
+func (h *history[T]) push() *event[T] {
 	if h.end%segmentSize == 0 {
-		s := &segment[T]{}
-		if n := len(h.segments); n > 0 {
-			h.segments[n-1].next = s
-		}
-		h.segments = append(h.segments, s)
+		h.segments, h.shared = append(h.segments, &segment[T]{}), nil
 	}
-	if e.cause != Always {
-		h.cause = max(h.cause, e.cause)
-	}
-	e.cause = h.cause
-	h.segments[len(h.segments)-1].events[h.end%segmentSize] = e
 	if h.end++; h.len() > shareEncoded {
-		h.at(h.end - 1 - shareEncoded).sent = nil
+		h.at(h.end - 1 - shareEncoded).sent.Store(nil)
 	}
+	return h.at(h.end - 1)
+}
+
+// causeOf returns the cause of the next event.
+func (h *history[T]) causeOf(change uint64) uint64 {
+	if change != Always {
+		h.cause = max(h.cause, change)
+	}
+	return h.cause
 }
 
 func (h *history[T]) pop() *event[T] {
 	e := h.at(h.start)
 	if h.start++; h.start%segmentSize == 0 {
 		h.segments[0] = nil // let go of the objects
-		h.segments = h.segments[1:]
+		h.segments, h.shared = h.segments[1:], nil
 	}
 	return e
 }
 
-// from returns the events from a position on, at most n.
-func (h *history[T]) from(position uint64, n int) []event[T] {
-	out := make([]event[T], min(uint64(n), h.end-position))
-	for i := range out {
-		out[i] = *h.at(position + uint64(i))
-	}
-	return out
-}
-
 // all returns the events that are kept, for reading without the lock.
 func (h *history[T]) all() events[T] {
-	out := events[T]{start: h.start, end: h.end}
-	if h.len() > 0 {
-		out.segment = h.segments[0]
+	if h.shared == nil {
+		h.shared = slices.Clone(h.segments)
 	}
-	return out
+	return events[T]{segments: h.shared, first: h.start / segmentSize, start: h.start, end: h.end}
 }
 
 // events are those of some positions.
 type events[T Object] struct {
-	segment    *segment[T] // of the first
+	segments   []*segment[T]
+	first      uint64 // the number of the first of the segments
 	start, end uint64
+}
+
+// at returns the event of a position.
+func (l *events[T]) at(position uint64) *event[T] {
+	return &l.segments[position/segmentSize-l.first][position%segmentSize]
+}
+
+// from returns the events from a position on, at most n.
+func (l *events[T]) from(position uint64, n int) []*event[T] {
+	out := make([]*event[T], min(uint64(n), l.end-position))
+	for i := range out {
+		out[i] = l.at(position + uint64(i))
+	}
+	return out
 }
 
 // each calls f for the events in their order.
 func (l events[T]) each(f func(*event[T])) {
-	for l.start < l.end {
-		f(&l.segment.events[l.start%segmentSize])
-		l.next()
-	}
-}
-
-// next leaves out the first event.
-func (l *events[T]) next() {
-	if l.start++; l.start%segmentSize == 0 && l.start < l.end {
-		l.segment = l.segment.next
+	for ; l.start < l.end; l.start++ {
+		f(l.at(l.start))
 	}
 }
 
@@ -114,22 +115,14 @@ func (l events[T]) after(v version) events[T] {
 	return l.skip(func(e *event[T]) bool { return e.version <= v })
 }
 
-// skip leaves out the events that come before the first for which before is false.
+// skip leaves out the events for which before is true. All of these come first.
 func (l events[T]) skip(before func(*event[T]) bool) events[T] {
-	// A whole segment is left out if that is so of its last event.
-	for last := l.start | (segmentSize - 1); last < l.end && before(&l.segment.events[segmentSize-1]); last += segmentSize {
-		if l.start = last + 1; l.start < l.end {
-			l.segment = l.segment.next
-		}
-	}
-	for l.start < l.end && before(&l.segment.events[l.start%segmentSize]) {
-		l.next()
-	}
+	l.start += uint64(sort.Search(int(l.end-l.start), func(i int) bool { return !before(l.at(l.start + uint64(i))) }))
 	return l
 }
 
 // published reports whether an event has a version.
 func (l events[T]) published(v version) bool {
 	rest := l.skip(func(e *event[T]) bool { return e.version < v })
-	return rest.start < rest.end && rest.segment.events[rest.start%segmentSize].version == v
+	return rest.start < rest.end && rest.at(rest.start).version == v
 }

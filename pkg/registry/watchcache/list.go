@@ -10,7 +10,6 @@ import (
 	"github.com/google/btree"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/storage"
 )
 
@@ -45,40 +44,35 @@ func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, foun
 	if err != nil {
 		return o, false, apierrors.NewBadRequest(err.Error())
 	}
-	if err := c.await(ctx, v); err != nil {
+	now, err := c.await(ctx, v)
+	if err != nil {
 		return o, false, err
 	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if !c.synced { // it was when the wait ended
-		return o, false, c.NotReady()
-	}
-	it, found := c.objects.Get(item[T]{key: key})
-	return it.object, found, nil
+	o, found = now.get(key)
+	return o, found, nil
 }
 
-// await waits until everything up to a version has been applied.
-func (c *Cache[T]) await(ctx context.Context, v version) error {
-	var current version
-	var synced, expired bool
-	reached := func(context.Context) (bool, error) {
-		c.mu.RLock()
-		now := c.now()
-		c.mu.RUnlock()
-		own := v != 0 && now.own(v)
-		current, synced, expired = now.version, now.synced, v != 0 && now.alone && !own
-		return !synced || expired || own || current.watermark() >= v.watermark(), nil
-	}
-	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, freshness, true, reached)
-	switch {
-	case err != nil:
-		return storage.NewTooLargeResourceVersionError(uint64(v), uint64(current), 1)
-	case !synced:
-		return c.NotReady()
-	case expired:
-		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %s is of another replica, which this one cannot compare with its own (%s)", v, current))
-	default:
-		return nil
+// await returns a snapshot in which everything up to a version has been applied, once there is
+// one.
+func (c *Cache[T]) await(ctx context.Context, v version) (*snapshot[T], error) {
+	ctx, cancel := context.WithTimeout(ctx, freshness)
+	defer cancel()
+	for {
+		next := c.next()
+		now := c.latest.Load()
+		switch {
+		case !now.synced:
+			return nil, c.NotReady()
+		case now.version.watermark() >= v.watermark() && (v == 0 || !now.alone), v != 0 && now.own(v):
+			return now, nil
+		case v != 0 && now.alone:
+			return nil, apierrors.NewResourceExpired(fmt.Sprintf("resource version %s is of another replica, which this one cannot compare with its own (%s)", v, now.version))
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return nil, storage.NewTooLargeResourceVersionError(uint64(v), uint64(now.version), 1)
+		}
 	}
 }
 
@@ -88,12 +82,9 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if err := c.await(ctx, r.at); err != nil {
+	now, err := c.await(ctx, r.at)
+	if err != nil {
 		return nil, err
-	}
-	now := c.snapshot()
-	if !now.synced { // it was when the wait ended
-		return nil, c.NotReady()
 	}
 	if r.after == "" && now.young() {
 		o.Limit = 0

@@ -319,7 +319,7 @@ func states(c *Cache[*configMap], r *rand.Rand, steps int, note func(version str
 		} else {
 			c.Apply(watermark, []Change[*configMap]{change})
 		}
-		now := c.snapshot()
+		now := c.latest.Load()
 		note(now.version.String(), showAll(now.collect(scope{}, nil)))
 	}
 }

@@ -67,7 +67,7 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			w.note("tag %d notices", r.cache.Tag)
 			r.cache.SetLocal()
 		}
-		switch w.rand.IntN(27) {
+		switch w.rand.IntN(30) {
 		case 0:
 			r.start()
 		case 1:
@@ -94,6 +94,8 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			c.hop()
 		case 16, 17, 18, 19:
 			r.ask()
+		case 20, 21, 22:
+			r.applySeveral()
 		default:
 			r.apply(w.rand.IntN(streams))
 		}

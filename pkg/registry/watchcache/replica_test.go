@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing/synctest"
 	"time"
 )
 
@@ -109,7 +110,7 @@ func (w *world) newReplica() *replica {
 // start lists all streams, each at a revision of its own.
 func (r *replica) start() {
 	w := r.world
-	defer func() { w.note("start tag %d seen %v state %v floor %d", r.cache.Tag, r.seen, r.state, r.cache.floor) }()
+	defer func() { w.note("start tag %d seen %v state %v floor %d", r.cache.Tag, r.seen, r.state, r.cache.now.floor) }()
 	if r.cache != nil {
 		r.cache.Reset()
 	}
@@ -168,6 +169,52 @@ func (r *replica) apply(s int) {
 	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{r.change(in.key)})
 }
 
+// publish applies what one input or several have changed, in parts. Who has seen a part has seen
+// no more than before.
+func (r *replica) publish(before uint64, changes []Change[*configMap]) {
+	for len(changes) > 1 && r.world.rand.IntN(2) == 0 {
+		n := 1 + r.world.rand.IntN(len(changes)-1)
+		r.cache.Apply(before, changes[:n])
+		changes = changes[n:]
+		synctest.Wait() // clients may see the part
+	}
+	r.cache.Apply(slices.Min(r.seen), changes)
+}
+
+// applySeveral applies the next inputs of some streams as one, as one who is late may: objects are
+// not shown in states between. But a state in which others may have shown an object by what the
+// first stream alone decides is.
+func (r *replica) applySeveral() {
+	before := slices.Min(r.seen)
+	var touched []string
+	for range 2 + r.world.rand.IntN(4) {
+		s := r.world.rand.IntN(streams)
+		if r.at[s] == len(r.world.streams[s]) {
+			continue
+		}
+		in := r.world.streams[s][r.at[s]]
+		if slices.Contains(touched, in.key) {
+			if was := r.state[0][in.key]; s == 0 && (was == "" || was != in.value) {
+				break
+			}
+		} else {
+			touched = append(touched, in.key)
+		}
+		r.at[s]++
+		r.seen[s] = max(r.seen[s], in.revision)
+		set(r.state[s], in.key, in.value)
+		r.touch[s][in.key] = in.revision
+		r.world.note("apply with others tag %d stream %d %v seen %v", r.cache.Tag, s, in, r.seen)
+	}
+	var changes []Change[*configMap]
+	for _, key := range touched {
+		change := r.change(key)
+		change.Cause = slices.Max(r.seen)
+		changes = append(changes, change)
+	}
+	r.publish(before, changes)
+}
+
 // change returns what an input has done to an object. Its cause is the highest of all
 // inputs that the object depends on, or one that is not lower.
 func (r *replica) change(key string) Change[*configMap] {
@@ -213,7 +260,7 @@ func (r *replica) relist(s int) {
 	for _, in := range inputs[r.at[s]:ahead] {
 		touched[in.key] = true
 	}
-	before := maps.Clone(r.state[s])
+	before, watermark := maps.Clone(r.state[s]), slices.Min(r.seen)
 	r.at[s] = ahead
 	r.state[s] = replay(inputs[:ahead])
 	r.seen[s] = max(r.seen[s], r.upTo(s))
@@ -226,5 +273,5 @@ func (r *replica) relist(s int) {
 	}
 	r.world.note("relist tag %d stream %d seen %v", r.cache.Tag, s, r.seen)
 	r.cache.Gap(r.seen[s])
-	r.cache.Apply(slices.Min(r.seen), changes)
+	r.publish(watermark, changes)
 }

@@ -21,19 +21,17 @@ const (
 // caughtUp returns the version of a bookmark: the present one, if there is nothing that
 // the watch has yet to send.
 func (w *watcher[T]) caughtUp(before version) version {
-	c := w.cache
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if w.lost() || w.position < c.events.start {
+	now := w.cache.latest.Load()
+	if w.lost(now) || w.position < now.events.start {
 		return before
 	}
 	// Events of other scopes do not wake this watch.
-	for at := w.position; at < c.events.end; at++ {
-		if w.scope.has(c.events.at(at).key) {
+	for at := w.position; at < now.events.end; at++ {
+		if w.scope.has(now.events.at(at).key) {
 			return before
 		}
 	}
-	return c.version()
+	return now.version
 }
 
 // handle sends what an event means to this watch.
@@ -80,12 +78,12 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		w.emit(watch.Event{Type: watch.Error, Object: statusOf(w.expired())})
 		return false
 	}
-	if e.sent != nil && (o == e.object || e.object == none) {
+	if sent := e.sent.Load(); sent != nil && (o == e.object || e.object == none) {
 		switch v {
 		case e.version:
-			return w.emit(watch.Event{Type: typ, Object: e.sent})
+			return w.emit(watch.Event{Type: typ, Object: sent})
 		case e.version.shared():
-			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(e)})
+			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(sent, v)})
 		}
 	}
 	return w.send(typ, o, v)

@@ -2,59 +2,72 @@ package watchcache
 
 import (
 	"sync"
+	"time"
 
 	"github.com/google/btree"
 )
 
-// moment is what a cache knew of versions at a moment, and its events. It never changes, so that
-// it is read without the lock, however long that takes.
+// moment is what a cache knows of versions at a moment.
 type moment[T Object] struct {
-	events  events[T]
-	version version
-	// These are as in the cache.
-	tag, first     uint16
-	since          version
-	floor, dropped uint64
-	alone, synced  bool
-	epoch          int
-	farewell       int
+	watermark, counter uint64
+	tag, first         uint16
+	// floor is the watermark below which versions of other replicas are expired.
+	floor uint64
+	// since is the first version of this replica that it still remembers.
+	since version
+	// dropped is the highest cause of the events that have been dropped.
+	dropped uint64
+	gap     uint64 // the last Gap
+	// alone is set while versions of other replicas mean nothing, and local once it is known
+	// that they never will: what is called the watermark then counts events.
+	alone, local bool
+	synced       bool
+	epoch        int // counts Replace, after which no watch goes on
+	farewell     int // counts Farewell
+	spread       time.Duration
+	// current is a revision that is not lower than any that a client had seen when it was asked for.
+	current uint64
+	asked   time.Time
 }
 
-// snapshot is a moment with the objects of then.
+// version is the version of the moment.
+func (m *moment[T]) version() version { return newVersion(m.watermark, m.counter, m.tag) }
+
+// snapshot is a moment, with the objects and the events of then. It never changes, so that it is
+// read without a lock, however long that takes.
 type snapshot[T Object] struct {
 	moment[T]
+	version version
+	events  events[T]
+	*trees[T]
+}
+
+// trees are the objects of a snapshot, and of the next ones in which they are the same.
+type trees[T Object] struct {
 	objects *btree.BTreeG[item[T]]
 	timed   *btree.BTreeG[string] // the keys of those that follow from the time
 	cloning sync.Mutex            // of objects, which is not for several at once
 }
 
-// now is the present moment. The lock is held.
-func (c *Cache[T]) now() moment[T] {
-	return moment[T]{
-		events: c.events.all(), version: c.version(),
-		tag: c.Tag, first: c.First, since: c.since, floor: c.floor, dropped: c.dropped, alone: c.alone, synced: c.synced,
-		epoch: c.epoch, farewell: c.farewell,
+// publish shows readers what the cache is now. It is part of a change.
+func (c *Cache[T]) publish() {
+	next := &snapshot[T]{moment: c.now, version: c.now.version(), events: c.events.all()}
+	if c.edited {
+		next.trees, c.edited = &trees[T]{objects: c.objects.Clone(), timed: c.timed.Clone()}, false
+	} else {
+		next.trees = c.latest.Load().trees
 	}
-}
-
-// snapshot returns what the cache is now. Those who ask before anything has changed get the same.
-func (c *Cache[T]) snapshot() *snapshot[T] {
-	c.mu.Lock() // cloning changes the original
-	defer c.mu.Unlock()
-	if c.latest == nil {
-		c.latest = &snapshot[T]{moment: c.now(), objects: c.objects.Clone(), timed: c.timed.Clone()}
-	}
-	return c.latest
+	c.latest.Store(next)
 }
 
 // own reports whether this replica has published a version, and remembers what came after.
 // Another may have the same tag, so that it has to be one that was published here: that of an
 // event, or of a watermark before the first.
-func (m *moment[T]) own(v version) bool {
-	if v.tag() != m.tag || v < m.since || v > m.version {
+func (s *snapshot[T]) own(v version) bool {
+	if v.tag() != s.tag || v < s.since || v > s.version {
 		return false
 	}
-	return v.counter() == uint64(m.first) || v == m.since || m.events.published(v)
+	return v.counter() == uint64(s.first) || v == s.since || s.events.published(v)
 }
 
 // knowsAfter reports whether everything is known that came after a version of another
@@ -66,7 +79,7 @@ func (m *moment[T]) knowsAfter(v version) bool {
 // young reports whether this replica has yet to get to where it knows what came after any
 // version, its own if others may have contributed to what it stands for included: lists
 // are not in pages then, as no client could watch from their versions.
-func (m *moment[T]) young() bool { return !m.alone && m.version.watermark() < m.floor }
+func (m *moment[T]) young() bool { return !m.alone && m.watermark < m.floor }
 
 // get returns an object.
 func (s *snapshot[T]) get(key string) (T, bool) {

@@ -57,7 +57,7 @@ func newStore(v versions) *store {
 		Tag:   1,
 	})
 	c.Replace(nil, 1, 0)
-	return &store{cache: c, versions: v, at: []version{0, c.version()}}
+	return &store{cache: c, versions: v, at: []version{0, c.latest.Load().version}}
 }
 
 // show returns what the client sees of a version.
@@ -137,7 +137,7 @@ func mustParse(rv string) version {
 func (s *store) write(key string, o *example.Pod) {
 	revision := uint64(len(s.at))
 	s.cache.Apply(revision, []Change[*example.Pod]{{Key: cacheKey(key), Object: o, Cause: revision}})
-	s.at = append(s.at, s.cache.version())
+	s.at = append(s.at, s.cache.latest.Load().version)
 }
 
 // progress counts a revision that is no input of the cache.
@@ -146,7 +146,7 @@ func (s *store) progress(context.Context, *testing.T) int64 {
 	defer s.mu.Unlock()
 	revision := len(s.at)
 	s.cache.Progress(uint64(revision))
-	s.at = append(s.at, s.cache.version())
+	s.at = append(s.at, s.cache.latest.Load().version)
 	return int64(revision)
 }
 
@@ -155,13 +155,13 @@ func (s *store) compact(ctx context.Context, t *testing.T, rv string) {
 	t.Helper()
 	v := mustParse(s.read(rv))
 	c := s.cache
-	c.mu.Lock()
-	least := c.MinEvents
-	after := c.events.all().after(v)
-	c.MinEvents, c.latest = int(after.end-after.start), nil
-	c.trim(c.Clock.Now().Add(2 * c.History))
-	c.MinEvents = least
-	c.mu.Unlock()
+	c.change(func() {
+		least := c.MinEvents
+		after := c.events.all().after(v)
+		c.MinEvents = int(after.end - after.start)
+		c.trim(c.Clock.Now().Add(2 * c.History))
+		c.MinEvents = least
+	})
 	s.progress(ctx, t)
 }
 

@@ -44,7 +44,7 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	if w.initial {
-		err = c.await(ctx, from)
+		_, err = c.await(ctx, from)
 	}
 	if err == nil {
 		err = w.begin(from)
@@ -98,13 +98,12 @@ type watcher[T Object] struct {
 }
 
 // adopt makes a watch that began elsewhere an own one, if all that the client had seen by then has
-// been applied here, and all of that been sent. The lock is held.
-func (w *watcher[T]) adopt() {
-	c := w.cache
-	if w.seen == 0 && c.asked.After(w.began) {
-		w.seen = c.current
+// been applied here, and all of that been sent.
+func (w *watcher[T]) adopt(now *snapshot[T]) {
+	if w.seen == 0 && now.asked.After(w.began) {
+		w.seen = now.current
 	}
-	if w.seen != 0 && w.seen <= c.watermark && !w.astray {
+	if w.seen != 0 && w.seen <= now.watermark && !w.astray {
 		w.foreign, w.members = false, nil
 	}
 }
@@ -112,7 +111,8 @@ func (w *watcher[T]) adopt() {
 func (w *watcher[T]) run() {
 	w.cache.watches.Add(1)
 	defer w.cache.watches.Add(-1)
-	defer w.cache.forget(w.scope)
+	w.cache.enter(w.scope)
+	defer w.cache.leave(w.scope)
 	defer w.foundAgain()
 	defer close(w.result)
 	defer w.cancel()
@@ -139,7 +139,7 @@ func (w *watcher[T]) run() {
 			return
 		}
 		for i := range events {
-			if !w.handle(&events[i]) {
+			if !w.handle(events[i]) {
 				return
 			}
 		}
@@ -182,48 +182,41 @@ const batch = 128
 // next takes the next events. When there are none, more is closed once there are, and at
 // is the version up to which the client then knows everything. It returns false when the
 // watch has to end.
-func (w *watcher[T]) next() (events []event[T], at version, more <-chan struct{}, ok bool) {
-	c := w.cache
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w.lost() || w.position < c.events.start {
-		return nil, 0, nil, false // or too slow
+func (w *watcher[T]) next() (events []*event[T], at version, more <-chan struct{}, ok bool) {
+	for {
+		now := w.cache.latest.Load()
+		switch {
+		case w.lost(now) || w.position < now.events.start: // or too slow
+			return nil, 0, nil, false
+		case w.position < now.events.end:
+			events = now.events.from(w.position, batch)
+			w.position += uint64(len(events))
+			return events, now.version, nil, true
+		}
+		if w.foreign {
+			w.adopt(now)
+		}
+		if more != nil {
+			return nil, now.version, more, true
+		}
+		more = w.cache.more(w.scope) // there may be a snapshot since
 	}
-	at = c.version()
-	if w.position < c.events.end {
-		events = c.events.from(w.position, batch)
-		w.position += uint64(len(events))
-		return events, at, nil, true
-	}
-	if w.foreign {
-		w.adopt()
-	}
-	ch, waiting := c.wake[w.scope.String()]
-	if !waiting {
-		ch = make(chan struct{})
-		c.wake[w.scope.String()] = ch
-	}
-	return nil, at, ch, true
 }
 
 // leave returns when the watch has to end, as clients are to go to another replica; nil:
 // they are not.
 func (w *watcher[T]) leave() <-chan time.Time {
-	c := w.cache
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if w.farewell == c.farewell {
+	now := w.cache.latest.Load()
+	if w.farewell == now.farewell {
 		return nil
 	}
-	return c.Clock.After(wait.Jitter(c.spread, 1) - c.spread)
+	return w.cache.Clock.After(wait.Jitter(now.spread, 1) - now.spread)
 }
 
 // lost reports whether it is no longer known what the client has to be sent: the cache
-// has started over; or the client may have seen elsewhere what is not known here. The lock
-// is held.
-func (w *watcher[T]) lost() bool {
-	c := w.cache
-	return w.epoch != c.epoch || w.foreign && (c.alone || w.beyond < c.gap)
+// has started over; or the client may have seen elsewhere what is not known here.
+func (w *watcher[T]) lost(now *snapshot[T]) bool {
+	return w.epoch != now.epoch || w.foreign && (now.alone || w.beyond < now.gap)
 }
 
 // ResultChan is part of watch.Interface.

@@ -150,7 +150,7 @@ func TestAWatchOfOneName(t *testing.T) {
 			synctest.Wait()
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.wake["a/1"]
+			return c.waiting["a/1"].more
 		}
 		before := waits()
 		if before == nil {
@@ -293,7 +293,7 @@ func TestWhatTimeHasDoneIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/2", "a/3")
 		byTime := func(key, value string) {
-			c.Apply(c.watermark, []Change[*configMap]{{Key: key, Object: newObject(key, value), Cause: Always}})
+			c.Apply(c.now.watermark, []Change[*configMap]{{Key: key, Object: newObject(key, value), Cause: Always}})
 		}
 		byTime("a/1", "settled")
 		byTime("a/2", "settled")
