@@ -144,7 +144,7 @@ func (x *Index) Reset() {
 	if x.regress { // what comes has nothing to do with what was
 		x.progress.Latest, x.regress = 0, false
 	}
-	x.unsure, x.news = newUnsure(), nil
+	x.unsure = newUnsure()
 	for _, name := range x.resources {
 		x.waiting[name], x.unprobed[name] = true, true
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -79,32 +80,83 @@ func TestIndex_TellsSinksOfSnapshots(t *testing.T) {
 	}
 }
 
+// both is a sink that notes who is told, and of what progress.
+type both struct {
+	recorder
+	progress progressOf
+}
+
+func (b *both) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
+	b.recorder.Changed(g, at, workloads)
+	b.progress.Changed(g, at, workloads)
+}
+
 // A list that is read again is applied a part at a time, and others have the index in between.
 // That all of it has been seen is said with the last part, and that something before may be missing
 // with the first.
 func TestIndex_RelistsInParts(t *testing.T) {
-	sink := &progressOf{}
+	sink := &both{}
 	x, _ := newTestIndex(sink, "deployments", "secrets")
 	x.batch = 2
 	var workloads, before, after []any
-	for i := range 5 {
+	for i := range 6 {
 		name := fmt.Sprint("s-", i)
 		workloads = append(workloads, deployment(name, 1, name))
 		before = append(before, secret(name, 2+i))
-		if i > 0 { // the first goes
+		switch i {
+		case 0: // the first goes
+		case 1: // and the second stays
+			after = append(after, secret(name, 2+i))
+		default:
 			after = append(after, secret(name, 110+i))
 		}
 	}
 	must(t, newStore(x, deployments).Replace(workloads, "100"), newStore(x, secrets).Replace(before, "100"), newStore(x, deployments).Bookmark("130"))
 	sink.told()
-	must(t, newStore(x, secrets).Replace(after, "120"))
-	want := []string{"100-130 since 120: changed", "100-130 since 120: changed", "120-130 since 120: changed"}
+	must(t, newStore(x, secrets).Replace(after, "140"))
+	want := []string{"changed at 140: deployment.s-2 deployment.s-3", "changed at 140: deployment.s-4 deployment.s-5", "changed at 140: deployment.s-0"}
 	if diff := cmp.Diff(want, sink.told()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-	must(t, newStore(x, secrets).Replace(after, "125"))
-	if diff := cmp.Diff([]string{"125-130 since 125: progressed"}, sink.told()); diff != "" {
+	want = []string{"100-140 since 140: changed", "100-140 since 140: changed", "130-140 since 140: changed"}
+	if diff := cmp.Diff(want, sink.progress.told()); diff != "" {
+		t.Errorf("told of progress (-want +got):\n%s", diff)
+	}
+	must(t, newStore(x, secrets).Replace(after, "145"))
+	if diff := cmp.Diff([]string{"progressed to 145"}, sink.told()); diff != "" {
 		t.Errorf("of the same again (-want +got):\n%s", diff)
+	}
+}
+
+// What has changed before it is known whether versions can be compared is evaluated again when it
+// is, and everything when they no longer can.
+func TestIndex_TellsWhatIsEvaluatedOtherwise(t *testing.T) {
+	sink := &recorder{}
+	x, _ := newTestIndex(sink, "deployments", "secrets")
+	must(t,
+		newStore(x, deployments).Replace([]any{deployment("web", 1, "db"), deployment("api", 2, "db"), deployment("idle", 3), deployment("quiet", 4)}, "100"),
+		newStore(x, secrets).Replace([]any{secret("db", 5)}, "100"),
+		newStore(x, secrets).Update(secret("db", 101)),
+		newStore(x, deployments).Update(deployment("idle", 102)),
+	)
+	sink.told()
+	probed := func(s *stream, now, before uint64) { x.probed(quiet(t), s, time.Unix(1, 0), now, before, 0) }
+	probed(deployments, 102, 102)
+	if diff := cmp.Diff([]string(nil), sink.told()); diff != "" {
+		t.Errorf("one has answered (-want +got):\n%s", diff)
+	}
+	probed(secrets, 102, 102)
+	if diff := cmp.Diff([]string{"changed at 102: deployment.api deployment.idle deployment.web"}, sink.told()); diff != "" {
+		t.Errorf("all have answered (-want +got):\n%s", diff)
+	}
+	must(t, newStore(x, secrets).Update(secret("db", 103)))
+	if n := x.unsure.workloads.Len() + x.unsure.sources.Len(); n != 0 {
+		t.Errorf("%d are held for a question that has been answered", n)
+	}
+	sink.told()
+	probed(secrets, 102, 103)
+	if diff := cmp.Diff([]string{"changed at 103: deployment.api deployment.idle deployment.quiet deployment.web"}, sink.told()); diff != "" {
+		t.Errorf("the counters differ (-want +got):\n%s", diff)
 	}
 }
 
