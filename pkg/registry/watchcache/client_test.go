@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ type client struct {
 	copy    map[string]string
 	version string
 	// held has each object as it was last shown, also in an earlier list: handlers of clients take
-	// two states of one version for the same.
+	// two states of one version for the same. They forget what a later list does not have.
 	held  map[string]*configMap
 	stop  context.CancelFunc
 	watch watch.Interface
@@ -94,6 +95,7 @@ func (c *client) list(r *replica, i int) {
 		c.note("list from %d: %v at %s", i, c.copy, list.ResourceVersion)
 		c.version = list.ResourceVersion
 		if list.Continue == "" {
+			c.letGo()
 			return
 		}
 		options.Continue = list.Continue
@@ -143,6 +145,9 @@ func (c *client) take(e watch.Event) {
 	case watch.Deleted:
 		delete(c.copy, key)
 	}
+	if o.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
+		c.letGo()
+	}
 	if !c.streaming || c.version != "" || o.Annotations[metav1.InitialEventsAnnotationKey] == "true" {
 		c.version = o.ResourceVersion
 	}
@@ -158,6 +163,11 @@ func (c *client) hold(o *configMap) {
 		c.held = map[string]*configMap{}
 	}
 	c.copy[key], c.held[key] = o.value, o
+}
+
+// letGo forgets the objects that a list does not have.
+func (c *client) letGo() {
+	maps.DeleteFunc(c.held, func(key string, _ *configMap) bool { return c.copy[key] == "" })
 }
 
 // unwrapped returns the object of an event.

@@ -61,6 +61,12 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			cs[i].matches, cs[i].own = func(o *configMap) bool { return strings.HasPrefix(o.value, "1") }, true
 		}
 	}
+	w.between = func() { // clients may see the part, and go elsewhere
+		synctest.Wait()
+		if w.rand.IntN(2) == 0 {
+			cs[w.rand.IntN(clients)].hop()
+		}
+	}
 	for range 30 + w.rand.IntN(60) {
 		r, c := rs[w.rand.IntN(replicas)], cs[w.rand.IntN(clients)]
 		if several && w.rand.IntN(25) == 0 {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing/synctest"
 	"time"
 )
 
@@ -29,6 +28,8 @@ type world struct {
 	timed    map[string]bool     // the keys that time has changed
 	tags     uint16
 	log      []string
+	between  func() // is called between two parts of what a replica applies; nil: nothing is
+	last     string // the key that was written last
 }
 
 type input struct {
@@ -39,6 +40,10 @@ type input struct {
 
 func (w *world) write() {
 	s, key, more := w.rand.IntN(streams), keys[w.rand.IntN(len(keys))], 1+w.rand.Uint64N(3)
+	if w.last != "" && w.rand.IntN(3) == 0 { // objects change some times in a row
+		s, key = 0, w.last
+	}
+	w.last = key
 	for i := range w.revision {
 		if i == s || !w.several {
 			w.revision[i] += more
@@ -176,7 +181,7 @@ func (r *replica) publish(before uint64, changes []Change[*configMap]) {
 		n := 1 + r.world.rand.IntN(len(changes)-1)
 		r.cache.Apply(before, changes[:n])
 		changes = changes[n:]
-		synctest.Wait() // clients may see the part
+		r.world.between()
 	}
 	r.cache.Apply(slices.Min(r.seen), changes)
 }
@@ -187,8 +192,12 @@ func (r *replica) publish(before uint64, changes []Change[*configMap]) {
 func (r *replica) applySeveral() {
 	before := slices.Min(r.seen)
 	var touched []string
+	first := r.world.rand.IntN(2) == 0
 	for range 2 + r.world.rand.IntN(4) {
 		s := r.world.rand.IntN(streams)
+		if first {
+			s = 0
+		}
 		if r.at[s] == len(r.world.streams[s]) {
 			continue
 		}
