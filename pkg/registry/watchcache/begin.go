@@ -39,7 +39,7 @@ func (w *watcher[T]) begin(from version) error {
 			w.stray()
 		}
 		for i := range w.news {
-			v := from.shared()
+			var v version // the next one that the client can have
 			if i == len(w.news)-1 {
 				v = now.version // only who has seen all of them has seen that
 			}

@@ -140,6 +140,29 @@ func TestWhatTimeAloneHasCausedIsNotForgotten(t *testing.T) {
 	})
 }
 
+// One who comes from a replica that is ahead can go on nowhere after what is news only here, however
+// much it is: it may lack what has been seen there.
+func TestNewsOfAReplicaThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1", "a/2", "a/3")
+		for i, key := range []string{"a/1", "a/2", "a/3"} {
+			late(c, 101, 110+uint64(i), key, "x")
+		}
+		r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(105, 0, elsewhere), AllowBookmarks: true})
+		r.expect("at first", "MODIFIED a/1=x@105~", "MODIFIED a/2=x@105~", "MODIFIED a/3=x@105~")
+		late(c, 104, 113, "a/1", "y")
+		r.expect("while it is behind", "MODIFIED a/1=y@105~")
+		c.Progress(105)
+		events, open := r.next()
+		if len(events) != 1 || !open || events[0].Type != watch.Bookmark {
+			t.Fatalf("when it is not: %v, open %v", showEvents(events), open)
+		}
+		if v, _ := parseVersion(unwrapped(events[0].Object).ResourceVersion); v.strays() || v.watermark() != 105 {
+			t.Errorf("a bookmark at %s", show(v.String()))
+		}
+	})
+}
+
 // A watch by name is told of its object alone, and does not even wake for others.
 func TestAWatchOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
