@@ -115,7 +115,9 @@ func (w *world) newReplica() *replica {
 // start lists all streams, each at a revision of its own.
 func (r *replica) start() {
 	w := r.world
-	defer func() { w.note("start tag %d seen %v state %v floor %d", r.cache.Tag, r.seen, r.state, r.cache.now.floor) }()
+	defer func() {
+		w.note("start tag %d seen %v state %v floor %d", r.cache.Tag, r.seen, r.state, r.cache.now.floor)
+	}()
 	if r.cache != nil {
 		r.cache.Reset()
 	}

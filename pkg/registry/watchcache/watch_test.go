@@ -169,6 +169,8 @@ func TestAWatchOfOneName(t *testing.T) {
 		c := syncedCache(here, "a/1", "a/10", "a-b/1", "b/1")
 		r := read(t, c, WatchOptions[*configMap]{Namespace: "a", Name: "1"})
 		r.expect("at first", "ADDED a/1=0@100")
+		put(c, 101, "a/1", "1")
+		r.expect("an event", "MODIFIED a/1=1@101.1")
 		waits := func() <-chan struct{} {
 			synctest.Wait()
 			c.mu.Lock()
@@ -180,7 +182,7 @@ func TestAWatchOfOneName(t *testing.T) {
 			t.Fatal("the watch does not wait for its object")
 		}
 		for i, key := range []string{"a/10", "a/0", "b/1", "a-b/1"} {
-			put(c, 101+uint64(i), key, "x")
+			put(c, 102+uint64(i), key, "x")
 		}
 		drop(c, 110, "a/10")
 		c.Progress(120)
