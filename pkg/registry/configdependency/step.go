@@ -34,7 +34,6 @@ const maxBacklog = 64
 func (v *Views) Synced(g *dependency.Graph, at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told = true
 	v.push(&step{graph: g, at: at, synced: true})
 }
 
@@ -63,9 +62,7 @@ func (v *Views) Progressed(at dependency.Progress) {
 func (v *Views) recheck(key dependency.WorkloadKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.told {
-		v.push(&step{timed: true, workloads: []dependency.WorkloadKey{key}})
-	}
+	v.push(&step{timed: true, workloads: []dependency.WorkloadKey{key}})
 }
 
 // push adds a step to the queue. The lock is held.
@@ -91,7 +88,7 @@ func (v *Views) pop() (s *step, life int) {
 // other replicas may have shown it by its labels: clients that select by those rely on having
 // been told of it (see watchcache.WatchOptions). All other states may be passed over.
 func (s *step) join(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) bool {
-	if s.synced || s.timed || s.graph == nil {
+	if s.timed {
 		return false
 	}
 	if s.touched == nil {
@@ -205,7 +202,7 @@ func (r *renderer) changes(s *step) {
 // again renders what may have changed with the time.
 func (r *renderer) again(s *step) {
 	r.waiting.Delete(s.workloads...)
-	if r.graph != nil {
+	if r.graph != nil { // else everything has been forgotten meanwhile
 		r.publish(r.progress.Watermark, s.workloads, watchcache.Always)
 	}
 }

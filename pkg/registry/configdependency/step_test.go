@@ -61,7 +61,6 @@ func TestViews_PublishInParts(t *testing.T) {
 			all = append(all, workload(dependency.Pod, "ns", fmt.Sprint(i), nil))
 		}
 		c.tell(all...)
-		c.views.Progressed(c.lag(110))
 		c.catchUp()
 		events.expect("an input", "ADDED ns/pod.0@100", "ADDED ns/pod.1@100", "ADDED ns/pod.2@100", "ADDED ns/pod.3@100", "ADDED ns/pod.4@101")
 		if n := c.states()[v1alpha1.StateUnmanaged]; n != 5 {
@@ -128,6 +127,24 @@ func TestViews_PassOverStates(t *testing.T) {
 	}
 }
 
+// What changes before the first lists have been rendered is rendered with them.
+func TestViews_PassOverTheFirstStates(t *testing.T) {
+	c := unsynced(t)
+	c.views.backlog = 1
+	c.setWorkload(workload(dependency.Pod, "ns", "a", nil, "Secret/one"))
+	c.revision = 100
+	c.views.Synced(c.graph.Snapshot(), c.at())
+	c.tell(workload(dependency.Pod, "ns", "a", nil, "Secret/two"), workload(dependency.Pod, "ns", "b", nil))
+	c.catchUp()
+	list := c.list(t, "", nil)
+	if got := listNames(t, list); len(got) != 2 || list.Items[0].Spec.Sources[0].Name != "two" || revisionOf(t, list.ResourceVersion) != 101 {
+		t.Errorf("a list of %v at %s", got, list.ResourceVersion)
+	}
+	if n := c.states()[v1alpha1.StateUnmanaged]; n != 2 {
+		t.Errorf("%d workloads are counted", n)
+	}
+}
+
 // Until much has piled up, every state is shown.
 func TestViews_ShowEveryStateAtFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -181,6 +198,36 @@ func TestViews_ResetWhileRendering(t *testing.T) {
 	}
 }
 
+// Progress is told with what has yet to be rendered, if there is anything, or by itself.
+func TestViews_Progress(t *testing.T) {
+	c := newCluster(t)
+	for name, before := range map[string]func(){
+		"by itself":             func() {},
+		"after a change":        func() { c.tell(workload(dependency.Pod, "ns", "a", nil)) },
+		"after time has passed": func() { c.views.recheck(dependency.WorkloadKey{Kind: dependency.Pod, Namespace: "ns", Name: "a"}) },
+		"twice":                 func() { c.views.Progressed(c.at()) },
+	} {
+		before()
+		c.progress(c.revision + 10)
+		if got := revisionOf(t, c.list(t, "", nil).ResourceVersion); got != c.revision {
+			t.Errorf("%s: a list at %d, want %d", name, got, c.revision)
+		}
+	}
+}
+
+// What time has done is told to those who come from elsewhere, whatever they have seen.
+func TestViews_RecheckForClientsFromElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		from := c.watch(t, "", elsewhere(t, 105))
+		w := workload(dependency.Pod, "ns", "a", nil)
+		c.tell(w)
+		c.views.recheck(w.WorkloadKey)
+		c.catchUp()
+		from.expect("after a change that they have seen", "MODIFIED ns/pod.a@105")
+	})
+}
+
 // A server that ends renders no more than it has begun.
 func TestViews_EndWhileRendering(t *testing.T) {
 	c := newCluster(t)
@@ -191,9 +238,10 @@ func TestViews_EndWhileRendering(t *testing.T) {
 	if n, _, _ := c.views.cache.Stats(); n != 0 {
 		t.Errorf("%d objects are shown", n)
 	}
-	c.catchUp()
-	if n, _, _ := c.views.cache.Stats(); n != 1 {
-		t.Errorf("%d objects are shown when it goes on", n)
+	s, life := c.views.pop()
+	(&renderer{Views: c.views, ctx: ctx, life: life}).changes(s)
+	if n, _, _ := c.views.cache.Stats(); n != 0 {
+		t.Errorf("%d objects are shown of a step that had begun", n)
 	}
 }
 

@@ -34,7 +34,6 @@ type Views struct {
 	queue    []*step       // what has yet to be rendered
 	more     chan struct{} // has an element when there is something in the queue
 	lives    int           // counts Reset
-	told     bool          // since then, the graph has synced
 	digester *dependency.Digester
 	states   map[v1alpha1.State]int
 
@@ -77,7 +76,7 @@ func key(namespace, name string) string { return namespace + "/" + name }
 func (v *Views) Reset(d *dependency.Digester) {
 	v.mu.Lock()
 	v.lives++
-	v.queue, v.told = nil, false
+	v.queue = nil
 	v.mu.Unlock()
 	v.rendering.Lock() // what is being rendered ends soon, as it is of the life before
 	defer v.rendering.Unlock()

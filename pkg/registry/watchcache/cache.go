@@ -118,10 +118,14 @@ func New[T Object](c Config[T]) *Cache[T] {
 	return out
 }
 
+// degree is that of the trees: nodes have up to twice as many items, and the first change of one
+// after a snapshot copies it.
+const degree = 16
+
 // clear lets go of all objects and events. It is part of a change.
 func (c *Cache[T]) clear() {
-	c.objects = btree.NewG(32, func(a, b item[T]) bool { return a.key < b.key })
-	c.timed = btree.NewOrderedG[string](32)
+	c.objects = btree.NewG(degree, func(a, b item[T]) bool { return a.key < b.key })
+	c.timed = btree.NewOrderedG[string](degree)
 	c.events, c.edited = history[T]{}, true
 }
 
