@@ -79,6 +79,7 @@ func TestReadersWhileTheCacheChanges(t *testing.T) {
 // watchPairs watches until the last change, again and again from where it stopped or from the
 // version of another replica.
 func watchPairs(ctx context.Context, t *testing.T, c *Cache[*configMap], i, last int) {
+	t.Helper()
 	from, seen := "", map[string]string{}
 	for seen["2"] != fmt.Sprint(last) {
 		ctx, stop := context.WithCancel(ctx)
@@ -133,7 +134,7 @@ func BenchmarkApply(b *testing.B) {
 					b.Fatal(err)
 				}
 				go func() {
-					for range w.ResultChan() { //nolint:revive // what comes does not matter
+					for range w.ResultChan() {
 					}
 				}()
 			}

@@ -105,8 +105,8 @@ func (l *events[T]) from(position uint64, n int) []*event[T] {
 
 // each calls f for the events in their order.
 func (l events[T]) each(f func(*event[T])) {
-	for ; l.start < l.end; l.start++ {
-		f(l.at(l.start))
+	for at := l.start; at < l.end; at++ {
+		f(l.at(at))
 	}
 }
 
