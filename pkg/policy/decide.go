@@ -259,55 +259,29 @@ func (e *Evaluation) recorded() bool {
 	return true
 }
 
-// decideStale decides when pods run with old content.
+// decideStale decides when pods run with old content, as far as is known.
 func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, excursions []Excursion) Decision {
-	d := Decision{Trigger: trigger, Because: describe(changes, trigger), Stale: true}
+	known := e.datesOf(changes)
+	d := Decision{Trigger: trigger, Because: describe(changes, trigger), Stale: true, WrittenAt: known.written}
 	what := upperFirst(d.Because)
-	var seen time.Time
-	verifiable, ordered := true, false // ordered: by revisions, some came after the pods had started
-	for i := range changes {
-		c := &changes[i]
-		seen = later(seen, c.seen)
-		d.WrittenAt = later(d.WrittenAt, c.written)
-		verifiable = verifiable && !c.written.IsZero()
-		ordered = ordered || !c.seen.IsZero() && !e.graph.SeveralCounters() && e.Workload.StartedBy < c.at.Version
-	}
 	if e.Workload.Paused {
 		d.State, d.Reason = Blocked, "Paused"
 		d.Message = what + ". The restart is on hold until the Deployment is resumed."
 		return d
 	}
-	// The owner may have changed the template after the content while no replica looked.
-	if verifiable && !ordered && e.Workload.TemplateWritten.After(d.WrittenAt) {
-		v := o.Verified
-		if v == nil || !v.WrittenAt.Equal(d.WrittenAt) || v.StartedBy != e.Workload.StartedBy {
+	if e.mayHaveRead(&known) {
+		switch {
+		case !o.Verified.of(e.Workload, known.written):
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
 			d.Message = what + ", and so has the pod template. Which changed first shows whether a restart is due."
 			return d
-		}
-		if v.Newer && len(excursions) > 0 { // what else changed may have been read all the same
+		case o.Verified.Newer && len(excursions) > 0: // what else changed may have been read all the same
 			return e.decideExcursions(o, excursions)
-		}
-		if v.Newer {
+		case o.Verified.Newer:
 			return e.inSync(WriteBaseline)
 		}
 	}
-	quiet := seen
-	for i := range changes {
-		if c := &changes[i]; c.seen.IsZero() && c.written.IsZero() { // it went before the template came
-			quiet = later(quiet, e.Workload.TemplateSeen)
-		}
-	}
-	// What else came lately belongs to the change: a source for which pods were waiting.
-	for i := range e.units {
-		if c := e.change(&e.units[i]); !seen.IsZero() {
-			quiet = later(quiet, c.seen)
-		}
-	}
-	if seen.IsZero() && verifiable { // it changed before this process looked
-		quiet = d.WrittenAt
-	}
-	settled, settle, release := e.settledAt(o, changes, quiet)
+	settled, settle, release := e.settledAt(o, changes, e.lastChange(changes, &known))
 	if o.Now.Before(settled) {
 		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
 		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v", what, settle)
@@ -324,7 +298,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		return d
 	}
 	d.State, d.Reason, d.Action = Pending, "SourceChanged", RollOut
-	if !seen.IsZero() {
+	if !known.seen.IsZero() {
 		d.DueAt = later(settled, at)
 	}
 	d.Message = what + ". " + restartDue
@@ -332,6 +306,63 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		d.Message += " It may be delayed, because another client removed configdep's annotations."
 	}
 	return d
+}
+
+// dates are what is known of when changes were made.
+type dates struct {
+	// seen is when this process saw the last of them; zero: it saw none.
+	seen time.Time
+	// written is when clients last wrote the content, as far as that is known: of all of it only if
+	// complete.
+	written  time.Time
+	complete bool
+	// afterPods: revisions show that one of them was made after the pods had started.
+	afterPods bool
+}
+
+func (e *Evaluation) datesOf(changes []change) dates {
+	d := dates{complete: true}
+	for i := range changes {
+		c := &changes[i]
+		d.seen = later(d.seen, c.seen)
+		d.written = later(d.written, c.written)
+		d.complete = d.complete && !c.written.IsZero()
+		d.afterPods = d.afterPods || !c.seen.IsZero() && !e.graph.SeveralCounters() && e.Workload.StartedBy < c.at.Version
+	}
+	return d
+}
+
+// mayHaveRead reports whether the pods may have read the changes: the owner may have changed the
+// template after the content while no replica looked.
+func (e *Evaluation) mayHaveRead(known *dates) bool {
+	return known.complete && !known.afterPods && e.Workload.TemplateWritten.After(known.written)
+}
+
+// of reports whether a verification is about the content and the template as they are now.
+func (v *Verification) of(w *dependency.Workload, written time.Time) bool {
+	return v != nil && v.WrittenAt.Equal(written) && v.StartedBy == w.StartedBy
+}
+
+// lastChange returns when the content counts as last changed, so that it settles from then on; zero:
+// nothing says that this was lately.
+func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
+	if known.seen.IsZero() && known.complete { // it changed before this process looked
+		return known.written
+	}
+	last := known.seen
+	for i := range changes {
+		if c := &changes[i]; c.seen.IsZero() && c.written.IsZero() { // it went before the template came
+			last = later(last, e.Workload.TemplateSeen)
+		}
+	}
+	if known.seen.IsZero() {
+		return last
+	}
+	// What else came lately belongs to the change: a source for which pods were waiting.
+	for i := range e.units {
+		last = later(last, e.change(&e.units[i]).seen)
+	}
+	return last
 }
 
 // recreating reports whether pods were being evicted when the record was last written: some of
