@@ -144,7 +144,7 @@ func (o *oracle) checkShown() {
 		}
 		d.stale(&d.truth.scopes, &contents, func(p *pod, c *container, s, k int) {
 			for _, server := range o.world.servers {
-				if !server.alive || !server.view.synced || server.lags() || o.misled(d, p, c, s) || !o.knew(&server.view, d, c, s, k) {
+				if !server.alive || !server.view.synced || server.lags() || o.misled(&server.view, d, p, c, s, k) || !o.knew(&server.view, d, c, s, k) {
 					continue
 				}
 				if got := server.decide(d); got.state == "InSync" {

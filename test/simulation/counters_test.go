@@ -18,6 +18,9 @@ func counter(id streamID) int {
 	return 0
 }
 
+// severalCounters reports whether revisions of workloads and of sources cannot be compared.
+func (w *world) severalCounters() bool { return w.offsets[0] != w.offsets[1] }
+
 // shown returns the resourceVersion of what happens at a revision.
 func (w *world) shown(id streamID, revision uint64) uint64 { return revision + w.offsets[counter(id)] }
 

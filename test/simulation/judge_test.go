@@ -47,7 +47,7 @@ func (o *oracle) sent(r *request) {
 // unordered reports whether a server has to take a workload for stale because its record says
 // other content, or there is none, and revisions do not tell that the pods are younger.
 func (o *oracle) unordered(d *workload, v *view) bool {
-	if o.world.offsets[0] == o.world.offsets[1] {
+	if !o.world.severalCounters() {
 		return false
 	}
 	marks := v.marks()
@@ -214,7 +214,7 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 	}
 	// Where revisions cannot be compared, and the owner reverts each restart, it is thought to be
 	// stale all the time, so that the limit has passed.
-	fights := d.holder.fights() && o.world.offsets[0] != o.world.offsets[1]
+	fights := d.holder.fights() && o.world.severalCounters()
 	if !fights && !arrived.IsZero() && r.sent.Before(settled) && !r.seen.unseen(d.truth.rolled) && d.annotations[recreatingAnnotation] == "" {
 		o.fail("%s is restarted %v after a change, before that has settled (%v)", name, r.sent.Sub(arrived), rules.settle)
 	}
@@ -246,7 +246,7 @@ func (o *oracle) recordDiffers(rec *recorded, scopes *[sourceCount]scope, s int,
 // that the pods came last.
 func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCount]mark) string {
 	rec, bare := o.remembered(&r.seen, &d.manifest)
-	unseen := r.seen.unseen(d.truth.templated) || o.world.offsets[0] != o.world.offsets[1]
+	unseen := r.seen.unseen(d.truth.templated) || o.world.severalCounters()
 	scopes := rules.scopes(d.template.variant, &marks)
 	if saysLeft(d.annotations[hashAnnotation]) {
 		return "the record says that pods are left which were to be evicted"
@@ -257,10 +257,10 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if strings.Contains(d.annotations[hashAnnotation], ".mixed") && r.seen.unseen(d.truth.templated) {
 		return "the record tells that pods differ, and the server has not seen the template come back with it"
 	}
-	if o.world.offsets[0] != o.world.offsets[1] && !o.world.skews.right() {
+	if o.world.severalCounters() && !o.world.skews.right() {
 		return "neither revisions nor times can be compared"
 	}
-	if o.world.offsets[0] != o.world.offsets[1] && d.newest() != nil {
+	if o.world.severalCounters() && d.newest() != nil {
 		for s := range scopes {
 			switch {
 			case !scopes[s].counts() || r.seen.sources[s].arrived.IsZero():
@@ -309,7 +309,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		seen := &r.seen.sources[s]
 		// Without revisions that can be compared, it is not seen what came first either where a
 		// template or a policy has just made a source count.
-		differ := bare || o.world.offsets[0] != o.world.offsets[1] && !rec.scopes[s].same(scopes[s])
+		differ := bare || o.world.severalCounters() && !rec.scopes[s].same(scopes[s])
 		for k := range seen.content {
 			if scopes[s].keys.has(k) && rec.contents[s][k] != seen.content[k] {
 				differ, gone = true, gone || scopes[s].seen(s, k, seen.content[k]) == 0
@@ -429,7 +429,7 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 	vouched := rec == nil || bare || !o.comparable(rec, d, source) ||
 		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) == d.truth.scopes[source].seen(source, key, r.seen.sources[source].content[key])
 	switch {
-	case o.misled(d, p, c, source):
+	case o.misled(&r.seen, d, p, c, source, key):
 	case o.knew(&r.seen, d, c, source, key):
 		o.fail("%s: server %d records %s as it is now, which is not what pods have read, and has seen it change: %s", name, r.server.id, what, describe(p, c, source, key))
 	case !vouched:

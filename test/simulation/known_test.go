@@ -109,13 +109,13 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	}
 	// Without revisions that can be compared, the order of reading tells whether the workload had
 	// opted in, and whether the source counted.
-	if o.world.offsets[0] != o.world.offsets[1] && (t.optedIn > arrival || d.truth.scoped[source] > 0 && t.ruled > arrival) {
+	if o.world.severalCounters() && (t.optedIn > arrival || d.truth.scoped[source] > 0 && t.ruled > arrival) {
 		return false
 	}
 	if t.arrival < arrival {
 		return true
 	}
-	return o.world.offsets[0] == o.world.offsets[1] && !t.byList && !seen.byList
+	return !o.world.severalCounters() && !t.byList && !seen.byList
 }
 
 // orderly reports whether nothing was listed, or came out of order, between two revisions.
@@ -131,10 +131,12 @@ func (v *view) orderly(from, to uint64) bool {
 	return true
 }
 
-// misled reports whether times say that a container is younger than the content of a source,
-// which it is not: clocks are wrong.
-func (o *oracle) misled(d *workload, p *pod, c *container, source int) bool {
-	if o.world.skews.right() {
+// misled reports whether nothing but times could tell a server that a container runs with old
+// content of a key, and they say that it is younger than that: clocks are wrong. A server that has
+// seen the content change after the template needs no times, as long as their revisions can be
+// compared; else the order of reading alone does not prove which came first.
+func (o *oracle) misled(v *view, d *workload, p *pod, c *container, source, key int) bool {
+	if o.world.skews.right() || !o.world.severalCounters() && o.knew(v, d, c, source, key) {
 		return false
 	}
 	written := o.world.sources[source].lastChanged()
@@ -148,32 +150,38 @@ func (o *oracle) comparable(rec *recorded, d *workload, source int) bool {
 	return rec.scopes[source].same(scopes[source]) && (!scopes[source].annotted || !o.rules(d).glob || rec.scopes == *scopes)
 }
 
-// knowable tells how it could be known that a container runs with other content than the
-// present; empty: it could not.
+// knowable says how a server could know that a container runs with other content than the
+// current; empty: none could.
 func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) string {
-	if o.misled(d, p, c, source) {
-		return ""
-	}
-	scope, present := d.truth.scopes[source], o.world.sources[source].content[key]
-	tells := func(rec *recorded) bool {
-		return rec != nil && o.comparable(rec, d, source) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
-	}
-	if p.left && saysLeft(d.annotations[hashAnnotation]) {
-		return "the record tells that pods are left which were to be evicted"
-	}
-	if rec, _ := o.record(&d.manifest); tells(rec) {
-		return fmt.Sprintf("the record has another %s.%s", sourceNames[source], keyNames[key])
-	}
 	for _, s := range o.world.servers {
-		if !s.alive || !s.leads {
+		if !s.alive || !s.leads || o.misled(&s.view, d, p, c, source, key) {
 			continue
 		}
 		if o.knew(&s.view, d, c, source, key) {
 			return fmt.Sprintf("server %d has seen %s.%s change", s.id, sourceNames[source], keyNames[key])
 		}
-		if rec, _ := o.remembered(&s.view, &d.manifest); tells(rec) {
-			return fmt.Sprintf("server %d had read that the record has another %s.%s when the key was replaced", s.id, sourceNames[source], keyNames[key])
+		if why := o.told(s, d, p, source, key); why != "" {
+			return why
 		}
+	}
+	return ""
+}
+
+// told says how a record tells a server that a pod runs with other content than the current; empty:
+// none does.
+func (o *oracle) told(s *server, d *workload, p *pod, source, key int) string {
+	scope, present := d.truth.scopes[source], o.world.sources[source].content[key]
+	tells := func(rec *recorded) bool {
+		return rec != nil && o.comparable(rec, d, source) && scope.seen(source, key, rec.contents[source][key]) != scope.seen(source, key, present)
+	}
+	if p.left && saysLeft(d.annotations[hashAnnotation]) {
+		return "the record says that pods are left which were to be evicted"
+	}
+	if rec, _ := o.record(&d.manifest); tells(rec) {
+		return fmt.Sprintf("the record has another %s.%s", sourceNames[source], keyNames[key])
+	}
+	if rec, _ := o.remembered(&s.view, &d.manifest); tells(rec) {
+		return fmt.Sprintf("server %d had read that the record has another %s.%s when the key was replaced", s.id, sourceNames[source], keyNames[key])
 	}
 	return ""
 }
