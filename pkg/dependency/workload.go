@@ -170,70 +170,111 @@ type Arrival struct {
 	Rekeyed bool
 }
 
-// After completes a workload by what was known of it before, or nil.
+// After completes a workload by what was known before of the workload of that name, or nil.
 func (w *Workload) After(previous *Workload, at Arrival) {
-	same := previous != nil && previous.UID == w.UID
-	if w.TemplateSeen = at.Seen; same && previous.template == w.template {
-		w.TemplateSeen = previous.TemplateSeen
+	before := previous // the same object; nil: none, or it was deleted and created again
+	if previous != nil && previous.UID != w.UID {
+		before = nil
+	}
+	w.dateObject(before, at)
+	w.findApplied(before, at)
+	samePods := before != nil && before.applied == w.applied
+	w.dateStart(previous, samePods, at)
+	w.compareRollout(before, samePods)
+	// A record that another client has removed is kept only for the pods that it is about. One that
+	// stands on the workload, made with a key that was replaced, is kept as long as it stands there.
+	rekeyed := before != nil && before.RecordRekeyed() && w.Annotations[ConfigHashAnnotation] == before.Annotations[ConfigHashAnnotation]
+	if samePods || rekeyed {
+		w.keepRecord(before)
+	}
+	w.dateRecord(previous, before, at)
+}
+
+// written returns when the object was written as it is, which is an upper bound of when anything of
+// it changed.
+func (w *Workload) written(at Arrival) Moment { return Moment{versionOf(w.ResourceVersion), at.Order} }
+
+// dateObject finds out when the object was created, and when its template changed, as this process
+// saw it.
+func (w *Workload) dateObject(before *Workload, at Arrival) {
+	switch {
+	case before != nil:
+		w.CreatedAt = before.CreatedAt
+	case at.Live:
+		w.CreatedAt = w.written(at)
+	}
+	if w.TemplateSeen = at.Seen; before != nil && before.template == w.template {
+		w.TemplateSeen = before.TemplateSeen
+	}
+}
+
+// findApplied finds out which template is that of the pods: for a Deployment that is paused, the one
+// with which it was paused.
+func (w *Workload) findApplied(before *Workload, at Arrival) {
+	w.applied = w.template
+	if !w.Paused {
+		return
 	}
 	switch {
-	case same:
-		w.CreatedAt = previous.CreatedAt
-	case at.Live:
-		w.CreatedAt = Moment{versionOf(w.ResourceVersion), at.Order}
+	case before != nil && before.guessed && w.updated == appliedNone:
+		w.applied = 0 // it was the wrong guess
+	case before != nil:
+		w.applied, w.guessed = before.applied, before.guessed
+	case at.Live, w.updated == appliedNone:
+		w.applied = 0 // it was created like that, or no pod is of this template
+	default:
+		w.guessed = w.updated == appliedUnknown
 	}
-	w.applied = w.template
-	if w.Paused { // its pods are those of the template with which it was paused
-		switch {
-		case same && previous.guessed && w.updated == appliedNone:
-			w.applied = 0
-		case same:
-			w.applied, w.guessed = previous.applied, previous.guessed
-		case at.Live, w.updated == appliedNone:
-			w.applied = 0 // it has none
-		default:
-			w.guessed = w.updated == appliedUnknown
-		}
-		w.TemplatePending = w.applied != w.template
-	}
-	samePods := same && previous.applied == w.applied
-	started := !samePods || previous.Idle && !w.Idle
+	w.TemplatePending = w.applied != w.template
+}
+
+// dateStart finds out between which versions the pods of the applied template started. Previous may
+// be another object.
+func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
+	scaledUp := samePods && previous.Idle && !w.Idle
+	started := !samePods || scaledUp
 	switch {
 	case !started:
 		w.StartVersion, w.StartedBy, w.gates = previous.StartVersion, previous.StartedBy, previous.gates
 		w.StartUnsure, w.RevisionBefore = previous.StartUnsure, previous.RevisionBefore
 	case at.Live:
 		w.StartVersion = versionOf(w.ResourceVersion)
-	case previous != nil:
+	case previous != nil: // at any time since that was read
 		w.StartVersion = versionOf(previous.ResourceVersion) + 1
 	}
 	if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) { // another may have come and gone unseen
 		w.StartedBy = versionOf(w.ResourceVersion)
 	}
-	if samePods || same && previous.RecordRekeyed() && w.Annotations[ConfigHashAnnotation] == previous.Annotations[ConfigHashAnnotation] {
-		w.keepRecord(previous)
-	}
-	if same && !samePods {
+}
+
+// compareRollout finds out how the rollout of the applied template stands, and, when it has just
+// begun, whether it may have found pods from before.
+func (w *Workload) compareRollout(before *Workload, samePods bool) {
+	if before != nil && !samePods {
 		// A restart is later than all before. An earlier one is that of a template that came back.
-		w.StartUnsure = !previous.completed && !w.reloaded.After(previous.reloaded)
-		w.RevisionBefore = previous.Revision
+		w.StartUnsure = !before.completed && !w.reloaded.After(before.reloaded)
+		w.RevisionBefore = before.Revision
 	}
 	if w.completed = w.Rollout.Phase == RolloutComplete; w.TemplatePending { // it is about another template
-		w.completed = samePods && previous.completed
+		w.completed = samePods && before.completed
 	}
-	if same && previous.reloaded.After(w.reloaded) {
-		w.reloaded = previous.reloaded
+	if before != nil && before.reloaded.After(w.reloaded) {
+		w.reloaded = before.reloaded
 	}
-	written := Moment{versionOf(w.ResourceVersion), at.Order}
+}
+
+// dateRecord finds out when the record was written. Previous may be another object.
+func (w *Workload) dateRecord(previous, before *Workload, at Arrival) {
 	switch {
 	case w.record().hash == "":
-	case !same && (at.Live || previous != nil):
-		w.RecordedAt = written // it was created with it, or has got it since
-	case !same:
-	case w.record().says(previous.record()) && (w.dropped != nil || !previous.RecordRekeyed()): // else it was written with the key
-		w.RecordedAt, w.RecordedWithTemplate = previous.RecordedAt, previous.RecordedWithTemplate
+	case before == nil:
+		if at.Live || previous != nil { // it was created with it, or has got it since
+			w.RecordedAt = w.written(at)
+		}
+	case w.record().says(before.record()) && (w.dropped != nil || !before.RecordRekeyed()): // else it was written with the key
+		w.RecordedAt, w.RecordedWithTemplate = before.RecordedAt, before.RecordedWithTemplate
 	default:
-		w.RecordedAt, w.RecordedWithTemplate = written, previous.template != w.template
+		w.RecordedAt, w.RecordedWithTemplate = w.written(at), before.template != w.template
 	}
 }
 
