@@ -165,15 +165,10 @@ func (s *Selection) deployment(ctx context.Context, client kubernetes.Interface,
 		return err
 	}
 	s.controllers = nil
-	const revision, history = dependency.RevisionAnnotation, "deployment.kubernetes.io/revision-history"
-	observed := o.Status.ObservedGeneration >= o.Generation && o.Annotations[revision] != ""
-	sets := client.AppsV1().ReplicaSets(w.Namespace)
-	return each(ctx, s.options, sets.List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }, func(set *appsv1.ReplicaSet) {
-		if !metav1.IsControlledBy(set, o) {
-			return
-		}
+	const history = "deployment.kubernetes.io/revision-history"
+	return eachReplicaSet(ctx, client, o, s.options, func(set *appsv1.ReplicaSet, current bool) {
 		s.controllers = append(s.controllers, set.UID)
-		if observed && set.Annotations[revision] == o.Annotations[revision] {
+		if current {
 			s.Revision, s.Reused = set.Labels[appsv1.DefaultDeploymentUniqueLabelKey], set.Annotations[history] != ""
 		}
 	})
@@ -198,13 +193,11 @@ func (s *Selection) daemonSet(ctx context.Context, client kubernetes.Interface, 
 	if err := s.of(w, o, o.Spec.Selector); err != nil || o.Status.ObservedGeneration < o.Generation {
 		return err
 	}
-	newest := int64(-1)
-	revisions := client.AppsV1().ControllerRevisions(w.Namespace)
-	return each(ctx, s.options, revisions.List, func(l *appsv1.ControllerRevisionList) []appsv1.ControllerRevision { return l.Items }, func(r *appsv1.ControllerRevision) {
-		if metav1.IsControlledBy(r, o) && r.Revision > newest {
-			newest, s.Revision = r.Revision, r.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
-		}
-	})
+	revision, err := newestRevision(ctx, client, o, s.options)
+	if revision != nil {
+		s.Revision = revision.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
+	}
+	return err
 }
 
 func (s *Selection) replicaSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
