@@ -22,11 +22,11 @@ var named = []namedChange{
 	},
 	{
 		"a template whose revision was looked up is always newer than the content", "pkg/controller/revision.go",
-		"found.Newer = created.After(s.WrittenAt)", "_, found.Newer = created, true",
+		"return &policy.Verification{Newer: created.After(s.WrittenAt),", "_ = created; return &policy.Verification{Newer: true,",
 	},
 	{
 		"a revision of the same second is newer than the content", "pkg/controller/revision.go",
-		"found.Newer = created.After(s.WrittenAt)", "found.Newer = !created.Before(s.WrittenAt)",
+		"Newer: created.After(s.WrittenAt)", "Newer: !created.Before(s.WrittenAt)",
 	},
 	{
 		"an upper bound of the start of pods instead of a lower one", "pkg/dependency/workload.go",
@@ -62,7 +62,7 @@ var named = []namedChange{
 	},
 	{
 		"the template of a paused Deployment is taken for that of its pods", "pkg/dependency/workload.go",
-		"if w.Paused { // its pods", "if false { // its pods",
+		"	if !w.Paused {\n", "	if true {\n",
 	},
 	{
 		"pods that waited start a thousand revisions late", "pkg/dependency/waiting.go",
