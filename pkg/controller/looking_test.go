@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,27 +12,53 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
+// interceptFirst lets react handle the first request of a kind, and no other.
+func (c *cluster) interceptFirst(verb, resource string, react clienttesting.ReactionFunc) {
+	var came atomic.Bool
+	c.intercept(verb, resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if came.Swap(true) {
+			return false, nil, nil
+		}
+		return react(a)
+	})
+}
+
+// delayFirst delays the first request of a kind, in which time some things happen, one after each
+// pause by the clock of the test.
+func (c *cluster) delayFirst(verb, resource string, pause time.Duration, happen ...func()) {
+	c.interceptFirst(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		afterPauses(pause, happen)
+		return false, nil, nil
+	})
+}
+
+func afterPauses(pause time.Duration, happen []func()) {
+	for _, f := range happen {
+		<-time.After(pause)
+		f()
+	}
+}
+
+// thereAndBack are a change of content, the start of a container with it, and the change back.
+func (c *cluster) thereAndBack() []func() {
+	return []func(){
+		func() { c.set(secret("db", "9")) },
+		func() { c.started("web-1", "app") },
+		func() { c.set(secret("db", "1")) },
+	}
+}
+
 // TestContentThatChangesWhileItsPodsAreLookedAt: what was found says nothing of an excursion that
 // came later.
 func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
-		first := true
-		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if !first {
-				return false, nil, nil
-			}
-			first = false
+		c.interceptFirst("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			// The answer is as of now, and arrives half an hour later.
 			pods := corev1.SchemeGroupVersion.WithResource("pods")
 			list, err := c.client.Tracker().List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), namespace)
-			<-time.After(10 * time.Minute) // by the clock of the test
-			c.set(secret("db", "9"))
-			<-time.After(10 * time.Minute) // by the clock of the test
-			c.started("web-1", "app")
-			<-time.After(10 * time.Minute) // by the clock of the test
-			c.set(secret("db", "1"))
+			afterPauses(10*time.Minute, c.thereAndBack())
 			return true, list, err
 		})
 		excursions["by a missing source"](c, func() {})()
@@ -68,19 +95,7 @@ func TestContentThatChangesWhileARecordIsWritten(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
-		first := true
-		c.intercept("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if first {
-				first = false
-				<-time.After(3 * time.Second)
-				c.set(secret("db", "9"))
-				<-time.After(3 * time.Second)
-				c.started("web-1", "app")
-				<-time.After(3 * time.Second)
-				c.set(secret("db", "1"))
-			}
-			return false, nil, nil
-		})
+		c.delayFirst("patch", "*", 3*time.Second, c.thereAndBack()...)
 		excursions["by a missing source"](c, func() {})()
 		c.advance(3 * time.Hour)
 		if got := c.kinds(); got != "verified mixed rollout" {
@@ -95,17 +110,9 @@ func TestContentThatChangesWhileARestartIsWritten(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
-		first := true
-		c.intercept("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if first {
-				first = false
-				<-time.After(3 * time.Second) // by the clock of the test
-				c.set(secret("db", "9"))
-				<-time.After(3 * time.Second) // by the clock of the test
-				c.set(secret("db", "2"))
-			}
-			return false, nil, nil
-		})
+		c.delayFirst("patch", "*", 3*time.Second,
+			func() { c.set(secret("db", "9")) },
+			func() { c.set(secret("db", "2")) })
 		c.set(secret("db", "2"))
 		c.advance(3 * time.Hour)
 		if got := c.kinds(); got != "rollout" {
