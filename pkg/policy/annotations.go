@@ -25,7 +25,7 @@ const (
 	StrategyAnnotation    = "configdep.io/strategy"
 )
 
-// Mode tells which changes restart a workload by themselves.
+// Mode says which changes restart a workload automatically.
 type Mode string
 
 // The modes, by the values of ReloadAnnotation.
@@ -36,7 +36,7 @@ const (
 	Listed  Mode = "listed"  // of the sources that SourcesAnnotation names
 )
 
-// Strategy tells how a workload is restarted.
+// Strategy says how a workload is restarted.
 type Strategy string
 
 // The strategies, by the values of StrategyAnnotation.

@@ -10,7 +10,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// State summarises a workload.
+// State summarizes a workload.
 type State string
 
 // The states.
@@ -31,17 +31,17 @@ type Action string
 const (
 	None          Action = ""
 	WriteBaseline Action = "WriteBaseline" // record the current content, restart nothing
-	// Verify: the template has changed too, and it must be looked up whether before or
-	// after the content; then decide again.
+	// Verify: the template has changed too. Look up whether it did before or after the
+	// content, and decide again.
 	Verify Action = "Verify"
-	// Inspect: it must be looked up whether a container was started while content was other
-	// than now; then decide again.
+	// Inspect: look up whether a container was started while the content was not the current
+	// one, and decide again.
 	Inspect       Action = "Inspect"
-	WriteVerified Action = "WriteVerified" // record that none was
-	WriteMixed    Action = "WriteMixed"    // record that some were
+	WriteVerified Action = "WriteVerified" // record that no container was
+	WriteMixed    Action = "WriteMixed"    // record that some may have been
 	RollOut       Action = "RollOut"
 	Continue      Action = "Continue" // evict the next pod
-	Abandon       Action = "Abandon"  // end an eviction of which pods are left, and record that the pods differ
+	Abandon       Action = "Abandon"  // end an eviction before all pods are evicted, and record that they differ
 )
 
 // Reasons of decisions that others look at.
@@ -54,7 +54,7 @@ const (
 	ReasonNotOptedIn = "NotOptedIn"
 	// ReasonNotRecorded: it is not recorded yet with which content the pods were started.
 	ReasonNotRecorded = "NotRecorded"
-	// ReasonVerifying: it is being looked up with which content pods were started.
+	// ReasonVerifying: the content that pods were started with is being looked up.
 	ReasonVerifying = "Verifying"
 	// ReasonRecordRemoved: another client has removed what was recorded.
 	ReasonRecordRemoved = "RecordRemoved"
@@ -72,11 +72,13 @@ type Observed struct {
 	StaleSince time.Time
 	// Verified is set when the last Decide said Verify.
 	Verified *Verification
-	// Decided is the place of the latest change that had been read when the record was decided on,
-	// in the order of reading; see dependency.Moment. The record was written later. 0: not known.
+	// Decided is the place, in the order of reading (see dependency.Moment), of the latest change
+	// that had been read when this process decided on the record that the workload carries: the
+	// record says nothing of what was read later. 0: the record is not ours.
 	Decided uint64
-	// Written is the version of the workload that the record came with then. The same record may
-	// have been there before, which alone would not tell that it says more. 0: not known.
+	// Written is the version of the workload that our write of that record made. A workload that
+	// already carried the same record does not show by its annotations that it was written again.
+	// 0: not known.
 	Written uint64
 	// Inspected is set when the last Decide said Inspect.
 	Inspected *Inspection
@@ -84,11 +86,11 @@ type Observed struct {
 
 // Verification is what was found out about pods when Decide said Verify.
 type Verification struct {
-	// Newer reports whether the pods of the template were all created after the content had last
-	// been written.
+	// Newer reports whether all pods of the template were created after the last write of the
+	// content.
 	Newer bool
-	// WrittenAt is that of the Decision, and StartedBy that of the workload: content or the
-	// template may have been written since.
+	// WrittenAt is that of the Decision, and StartedBy that of the workload. If they differ now,
+	// the content or the template has been written since, and the verification says nothing.
 	WrittenAt time.Time
 	StartedBy uint64
 }
@@ -96,12 +98,12 @@ type Verification struct {
 // Decision is the state of a workload and what happens next.
 type Decision struct {
 	State State
-	// Reason is one word, Message tells a person what happens next and why.
+	// Reason is one word; Message says to users what happens next and why.
 	Reason, Message string
 	Action          Action
 	// Trigger names what has changed, when a restart is due or under way; of several, one.
 	Trigger string
-	// Because tells of all that has changed, in a clause.
+	// Because names all that has changed, in a clause.
 	Because string
 	// RecheckAt is when time alone changes the decision; zero: it does not.
 	RecheckAt time.Time
@@ -112,7 +114,7 @@ type Decision struct {
 	DueAt time.Time
 	// WrittenAt is when the content was last written, for Verify.
 	WrittenAt time.Time
-	// Excursions are the times in question, for Inspect, and Mixed those of them in which some
+	// Excursions are the times in question, for Inspect. Mixed are the IDs of those in which some
 	// containers may have been started, for WriteMixed.
 	Excursions []Excursion
 	Mixed      []string
@@ -135,7 +137,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 		return Decision{State: Unmanaged, Reason: ReasonTerminating,
 			Message: fmt.Sprintf("The %s or its namespace is being deleted, so it will not be restarted.", e.Workload.Kind)}
 	}
-	if len(e.Policy.Problems) > 0 { // they matter to those who have opted in, or tried to
+	if len(e.Policy.Problems) > 0 { // only workloads that have opted in, or tried to, have any
 		return e.invalid()
 	}
 	if e.Policy.Mode == Off {
@@ -173,8 +175,8 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	}
 }
 
-// decideNoReplicas decides when there is to be no pod. Those that come read what is there
-// then.
+// decideNoReplicas decides for a workload that is scaled to zero. Pods that are created later
+// read the content of that time.
 func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 	w := e.Workload
 	d := Decision{State: InSync, Reason: ReasonNoPods, Message: "No pods run; new pods read the current content."}
@@ -190,7 +192,7 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 		return e.notRecorded()
 	case !w.Idle:
 		d.Message = "The last pods are terminating; new pods read the current content."
-	case !e.recorded(): // with the pods that were to be evicted, if another client removed both
+	case !e.recorded(): // this also restores the list of pods to evict, if another client removed both
 		d.Action = WriteBaseline
 	case e.recreating():
 		d.Action = Continue
@@ -205,7 +207,7 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 		ids[i] = excursions[i].ID
 	}
 	what := enumerate(ids)
-	// There may be more of them since the pods were looked at.
+	// Content may have changed again since the pods were looked up.
 	if o.Inspected == nil || !slices.EqualFunc(o.Inspected.Of, excursions, Excursion.same) {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: Inspect, Excursions: excursions, Trigger: ids[0],
 			Message: "Some pods may have been started with other content of " + what + ". The start times of their containers show whether a restart is due."}
@@ -217,7 +219,7 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 	return e.inSync(WriteVerified)
 }
 
-// notRecorded decides when nothing is recorded that can be compared with what is there.
+// notRecorded decides when no record can be compared with the current content.
 func (e *Evaluation) notRecorded() Decision {
 	d := e.inSync(WriteBaseline)
 	if d.State == InSync {
@@ -242,10 +244,10 @@ func (e *Evaluation) missing(stale bool) Decision {
 		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods cannot start. " + onHold}
 }
 
-// recorded reports whether the workload carries a record that says exactly what is present.
+// recorded reports whether the workload carries a record of exactly the current content.
 func (e *Evaluation) recorded() bool {
 	present, annotations := e.Present(), e.Workload.Annotations
-	if e.Workload.RecordRekeyed() { // the annotations may say it, once a key is back
+	if e.Workload.RecordRekeyed() { // the annotations say it again when the previous key is back
 		return annotations[ConfigHashAnnotation] == present.Hash && annotations[AppliedSourcesAnnotation] == present.sources()
 	}
 	if e.Workload.RecordDropped() || e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
@@ -343,15 +345,14 @@ func (v *Verification) of(w *dependency.Workload, written time.Time) bool {
 	return v != nil && v.WrittenAt.Equal(written) && v.StartedBy == w.StartedBy
 }
 
-// lastChange returns when the content counts as last changed, so that it settles from then on; zero:
-// nothing says that this was lately.
+// lastChange returns since when the content settles; zero: nothing says that it changed recently.
 func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
 	if known.seen.IsZero() && known.complete { // it changed before this process looked
 		return known.written
 	}
 	last := known.seen
 	for i := range changes {
-		if c := &changes[i]; c.seen.IsZero() && c.written.IsZero() { // it went before the template came
+		if c := &changes[i]; c.seen.IsZero() && c.written.IsZero() { // it was removed before the template named it
 			last = later(last, e.Workload.TemplateSeen)
 		}
 	}
@@ -369,8 +370,8 @@ func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
 // them may still run with older content.
 func (e *Evaluation) recreating() bool { return e.Workload.Recreating() != "" }
 
-// decideStrategyChanged decides when pods that were still to be evicted are not to be any
-// more. It is a restart if any of them is left.
+// decideStrategyChanged decides when the strategy was changed while pods were being evicted. If
+// any of them is left, the workload is restarted by a rollout instead.
 func (e *Evaluation) decideStrategyChanged() Decision {
 	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
 		Because: "its strategy was changed while pods were being evicted",
@@ -385,8 +386,9 @@ func (e *Evaluation) decideStrategyChanged() Decision {
 	return d
 }
 
-// settledAt returns when changed content counts as quiet, after which time, and whether that is
-// the one for content that may belong to a release. Seen is when it was last seen to change.
+// settledAt returns when changed content counts as settled, and the settle time that applies;
+// release reports whether that is the one for content that may belong to a release. Seen is when
+// the content last changed.
 func (e *Evaluation) settledAt(o Observed, changes []change, seen time.Time) (at time.Time, settle time.Duration, release bool) {
 	settle, limit := e.Policy.Settle, settleLimit
 	if seen.IsZero() {
@@ -406,8 +408,8 @@ func (e *Evaluation) settledAt(o Observed, changes []change, seen time.Time) (at
 	return settledAt(o, seen, settle, limit), settle, release
 }
 
-// settledAt returns when content that was last seen to change counts as quiet, after at most
-// limit times the settle time.
+// settledAt returns when content that last changed when it was seen to counts as settled: the
+// settle time later, and at most limit settle times after it was first seen to differ.
 func settledAt(o Observed, seen time.Time, settle time.Duration, limit int) time.Time {
 	settled := seen.Add(settle)
 	if o.StaleSince.IsZero() || settle > math.MaxInt64/time.Duration(limit) {
@@ -419,7 +421,8 @@ func settledAt(o Observed, seen time.Time, settle time.Duration, limit int) time
 	return settled
 }
 
-// inSync decides when the record of the pods' start is right, or is made so by action.
+// inSync decides when the pods run with the current content. Action is what the record needs so
+// that it says so; None: it does.
 func (e *Evaluation) inSync(action Action) Decision {
 	d := Decision{State: InSync, Reason: "ContentApplied", Action: action,
 		Message: "The pods run with the current content. The next change restarts them."}

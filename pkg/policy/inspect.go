@@ -15,13 +15,13 @@ type Inspection struct {
 	Mixed []string
 }
 
-// clockMargin is how far the clocks of nodes, of the API server and of this server may
-// differ for an inspection to be right.
+// clockMargin is by how much the clocks of nodes, of the API server and of this server may
+// differ without an inspection being wrong.
 const clockMargin = 2 * time.Minute
 
-// InspectPods finds out which excursions a container may have been started in: it may have
-// read what the content was in between. A container that is waiting will read what is there.
-// Each passes on every pod, one after the other, or fails, and so does InspectPods then.
+// InspectPods finds out in which excursions a container may have been started, so that it may have
+// read the content of that time. A container that is waiting will read the current content. Each
+// calls look for every pod, one after the other; if it fails, so does InspectPods.
 func InspectPods(excursions []Excursion, each func(look func(*corev1.Pod)) error) (*Inspection, error) {
 	mixed := make([]bool, len(excursions))
 	err := each(func(p *corev1.Pod) {

@@ -25,7 +25,7 @@ const DeclaredByDefault = "Default"
 // Policy is what is in force for one workload.
 type Policy struct {
 	Mode Mode
-	// DeclaredBy tells where the mode comes from.
+	// DeclaredBy says where the mode comes from.
 	DeclaredBy string
 	Strategy   Strategy
 	// Sources trigger, whether or not the template consumes them. Exclude never do.

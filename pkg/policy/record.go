@@ -13,30 +13,30 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// The annotations by which a restart is made and remembered.
+// The annotations that make a restart and remember it.
 const (
 	// ConfigHashAnnotation is the hash of the content with which the pods were started: on
 	// the workload, and on the pod template, where it makes the rollout.
 	ConfigHashAnnotation = dependency.ConfigHashAnnotation
 	// AppliedSourcesAnnotation, on the workload, stands for the same content source by
-	// source, so that a change can be named, and one of the policy told from one of content.
+	// source. So a change of content can be named, and is distinguished from one of the policy.
 	AppliedSourcesAnnotation = dependency.AppliedSourcesAnnotation
-	// VerifiedAnnotation, on the workload, is when its pods were last looked up and found to
-	// have been started with the recorded content, although that could be in doubt, and the
-	// resourceVersion of the workload then.
+	// VerifiedAnnotation, on the workload, is when its pods were last in doubt, and were looked
+	// up and found to have been started with the recorded content; with the resourceVersion of
+	// the workload at that time.
 	VerifiedAnnotation = dependency.VerifiedAnnotation
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
 	ReloadedAtAnnotation = dependency.ReloadedAtAnnotation
-	// LastReloadAnnotation, on the workload, tells of the last restart (a LastReload).
+	// LastReloadAnnotation, on the workload, describes the last restart (a LastReload).
 	LastReloadAnnotation = dependency.LastReloadAnnotation
-	// RecreatingAnnotation, on the workload, stands there while its pods are evicted: it
-	// names those that have to go; see PodsToEvict.
+	// RecreatingAnnotation is on the workload while its pods are evicted, and names the pods
+	// to evict; see PodsToEvict.
 	RecreatingAnnotation = dependency.RecreatingAnnotation
 )
 
 // FieldManager is the name under which workloads are patched. It must not begin with
-// "kubectl": Flux takes the fields of such managers for drift and reverts them.
+// "kubectl": Flux takes the fields of such managers for drift, and reverts them.
 const FieldManager = "configdep"
 
 // Triggers of restarts besides the names of sources.
@@ -55,8 +55,8 @@ type Record struct {
 	Sources map[string]string
 }
 
-// RecordOf returns what a workload remembers. What stands on the workload is newer than
-// what stands on its template, which cannot be changed without restarting pods.
+// RecordOf returns what a workload remembers. The annotations of the workload are newer than
+// those of its template, which cannot be changed without restarting pods.
 func RecordOf(w *dependency.Workload) Record {
 	hash, sources := w.Record()
 	if hash == "" {
@@ -69,7 +69,7 @@ func RecordOf(w *dependency.Workload) Record {
 	return r
 }
 
-// LastReload tells of a restart. Its JSON is the value of LastReloadAnnotation.
+// LastReload describes a restart. Its JSON is the value of LastReloadAnnotation.
 type LastReload struct {
 	Time        metav1.MicroTime `json:"time"`
 	Trigger     string           `json:"trigger,omitempty"`
@@ -81,8 +81,8 @@ type LastReload struct {
 	Streak    int               `json:"streak,omitempty"`
 }
 
-// LastReloadOf returns what a workload remembers of its last restart, or nil. A value
-// that another client has made invalid is as good as none.
+// LastReloadOf returns what a workload remembers of its last restart, or nil. An invalid value,
+// which another client may have written, counts as none.
 func LastReloadOf(w *dependency.Workload) *LastReload {
 	raw, found := w.Annotations[LastReloadAnnotation]
 	if !found {
@@ -130,7 +130,7 @@ const maxInterval = time.Hour
 // minimum, doubled for each that followed closely.
 func interval(minimum time.Duration, streak int) time.Duration {
 	wait := minimum
-	// Any client can write annotations: the streak may be any number.
+	// Any client can write the annotation, so the streak may be any number.
 	for i := 1; i < streak && 0 < wait && wait < maxInterval; i++ {
 		wait *= 2
 	}
@@ -148,20 +148,20 @@ func notBefore(last *LastReload, minimum time.Duration, now time.Time) time.Time
 
 type object map[string]any
 
-// Restart is what a restart needs to know.
+// Restart is what a restart depends on.
 type Restart struct {
 	// Present is the record of the content that the pods are restarted with.
 	Present Record
 	Last    LastReload
 	// Always makes the template differ even when the hash does not.
 	Always bool
-	// Pods are those that the strategy recreate has to evict: all that there are.
+	// Pods are those that the strategy recreate has to evict: all that exist.
 	Pods []types.UID
 }
 
 // RestartPatch returns the JSON merge patch that restarts the pods of a workload as the
-// policy says, and records with which content. It names our annotations alone, and is
-// refused with a conflict when the object is no longer that of the given UID and version.
+// policy says, and records with which content. It names only our annotations, and the API server
+// refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
 	annotations := object{
 		ConfigHashAnnotation:     r.Present.Hash,
@@ -183,7 +183,7 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 		at := r.Last.Time.UTC()
 		if value := at.Format(time.RFC3339Nano); value != w.TemplateAnnotations[ReloadedAtAnnotation] {
 			template[ReloadedAtAnnotation] = value
-		} else { // made in the same moment as the last
+		} else { // made at the same time as the last one
 			template[ReloadedAtAnnotation] = at.Add(time.Nanosecond).Format(time.RFC3339Nano)
 		}
 	}
@@ -210,15 +210,14 @@ func podsToEvict(pods []types.UID) string {
 	return strings.Join(slices.Compact(ids), ",")
 }
 
-// podID stands for a pod in few bytes. Should two be alike, one pod is evicted for nothing.
+// podID stands for a pod in few bytes. If two are alike, one pod is evicted for nothing.
 func podID(uid types.UID) string { return checksum([]string{string(uid)}) }
 
 // PodsToEvict are the pods that RecreatingAnnotation names.
 type PodsToEvict map[string]bool
 
 // PodsToEvictOf returns the pods of a workload that had to be evicted when its last restart
-// began. It reports whether the value is one of ours: of any other, it is not known which pods
-// are left.
+// began. Valid reports whether the value is one of ours; if not, it is unknown which pods are left.
 func PodsToEvictOf(w *dependency.Workload) (pods PodsToEvict, valid bool) {
 	value := w.Recreating()
 	if value == noPod {
@@ -238,8 +237,8 @@ var podIDs = regexp.MustCompile("^[0-9a-f]{8}$")
 // Has reports whether a pod has to be evicted.
 func (p PodsToEvict) Has(uid types.UID) bool { return p[podID(uid)] }
 
-// Recreates reports whether a restart evicts the pods. The controller does that, and for
-// workloads that have opted in alone.
+// Recreates reports whether a restart evicts the pods. The controller does that, and only for
+// workloads that have opted in.
 func (p *Policy) Recreates() bool { return p.Strategy == Recreate && p.Mode != Off }
 
 // BaselinePatch returns the JSON merge patch that records the current content on the
@@ -252,7 +251,7 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 	if w.Annotations[VerifiedAnnotation] != "" {
 		annotations[VerifiedAnnotation] = nil
 	}
-	if w.Annotations[RecreatingAnnotation] == "" && w.Recreating() != "" { // it was removed as well
+	if w.Annotations[RecreatingAnnotation] == "" && w.Recreating() != "" { // another client removed it too
 		annotations[RecreatingAnnotation] = w.Recreating()
 	}
 	return patch(w, annotations, nil)
@@ -268,7 +267,7 @@ func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byt
 	}, nil)
 }
 
-// mixed stands for the digest of content that is not the same for all pods.
+// mixed takes the place of the digest of content that is not the same for all pods.
 const mixed = "mixed"
 
 // MixedPatch returns the JSON merge patch that records that some pods were started with
@@ -281,24 +280,24 @@ func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
 		}
 	}
 	r.Hash = dependency.KeyOf(r.Hash) + mixed
-	if r.Hash == e.Workload.Annotations[ConfigHashAnnotation] { // said of pods before, and again
+	if r.Hash == e.Workload.Annotations[ConfigHashAnnotation] { // recorded before; this makes it another record
 		r.Hash += "-" + e.Workload.ResourceVersion
 	}
 	return BaselinePatch(e.Workload, r)
 }
 
-// abandoned stands for the digest of all content when some pods that were to be evicted are left.
+// abandoned takes the place of the digest of all content when pods are left that were to be evicted.
 const abandoned = "abandoned"
 
-// abandoned reports whether the record says no more than that pods that were to be evicted were
-// left: they run with other content than the rest, and it is not known in which sources.
+// abandoned reports whether the record says only that pods are left that were to be evicted: they
+// run with other content than the rest, of unknown sources.
 func (r *Record) abandoned() bool {
 	return r.Sources == nil && r.Hash == dependency.KeyOf(r.Hash)+abandoned
 }
 
-// AbandonedPatch returns the JSON merge patch that ends an eviction of which pods are left, and
-// records that they differ from the rest: a workload that opts in again is restarted. The record of
-// what is present is made with the current key of the hash.
+// AbandonedPatch returns the JSON merge patch that ends an eviction before all pods are evicted, and
+// records that those that are left differ from the rest: a workload that opts in again is restarted.
+// Of present, only the key of the hash matters.
 func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
 	annotations := object{RecreatingAnnotation: nil, ConfigHashAnnotation: dependency.KeyOf(present.Hash) + abandoned}
 	for _, key := range []string{AppliedSourcesAnnotation, VerifiedAnnotation} {
@@ -309,8 +308,9 @@ func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
 	return patch(w, annotations, nil)
 }
 
-// RecreatedPatch returns the JSON merge patch that ends it. A record that another client has
-// removed is written again: until then, this process remembers those pods with it.
+// RecreatedPatch returns the JSON merge patch that ends a complete eviction. It also writes a record
+// again that another client has removed: as long as this process remembers that record, it
+// remembers the pods to evict with it.
 func RecreatedPatch(w *dependency.Workload) ([]byte, error) {
 	annotations := object{RecreatingAnnotation: nil}
 	if hash, sources := w.Record(); w.RecordDropped() {

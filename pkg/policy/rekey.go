@@ -6,9 +6,9 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Vouched is what the record of a workload said of its content while the key of the hash was
-// another one. Nothing else tells later whether a record of that key says the content that is
-// there: digests of different keys cannot be compared.
+// Vouched is what the record of a workload said of its content before the key of the hash was
+// replaced. It is needed because digests of different keys cannot be compared: later, nothing else
+// shows whether a record made with the previous key says the current content.
 type Vouched struct {
 	workload *dependency.Workload
 	record   Record
@@ -21,7 +21,7 @@ type Vouched struct {
 // cannot be compared. The digester is that with which the graph was read.
 func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Vouched {
 	e := Evaluate(g, digester, w, defaults)
-	if !e.comparable() || e.Record.abandoned() { // that can be compared with any key
+	if !e.comparable() || e.Record.abandoned() { // the latter is the same with any key
 		return nil
 	}
 	v := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash}
@@ -32,13 +32,14 @@ func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Wor
 	return v
 }
 
-// Translate returns a workload with its record said with another key of the hash: that of the
-// digester, with which the graph was read again after a place in the order of reading. What was
-// as recorded, and has not changed since, is so now; all else differs, or may.
+// Translate returns a workload with its record expressed by another key of the hash: that of the
+// digester, with which the graph was read again after a place in the order of reading. A unit that
+// was as recorded, and has not changed since, gets the entry of its current content; any other
+// keeps the entry of the previous key, which differs from all.
 func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults, order uint64) *dependency.Workload {
 	e := Evaluate(g, digester, w, defaults)
 	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash) {
-		return w // the record is another one, or its key is back
+		return w // the record was written again, or its key is back
 	}
 	whole := v.whole
 	sources := maps.Clone(v.record.Sources)

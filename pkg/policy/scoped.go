@@ -8,15 +8,15 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// scope is a policy of which only what says which sources count is known.
+// scope is the part of a policy that says which sources count.
 type scope struct {
 	Policy
 	matchers
 	known bool
 }
 
-// scopeBefore returns what said which sources count when the record was written. It is not known
-// if that has not changed since.
+// scopeBefore returns which sources counted when the record was written. It is not known if that
+// has not changed since.
 func (e *Evaluation) scopeBefore() *scope {
 	if e.before != nil {
 		return e.before
@@ -48,8 +48,8 @@ func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 }
 
 // countedBefore reports whether a unit counted already, by the same keys, when the annotations
-// that say what counts last changed: then only the template, or another name for it, makes it
-// new to the record, and a change before that edit is as much a change as one after it.
+// that say what counts last changed. Then it is new to the record only because of the template, or
+// because the policy names it in another way, and a change before that edit counts too.
 func (e *Evaluation) countedBefore(u *unit) bool {
 	before := e.scopeBefore()
 	if !before.known || before.Mode == Off {

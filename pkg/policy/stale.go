@@ -17,7 +17,7 @@ func (e *Evaluation) Stale() (ids []string, known bool) {
 		ids = append(ids, changed[i].unit.id)
 	}
 	if len(ids) == 0 && e.recreating() && !e.Policy.Recreates() {
-		ids = []string{TriggerUnknown} // with what some pods were started that were not evicted
+		ids = []string{TriggerUnknown} // what the pods that were not evicted were started with
 	}
 	return ids, e.comparable()
 }
@@ -49,19 +49,20 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	return changed, changed[0].unit.id
 }
 
-// comparable reports whether there is a record that can be compared with what is there.
+// comparable reports whether there is a record that can be compared with the current content: one
+// that was made with the same key of the hash.
 func (e *Evaluation) comparable() bool {
 	return e.Record.abandoned() || e.Record.Hash != "" && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }
 
-// InDoubt reports whether it is not known with which content the pods were started: nothing
-// is recorded, or pods have to be looked up.
+// InDoubt reports whether it is unknown with which content the pods were started: nothing is
+// recorded, or the pods have to be looked up.
 func (e *Evaluation) InDoubt() bool {
 	return !e.comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
 }
 
-// unread drops the changes that the pods are known to have read, because they started after
-// them, or that were adopted.
+// unread returns the changes that the pods may not have read. It drops those that were made before
+// the pods started, and those that the webhook adopted.
 func (e *Evaluation) unread(changes []change) []change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
 		if e.recordedMixed(c.unit) && !e.outdated(c.unit) && !e.broughtBack(c.unit) {
@@ -76,27 +77,28 @@ func (e *Evaluation) recordedMixed(u *unit) bool {
 	return e.Record.Sources[u.id] == u.mixedEntry() || e.Record.abandoned()
 }
 
-// broughtBack reports whether the record came in the same write as the template, as kubectl
-// rollout undo restores both: then it says nothing of the pods, unless some are older.
+// broughtBack reports whether the record was written no later than the pods started: in one write with
+// their template, as kubectl rollout undo does, or before. Then it says nothing of the pods, unless
+// some are older.
 func (e *Evaluation) broughtBack(u *unit) bool {
 	return e.recordVersion() > 0 && e.recordVersion() <= e.started(u)
 }
 
-// recordVersion returns an upper bound of when the record was last written; 0: it has not been since
-// the workload was first read.
+// recordVersion returns an upper bound of the version with which the record was last written; 0: it
+// was written before the workload was first read.
 func (e *Evaluation) recordVersion() uint64 { return max(e.Workload.RecordedAt.Version, e.written) }
 
-// adoptedByWebhook reports whether something happened before the workload opted in and was
-// recorded in the same write: by the webhook of a replica that had not read it yet. If the template
-// came with that write too, kubectl rollout undo may have restored all three, and the record is
-// that of pods from before.
+// adoptedByWebhook reports whether a change at a moment was adopted by the webhook: the workload
+// opted in and got its record in one write, after that moment. The record may say older content,
+// if the replica that made it had not read the change yet. It is no such write if the template came
+// with it too: kubectl rollout undo may have restored all three, with the record of earlier pods.
 func (e *Evaluation) adoptedByWebhook(at dependency.Moment) bool {
 	w := e.Workload
 	return w.OptedAt.Version > 0 && w.OptedAt == w.RecordedAt && !w.RecordedWithTemplate && e.graph.Before(at, w.OptedAt)
 }
 
-// started returns a lower bound of when the first of the containers that read a unit
-// started, as a resourceVersion; 0: it is not known.
+// started returns a lower bound of when the first container that reads a unit started, as a
+// resourceVersion; 0: it is not known.
 func (e *Evaluation) started(u *unit) uint64 {
 	if u.start == nil {
 		u.start = new(e.findStart(u))
@@ -126,8 +128,8 @@ func (e *Evaluation) findStart(u *unit) uint64 {
 	return least
 }
 
-// afterRecord reports whether a change is not known to the record: it was read after the record was
-// decided on, or, where that is not known, made after it was written.
+// afterRecord reports whether the record cannot know a change: this process read it after it decided
+// on the record, or, where that is not known, it was made after the record was written.
 func (e *Evaluation) afterRecord(c *change) bool {
 	if e.decided != 0 {
 		return c.order > e.decided
@@ -135,12 +137,13 @@ func (e *Evaluation) afterRecord(c *change) bool {
 	return e.graph.Before(e.Workload.RecordedAt, c.at)
 }
 
-// outdated reports whether the record was written before the pods were started, so that it
-// says nothing of them.
+// outdated reports whether the record was written before the pods that read a unit were started,
+// so that it says nothing of them.
 func (e *Evaluation) outdated(u *unit) bool { return e.recordVersion() < e.started(u) }
 
-// changed returns the units whose content differs from what is recorded of the pods, or has
-// changed after they started, or after it began to count.
+// changed returns the units of which the pods run with other content, by the kind of record: a unit
+// that the record does not know has changed since it began to count; one whose record is older than
+// the pods, since they started; any other differs from the record.
 func (e *Evaluation) changed() (changed []change) {
 	for i := range e.units {
 		u := &e.units[i]
@@ -161,7 +164,7 @@ func (e *Evaluation) changed() (changed []change) {
 }
 
 // changedSinceCounted reports whether a unit that the record does not know changed after it began to
-// count, or one of its sources did that had counted before, in another unit.
+// count. A source of it that had counted before, in another unit, counts since then.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
 	marked, since := e.markedAt(u), e.Workload.ScopedAt
 	if e.countedBefore(u) {
@@ -181,27 +184,27 @@ func (e *Evaluation) changedSinceCounted(u *unit) bool {
 }
 
 // unordered reports whether a unit last changed before this process had read everything, and perhaps
-// after the pods had started: the template changed in that time too.
+// after the pods had started.
 func (e *Evaluation) unordered(u *unit) bool {
 	c := e.change(u)
 	return (c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at)) && e.started(u) <= c.at.Version
 }
 
-// changedUnrecorded returns changes that pods cannot have read although nothing is recorded:
-// those after the pods started, the workload opted in, and this process began to look.
+// changedUnrecorded returns what pods cannot have read, where nothing is recorded: what changed
+// after the pods started, after the workload opted in, and since this process began to watch.
 func (e *Evaluation) changedUnrecorded() (changed []change) {
 	for i := range e.units {
 		if u := &e.units[i]; e.changedAfter(u, e.Workload.OptedAt) {
 			c := e.change(u)
-			c.written = time.Time{} // it may be that a key has gone, which leaves no time behind
+			c.written = time.Time{} // a key may have been removed, which leaves no time behind
 			changed = append(changed, c)
 		}
 	}
 	return changed
 }
 
-// changedAfter reports whether this process saw a unit change after its pods had started and
-// after some moments.
+// changedAfter reports whether this process saw a unit change after its pods started and after
+// all of the moments.
 func (e *Evaluation) changedAfter(u *unit, moments ...dependency.Moment) bool {
 	c := e.change(u)
 	return e.sawAfter(&c, moments...)
@@ -236,13 +239,14 @@ func (e *Evaluation) differs(u *unit) bool {
 	return e.Record.abandoned() || e.knows(u) && !u.says(e.Record.Sources[u.id])
 }
 
-// Excursion is a time in which content was other than now. Containers that were started in it
-// have read something else: when content changed and changed back, those between; when it
-// changed before a rollback to pods that may never have been replaced, all before.
+// Excursion is a time in which content was not the current one. Containers that were started in it
+// have read something else. When content changed and changed back, it lasted from the one to the
+// other; when content changed before a rollback to pods that may never have been replaced, it lasted
+// until that change.
 type Excursion struct {
 	// ID names the source or the glob.
 	ID string
-	// From is when it began, zero if that is not known, and To when it ended.
+	// From is when it began, zero if that is not known; To is when it ended.
 	From, To time.Time
 	// Containers are those that read it; nil: any may.
 	Containers []string
@@ -256,8 +260,8 @@ func (x Excursion) same(other Excursion) bool {
 	return x.ID == other.ID && x.order == other.order && x.From.Equal(other.From) && x.To.Equal(other.To) && x.OlderPods == other.OlderPods
 }
 
-// doubts returns what has changed since it was last recorded and is thought to have been read,
-// because the pods were started after that, although some may be older.
+// doubts returns the changes since the record that the pods are taken to have read, because their
+// template is newer, although some pods may be older than the template.
 func (e *Evaluation) doubts() (out []Excursion) {
 	if !e.Workload.StartUnsure {
 		return nil
@@ -273,13 +277,14 @@ func (e *Evaluation) doubts() (out []Excursion) {
 			known = e.graph.Latest(known, e.Workload.OptedAt)
 		}
 		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
-		// A record of the write that brought the template back is as old as that.
+		// A record that is newer than the template knows what changed before it; one that came back
+		// with the template does not.
 		if e.recordVersion() > e.Workload.StartVersion {
 			seen = seen && e.afterRecord(&c)
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
-		// Or the record tells of it: one that is older than the template, as those pods may be, or that
-		// came back with it, and is of those pods.
+		// Or the record shows it: one that is older than the template, as those pods may be, or one
+		// that came back with the template, and is about those pods.
 		differs := e.comparable() && e.differs(u)
 		back := differs && e.broughtBack(u) && !e.outdated(u)
 		told := back || differs && e.outdated(u)
@@ -287,7 +292,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 			continue
 		}
 		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
-		if x.To.IsZero() { // it went while no template named it
+		if x.To.IsZero() { // it was removed while no template named it
 			x.To = e.Workload.TemplateWritten
 		}
 		if stamped && !back {
@@ -302,7 +307,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 	return out
 }
 
-// containers returns those that read a unit; nil: any may.
+// containers returns the containers that read a unit; nil: any may.
 func (u *unit) containers() (names []string) {
 	if u.glob != nil {
 		return nil
@@ -320,7 +325,7 @@ func (u *unit) containers() (names []string) {
 
 // excursions returns what has changed and changed back since the record was made.
 func (e *Evaluation) excursions() (out []Excursion) {
-	// The hash that is left on a template says what the pods of an earlier one were started with.
+	// A hash that is left on the template alone, and is not the current one, is about earlier pods.
 	bare := e.Record.Sources == nil
 	if !e.comparable() || bare && e.Record.Hash != e.Hash {
 		return nil
@@ -355,8 +360,8 @@ func (e *Evaluation) excursions() (out []Excursion) {
 	return out
 }
 
-// timesChanged returns when the content of a unit first and last changed after a moment, or after a
-// place in the order of reading, unless that is 0; and how often. The first is zero if it is not
+// timesChanged returns when the content of a unit first and last changed, and how often: after a
+// place in the order of reading, or, if that is 0, after a moment. The first is zero if it is not
 // known.
 func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int) {
 	began := e.graph.Since()
@@ -385,7 +390,7 @@ func (e *Evaluation) wasOther(u *unit) bool {
 	})
 }
 
-// change is what is known of the change of a unit.
+// change is what is known of the last change of a unit.
 type change struct {
 	unit *unit
 	// at is an upper bound of when; seen is when this process saw it, and written when
@@ -404,8 +409,8 @@ func (e *Evaluation) change(u *unit) change {
 
 func (e *Evaluation) findChange(u *unit) change {
 	c := change{unit: u}
-	// What vanishes leaves no time behind: neither a source, nor a key, whose removal no
-	// field manager is noted for.
+	// A source or a key that is removed leaves no time behind: managedFields do not date the
+	// removal of a key.
 	known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))
 	for i := range u.references {
 		r := c.addSource(e, u.counted[i])
@@ -427,7 +432,7 @@ func (e *Evaluation) findChange(u *unit) change {
 	return c
 }
 
-// lastGone returns when the last of the sources that belonged to a glob went, as far as is known.
+// lastGone returns when the last source that belonged to a glob was deleted, as far as is known.
 func (e *Evaluation) lastGone(u *unit) dependency.Change {
 	if !e.goneSeen {
 		e.goneSeen = true
@@ -440,7 +445,7 @@ func (e *Evaluation) lastGone(u *unit) dependency.Change {
 				continue
 			}
 			globs, units = append(globs, *u.glob), append(units, u)
-			for _, name := range u.others { // they are units of their own, also once they have gone
+			for _, name := range u.others { // they are units of their own, also when they are deleted
 				except = append(except, dependency.Pattern{Kind: u.glob.Kind, Name: name})
 			}
 		}
@@ -456,7 +461,7 @@ func (c *change) addSource(e *Evaluation, of *counted) *counted {
 	r := e.lookUp(of)
 	c.add(e, r.written)
 	c.seen = later(c.seen, r.last.Seen)
-	if c.unit.glob != nil { // that there is a source with its name counts as well
+	if c.unit.glob != nil { // a source that appears counts as well
 		c.add(e, r.last.Moment())
 	}
 	return r

@@ -11,7 +11,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// unit is what a record remembers as one: a source, or all that a glob names besides, so
+// unit is what a record remembers as one: a source, or all sources that only a glob names, so
 // that one of them that appears or vanishes is a change.
 type unit struct {
 	id         string
@@ -20,7 +20,7 @@ type unit struct {
 	digest     string                 // what the pods read of them; empty: a glob that names nothing
 	keys       int                    // how many of them there are
 	references []dependency.Reference // narrowed to what counts
-	counted    []*counted             // the same
+	counted    []*counted             // of the same sources, in the same order
 	others     []string               // sources that the glob names and that do not belong to it
 
 	// What has been computed of it, as long as the graph stays the same; nil: it has not.
@@ -62,8 +62,8 @@ func (u *unit) entry() string {
 	return u.scope + "." + u.digest + "." + strconv.Itoa(u.keys)
 }
 
-// says reports whether an entry says the content of the unit. How many keys there are does not
-// matter: those that no container sees are among them.
+// says reports whether an entry says the current content of the unit. It does not compare how many
+// keys there are: some of them may be seen by no container.
 func (u *unit) says(entry string) bool {
 	own := u.entry()
 	return entry[:strings.LastIndexByte(entry, '.')+1] == own[:strings.LastIndexByte(own, '.')+1]
@@ -119,7 +119,7 @@ func (u *unit) add(c *counted) {
 	u.references, u.counted = append(u.references, c.Reference), append(u.counted, c)
 }
 
-// setApart notes a source for the globs that name it and to which it does not belong.
+// setApart notes a source for the globs that name it although it does not belong to them.
 func setApart(r *dependency.Reference, n naming, globs []unit) {
 	for _, i := range n.globs {
 		globs[i].others = append(globs[i].others, r.Name)
