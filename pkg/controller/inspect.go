@@ -13,13 +13,13 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// restlessPause is how long to wait until pods are looked at again, however often content changes
-// while they are.
+// restlessPause is how long to wait before pods are looked up again, however often content changes
+// during that.
 const restlessPause = 5 * time.Second
 
-// inspect looks up whether a container of the current template was started while content was
-// other than now. It returns nil while the controller of the workload has yet to see the
-// template: its status tells of that.
+// inspect looks up whether a container of the current template was started while the content was not
+// the current one. It returns nil while the controller of the workload has yet to see the template:
+// the status of the workload shows when it has.
 func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, error) {
 	w := s.workload
 	if w.Rollout.Reason == dependency.ReasonNotObserved {

@@ -7,8 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// pace is how fast a workload is written. Whatever makes it be looked at again (events of
-// the workload, of its sources, of its namespace) does not make it faster.
+// pace limits how fast a workload is written. Events of the workload, of its sources and of its
+// namespace, each of which causes another look at it, do not make it faster.
 //
 // Two things slow it down. A request that fails is tried again with a delay that doubles
 // with each failure. A write of what has been written before means that another client takes
@@ -25,8 +25,8 @@ type pace struct {
 	last   time.Time
 	// written are the last writes, each by a checksum of what it said.
 	written []uint64
-	// notBefore is when the next request may be made, and hastened the same once the workload
-	// has another version than that of which a patch was refused with a conflict.
+	// notBefore is when the next request may be made. After a conflict, hastened takes its place
+	// as soon as the workload has another version than the one that was patched: conflict.
 	notBefore, hastened time.Time
 	conflict            string
 }

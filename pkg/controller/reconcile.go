@@ -45,7 +45,7 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		n := c.note(key)
 		if s.Action == policy.None {
 			if !s.Stale {
-				n.pace.failures = 0 // what failed is not to be done any more
+				n.pace.failures = 0 // what failed is no longer needed
 			}
 			return s.recheck(c.Clock.Now()), nil
 		}
@@ -56,14 +56,14 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 			return wait, nil
 		}
 		if s.Action == policy.Verify && found.verified != nil {
-			return restlessPause, nil // content has been written since
+			return restlessPause, nil // the content or the template has been written since
 		}
 		again, after, err := c.act(ctx, s, &found)
 		if s.Action == policy.Inspect && found.inspected != nil {
 			n.looked = c.Clock.Now()
 		}
 		switch {
-		case err != nil && ctx.Err() != nil: // not refused: we do not lead any more
+		case err != nil && ctx.Err() != nil: // not refused: this replica no longer leads
 			return 0, err
 		case err != nil:
 			c.tellLookFailed(s, err)
@@ -80,9 +80,9 @@ type findings struct {
 	inspected *policy.Inspection
 }
 
-// act carries a decision out. It reports whether to decide again by what it has found, or
-// after which time to look again. What cannot be found out until the controller of the workload
-// has seen the template waits for the status of the workload, which puts it into the queue.
+// act carries out a decision. It reports whether to decide again by what it has found, or after which
+// time. If the controller of the workload has yet to see the template, nothing is found, and
+// nothing is done until the next change of the status puts the workload into the queue.
 func (c *Controller) act(ctx context.Context, s *step, found *findings) (again bool, after time.Duration, err error) {
 	switch s.Action {
 	case policy.WriteBaseline, policy.WriteVerified, policy.WriteMixed, policy.Abandon:
@@ -122,7 +122,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			return // our own write is on its way, and puts the workload into the queue
 		}
 		e := policy.Evaluate(g, c.Digester(), w, c.Defaults)
-		if n.record != e.Record.Hash { // it was restarted meanwhile, by us or by another
+		if n.record != e.Record.Hash { // it was restarted, by this replica or another
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
@@ -182,7 +182,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	w := s.workload
 	// After a rollback the template may carry the hash already.
 	always := w.TemplateAnnotations[policy.ConfigHashAnnotation] == s.present.Hash
-	// And pods of a template with this hash may be left from before, with other content.
+	// And pods of an earlier template with this hash may still run, with other content.
 	always = always || w.Rollout.Phase != dependency.RolloutComplete
 	restart := policy.Restart{Present: s.present, Always: always}
 	var err error
@@ -214,7 +214,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Conflict, trigger)
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
-	case ctx.Err() != nil: // not refused: we do not lead any more
+	case ctx.Err() != nil: // not refused: this replica no longer leads
 	default:
 		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Error, trigger)
 		c.event(w, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("A restart is due because %s, but it failed and will be retried: %v", s.Because, err))
@@ -225,8 +225,8 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 // patch sends a patch and notes its version.
 func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	w := s.workload
-	// When revisions go back meanwhile, all notes are forgotten. The version of this patch is then
-	// noted in one that is no longer read.
+	// If revisions go back during the request, all notes are dropped. The version of this patch
+	// then goes into a note that nothing reads.
 	n := c.note(w.WorkloadKey)
 	patched, err := workload.Patch(ctx, c.Client, w.WorkloadKey, data, nil)
 	if err != nil {
@@ -235,7 +235,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	n.written, n.decided = version(patched.GetResourceVersion()), s.order
 	n.hash = patched.GetAnnotations()[policy.ConfigHashAnnotation]
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) {
-		// The same words each time, so that the events of a fight are one that is counted.
+		// The same words each time, so that the events of a fight are counted in one.
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",
 			w.Kind, duration.HumanDuration(lastRound)))
@@ -280,8 +280,8 @@ func whyOff(w *dependency.Workload, before, now string) string {
 	return what
 }
 
-// tellBlocked leaves an event when a workload that should be restarted by itself cannot
-// be, once for each cause.
+// tellBlocked leaves an event when automatic restarts of a workload are blocked, once for each
+// cause.
 func (c *Controller) tellBlocked(n *note, s *step) {
 	told := ""
 	if s.State == policy.Blocked {
@@ -319,7 +319,7 @@ func (c *Controller) event(w *dependency.Workload, eventType, reason, message st
 	}, eventType, reason, message)
 }
 
-// version parses a resourceVersion; one that is no number is as good as none.
+// version parses a resourceVersion; one that is not a number counts as none.
 func version(s string) uint64 {
 	v, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // nothing that happens to the workload makes us look earlier.
 const recreatePause = 5 * time.Second
 
-// deadAfter is how long beyond its grace period a pod is seen to be ending until it is taken for
-// one of a dead node.
+// deadAfter is how long beyond its grace period a pod may be terminating until its node is taken for
+// dead.
 const deadAfter = 2 * time.Minute
 
 // recreate evicts the next pod of a workload that is being recreated: one at a time, and
@@ -110,11 +110,11 @@ func (c *Controller) eachPod(ctx context.Context, w *dependency.Workload, f func
 	return nil
 }
 
-// survey is what matters of the pods of a workload of which some have to be evicted.
+// survey is what an eviction depends on, of the pods of a workload.
 type survey struct {
 	evict policy.PodsToEvict
-	// next is the pod that has to go next, or nil: first one that is not ready and serves no
-	// requests, so that pods that cannot become ready with old content do not hold up the others.
+	// next is the pod to evict next, or nil. Pods that are not ready come first: they serve no
+	// requests, and those that cannot become ready with old content must not hold up the others.
 	next *corev1.Pod
 	// ready is how many pods are ready and stay.
 	ready  int32
@@ -126,7 +126,7 @@ type endingPod struct {
 	grace int64 // in seconds
 }
 
-// add adds a pod. One that is ending has been replaced, or will be.
+// add adds a pod. One that is terminating needs no eviction.
 func (s *survey) add(p *corev1.Pod) {
 	if p.DeletionTimestamp != nil {
 		s.ending = append(s.ending, endingPod{p.UID, ptr.Deref(p.DeletionGracePeriodSeconds, 0)})
@@ -140,9 +140,9 @@ func (s *survey) add(p *corev1.Pod) {
 	}
 }
 
-// deadPods counts the pods that have been ending for too long. They are on dead nodes, and pods
-// in their places do not come until they are removed. How long they have been ending is measured
-// here, because the clock of the API server, which dates their end, may be another.
+// deadPods counts the pods that have been terminating for too long. They are on dead nodes, and are not
+// replaced until they are removed. How long they have been terminating is measured by this server's
+// clock, because that of the API server, which dates their deletion, may differ.
 func (n *note) deadPods(pods []endingPod, now time.Time) (dead int32) {
 	ending := map[types.UID]time.Time{}
 	for _, p := range pods {

@@ -9,11 +9,10 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// revisionIsNewer looks up whether the pods of the current template were all made after
-// the content was last written: its revision was created in a later second. It is asked
-// after a time in which no replica looked, when both have changed. If in doubt, they were not.
-// It returns nil while the controller of the workload has yet to see the template: its status
-// tells of that.
+// revisionIsNewer looks up whether all pods of the current template were created after the last
+// write of the content: the revision of the template was created in a later second. It is needed when
+// both changed while no replica watched. In doubt, they were not. It returns nil while the controller
+// of the workload has yet to see the template: the status of the workload shows when it has.
 func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*policy.Verification, error) {
 	w := s.workload
 	if w.Rollout.Reason == dependency.ReasonNotObserved {

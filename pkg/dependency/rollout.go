@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// RolloutPhase tells how far the controller of a workload has brought its pods to the
+// RolloutPhase says how far the controller of a workload has brought its pods to the
 // current template.
 type RolloutPhase string
 
@@ -21,7 +21,7 @@ const (
 	RolloutFailed RolloutPhase = "Failed"
 )
 
-// Rollout is what the status of a workload tells of its rollout. The rules are those of
+// Rollout is what the status of a workload says of its rollout. The rules are those of
 // kubectl rollout status.
 type Rollout struct {
 	Phase RolloutPhase

@@ -28,7 +28,7 @@ type Source struct {
 	Created         metav1.Time
 	// LastChanged is when a client that sets content last wrote the object, to the second.
 	LastChanged metav1.Time
-	// ChangedBy is the field manager that LastChanged is of; zero: none is known.
+	// ChangedBy is the field manager that wrote it at LastChanged; zero: none is known.
 	ChangedBy FieldManager
 	// Ignored: the source never restarts anything. Match: it restarts the workloads that
 	// ask for sources so marked.
@@ -40,12 +40,12 @@ type Source struct {
 	// IgnoredAt and MatchAt are when Ignored and Match last changed. Zero: they have not since
 	// the source was first read.
 	IgnoredAt, MatchAt Moment
-	// removed are keys that were there and are not now, with when they went.
+	// removed are keys that the source had once, with when they were removed.
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
 	episodes []episode
-	// undated: keys were removed last, which field managers are not noted for, so that LastChanged
-	// tells of an earlier change. The first of them went in version undatedFrom.
+	// undated: the last change only removed keys. managedFields do not date that, so LastChanged is
+	// that of an earlier change. The first such removal came with version undatedFrom.
 	undated     bool
 	undatedFrom uint64
 	// past are the contents before the current one, the latest last.
@@ -53,7 +53,7 @@ type Source struct {
 	// first is the content when this process began to look. Nil: it has not changed since.
 	first *[]KeyDigest
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
-	// not, or that was missed.
+	// not deleted, or its deletion was missed.
 	deletedAt uint64
 }
 
@@ -61,7 +61,7 @@ type removedKey struct {
 	key     string
 	binary  bool   // it was in binaryData
 	version uint64 // an upper bound
-	// digest is that of its content, and written when that had changed.
+	// digest stands for its content, and written is when that had last changed.
 	digest  Digest
 	written uint64
 }
@@ -69,13 +69,13 @@ type removedKey struct {
 // episode is a change of the content that was seen.
 type episode struct {
 	Moment
-	at time.Time // by the clock of the API server where that is known, else by ours
+	at time.Time // by the clock of the API server where that is known, else by this server's
 }
 
 // Past is a source as it was before its content changed.
 type Past struct {
-	*Source // what is known of its content, and when it came
-	// Until is when it changed.
+	*Source // its content, and when it became that
+	// Until is when it changed to another one.
 	Until Change
 }
 
@@ -94,11 +94,11 @@ const (
 	MatchAnnotation  = "configdep.io/match"
 )
 
-// Change tells when content changed, as far as this process knows.
+// Change says when content changed, as far as this process knows.
 type Change struct {
 	// Version is an upper bound, as a resourceVersion.
 	Version uint64
-	// Exact: it is no bound only, but the version.
+	// Exact: it is the version of the change, and not only a bound.
 	Exact bool
 	// Seen is when this process saw it; zero for what it found when it began to look.
 	Seen time.Time
@@ -110,7 +110,7 @@ type Change struct {
 func (c *Change) Moment() Moment { return Moment{c.Version, c.Order} }
 
 // After completes a source by what was known of it before, or nil. Deleted is what was
-// known of a source of the same name that had been deleted, or nil.
+// known of a deleted source of the same name, or nil.
 func (s *Source) After(previous, deleted *Source, at Arrival) {
 	version := versionOf(s.ResourceVersion)
 	if at.Rekeyed && previous != nil && previous.UID == s.UID && previous.ResourceVersion == s.ResourceVersion {
@@ -118,7 +118,7 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		return
 	}
 	if previous != nil && previous.UID != s.UID {
-		// What came after a deletion that was missed. When that was is not known.
+		// The source was deleted and created again. The deletion was missed, so its time is unknown.
 		was := *previous
 		if !at.Seen.IsZero() {
 			was.episodes = addEpisode(was.episodes, episode{Moment: Moment{version, at.Order}})
@@ -187,7 +187,7 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 	}
 }
 
-// keepDates completes a source that is as it was, though read with another key of the hash.
+// keepDates completes a source that has not been written, and is read with another key of the hash.
 func (s *Source) keepDates(previous *Source) {
 	for i := range s.Keys {
 		if old := previous.key(s.Keys[i].Key); old != nil {
@@ -203,7 +203,7 @@ func (s *Source) keepDates(previous *Source) {
 func (s *Source) firstAfter(before *Source, at Arrival) *[]KeyDigest {
 	same := func(a, b KeyDigest) bool { return a.Key == b.Key && a.Digest == b.Digest && a.Binary == b.Binary }
 	switch {
-	case at.Seen.IsZero(): // it begins
+	case at.Seen.IsZero(): // the first list
 		return nil
 	case before == nil:
 		return &[]KeyDigest{}
@@ -232,9 +232,9 @@ func addPast(s *Source, until Change) []Past {
 	return append(slices.Clip(before), Past{was, until})
 }
 
-// goneKeys returns the keys that were there before and are not now, and those that are in
-// binaryData now, where environments do not see them. Of more than maxRemoved the earliest
-// share one entry without a name.
+// goneKeys returns the keys that were removed, and those that moved to binaryData, where
+// environments do not see them. Of more than maxRemoved, the earliest share one entry without a
+// name.
 func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 	went := func(key string, binary bool) bool { return !s.hasData(key) && (!binary || !s.Has(key)) }
 	var gone []removedKey
@@ -272,9 +272,9 @@ func (s *Source) removedKey(k *KeyDigest) *removedKey {
 	return &s.removed[i]
 }
 
-// written returns an upper bound of when what a reference reads of a source last changed.
-// Pods that can start without a key, or without the source, may have started while it was
-// away. A file at a subPath may be missing too.
+// written returns an upper bound of when what a reference reads of a source last changed. Pods that
+// can start without a key, or without the source, may have started while it was missing, so that
+// its return is a change for them. A file at a subPath may be missing too.
 func (s *Source) written(r *Reference) (version uint64) {
 	optional := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && u.Optional })
 	spare := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && (u.Optional || u.SubPath || len(u.Keys) == 0) })
@@ -294,7 +294,7 @@ func (s *Source) written(r *Reference) (version uint64) {
 	}
 	for _, gone := range s.removed {
 		if gone.key != "" && r.sees(&KeyDigest{Key: gone.key, Binary: gone.binary}) == seenNot {
-			continue // it never was seen
+			continue // the reference never saw it
 		}
 		if all || gone.key == "" || slices.Contains(keys, gone.key) {
 			version = max(version, gone.version)
@@ -306,8 +306,8 @@ func (s *Source) written(r *Reference) (version uint64) {
 // LastWritten returns an upper bound on the last change of what r reads of the source.
 func (s *Source) LastWritten(r *Reference) Moment { return s.moment(s.written(r)) }
 
-// Undated reports whether LastChanged may tell of an earlier change than one of the content at a
-// moment: keys were removed then, or later.
+// Undated reports whether LastChanged may be that of an earlier change than the one at a moment: keys
+// were removed then, or later.
 func (s *Source) Undated(at Moment) bool { return s.undated && at.Version >= s.undatedFrom }
 
 // Shown returns how many keys of the source a reference sees.
@@ -351,8 +351,8 @@ func (s *Source) key(key string) *KeyDigest {
 	return &s.Keys[i]
 }
 
-// moment returns when a change of a version was read, or an upper bound of that. The zero
-// order is that of what was there when the source was first read.
+// moment returns when a change of a version was read, or an upper bound of that. Its order is zero for
+// the content with which the source was first read.
 func (s *Source) moment(version uint64) Moment {
 	if version >= s.Change.Version {
 		return Moment{version, s.Change.Order}

@@ -11,15 +11,15 @@ import (
 // after an init container that has yet to finish. (kubelet: WaitForAttachAndMount in
 // SyncPod, and computePodActions and SyncPod of the runtime manager.)
 //
-// So the containers of a pod start through gates, each with what it requires: gate 0 is that
-// of the volumes, gate i+1 that of stage i.
+// So the containers of a pod start through gates, each of which opens when what it requires is
+// present: gate 0 is for the volumes, gate i+1 for stage i.
 
 // stage is a container with an environment that is made from sources, in the order in which
 // the containers of a pod start.
 type stage struct {
 	container string
-	// init: the containers after it start when it has finished. A sidecar is none: that the
-	// kubelet waits for it as well only means that they may start later.
+	// init: the containers after it start when it has finished. A sidecar is not counted: that
+	// the kubelet may wait for it too only means that they may start later.
 	init bool
 }
 
@@ -45,16 +45,16 @@ func readsEnvironment(c *corev1.Container) bool {
 	})
 }
 
-// gate is when containers of the current template started that may have had to wait.
+// gate is what is known of when the containers behind it started, of the current template.
 type gate struct {
 	// start is a lower bound, as a resourceVersion.
 	start uint64
-	// waiting: something that they require was missing when the template came, and has been
-	// since, so that none can have started.
+	// waiting: something that they require has been missing since before the template came, so
+	// that none can have started.
 	waiting bool
-	// lost is when something that they require was last seen to go, or to change and still
-	// not suffice. What comes with an earlier version, because it is read on another stream,
-	// may have been there before that.
+	// lost is when something that they require was last seen to be removed, or to change and still
+	// lack a key. What comes later with an earlier version, because it is read on another
+	// stream, may have been present before that.
 	lost uint64
 }
 
@@ -134,8 +134,8 @@ func (g *Graph) closed(w *Workload, gate int, selected func(*Reference) bool) bo
 	return false
 }
 
-// beginWaiting notes which containers of a template that has just come certainly have to
-// wait: what they require was missing before.
+// beginWaiting notes which containers of a new template certainly have to wait: what they require
+// was missing before it came.
 func (g *Graph) beginWaiting(w *Workload) {
 	w.gates = nil
 	if w.StartVersion == 0 || g.severalCounters {
@@ -154,7 +154,7 @@ func (g *Graph) beginWaiting(w *Workload) {
 	}
 }
 
-// endWaiting lets the containers start that wait for nothing more after a change of a source.
+// endWaiting opens the gates that have what they require after a change of a source.
 func (g *Graph) endWaiting(key SourceKey, change Change) {
 	is := func(r *Reference) bool { return r.Kind == key.Kind && r.Name == key.Name }
 	var users []*Workload

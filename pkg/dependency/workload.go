@@ -60,11 +60,11 @@ type Workload struct {
 	UID             types.UID
 	ResourceVersion string
 	Created         metav1.Time
-	// CreatedAt is when this process saw the workload being created. Zero: it did not.
+	// CreatedAt is when this process saw the creation of the workload. Zero: it did not.
 	CreatedAt Moment
 	Labels    map[string]string
-	// Annotations and TemplateAnnotations are those of this project, of the workload
-	// and of its pod template.
+	// Annotations and TemplateAnnotations are this project's annotations on the workload and on
+	// its pod template.
 	Annotations         map[string]string
 	TemplateAnnotations map[string]string
 	// Selector selects the pods, of kinds whose pods can be restarted.
@@ -75,8 +75,8 @@ type Workload struct {
 	Replicas   int32
 	Rollout    Rollout
 	References []Reference
-	// Opted is what annotations say of whether the workload is restarted automatically, and
-	// OptedAt when they began to say so. Zero: they did when the workload was first read.
+	// Opted says, by the annotations, whether the workload is restarted automatically, and
+	// OptedAt is when they began to say so. Zero: they did when the workload was first read.
 	Opted   string
 	OptedAt Moment
 	// Scope stands for the annotations that say which sources count, and ScopedAt is when
@@ -95,8 +95,8 @@ type Workload struct {
 	// before that of the last template was complete, and it may be one from before, whose pods
 	// were never replaced.
 	StartUnsure bool
-	// Revision is that of the ReplicaSet of a Deployment which its controller saw last, and
-	// RevisionBefore the same when the template last changed.
+	// Revision is the revision of a Deployment when its controller last saw it, and
+	// RevisionBefore what it was when the template last changed.
 	Revision, RevisionBefore string
 	completed                bool // the rollout of the template that is applied
 	stages                   []stage
@@ -131,7 +131,7 @@ type Workload struct {
 	guessed  bool // the status was too old to tell which template is applied
 }
 
-// appliedTemplate reports what the status says of the pods of a paused Deployment.
+// appliedTemplate is what the status says of the pods of a paused Deployment.
 type appliedTemplate int
 
 const (
@@ -144,7 +144,7 @@ const (
 // the restart for which they were written.
 type record struct {
 	hash, sources, verified, recreating, reload string
-	// rekeyed: the annotations say it with a key of the hash that was replaced since.
+	// rekeyed: the annotations express it by a key of the hash that has been replaced.
 	rekeyed bool
 }
 
@@ -159,14 +159,14 @@ type Moment struct {
 
 // Arrival says how an object was read.
 type Arrival struct {
-	// Live: it came as an event, so that nothing can have happened in between.
+	// Live: it came as an event, so that nothing can have been missed.
 	Live bool
 	// Seen is when it was read; zero for the first lists.
 	Seen time.Time
 	// Order is its place among all that was read; see Moment.
 	Order uint64
-	// Rekeyed: what is known was read with another key of the hash, so that digests cannot be
-	// compared.
+	// Rekeyed: what was known before was read with another key of the hash, so that digests
+	// cannot be compared.
 	Rekeyed bool
 }
 
@@ -278,8 +278,8 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) {
 	}
 }
 
-// says reports whether a record tells no more than another one. That of a restart may have the
-// same content as that before it: its pods are others.
+// says reports whether a record says nothing that another one does not. The record of a restart may
+// have the same content as the one before, and is about other pods.
 func (r record) says(other record) bool {
 	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "") &&
 		(r.reload == other.reload || r.reload == "")
@@ -290,7 +290,7 @@ func (r record) says(other record) bool {
 func (w *Workload) keepRecord(previous *Workload) {
 	before, now := previous.record(), w.record()
 	if before.rekeyed && KeyOf(now.hash) != KeyOf(before.hash) {
-		if before.rekeyed = now.hash != ""; before.rekeyed { // else it is gone
+		if before.rekeyed = now.hash != ""; before.rekeyed { // else another client has removed it
 			before.recreating = now.recreating
 		}
 		w.dropped = &before
@@ -318,12 +318,12 @@ func (w *Workload) record() record {
 	}
 }
 
-// WithRecord returns the workload with its record said with the current key of the hash, which
-// has replaced that of the annotations.
+// WithRecord returns the workload with its record expressed by the current key of the hash, which
+// has replaced the key of the annotations.
 func (w *Workload) WithRecord(hash, sources string) *Workload {
 	next := *w
 	r := w.record()
-	r.hash, r.sources, r.rekeyed = hash, sources, !w.RecordDropped() // then no annotation says it
+	r.hash, r.sources, r.rekeyed = hash, sources, !w.RecordDropped() // a dropped one is in no annotation
 	next.dropped = &r
 	if hash == w.Annotations[ConfigHashAnnotation] && sources == w.Annotations[AppliedSourcesAnnotation] {
 		next.dropped = nil // the key that was replaced is back
@@ -331,8 +331,8 @@ func (w *Workload) WithRecord(hash, sources string) *Workload {
 	return &next
 }
 
-// Recreating returns which pods have to be evicted, as the annotation of that name says; empty:
-// none.
+// Recreating returns which pods have to be evicted: the value of RecreatingAnnotation, also if
+// another client has removed it with the record. Empty: none.
 func (w *Workload) Recreating() string {
 	return cmp.Or(w.Annotations[RecreatingAnnotation], w.record().recreating)
 }
@@ -340,13 +340,13 @@ func (w *Workload) Recreating() string {
 // RecordDropped reports whether another client has removed the record, or a part of it.
 func (w *Workload) RecordDropped() bool { return w.dropped != nil && !w.dropped.rekeyed }
 
-// RecordRekeyed reports whether the annotations say the record with a key of the hash that was
-// replaced.
+// RecordRekeyed reports whether the annotations express the record by a key of the hash that has
+// been replaced.
 func (w *Workload) RecordRekeyed() bool { return w.dropped != nil && w.dropped.rekeyed }
 
-// Opt notes what annotations say of the workload, some of which came with a version, by
-// what was known of it before, or nil. A workload that has opted out keeps no record that
-// another client has removed.
+// Opt notes what the annotations of the workload and its namespace say, the last of which came with
+// a version. Previous is what was known of the workload before, or nil. A workload that has opted
+// out keeps no record that another client has removed.
 func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, version string, at Arrival) {
 	w.Opted, w.Scope = opted, scope
 	if off {
@@ -419,13 +419,13 @@ const (
 	VerifiedAnnotation = annotationPrefix + "verified-at"
 )
 
-// LastReloadAnnotation is on the workload and tells of its last restart.
+// LastReloadAnnotation is on the workload and describes its last restart.
 const LastReloadAnnotation = annotationPrefix + "last-reload"
 
 // RecreatingAnnotation is on the workload while its pods are evicted, and says which.
 const RecreatingAnnotation = annotationPrefix + "recreating"
 
-// ReloadedAtAnnotation is on the pod template and makes it differ from all that were before.
+// ReloadedAtAnnotation is on the pod template and makes it differ from all previous ones.
 const ReloadedAtAnnotation = annotationPrefix + "reloaded-at"
 
 // RevisionAnnotation is where the Deployment controller counts the rollouts of a Deployment,

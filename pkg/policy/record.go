@@ -51,7 +51,7 @@ type Record struct {
 	Hash string
 	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS is how
 	// many keys there were. It is nil when only the hash is remembered, as after an owner
-	// has removed what stood on the workload and left the pod template alone.
+	// has removed the annotations of the workload and not those of its pod template.
 	Sources map[string]string
 }
 

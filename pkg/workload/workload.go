@@ -1,5 +1,5 @@
-// Package workload reads and patches live workloads, for those who are about to change
-// one: the index may be a moment behind.
+// Package workload reads and patches live workloads, and finds their pods and revisions. It is for
+// callers that are about to change a workload: the index may be a moment behind.
 package workload
 
 import (
