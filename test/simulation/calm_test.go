@@ -2,7 +2,7 @@ package simulation
 
 import "slices"
 
-// checkCalm checks a world in which nothing happens any more.
+// checkCalm checks a world that has come to rest.
 func (o *oracle) checkCalm() {
 	contents, marks := o.world.contents(), o.world.marks()
 	for _, d := range o.world.workloads {
@@ -36,7 +36,7 @@ func (o *oracle) checkCalm() {
 		}
 		o.checkEvictions(d)
 		if d.holder.fights() && told {
-			continue // who takes back each restart before pods are replaced has to be told, and no more
+			continue // an owner that reverts each restart before pods are replaced; the state has to say so
 		}
 		d.stale(&t.scopes, &contents, func(p *pod, c *container, s, k int) {
 			if why := o.knowable(d, p, c, s, k); why != "" {
@@ -49,9 +49,8 @@ func (o *oracle) checkCalm() {
 	}
 }
 
-// settle notes that a calm has shown with what pods run: a leader that has seen all that others
-// have may not think otherwise any more. One that does not lead has not seen at what the leader has
-// looked.
+// settle notes that a calm has shown with what pods run: from now on, a leader that has seen all that
+// others have must agree. One that does not lead does not know what the leader has looked up.
 func (o *oracle) settle(d *workload, present contents) {
 	for s := range present {
 		for k, v := range present[s] {
@@ -64,10 +63,10 @@ func (o *oracle) settle(d *workload, present contents) {
 	}
 }
 
-// mayDoubt reports whether a server that does not lead may think otherwise than the leader: it
-// has seen a change that the leader may not have seen, and not the pods at which the leader has
-// looked. For a look at pods that are older than the template, that is any change of what
-// counts; else one that the pods of the template may not have read.
+// mayDoubt reports whether a server that does not lead may disagree with the leader: it has seen a
+// change that the leader may not have seen, and it does not look up pods. If the doubt is about pods
+// that are older than the template, any change of what counts allows it; else one that the pods of
+// the template may not have read.
 func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 	if s.leads {
 		return false

@@ -17,8 +17,9 @@
 // It holds that
 //
 //   - at a calm, no container of the present template runs with old content, unless no server
-//     that leads could know: none has seen the change happen after its first sync, the record
-//     does not tell, and neither do times, as clocks are wrong (known_test.go);
+//     that leads could know: none has seen the change happen after its first sync, and the
+//     record does not tell. Where clocks are wrong, what only times could tell is excused
+//     (known_test.go);
 //   - no record claims that pods have read what they have not, if the server that writes it
 //     could know better; this is judged when it is written (judge_test.go);
 //   - a restart has a reason that the server could see, comes after the changes have settled,

@@ -20,7 +20,7 @@ import (
 
 const (
 	defaultCount = 3000 // histories
-	maxFailures  = 3    // of which are told, unless SIMULATION_FAILURES says so
+	maxFailures  = 3    // after so many that fail it ends, unless SIMULATION_FAILURES says otherwise
 )
 
 // outcome is what came of a history.
@@ -135,7 +135,7 @@ func number(t *testing.T, name string) (n uint64, given bool) {
 	return n, true
 }
 
-// report makes a history that fails short and tells of it.
+// report shrinks a history that fails, and reports it.
 func report(t *testing.T, h *history) {
 	t.Helper()
 	shrink(t, h)
@@ -180,8 +180,8 @@ func shrink(t *testing.T, h *history) {
 	}
 }
 
-// check tells when too little has happened in so many histories to prove anything, or when
-// too much was let pass.
+// check fails when too little has happened in so many histories to prove anything, or when too much
+// was excused.
 func (t *tally) check(test *testing.T, histories int) {
 	test.Helper()
 	for what, least := range map[string]struct{ got, want int }{

@@ -131,7 +131,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	switch {
 	case d.deleting:
 		o.fail("%s is patched while it is being deleted", name)
-	case r.seen.terminating && o.world.terminating: // else it tells by the workload that the namespace is another
+	case r.seen.terminating && o.world.terminating: // if not, the UID of the workload shows that the namespace is another one
 		o.fail("%s is patched while its namespace is being deleted", name)
 	case !rules.managed() && !removes && !abandons && r.reload == nil:
 		o.fail("%s is patched though it is not managed (%+v)", name, rules)
@@ -241,9 +241,8 @@ func (o *oracle) recordDiffers(rec *recorded, scopes *[sourceCount]scope, s int,
 	return false
 }
 
-// ambiguity tells why a restart may be made though there was no need: the server has not
-// seen the pods start, what is recorded differs from what is there, and times do not tell
-// that the pods came last.
+// ambiguity says why a restart may be made that was not needed: the server has not seen the pods
+// start, the record differs from the content, and times do not show that the pods came last.
 func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCount]mark) string {
 	rec, bare := o.remembered(&r.seen, &d.manifest)
 	unseen := r.seen.unseen(d.truth.templated) || o.world.severalCounters()

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// What a server can know. It is asked only of containers that run with old content, so the
-// truth is known; the question is whether it could be told.
+// What a server can know. This is asked only about containers that do run with old content: the
+// question is whether a server could tell.
 
-// seenTemplate is what has reached a server of a workload: when, by the number of what has
-// reached it, it first saw the template that is there now.
+// seenTemplate is what has reached a server of a workload, and when it first saw the current template,
+// by the number of what had reached it.
 type seenTemplate struct {
 	uid      int
 	identity string
@@ -66,8 +66,8 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 // ofKey reports whether a hash was made with a key.
 func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+keyID(key)+".") }
 
-// lookAtOptIns notes which workloads have opted in. Those that have opted out are forgotten the
-// records that were removed.
+// lookAtOptIns notes which workloads have opted in. A server forgets the removed record of a
+// workload that has opted out.
 func (v *view) lookAtOptIns(defaultMode string) {
 	for slot, t := range v.templates {
 		now := rulesOf(t.annotations, v.annotations, defaultMode)

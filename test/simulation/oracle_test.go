@@ -43,7 +43,7 @@ type truth struct {
 	// scoped is the revision at which the scope of each source last changed.
 	scoped [sourceCount]uint64
 	// since is the revision since which the workload is managed and carries no record that
-	// can be compared; 0: it carries one. cause tells how that came about.
+	// can be compared; 0: it carries one. cause says how that came about.
 	since uint64
 	cause cause
 	// adopted is the revision of the last opt-in without a record: what was there then is
@@ -222,8 +222,8 @@ func (o *oracle) lookAt(d *workload) {
 // saysLeft reports whether a record says no more than that pods are left which were to be evicted.
 func saysLeft(hash string) bool { return strings.HasSuffix(hash, ".abandoned") }
 
-// allow lets the containers of a workload be taken to run with the content of a source, but for
-// those of which the record tells that they run with another.
+// allow accepts the content of a source for the containers of a workload, except those of which the
+// record says that they run with other content.
 func (d *workload) allow(source int, c content) {
 	for _, p := range d.pods {
 		if p.left && saysLeft(d.hash()) {
@@ -298,7 +298,7 @@ func (d *workload) isStale(scopes *[sourceCount]scope, present *contents) (stale
 	return stale
 }
 
-// describe tells with what a container runs.
+// describe says with what a container runs.
 func describe(p *pod, c *container, source, key int) string {
 	return fmt.Sprintf("pod %d, of revision %d, runs with %s.%s=%v since revision %d",
 		p.uid, p.born, sourceNames[source], keyNames[key], c.known[source][key], c.started)
