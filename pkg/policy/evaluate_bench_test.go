@@ -12,9 +12,8 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// BenchmarkDecide measures one decision on a workload, which is made with the index locked: with
-// globs that name all 10,000 Secrets of its namespace, or a part of them each, and after as many
-// others were deleted. Nothing of that is remembered from one decision to the next.
+// BenchmarkDecide measures one decision on a workload, with globs that name all 10,000 Secrets of
+// its namespace, or a part of them each, and after as many others were deleted. Nothing of that is remembered from one decision to the next.
 func BenchmarkDecide(b *testing.B) {
 	const n = 10_000
 	patterns := func(count int, format string) string {

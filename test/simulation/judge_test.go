@@ -256,6 +256,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if strings.Contains(d.annotations[hashAnnotation], ".mixed") && r.seen.unseen(d.truth.templated) {
 		return "the record tells that pods differ, and the server has not seen the template come back with it"
 	}
+	if r.seen.begun < o.world.restored {
+		return "etcd has been restored, and the server has not read everything again: revisions cannot be compared until then"
+	}
 	if o.world.severalCounters() && !o.world.skews.right() {
 		return "neither revisions nor times can be compared"
 	}
