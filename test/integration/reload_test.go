@@ -220,7 +220,11 @@ func TestReloadDryRunChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !got.Status.Triggered || got.Status.Generation != before.Generation+1 || !strings.HasPrefix(got.Status.Message, "Dry run: the pods of "+kind+" web would be replaced") {
+			want := "Dry run: the rollout of " + kind + " web would begin; but it has no replicas now."
+			if kind == "DaemonSet" { // has none to name
+				want = "Dry run: the pods of DaemonSet web would be replaced."
+			}
+			if !got.Status.Triggered || got.Status.Generation != before.Generation+1 || got.Status.Message != want {
 				t.Errorf("the answer is %+v", got.Status)
 			}
 			if diff := cmp.Diff(before.ObjectMeta, getRollout(t, namespace, kind, "web").ObjectMeta); diff != "" {

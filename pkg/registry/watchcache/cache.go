@@ -134,10 +134,11 @@ func (c *Cache[T]) change(f func()) {
 	c.writing.Lock()
 	f()
 	c.publish()
-	touched, all, moved := c.touched, c.all, c.moved
-	if len(touched) > 0 {
-		c.touched = map[string]struct{}{}
+	var touched map[string]struct{}
+	if len(c.touched) > 0 { // it is read without the lock: what comes next is noted in another
+		touched, c.touched = c.touched, map[string]struct{}{}
 	}
+	all, moved := c.all, c.moved
 	c.all, c.moved = false, false
 	c.writing.Unlock()
 	// Who has gone astray since the snapshot was there has seen it.

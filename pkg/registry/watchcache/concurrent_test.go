@@ -67,6 +67,11 @@ func TestReadersWhileTheCacheChanges(t *testing.T) {
 			}
 		}
 	})
+	readers.Go(func() { // another goroutine than that of the inputs
+		for range last / 50 {
+			c.Farewell(0)
+		}
+	})
 	for v := uint64(2); v <= last; v++ {
 		value := fmt.Sprint(v)
 		c.Apply(v, []Change[*configMap]{
