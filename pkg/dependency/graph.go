@@ -1,7 +1,6 @@
 package dependency
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -37,12 +36,6 @@ type Graph struct {
 	order uint64
 	// severalCounters: versions of different resources must not be compared.
 	severalCounters bool
-}
-
-// goneSource is a source that has been deleted, as it was, with when it went.
-type goneSource struct {
-	*Source
-	change Change
 }
 
 // namespace is immutable.
@@ -116,12 +109,6 @@ func (g *Graph) Since() Moment { return g.since }
 
 // SeveralCounters reports whether versions of different resources must not be compared.
 func (g *Graph) SeveralCounters() bool { return g.severalCounters }
-
-// Deleted returns what was known of a source that has been deleted, or nil.
-func (g *Graph) Deleted(key SourceKey) *Source { return g.goneOf(key).Source }
-
-// goneOf returns a source that has been deleted, or the zero value.
-func (g *Graph) goneOf(key SourceKey) goneSource { return g.gone.get(key) }
 
 // namespace returns what there is to say of a namespace.
 func (g *Graph) namespace(name string) namespace {
@@ -421,52 +408,6 @@ func (g *Graph) globOf(key WorkloadKey) glob {
 	return out
 }
 
-// forget drops when sources were deleted that a workload used and that none uses any more. Now
-// are the patterns that it has instead.
-func (g *Graph) forget(before glob, now []Pattern) {
-	if before.workload == nil || g.gone.len() == 0 {
-		return
-	}
-	for i := range before.workload.References {
-		g.forgetUnused(before.workload.sourceKey(i))
-	}
-	if len(before.patterns) == 0 || slices.Equal(before.patterns, now) {
-		return
-	}
-	var matching []SourceKey
-	g.eachGone(before.workload.Namespace, func(gone goneSource) {
-		if before.matcher.Matches(gone.Kind, gone.Name) {
-			matching = append(matching, gone.SourceKey)
-		}
-	})
-	for _, key := range matching {
-		g.forgetUnused(key)
-	}
-}
-
-func (g *Graph) forgetUnused(key SourceKey) {
-	if g.goneOf(key).Source != nil && !g.Used(key) {
-		g.forgetGone(key)
-	}
-}
-
-// remember notes a source that has been deleted.
-func (g *Graph) remember(gone goneSource) { g.gone.set(&gone.SourceKey, gone) }
-
-// forgetGone drops what is known of a source that has been deleted.
-func (g *Graph) forgetGone(key SourceKey) { g.gone.delete(key) }
-
-// eachGone calls f for the sources of a namespace that have been deleted.
-func (g *Graph) eachGone(namespace string, f func(goneSource)) {
-	g.gone.from(SourceKey{Namespace: namespace}, func(key *SourceKey, gone goneSource) bool {
-		if key.Namespace != namespace {
-			return false
-		}
-		f(gone)
-		return true
-	})
-}
-
 // SetSource adds a source or puts it in the place of one with the same key.
 func (g *Graph) SetSource(s *Source) {
 	last := g.LastChange(s.SourceKey)
@@ -504,27 +445,6 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 		}
 	}
 	g.endWaiting(key, change)
-}
-
-// maxGone bounds how many deletions are remembered for globs: a namespace in which sources
-// with new names come and go would need ever more memory.
-const maxGone = 10_000
-
-// forgetOldest forgets the older half of the deletions that only globs name.
-func (g *Graph) forgetOldest() {
-	var old []goneSource
-	g.gone.each(func(gone goneSource) {
-		if !g.users.any(gone.SourceKey) {
-			old = append(old, gone)
-		}
-	})
-	slices.SortFunc(old, func(a, b goneSource) int { return cmp.Compare(a.change.Version, b.change.Version) })
-	for _, gone := range old[:len(old)/2] {
-		if gone.change.Version > g.forgotten.Version {
-			g.forgotten = gone.change
-		}
-		g.forgetGone(gone.SourceKey)
-	}
 }
 
 // SetNamespace notes the annotations of a namespace that are ours and reports whether they

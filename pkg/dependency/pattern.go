@@ -111,22 +111,3 @@ func (m *globMatcher) matches(kind SourceKind, name string) bool {
 	}
 	return strings.HasSuffix(rest, m.parts[last])
 }
-
-// LastGone returns for each of some globs when the last of the sources that it names in a
-// namespace, and none of those that except, was deleted, of those that are gone: the zero value
-// if none is known. It may be later than that when too many have gone to remember them all.
-func (g *Graph) LastGone(namespace string, globs, except []Pattern) []Change {
-	last, matchers := make([]Change, len(globs)), make([]globMatcher, len(globs))
-	for i := range globs {
-		last[i], matchers[i] = g.forgotten, newGlobMatcher(globs[i])
-	}
-	excepted := NewMatcher(except)
-	g.eachGone(namespace, func(gone goneSource) {
-		for i := range matchers {
-			if gone.change.Version >= last[i].Version && matchers[i].matches(gone.Kind, gone.Name) && !excepted.Matches(gone.Kind, gone.Name) {
-				last[i] = gone.change
-			}
-		}
-	})
-	return last
-}

@@ -14,8 +14,8 @@ import (
 )
 
 // Sink is told of every change of the graph, in order. The graph is a snapshot of when that was
-// so, which nothing changes: sinks may keep it, and what they do with it keeps nobody from the
-// index. Only what is told next waits.
+// so, which nothing changes: sinks may keep it, and the index goes on while they use it. Only what is
+// told next waits.
 type Sink interface {
 	// Synced is called when the graph equals the cluster for the first time, and each time that
 	// everything has been read again: because the key of the digests was replaced, or because

@@ -30,7 +30,7 @@ func (x *Index) Rekey() {
 	}
 }
 
-// beginRekey waits for those who read, and lets nobody read until everything has been read again.
+// beginRekey waits for running readers, and keeps others out until everything has been read again.
 // It returns what was read with the key before, or nil if that has been compared already, and
 // whether anything is known that can be kept.
 func (x *Index) beginRekey() (g *dependency.Graph, kept bool) {

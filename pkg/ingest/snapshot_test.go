@@ -11,7 +11,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Who reads sees one state, and keeps nobody from going on.
+// A reader sees one state, and the index goes on meanwhile.
 func TestIndex_ReadsSnapshots(t *testing.T) {
 	x, sink := synced(t, []any{deployment("web", 1, "db")}, []any{secret("db", 2)})
 	read := x.Read(func(g *dependency.Graph) {

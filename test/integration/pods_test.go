@@ -234,7 +234,7 @@ func TestPodsBelowAPartition(t *testing.T) {
 	view(t, namespace, "statefulset.web", is(v1alpha1.StateRollingOut, "Partition"))
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
-	if want := "the pod template of StatefulSet web already has the current content, but 1 of 2 pods are of an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
+	if want := "the pod template of StatefulSet web already has the current content, but 1 of 2 pods is of an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
 		t.Errorf("the answer is %+v, want %q", answer, want)
 	}
 

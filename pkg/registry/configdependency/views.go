@@ -20,8 +20,7 @@ import (
 
 // Views computes the ConfigDependency of every workload into a watch cache. It is a sink
 // of the index: whatever changes is rendered at once, so that reading costs no work. That is done
-// on snapshots of the graph, in the order of what happened, and nobody but readers of the cache
-// waits for it.
+// on snapshots of the graph, in the order of what happened. Only what reads the cache waits for it.
 type Views struct {
 	defaults policy.Defaults
 	clock    clock.PassiveClock

@@ -81,7 +81,11 @@ func (l *live) behind() string {
 	case l.Rollout.Phase == dependency.RolloutFailed:
 		why = "the rollout is not progressing"
 	}
-	return fmt.Sprintf("%d of %d pods are of an older pod template; %s", l.outdated, l.pods, why)
+	verb := "are"
+	if l.outdated == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%d of %d pods %s of an older pod template; %s", l.outdated, l.pods, verb, why)
 }
 
 func deploymentCaveat(o *appsv1.Deployment) string {
