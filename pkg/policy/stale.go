@@ -91,10 +91,12 @@ func (e *Evaluation) recordVersion() uint64 { return max(e.Workload.RecordedAt.V
 // adoptedByWebhook reports whether a change at a moment was adopted by the webhook: the workload
 // opted in and got its record in one write, after that moment. The record may say older content,
 // if the replica that made it had not read the change yet. It is no such write if the template came
-// with it too: kubectl rollout undo may have restored all three, with the record of earlier pods.
+// with it too: kubectl rollout undo may have restored all three, with the record of earlier pods. And
+// with several revision counters nothing tells which came first: the order of reading does not.
 func (e *Evaluation) adoptedByWebhook(at dependency.Moment) bool {
 	w := e.Workload
-	return w.OptedAt.Version > 0 && w.OptedAt == w.RecordedAt && !w.RecordedWithTemplate && e.graph.Before(at, w.OptedAt)
+	return w.OptedAt.Version > 0 && w.OptedAt == w.RecordedAt && !w.RecordedWithTemplate &&
+		!e.graph.SeveralCounters() && e.graph.Before(at, w.OptedAt)
 }
 
 // started returns a lower bound of when the first container that reads a unit started, as a
@@ -167,10 +169,13 @@ func (e *Evaluation) changed() (changed []change) {
 // count. A source of it that had counted before, in another unit, counts since then.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
 	marked, since := e.markedAt(u), e.Workload.ScopedAt
-	if e.countedBefore(u) {
+	before := e.countedBefore(u)
+	if before {
 		since = dependency.Moment{}
 	}
-	if c := e.change(u); e.sawAfter(&c, marked, since) && e.afterRecord(&c) {
+	// The record of a unit of before may know the change. Any other, however late it was written, was
+	// decided on before this one counted.
+	if c := e.change(u); e.sawAfter(&c, marked, since) && (!before || e.afterRecord(&c)) {
 		return true
 	}
 	for i := range u.references {

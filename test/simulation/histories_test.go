@@ -73,11 +73,12 @@ func TestMain(m *testing.M) {
 func TestHistories(t *testing.T) {
 	if n, given := number(t, "SIMULATION_SEED"); given {
 		h := generate(n)
-		if out := run(t, h, true); out.violation == "" {
+		out := run(t, h, true)
+		if out.violation == "" {
 			t.Logf("%v%s\n%+v", h, strings.Join(out.trace, "\n"), out.tally)
 			return
 		}
-		report(t, h)
+		report(t, h, out.violation)
 		return
 	}
 	count := defaultCount
@@ -108,7 +109,7 @@ func TestHistories(t *testing.T) {
 					mu.Unlock()
 					if out.violation != "" {
 						failed.Add(1)
-						report(t, h)
+						report(t, h, out.violation)
 					}
 				}
 			})
@@ -136,8 +137,12 @@ func number(t *testing.T, name string) (n uint64, given bool) {
 }
 
 // report shrinks a history that fails, and reports it.
-func report(t *testing.T, h *history) {
+func report(t *testing.T, h *history, violation string) {
 	t.Helper()
+	if again := run(t, h, false).violation; again != violation {
+		t.Errorf("seed %d: %s\nPlayed again, it ends otherwise: %q", h.Seed, violation, again)
+		return
+	}
 	shrink(t, h)
 	out := run(t, h, true)
 	kept, err := json.Marshal(h)

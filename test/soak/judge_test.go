@@ -80,5 +80,6 @@ func (o *oracle) calm(leader int) {
 		w.changes, w.rollouts, w.since, w.writes, w.lost, w.leaving = 0, 0, w.owed, 0, false, false
 		w.log("calm")
 	})
+	o.calmAt = o.revision
 	o.closeGaps()
 }

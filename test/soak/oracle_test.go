@@ -31,8 +31,9 @@ type oracle struct {
 	cells map[string]*cell // by namespace
 	// undisturbed: since the last calm a leader has seen everything, in order.
 	undisturbed bool
-	// revision is the last one that the journal has seen.
+	// revision is the last one that the journal has seen, and calmAt that of the last calm.
 	revision   int64
+	calmAt     int64
 	servers    []*process // by replica
 	violations []string
 	tally      tally

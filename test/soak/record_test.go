@@ -64,11 +64,6 @@ func (w *workload) adopt(name string, at int64) {
 func (w *workload) noteRecord() {
 	w.adopting, w.mixed, w.kept, w.recorded, w.remembered = false, false, nil, map[string]string{}, w.read
 	w.recordedAt = w.cell.revision
-	applied := w.state.annotations[appliedAnnotation]
-	if _, found := w.firstRecorded[applied]; !found {
-		w.firstRecorded[applied] = w.cell.revision
-	}
-	w.saysOf = w.firstRecorded[applied]
 	for _, name := range w.rules().counted(w.variant) {
 		w.recorded[name] = w.rules().unit(w.variant, name)
 	}
@@ -161,11 +156,12 @@ func (w *workload) differing() {
 // mayBeMixed reports whether the history has a reason to look at what the pods have read of a
 // source: it has changed and is again what was recorded, or pods of the template may be older than
 // its rollout, because that began before the last one was complete. The ReplicaSet of a Deployment
-// tells that it is new; a revision of other kinds does not.
+// tells that it is new; a revision of other kinds does not, so that its pods may be as old as the
+// workload.
 func (w *workload) mayBeMixed(name string) bool {
 	now := w.cell.revision
 	return w.cell.differed(w.variant, name, w.recordedAt, now) ||
-		w.unsure && (w.reused || w.kind != "Deployment") && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, min(w.counts[name], w.saysOf), now)
+		w.unsure && (w.reused || w.kind != "Deployment") && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, w.createdAt, now)
 }
 
 // checkHash wants a hash to stand for one content of one namespace, and that to have one hash.

@@ -33,10 +33,7 @@ type workload struct {
 	// recordedAt is the revision at which it was last recorded with what pods were started.
 	recordedAt int64
 	mixed      bool // it is recorded that pods differ
-	// firstRecorded has when each record was there first, and saysOf is that of the current one:
-	// the owner may have brought it back.
-	firstRecorded map[string]int64
-	saysOf        int64
+	createdAt  int64
 	// startedAt is the revision since which pods of the template are made. If reused, it is one
 	// of before, and if unsure, its rollout began before the last one was complete.
 	startedAt      int64
@@ -123,7 +120,7 @@ func (w *workload) set(now *state) {
 		for _, name := range sourceNames {
 			w.counts[name] = w.cell.revision
 		}
-		w.recorded, w.recordedAt, w.saysOf = nil, w.cell.revision, w.cell.revision
+		w.recorded, w.recordedAt, w.createdAt = nil, w.cell.revision, w.cell.revision
 		w.noteTemplate()
 		w.podsStart(nil)
 		if record(now) != "" {
@@ -190,16 +187,19 @@ func (w *workload) ownerWrote(before *state, template bool) {
 		w.log("the owner has removed that pods are being evicted")
 		doubt = true
 	}
+	was := w.variant
+	if template {
+		w.noteTemplate()
+		// A leader that reads both in a list does not know which came first, if no record tells.
+		doubt = doubt || w.variant != was && !w.cell.oracle.undisturbed && w.readAnew()
+	}
 	if doubt {
 		w.hash, w.changes, w.since = "", w.changes+1, w.since+1
 	}
-	if template {
-		w.noteTemplate()
-	}
 	w.ruled(rulesOf(before.annotations, w.cell.reload))
-	switch was := identityOf(before); {
+	switch {
 	case now.paused && !before.paused:
-		w.pausedWith = was
+		w.pausedWith = identityOf(before)
 	case now.paused:
 	case before.paused && identityOf(now) != w.pausedWith, !before.paused && template:
 		w.podsStart(before)
@@ -232,6 +232,15 @@ func (w *workload) noteTemplate() {
 	}
 	w.log("the owner has written the template: %s", identityOf(w.state))
 	w.cell.oracle.tally.templates++
+}
+
+// readAnew reports whether a source that counts has changed since the last calm, of which the record
+// does not know what the template reads of it.
+func (w *workload) readAnew() bool {
+	o := w.cell.oracle
+	return slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool {
+		return !w.knows(name) && w.cell.changed(w.variant, name, o.calmAt, w.cell.revision)
+	})
 }
 
 // podsStart takes notice that a template makes pods, which read what is there then. Those of the
