@@ -3,10 +3,13 @@ package controller
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/policy"
@@ -70,5 +73,25 @@ func TestLookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
 		})
 		c.advance(time.Minute)
 		c.expectEvents("it leads no more", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
+	})
+}
+
+// TestLookAtWhatIsDeletedMeanwhileIsNotTold: nothing has failed.
+func TestLookAtWhatIsDeletedMeanwhileIsNotTold(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.intercept("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(appsv1.Resource("deployments"), "web")
+		})
+		excursions["by a missing source"](c, func() {})()
+		c.advance(time.Second)
+		if log := c.log.String(); !strings.Contains(log, "not found") {
+			t.Errorf("it has not looked:\n%s", log)
+		}
+		for _, event := range c.told() {
+			if strings.Contains(event, "ConfigReloadFailed") {
+				t.Errorf("told: %s", event)
+			}
+		}
 	})
 }

@@ -304,7 +304,7 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 // an eviction, and that fails. Writes tell of their failures themselves.
 func (c *Controller) tellLookFailed(s *step, err error) {
 	switch {
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // deleted meanwhile
 	case s.Action == policy.Verify, s.Action == policy.Inspect:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed",
 			fmt.Sprintf("Checking which content the pods were started with failed and will be retried: %v", err))

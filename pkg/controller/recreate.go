@@ -43,11 +43,12 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 	}
 	switch {
 	case !valid:
-		s.Because = "another client changed the annotation " + policy.RecreatingAnnotation
+		s.Action, s.Because = policy.RollOut, "another client changed the annotation "+policy.RecreatingAnnotation
 		return 0, c.rollOut(ctx, s)
 	case next == nil:
 		return 0, c.endRecreate(ctx, s)
 	case !s.policy.Recreates(): // the strategy was changed meanwhile
+		s.Action = policy.RollOut
 		return 0, c.rollOut(ctx, s)
 	case isReady(next) && ready+dead < w.Replicas:
 		c.tellWaits(s, dependency.SomePods(ready, w.Replicas, "ready"), "")

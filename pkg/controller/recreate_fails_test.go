@@ -28,6 +28,9 @@ func TestWriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
 				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[tc.annotation] = tc.value })
 				c.advance(10 * time.Millisecond)
 				c.expect("it fails", "1m1.5s "+tc.write+": Forbidden", "1m1.505s "+tc.write+": Forbidden")
+				if events := c.told(); len(events) != 2 || !strings.Contains(events[0], " ConfigReloadFailed ") || events[1] != events[0] {
+					t.Errorf("each failure is told once: %q", events)
+				}
 				c.refusing(nil)
 				c.advance(time.Second)
 				if got := c.took(); len(got) == 0 || got[0] != "1m1.515s "+tc.write {
