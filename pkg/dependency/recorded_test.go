@@ -15,6 +15,7 @@ type observed struct {
 	status      appsv1.DeploymentStatus
 	paused      bool
 	reloadedAt  string
+	stamp       string // the hash in the template
 	revision    string
 	gone        bool   // the process has forgotten what it knew
 	listed      bool   // not live
@@ -41,6 +42,9 @@ func readAll(versions ...observed) (w *Workload) {
 		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: v.image}}
 		if v.reloadedAt != "" {
 			o.Spec.Template.Annotations = map[string]string{ReloadedAtAnnotation: v.reloadedAt}
+		}
+		if v.stamp != "" {
+			o.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: v.stamp}
 		}
 		o.Status = v.status
 		previous := w
@@ -117,6 +121,10 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 // replaced, unless we made it: it carries a time that no other has.
 func TestWorkload_StartIsUnsure(t *testing.T) {
 	const noon, later = "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5Z"
+	recordOf := func(hash, at string) map[string]string {
+		return map[string]string{"config-hash": hash, "last-reload": `{"time":"` + at + `"}`}
+	}
+	recreated := observed{image: "1", stamp: "h", annotations: recordOf("i", later)}
 	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	for name, tt := range map[string]struct {
 		do     []observed
@@ -133,6 +141,12 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 		"an earlier one comes back":      {[]observed{{image: "1", reloadedAt: later}, {image: "1", reloadedAt: noon}}, true, ""},
 		"earlier than one before":        {[]observed{{image: "1", reloadedAt: later}, {image: "2"}, {image: "1", reloadedAt: noon}}, true, ""},
 		"with an invalid time":           {[]observed{{image: "1"}, {image: "1", reloadedAt: "now"}}, true, ""},
+		"one that only the record dates": {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}}, false, ""},
+		"and the owner changes":          {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}, {image: "2", stamp: "h", annotations: recordOf("h", noon)}}, true, ""},
+		"and comes back":                 {[]observed{{image: "1", stamp: "h", annotations: recordOf("h", later)}, {image: "1", stamp: "g", annotations: recordOf("g", noon)}}, true, ""},
+		"the record is of an eviction":   {[]observed{{image: "1"}, {image: "2", stamp: "h", annotations: recordOf("i", noon)}}, true, ""},
+		"it was of an eviction before":   {[]observed{recreated, {image: "2", stamp: "i", annotations: recordOf("i", later)}}, true, ""},
+		"the record has an invalid time": {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", "now")}}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := readAll(tt.do...)

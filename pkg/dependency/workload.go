@@ -2,6 +2,7 @@ package dependency
 
 import (
 	"cmp"
+	"encoding/json"
 	"hash/maphash"
 	"strconv"
 	"strings"
@@ -122,7 +123,7 @@ type Workload struct {
 	// templateBy is the field manager that wrote the template last.
 	templateBy FieldManager
 
-	reloaded time.Time // the latest of the restarts that the template has told of
+	reloaded time.Time // the latest of the restarts that the template or the record has told of
 	template uint64    // the fingerprint of the pod template, in this process
 	applied  uint64    // that of the template of the pods; 0: it is not known
 	updated  appliedTemplate
@@ -248,17 +249,41 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 // compareRollout finds out how the rollout of the applied template stands, and, when it has just
 // begun, whether it may have found pods from before.
 func (w *Workload) compareRollout(before *Workload, samePods bool) {
+	last := w.lastReload()
 	if before != nil && !samePods {
+		restart := w.reloaded
+		// One without a time in the template was made when no rollout was under way.
+		if hash := w.Annotations[ConfigHashAnnotation]; hash != "" && hash == w.TemplateAnnotations[ConfigHashAnnotation] {
+			restart = latest(restart, last)
+		}
 		// A restart is later than all before. An earlier one is that of a template that came back.
-		w.StartUnsure = !before.completed && !w.reloaded.After(before.reloaded)
+		w.StartUnsure = !before.completed && !restart.After(before.reloaded)
 		w.RevisionBefore = before.Revision
 	}
 	if w.completed = w.Rollout.Phase == RolloutComplete; w.TemplatePending { // it is about another template
 		w.completed = samePods && before.completed
 	}
-	if before != nil && before.reloaded.After(w.reloaded) {
-		w.reloaded = before.reloaded
+	w.reloaded = latest(w.reloaded, last)
+	if before != nil {
+		w.reloaded = latest(w.reloaded, before.reloaded)
 	}
+}
+
+// lastReload returns when the last restart was made, as the workload says; zero: it does not.
+func (w *Workload) lastReload() time.Time {
+	text := w.Annotations[LastReloadAnnotation]
+	var last struct{ Time time.Time }
+	if text == "" || json.Unmarshal([]byte(text), &last) != nil {
+		return time.Time{}
+	}
+	return last.Time
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // dateRecord finds out when the record was written. Previous may be another object.
