@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -119,5 +121,26 @@ func TestContentThatChangesWhileARestartIsWritten(t *testing.T) {
 			t.Errorf("got %q: %+v", got, c.decision())
 		}
 		c.expectState("at last", policy.InSync, "ContentApplied")
+	})
+}
+
+// TestAnswersAreLost: the record is that of before once more, and what was decided on then says
+// nothing of it.
+func TestAnswersAreLost(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.took()
+		c.intercept("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if _, _, err := c.patch(a); err != nil {
+				return true, nil, err
+			}
+			return true, nil, errors.New("connection reset by peer")
+		})
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.StrategyAnnotation] = "recreate" })
+		excursions["by a missing source"](c, func() { c.started("web-1", "app") })()
+		c.advance(time.Minute)
+		if got := c.kinds(); got != "mixed recreate evict evict recreated" {
+			t.Errorf("got %q: %+v", got, c.decision())
+		}
 	})
 }

@@ -3,8 +3,10 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -230,6 +232,9 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	n := c.note(w.WorkloadKey)
 	patched, err := workload.Patch(ctx, c.Client, w.WorkloadKey, data, nil)
 	if err != nil {
+		if !refused(err) {
+			n.hash, n.decided = "", 0 // it may have been made, and has perhaps the same hash
+		}
 		return err
 	}
 	n.written, n.decided = version(patched.GetResourceVersion()), s.order
@@ -241,6 +246,16 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 			w.Kind, duration.HumanDuration(lastRound)))
 	}
 	return nil
+}
+
+// refused reports whether a request has certainly changed nothing: the API server has said so.
+func refused(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	code := answer.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
 // checksum stands for what a step writes, whatever the version of the workload.
