@@ -131,9 +131,25 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 		want   bool
 		before string // the revision
 	}{
-		"first seen":                     {[]observed{{image: "1", revision: "1"}}, false, ""},
-		"a rollout after another":        {[]observed{{image: "1", revision: "1", status: done}, {image: "2", revision: "1"}}, false, "1"},
-		"in the middle of another":       {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, true, "1"},
+		"first seen":                      {[]observed{{image: "1", revision: "1"}}, false, ""},
+		"a rollout after another":         {[]observed{{image: "1", revision: "1", status: done}, {image: "2", revision: "1"}}, false, "1"},
+		"in the middle of another":        {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, true, "1"},
+		"the same, since one complete":    {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}}, false, ""},
+		"back to the complete one":        {[]observed{{image: "1", status: done}, {image: "2"}, {image: "1"}}, true, ""},
+		"back to another one":             {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "2"}}, true, ""},
+		"back to one before the complete": {[]observed{{image: "0"}, {image: "1", status: done}, {image: "2"}, {image: "0"}}, false, ""},
+		"pods of it are replaced":         {[]observed{{image: "1", status: done}, {image: "1"}, {image: "2"}, {image: "1"}}, true, ""},
+		"others, while they are":          {[]observed{{image: "1", status: done}, {image: "1"}, {image: "1"}, {image: "2"}, {image: "3"}}, false, ""},
+		"one may have been missed":        {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2", listed: true}, {image: "3"}}, true, ""},
+		"none before one in a list":       {[]observed{{image: "1", status: done}, {image: "2", listed: true}}, false, ""},
+		"one after one in a list":         {[]observed{{image: "1", status: done}, {image: "2", listed: true}, {image: "3"}}, true, ""},
+		"one after a complete list":       {[]observed{{image: "1"}, {image: "2", listed: true, status: done}, {image: "3"}, {image: "4"}}, false, ""},
+		"as many as are remembered": {[]observed{
+			{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "4"}, {image: "5"}, {image: "6"},
+			{image: "7"}, {image: "8"}, {image: "9"},
+		}, false, ""},
+		"too many to remember": {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "4"}, {image: "5"}, {image: "6"},
+			{image: "7"}, {image: "8"}, {image: "9"}, {image: "10"}}, true, ""},
 		"it goes on":                     {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2", status: done}}, true, "1"},
 		"one that we made":               {[]observed{{image: "1"}, {image: "1", reloadedAt: noon}}, false, ""},
 		"one with the time of the other": {[]observed{{image: "1", reloadedAt: noon}, {image: "2", reloadedAt: noon}}, true, ""},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -92,14 +93,18 @@ type Workload struct {
 	StartedBy uint64
 	// StartUnsure: pods of the current template may be older than that. Its rollout began
 	// before that of the last template was complete, and it may be one from before, whose pods
-	// were never replaced.
+	// were never replaced: this process has not seen all templates since one was complete, or this
+	// one was among them.
 	StartUnsure bool
 	// Revision is the revision of a Deployment when its controller last saw it, and
 	// RevisionBefore what it was when the template last changed.
 	Revision, RevisionBefore string
 	completed                bool // the rollout of the template that is applied
-	stages                   []stage
-	gates                    []gate // nil: no container of the template had to wait for anything
+	// since are the templates that have been applied since one was complete, with that, the latest
+	// last: no other has pods. Nil: the one that is applied is complete, or they are not known.
+	since  []uint64
+	stages []stage
+	gates  []gate // nil: no container of the template had to wait for anything
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
 	// been written since the workload was first read.
 	RecordedAt Moment
@@ -179,7 +184,7 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	w.findApplied(before, at)
 	samePods := before != nil && before.applied == w.applied
 	w.dateStart(previous, samePods, at)
-	w.compareRollout(before, samePods)
+	w.compareRollout(before, samePods, at)
 	// A record that another client has removed is kept only for the pods that it is about. One that
 	// stands on the workload, made with a key that was replaced, is kept as long as it stands there.
 	rekeyed := before != nil && before.RecordRekeyed() && w.Annotations[ConfigHashAnnotation] == before.Annotations[ConfigHashAnnotation]
@@ -248,7 +253,7 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 
 // compareRollout finds out how the rollout of the applied template stands, and, when it has just
 // begun, whether it may have found pods from before.
-func (w *Workload) compareRollout(before *Workload, samePods bool) {
+func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 	last := w.lastReload()
 	if before != nil && !samePods {
 		restart := w.reloaded
@@ -257,16 +262,43 @@ func (w *Workload) compareRollout(before *Workload, samePods bool) {
 			restart = latest(restart, last)
 		}
 		// A restart is later than all before. An earlier one is that of a template that came back.
-		w.StartUnsure = !before.completed && !restart.After(before.reloaded)
+		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(before.reloaded)
 		w.RevisionBefore = before.Revision
 	}
 	if w.completed = w.Rollout.Phase == RolloutComplete; w.TemplatePending { // it is about another template
 		w.completed = samePods && before.completed
 	}
+	w.keepTemplates(before, samePods, at)
 	w.reloaded = latest(w.reloaded, last)
 	if before != nil {
 		w.reloaded = latest(w.reloaded, before.reloaded)
 	}
+}
+
+// maxTemplates bounds the templates that are remembered of a workload whose rollouts are never
+// complete.
+const maxTemplates = 8
+
+// keepTemplates remembers which templates may have pods.
+func (w *Workload) keepTemplates(before *Workload, samePods bool, at Arrival) {
+	missed := before == nil || !at.Live && before.ResourceVersion != w.ResourceVersion
+	switch {
+	case w.completed, missed, w.applied == 0: // nothing to remember, or not known
+	case samePods && before.completed:
+		w.since = []uint64{w.applied}
+	case samePods:
+		w.since = before.since
+	case before.completed:
+		w.since = []uint64{before.applied, w.applied}
+	case before.since != nil && len(before.since) < maxTemplates:
+		w.since = append(slices.Clip(before.since), w.applied)
+	}
+}
+
+// neverHad reports whether it is known that a workload has had no pods of a template since the last
+// rollout that was complete.
+func (w *Workload) neverHad(template uint64) bool {
+	return w.since != nil && template != 0 && !slices.Contains(w.since, template)
 }
 
 // lastReload returns when the last restart was made, as the workload says; zero: it does not.

@@ -105,6 +105,7 @@ func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
 			x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
 			hash, sources = x.workload().Record()
 			x.tick(time.Minute)
+			x.deployment.Generation = 2 // the rollout is under way
 			x.act()
 			return hash, sources
 		},
@@ -112,6 +113,7 @@ func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
 			hash, sources = x.workload().Record()
 			x.away(func() { x.set(secret("db", "password", "2")) })
 			x.tick(time.Minute)
+			x.deployment.Generation = 2 // the rollout is under way
 			x.act()
 			return hash, sources
 		},
@@ -121,12 +123,12 @@ func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
 			x.adopt()
 			hash, sources := record(x)
 			x.edit(func(d *appsv1.Deployment) {
-				d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 // the rollout is under way
+				d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 3
 			})
 			x.tick(time.Minute)
 			x.edit(func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations = "", nil
-				d.Generation, d.Status.ObservedGeneration = 3, 3
+				d.Generation, d.Status.ObservedGeneration = 4, 4
 				d.Annotations = maps.Clone(d.Annotations)
 				d.Annotations[ConfigHashAnnotation], d.Annotations[AppliedSourcesAnnotation] = hash, sources
 			})

@@ -30,8 +30,8 @@ func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
 			rolledOut("2")
 			good := x.deployment.DeepCopy()
 			x.tick(time.Hour)
+			x.deployment.Generation = 2 // the rollout that comes is under way
 			rolledOut("3")
-			x.edit(func(d *appsv1.Deployment) { d.Generation = 2 }) // the rollout is under way
 			x.tick(10 * time.Minute)
 			content := func() { x.set(secret("db", "password", "2")) }
 			template := func() {
