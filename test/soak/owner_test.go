@@ -235,9 +235,15 @@ func (o *owner) request(ctx context.Context, m *manifest) error {
 	if err := o.requested(ctx, m.name); err != nil {
 		return err
 	}
-	_, err := o.configdep.ConfigdepV1alpha1().ConfigDependencies(o.namespace).
-		Reload(ctx, strings.ToLower(m.kind)+"."+m.name, &v1alpha1.Reload{}, metav1.CreateOptions{})
-	return err
+	dependencies := o.configdep.ConfigdepV1alpha1().ConfigDependencies(o.namespace)
+	// A replica may have yet to read a workload that was created a moment ago.
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		_, err := dependencies.Reload(ctx, strings.ToLower(m.kind)+"."+m.name, &v1alpha1.Reload{}, metav1.CreateOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 func (o *owner) annotateNamespace(ctx context.Context, reload string) error {
