@@ -173,6 +173,34 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 	}
 }
 
+// When all pods were of another template than the one that is there now.
+func TestWorkload_PodsAfter(t *testing.T) {
+	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
+	for name, tt := range map[string]struct {
+		do   []observed
+		want Moment
+	}{
+		"not known":                {[]observed{{image: "1"}, {image: "2"}}, Moment{}},
+		"a rollout after another":  {[]observed{{image: "1", status: done}, {image: "2"}}, Moment{10, 1}},
+		"seen once more":           {[]observed{{image: "1", status: done}, {image: "1", status: done}, {image: "2"}}, Moment{20, 2}},
+		"it goes on":               {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2"}}, Moment{10, 1}},
+		"it is complete":           {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2", status: done}}, Moment{10, 1}},
+		"one rollout further":      {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}}, Moment{10, 1}},
+		"whatever was missed":      {[]observed{{image: "1", status: done}, {image: "2", listed: true}, {image: "3"}}, Moment{10, 1}},
+		"back to that template":    {[]observed{{image: "1", status: done}, {image: "2"}, {image: "1"}}, Moment{}},
+		"back to one before that":  {[]observed{{image: "0"}, {image: "1", status: done}, {image: "2"}, {image: "0"}}, Moment{20, 2}},
+		"pods of it are replaced":  {[]observed{{image: "1", status: done}, {image: "1"}, {image: "2"}}, Moment{10, 1}},
+		"another object":           {[]observed{{image: "1", status: done}, {image: "2", another: true}, {image: "3", another: true}}, Moment{}},
+		"the process knew nothing": {[]observed{{image: "1", status: done}, {image: "2", gone: true}, {image: "3"}}, Moment{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w := readAll(tt.do...); w.PodsAfter != tt.want {
+				t.Errorf("got %v, want %v", w.PodsAfter, tt.want)
+			}
+		})
+	}
+}
+
 // The pods of a paused Deployment are those of the template with which it was paused, and when
 // that was not seen, those of which its status tells.
 func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {

@@ -96,15 +96,21 @@ type Workload struct {
 	// were never replaced: this process has not seen all templates since one was complete, or this
 	// one was among them.
 	StartUnsure bool
+	// PodsAfter is a lower bound of when the oldest pods of the current template were created, also if
+	// StartUnsure: at that moment all pods were of another one. Zero: it is not known.
+	PodsAfter Moment
 	// Revision is the revision of a Deployment when its controller last saw it, and
 	// RevisionBefore what it was when the template last changed.
 	Revision, RevisionBefore string
 	completed                bool // the rollout of the template that is applied
 	// since are the templates that have been applied since one was complete, with that, the latest
 	// last: no other has pods. Nil: the one that is applied is complete, or they are not known.
-	since  []uint64
-	stages []stage
-	gates  []gate // nil: no container of the template had to wait for anything
+	since []uint64
+	// complete is the template whose rollout was complete last, and completeAt is when that was seen.
+	complete   uint64
+	completeAt Moment
+	stages     []stage
+	gates      []gate // nil: no container of the template had to wait for anything
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
 	// been written since the workload was first read.
 	RecordedAt Moment
@@ -240,7 +246,7 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 	switch {
 	case !started:
 		w.StartVersion, w.StartedBy, w.gates = previous.StartVersion, previous.StartedBy, previous.gates
-		w.StartUnsure, w.RevisionBefore = previous.StartUnsure, previous.RevisionBefore
+		w.StartUnsure, w.PodsAfter, w.RevisionBefore = previous.StartUnsure, previous.PodsAfter, previous.RevisionBefore
 	case at.Live:
 		w.StartVersion = versionOf(w.ResourceVersion)
 	case previous != nil: // at any time since that was read
@@ -264,6 +270,9 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 		// A restart is later than all before. An earlier one is that of a template that came back.
 		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(before.reloaded)
 		w.RevisionBefore = before.Revision
+		if before.complete != 0 && before.complete != w.applied {
+			w.PodsAfter = before.completeAt
+		}
 	}
 	if w.completed = w.Rollout.Phase == RolloutComplete; w.TemplatePending { // it is about another template
 		w.completed = samePods && before.completed
@@ -281,6 +290,12 @@ const maxTemplates = 8
 
 // keepTemplates remembers which templates may have pods.
 func (w *Workload) keepTemplates(before *Workload, samePods bool, at Arrival) {
+	switch {
+	case w.completed:
+		w.complete, w.completeAt = w.applied, w.written(at)
+	case before != nil:
+		w.complete, w.completeAt = before.complete, before.completeAt
+	}
 	missed := before == nil || !at.Live && before.ResourceVersion != w.ResourceVersion
 	switch {
 	case w.completed, missed, w.applied == 0: // nothing to remember, or not known

@@ -75,6 +75,26 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Error("it is in doubt")
 		}
 	})
+	t.Run("what changed before all pods were of another template", func(t *testing.T) {
+		x := rolledBack(t, func(*appsv1.Deployment) {})
+		e := x.evaluate()
+		at := e.graph.Source(dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}).Change.Moment()
+		for name, tt := range map[string]struct {
+			after dependency.Moment
+			want  bool
+		}{
+			"it changed after that":     {dependency.Moment{Version: at.Version - 1, Order: at.Order - 1}, true},
+			"it had changed by then":    {at, false},
+			"that was never the case":   {dependency.Moment{}, true},
+			"it had changed long since": {dependency.Moment{Version: at.Version + 1, Order: at.Order + 1}, false},
+		} {
+			e := x.evaluate()
+			e.Workload.PodsAfter = tt.after
+			if e.InDoubt() != tt.want {
+				t.Errorf("%s: in doubt: %t", name, !tt.want)
+			}
+		}
+	})
 	t.Run("once looked up, an older record that another client brings back says nothing of them", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		hash, sources := x.deployment.Annotations[ConfigHashAnnotation], x.deployment.Annotations[AppliedSourcesAnnotation]

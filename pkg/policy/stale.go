@@ -277,7 +277,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 	for i := range e.units {
 		u := &e.units[i]
 		c := e.change(u)
-		known := e.graph.Latest(e.Workload.CreatedAt, e.graph.Since())
+		known := e.graph.Latest(e.Workload.CreatedAt, e.Workload.PodsAfter, e.graph.Since())
 		if !e.comparable() { // else opting in adopts nothing
 			known = e.graph.Latest(known, e.Workload.OptedAt)
 		}
@@ -295,6 +295,9 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		told := back || differs && e.outdated(u)
 		if !seen && !told || e.started(u) <= c.at.Version {
 			continue
+		}
+		if c.at.Version > 0 && c.at.Version <= e.Workload.PodsAfter.Version {
+			continue // all pods came after it
 		}
 		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
 		if x.To.IsZero() { // it was removed while no template named it
