@@ -40,6 +40,34 @@ func TestGraph_LastWrittenOfBinaryKeysThatGo(t *testing.T) {
 	}
 }
 
+// A key that is removed and added again has its date from before only if it had the same content just
+// before it was removed, for variables and for files.
+func TestGraph_LastWrittenOfAKeyThatIsAddedAgain(t *testing.T) {
+	type keys = map[string]string
+	file := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: Volume, Container: "app", Keys: []string{"a"}}}}
+	for name, tt := range map[string]struct {
+		do   []keys
+		want uint64
+	}{
+		"with the same content":                     {[]keys{{"a": "1"}, {"b": "1"}, {"a": "1"}}, 101},
+		"with other content":                        {[]keys{{"a": "1"}, {"b": "1"}, {"a": "2"}}, 103},
+		"after it was in binaryData":                {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"a": "1"}}, 104},
+		"as it was in binaryData":                   {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"!a": "2"}}, 102},
+		"after it was in binaryData and went twice": {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"b": "2"}, {"a": "1"}}, 105},
+		"after it was in data again":                {[]keys{{"a": "1"}, {"!a": "2"}, {"a": "1"}, {"b": "1"}, {"a": "1"}}, 103},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChanging()
+			for _, content := range tt.do {
+				c.put(content)
+			}
+			if got := c.graph.LastWritten("shop", &file).Version; got != tt.want {
+				t.Errorf("got %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
 // A key that has not changed since the source was first read is older than every event, even if
 // other keys of the source have changed.
 func TestGraph_LastWrittenOfAKeyThatNeverChanged(t *testing.T) {

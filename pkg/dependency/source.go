@@ -260,16 +260,21 @@ func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 	return gone
 }
 
-// removedKey returns what is known of a key that was removed, if it had the same content, or nil.
+// removedKey returns what is known of a key that was removed, if it had the same content, or nil. What
+// it had before it moved to binaryData is not what it was removed with.
 func (s *Source) removedKey(k *KeyDigest) *removedKey {
 	if s == nil {
 		return nil
 	}
-	i := slices.IndexFunc(s.removed, func(r removedKey) bool { return r.key == k.Key && r.binary == k.Binary && r.digest == k.Digest })
-	if i < 0 {
-		return nil
+	for i := range slices.Backward(s.removed) { // the latest
+		if r := &s.removed[i]; r.key == k.Key {
+			if r.binary == k.Binary && r.digest == k.Digest {
+				return r
+			}
+			return nil
+		}
 	}
-	return &s.removed[i]
+	return nil
 }
 
 // written returns an upper bound of when what a reference reads of a source last changed. Pods that
