@@ -41,9 +41,44 @@ func (g *Graph) forget(before glob, now []Pattern) {
 }
 
 func (g *Graph) forgetUnused(key SourceKey) {
-	if g.goneOf(key).Source != nil && !g.Used(key) {
+	if gone := g.goneOf(key); gone.Source != nil && !g.Used(key) {
+		g.noteUnused(key, gone.change.Version)
 		g.forgetGone(key)
 	}
+}
+
+// unusedDeletion is the deletion of a source that no workload used, with its version.
+type unusedDeletion struct {
+	SourceKey
+	version uint64
+}
+
+// maxUnused bounds how many deletions of sources that no workload used are remembered.
+const maxUnused = 1000
+
+// noteUnused remembers no more of a deleted source than when it went: a workload that used it may be
+// read only afterwards, on another stream.
+func (g *Graph) noteUnused(key SourceKey, version uint64) {
+	if len(g.unused) >= maxUnused {
+		g.unusedBefore = max(g.unusedBefore, g.unused[0].version)
+		g.unused = g.unused[1:]
+	}
+	g.unused = append(g.unused, unusedDeletion{key, version})
+}
+
+// missingSince returns an upper bound of since when a source has been missing, as a resourceVersion; 0:
+// since before anything was read.
+func (g *Graph) missingSince(key SourceKey) uint64 {
+	if gone := g.goneOf(key); gone.Source != nil {
+		return gone.change.Version
+	}
+	since := max(g.unusedBefore, g.forgotten.Version)
+	for i := range g.unused {
+		if g.unused[i].SourceKey == key {
+			since = max(since, g.unused[i].version)
+		}
+	}
+	return since
 }
 
 // remember notes a source that has been deleted.

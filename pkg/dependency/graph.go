@@ -24,6 +24,10 @@ type Graph struct {
 	// many there may be.
 	gone     tree[SourceKey, goneSource]
 	mostGone int
+	// unused are the last deletions of sources that no workload used, the latest last, and unusedBefore
+	// is the version of the latest before them.
+	unused       []unusedDeletion
+	unusedBefore uint64
 	// writers remembers when field managers wrote. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
@@ -443,6 +447,8 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 			// there is something to be gained.
 			g.mostGone = max(maxGone, g.gone.len()+maxGone/4)
 		}
+	} else {
+		g.noteUnused(key, change.Version)
 	}
 	g.endWaiting(key, change)
 }

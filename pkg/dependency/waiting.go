@@ -145,7 +145,11 @@ func (g *Graph) beginWaiting(w *Workload) {
 	waiting := false
 	for i := range gates {
 		gates[i] = gate{start: w.StartVersion, waiting: g.closed(w, i, func(r *Reference) bool {
-			return g.LastChange(SourceKey{r.Kind, w.Namespace, r.Name}).Version < w.StartVersion
+			key := SourceKey{r.Kind, w.Namespace, r.Name}
+			if s := g.Source(key); s != nil {
+				return s.Change.Version < w.StartVersion
+			}
+			return g.missingSince(key) < w.StartVersion
 		})}
 		waiting = waiting || gates[i].waiting
 	}
@@ -174,7 +178,7 @@ func (g *Graph) endWaiting(key SourceKey, change Change) {
 			switch {
 			case g.closed(w, i, is):
 				now.lost = max(now.lost, change.Version)
-			case !change.Exact, change.Version < now.lost, g.severalCounters:
+			case !change.Exact, change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
 				now = gate{start: now.start} // it is not known when they start
 			case g.closed(w, i, func(*Reference) bool { return true }):
 				continue

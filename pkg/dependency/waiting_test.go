@@ -56,6 +56,58 @@ func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 	}
 }
 
+// A workload may be read later than the deletion of a source that its pods have read, when no other
+// workload uses the source, or no other any more. Only what was missing before is waited for.
+func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
+	const template, come = 100, 110 // the versions of the template, and of y, which it requires
+	another := &Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("y"))}
+	for name, tt := range map[string]struct {
+		do   func(*watched)
+		want uint64
+	}{
+		"it never was":       {func(*watched) {}, come + 1},
+		"it went before":     {func(w *watched) { w.set("y", 10); w.remove("y", 90) }, come + 1},
+		"it went after":      {func(w *watched) { w.set("y", 10); w.remove("y", 105) }, template},
+		"another went after": {func(w *watched) { w.set("x", 10); w.remove("x", 105) }, come + 1},
+		"it went with a user": {func(w *watched) {
+			w.g.SetWorkload(another, nil)
+			w.set("y", 10)
+			w.remove("y", 105)
+			w.g.DeleteWorkload(another.WorkloadKey)
+		}, template},
+		"it went after, and many after that": {func(w *watched) {
+			w.set("y", 10)
+			w.remove("y", 105)
+			for i := range maxUnused {
+				name := fmt.Sprint("other-", i)
+				w.set(name, 106)
+				w.remove(name, 107)
+			}
+		}, template},
+		"it went before, and many after that": {func(w *watched) {
+			w.set("y", 10)
+			w.remove("y", 90)
+			for i := range maxUnused {
+				name := fmt.Sprint("other-", i)
+				w.set(name, 91)
+				w.remove(name, 92)
+			}
+		}, come + 1},
+		"it may have been there before the first lists": {func(w *watched) { w.g.SetSince(Moment{Version: template}) }, template},
+		"it was missing in the first lists":             {func(w *watched) { w.g.SetSince(Moment{Version: template - 1}) }, come + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watched{g: NewGraph(), version: template}
+			tt.do(w)
+			w.workload("y")
+			w.set("y", come)
+			if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tt.want {
+				t.Errorf("the pods start at %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
 // watched is a graph that is told of a Deployment and of ConfigMaps.
 type watched struct {
 	g       *Graph
