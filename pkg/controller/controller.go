@@ -49,9 +49,10 @@ type Controller struct {
 
 // note is what is remembered of a workload while this replica leads.
 type note struct {
-	// written is the version of our last write. Until it has come back through the index,
-	// nothing is decided.
-	written uint64
+	// written is the version of our last write, and writtenAt is when it was made. Until it has come
+	// back through the index, or is taken for lost, nothing is decided.
+	written   uint64
+	writtenAt time.Time
 	// hash is that of the record that was written then, and decided the place of the latest change
 	// that had been read when it was decided on, in the order of reading.
 	hash    string
@@ -75,6 +76,20 @@ type note struct {
 	managed    bool
 	declaredBy string
 	pace       pace
+}
+
+// lostAfter is how long a write of ours may take to come back through the index. After that it is taken
+// for lost: etcd may have been restored to a state from before it, which the index does not notice if it
+// has read nothing of what came after that state. If the write is only late, the next one conflicts.
+const lostAfter = 5 * time.Minute
+
+// awaits returns for how long to wait for our last write, when the workload has been read in a version; 0:
+// it has come back, or is taken for lost.
+func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
+	if version(resourceVersion) >= n.written {
+		return 0
+	}
+	return max(0, n.writtenAt.Add(lostAfter).Sub(now))
 }
 
 // New returns a Controller.

@@ -68,10 +68,13 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		case err != nil && ctx.Err() != nil: // not refused: this replica no longer leads
 			return 0, err
 		case err != nil:
+			if apierrors.IsConflict(err) && version(s.workload.ResourceVersion) < n.written {
+				n.writtenAt = c.Clock.Now() // our last write is not lost but late
+			}
 			c.tellLookFailed(s, err)
 			return n.pace.failed(c.Clock.Now(), s.workload.ResourceVersion, err), err
 		case !again:
-			return cmp.Or(after, s.recheck(c.Clock.Now())), nil
+			return cmp.Or(after, s.recheck(c.Clock.Now()), n.awaits(c.Clock.Now(), s.workload.ResourceVersion)), nil
 		}
 	}
 }
@@ -119,16 +122,17 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			c.forget(key)
 			return
 		}
-		n := c.note(key)
-		if version(w.ResourceVersion) < n.written {
-			return // our own write is on its way, and puts the workload into the queue
+		n, now := c.note(key), c.Clock.Now()
+		if wait := n.awaits(now, w.ResourceVersion); wait > 0 { // it puts the workload into the queue
+			s = &step{Decision: policy.Decision{RecheckAt: now.Add(wait)}}
+			return
 		}
 		e := policy.Evaluate(g, c.Digester(), w, c.Defaults)
 		if n.record != e.Record.Hash { // it was restarted, by this replica or another
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
-		observed := policy.Observed{Now: c.Clock.Now(), StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected}
+		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected}
 		if n.hash == e.Record.Hash {
 			observed.Decided = n.decided
 			if n.hash != "" {
@@ -140,7 +144,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		case !s.Stale, s.State == policy.Blocked: // it need not settle
 			n.staleSince = time.Time{}
 		case n.staleSince.IsZero():
-			n.staleSince = c.Clock.Now()
+			n.staleSince = now
 		}
 		if s.Action != policy.None {
 			s.present, s.order = e.Present(), g.Order()
@@ -237,7 +241,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		}
 		return err
 	}
-	n.written, n.decided = version(patched.GetResourceVersion()), s.order
+	n.written, n.writtenAt, n.decided = version(patched.GetResourceVersion()), c.Clock.Now(), s.order
 	n.hash = patched.GetAnnotations()[policy.ConfigHashAnnotation]
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) {
 		// The same words each time, so that the events of a fight are counted in one.

@@ -107,9 +107,37 @@ func TestWaitsForItsOwnWrite(t *testing.T) {
 			c.lead()
 			c.expect("once", "0s baseline web")
 			c.replaySource(t, secret("db", "2"))
-			c.advance(time.Hour)
+			c.advance(lostAfter - time.Millisecond)
 			c.expect("while the index has not heard of it")
+			c.advance(2*lostAfter + 100*time.Millisecond)
+			c.expect("it may be lost", "5m0s rollout web: Conflict", "10m0s rollout web: Conflict", "15m0s rollout web: Conflict")
+			c.release()
+			c.advance(time.Minute)
+			c.expectOneRestart("the index has heard of it")
 		})
+	})
+}
+
+// A restore of etcd can take a write back and go unnoticed: the index had read nothing since the backup.
+func TestReconcile_WriteThatARestoreTakesBack(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		c.set(secret("db", "2"))
+		c.hold()
+		backup := live(c, deployment("web", "db"))
+		c.advance(time.Second)
+		c.expect("the content has settled", "1m1s rollout web")
+		c.mu.Lock()
+		c.news = nil
+		err := c.client.Tracker().Update(resourceOf(backup), backup, namespace)
+		c.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.release()
+		c.advance(time.Hour)
+		c.expect("the write has not come back", "6m1s rollout web")
+		c.expectState("it was made again", policy.InSync, "ContentApplied")
 	})
 }
 

@@ -60,7 +60,7 @@ type request struct {
 	sent  time.Time
 	reply chan answer
 	// written is where the server noted versions when it asked; see server.written.
-	written map[int]uint64
+	written map[int]confirmed
 	// ghost: no client waits for the answer any longer.
 	ghost bool
 	// done is the answer that has yet to be sent; nil: it is not done yet.

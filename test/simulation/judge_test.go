@@ -28,6 +28,9 @@ func (o *oracle) arrived(s *server) {
 	}
 }
 
+// lostAfter is when a server may take a write for lost that has not come back.
+const lostAfter = 5 * time.Minute
+
 // sent takes notice of a request.
 func (o *oracle) sent(r *request) {
 	r.written = r.server.written
@@ -37,8 +40,9 @@ func (o *oracle) sent(r *request) {
 	} else {
 		o.count(r)
 		if json.Unmarshal(p.GetPatch(), &body) == nil && r.reload == nil {
-			if v, _ := strconv.ParseUint(body.Metadata.ResourceVersion, 10, 64); v < r.server.written[r.slot] {
-				o.fail("%s is patched before the last write, of version %d, has come back", workloadName(r.slot), r.server.written[r.slot])
+			v, _ := strconv.ParseUint(body.Metadata.ResourceVersion, 10, 64)
+			if last := r.server.written[r.slot]; v < last.version && r.sent.Before(last.at.Add(lostAfter)) {
+				o.fail("%s is patched before the last write, of version %d, has come back", workloadName(r.slot), last.version)
 			}
 		}
 	}
@@ -79,7 +83,8 @@ func (o *oracle) answered(r *request) {
 		if err != nil {
 			panic(err)
 		}
-		r.written[r.slot], _ = strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+		v, _ := strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+		r.written[r.slot] = confirmed{v, time.Now()}
 	}
 }
 

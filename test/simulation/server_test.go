@@ -39,9 +39,9 @@ type server struct {
 	gate       gate
 
 	leads bool
-	// Since it leads: the revision of the last write of each workload that was confirmed,
-	// and when it could first see that its pods run with other content.
-	written    map[int]uint64
+	// Since it leads: the last write of each workload that was confirmed, and when it could first see
+	// that its pods run with other content.
+	written    map[int]confirmed
 	staleSince map[int]time.Time
 	stop       context.CancelFunc
 	ended      chan struct{}
@@ -54,6 +54,12 @@ type server struct {
 	// asleep: its workers stand still. deaf and mute: requests are not sent, or their
 	// answers do not arrive.
 	asleep, deaf, mute bool
+}
+
+// confirmed is a write that a server knows to have been made.
+type confirmed struct {
+	version uint64
+	at      time.Time
 }
 
 // stream is a watch of one resource.
@@ -223,7 +229,7 @@ func (s *server) rekey() {
 // restored ends the watches of a server after etcd has been restored. What it has witnessed
 // before is of another history, in the eyes of the oracle too: it may begin again.
 func (s *server) restored() {
-	s.written = map[int]uint64{}
+	s.written = map[int]confirmed{}
 	if !s.alive {
 		return
 	}
@@ -236,7 +242,7 @@ func (s *server) restored() {
 func (s *server) lead() {
 	ctx, cancel := context.WithCancel(quiet)
 	s.stop, s.ended, s.leads = cancel, make(chan struct{}), true
-	s.written, s.staleSince = map[int]uint64{}, map[int]time.Time{}
+	s.written, s.staleSince = map[int]confirmed{}, map[int]time.Time{}
 	s.stopped.Store(false)
 	go func() {
 		defer close(s.ended)
