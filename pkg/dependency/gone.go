@@ -66,19 +66,21 @@ func (g *Graph) noteUnused(key SourceKey, version uint64) {
 	g.unused = append(g.unused, unusedDeletion{key, version})
 }
 
-// missingSince returns an upper bound of since when a source has been missing, as a resourceVersion; 0:
-// since before anything was read.
-func (g *Graph) missingSince(key SourceKey) uint64 {
-	if gone := g.goneOf(key); gone.Source != nil {
-		return gone.change.Version
-	}
-	since := max(g.unusedBefore, g.forgotten.Version)
+// missingSince returns a function that returns, of the sources of a namespace, an upper bound of since
+// when one has been missing, as a resourceVersion; 0: since before anything was read.
+func (g *Graph) missingSince(namespace string) func(SourceKey) uint64 {
+	unused := map[SourceKey]uint64{}
 	for i := range g.unused {
-		if g.unused[i].SourceKey == key {
-			since = max(since, g.unused[i].version)
+		if u := &g.unused[i]; u.Namespace == namespace {
+			unused[u.SourceKey] = max(unused[u.SourceKey], u.version)
 		}
 	}
-	return since
+	return func(key SourceKey) uint64 {
+		if gone := g.goneOf(key); gone.Source != nil {
+			return gone.change.Version
+		}
+		return max(g.unusedBefore, g.forgotten.Version, unused[key])
+	}
 }
 
 // remember notes a source that has been deleted.

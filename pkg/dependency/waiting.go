@@ -142,6 +142,7 @@ func (g *Graph) beginWaiting(w *Workload) {
 		return
 	}
 	gates := make([]gate, len(w.stages)+1)
+	missingSince := g.missingSince(w.Namespace)
 	waiting := false
 	for i := range gates {
 		gates[i] = gate{start: w.StartVersion, waiting: g.closed(w, i, func(r *Reference) bool {
@@ -149,7 +150,7 @@ func (g *Graph) beginWaiting(w *Workload) {
 			if s := g.Source(key); s != nil {
 				return s.Change.Version < w.StartVersion
 			}
-			return g.missingSince(key) < w.StartVersion
+			return missingSince(key) < w.StartVersion
 		})}
 		waiting = waiting || gates[i].waiting
 	}
