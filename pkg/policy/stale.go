@@ -166,26 +166,30 @@ func (e *Evaluation) changed() (changed []change) {
 }
 
 // changedSinceCounted reports whether a unit that the record does not know changed after it began to
-// count. A source of it that had counted before, in another unit, counts since then.
+// count. A source of it that had counted before, in this unit or in another, counts since then.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
-	marked, since := e.markedAt(u), e.Workload.ScopedAt
-	before := e.countedBefore(u)
-	if before {
-		since = dependency.Moment{}
-	}
-	// The record of a unit of before may know the change. Any other, however late it was written, was
-	// decided on before this one counted.
-	if c := e.change(u); e.sawAfter(&c, marked, since) && (!before || e.afterRecord(&c)) {
-		return true
-	}
+	marked, before := e.markedAt(u), e.countedBefore(u)
 	for i := range u.references {
 		c := change{unit: u}
 		c.addSource(e, u.counted[i])
-		if e.sawAfter(&c, marked) && e.afterRecord(&c) && e.sourceCountedBefore(u, &u.references[i]) {
-			return true
+		switch {
+		case before, e.graph.SeveralCounters(), e.sourceCountedBefore(u, &u.references[i]): // the record may know the change
+			if e.sawAfter(&c, marked) && e.afterRecord(&c) {
+				return true
+			}
+		case e.sawAfter(&c, marked, e.Workload.ScopedAt):
+			return true // however late the record was written, it was decided on before the source counted
 		}
 	}
-	return false
+	if u.glob == nil {
+		return false
+	}
+	since := e.Workload.ScopedAt
+	if before {
+		since = dependency.Moment{}
+	}
+	c := e.change(u) // with what has gone
+	return e.sawAfter(&c, marked, since) && e.afterRecord(&c)
 }
 
 // unordered reports whether a unit last changed before this process had read everything, and perhaps
