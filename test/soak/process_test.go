@@ -1,6 +1,9 @@
 package soak
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // process is what the process of a replica can know of what came first.
 type process struct {
@@ -29,8 +32,11 @@ func (s *process) knows(at int64) int64 {
 	return from
 }
 
-// saw reports whether a process has seen something happen at a revision.
-func (s *process) saw(at int64) bool { return s.knows(at) == at }
+// saw reports whether a process has seen something happen at a revision. What it lists at that revision
+// it only finds.
+func (s *process) saw(at int64) bool {
+	return at > s.synced && !slices.ContainsFunc(s.gaps, func(g gap) bool { return g.from <= at && at <= g.to })
+}
 
 // gap begins a gap, which ends at the next calm.
 func (o *oracle) gap(replica int) {
