@@ -127,20 +127,26 @@ func TestSource_Undated(t *testing.T) {
 	type step struct {
 		keys   string
 		minute int // of the field managers
+		listed bool
 	}
 	for name, tt := range map[string]struct {
 		do   []step
 		want uint64 // from which version on; 0: not at all
 	}{
-		"first read":                    {[]step{{"ab", 0}}, 0},
-		"a key is removed":              {[]step{{"ab", 0}, {"a", 0}}, 2},
-		"and a label is set":            {[]step{{"ab", 0}, {"a", 0}, {"a", 0}}, 2},
-		"and another is removed":        {[]step{{"abc", 0}, {"ab", 0}, {"a", 0}}, 2},
-		"and another is set":            {[]step{{"ab", 0}, {"a", 0}, {"ac", 1}}, 0},
-		"and one of that time":          {[]step{{"ab", 0}, {"a", 0}, {"ac", 1}, {"a", 1}}, 4},
-		"removed by server-side apply":  {[]step{{"ab", 0}, {"a", 1}}, 0},
-		"a key is set in the same time": {[]step{{"a", 0}, {"ab", 0}}, 0},
-		"one is set and two removed":    {[]step{{"abc", 0}, {"ad", 0}}, 0},
+		"first read":                    {[]step{{"ab", 0, false}}, 0},
+		"a key is removed":              {[]step{{"ab", 0, false}, {"a", 0, false}}, 2},
+		"and a label is set":            {[]step{{"ab", 0, false}, {"a", 0, false}, {"a", 0, false}}, 2},
+		"and another is removed":        {[]step{{"abc", 0, false}, {"ab", 0, false}, {"a", 0, false}}, 2},
+		"and another is set":            {[]step{{"ab", 0, false}, {"a", 0, false}, {"ac", 1, false}}, 0},
+		"and one of that time":          {[]step{{"ab", 0, false}, {"a", 0, false}, {"ac", 1, false}, {"a", 1, false}}, 4},
+		"removed by server-side apply":  {[]step{{"ab", 0, false}, {"a", 1, false}}, 0},
+		"a key is set in the same time": {[]step{{"a", 0, false}, {"ab", 0, false}}, 0},
+		"one is set and two removed":    {[]step{{"abc", 0, false}, {"ad", 0, false}}, 0},
+		"a list shows a removal":        {[]step{{"ab", 0, false}, {"a", 1, true}}, 2},
+		"and another change":            {[]step{{"ab", 0, false}, {"ac", 1, true}}, 2},
+		"and then another is removed":   {[]step{{"abc", 0, false}, {"ab", 1, true}, {"a", 1, false}}, 2},
+		"and then another is set":       {[]step{{"ab", 0, false}, {"a", 1, true}, {"ac", 2, false}}, 0},
+		"a list shows another key":      {[]step{{"a", 0, false}, {"ab", 1, true}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *Source
@@ -153,7 +159,7 @@ func TestSource_Undated(t *testing.T) {
 					keys = append(keys, KeyDigest{Key: string(k)})
 				}
 				s := NewSource(ConfigMap, m, keys)
-				s.After(last, nil, Arrival{Live: true, Seen: day})
+				s.After(last, nil, Arrival{Live: !st.listed, Seen: day})
 				last = s
 			}
 			for version := uint64(1); version <= 5; version++ {

@@ -44,8 +44,8 @@ type Source struct {
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
 	episodes []episode
-	// undated: the last change only removed keys. managedFields do not date that, so LastChanged is
-	// that of an earlier change. The first such removal came with version undatedFrom.
+	// undated: the last change only removed keys, or may have. managedFields do not date that, so
+	// LastChanged may be that of an earlier change. The first such removal came with version undatedFrom.
 	undated     bool
 	undatedFrom uint64
 	// past are the contents before the current one, the latest last.
@@ -169,14 +169,15 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			old := previous.key(k.Key)
 			return old == nil || old.Digest != k.Digest || old.Binary != k.Binary
 		})
-		switch {
-		case s.undated && previous.undated:
-			s.undatedFrom = previous.undatedFrom
-		case s.undated:
-			s.undatedFrom = version
-		}
 	} else if !at.Seen.IsZero() && s.Match {
 		s.MatchAt = Moment{version, at.Order}
+	}
+	// A list may show a removal together with a change that was made before it.
+	if s.undated = s.undated || !at.Live && before.hasOther(s); s.undated {
+		s.undatedFrom = version
+		if previous != nil && previous.undated {
+			s.undatedFrom = previous.undatedFrom
+		}
 	}
 	s.Change = Change{Version: version, Exact: at.Live, Seen: at.Seen, Order: at.Order}
 	if previous != nil && !at.Rekeyed {
@@ -382,6 +383,11 @@ func (s *Source) hasData(key string) bool {
 
 // Has reports whether the source has a key. A nil source has none.
 func (s *Source) Has(key string) bool { return s.key(key) != nil }
+
+// hasOther reports whether the source has a key that another one lacks. A nil source has none.
+func (s *Source) hasOther(other *Source) bool {
+	return s != nil && slices.ContainsFunc(s.Keys, func(k KeyDigest) bool { return !other.Has(k.Key) })
+}
 
 // FromConfigMap digests a ConfigMap, whose content it overwrites where it can.
 func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {

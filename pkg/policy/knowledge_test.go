@@ -270,3 +270,32 @@ func TestDecide_BareHashOfAnEarlierTemplate(t *testing.T) {
 		}
 	}
 }
+
+// What had changed when the workload opted in restarts nothing when a template begins to read it, also
+// where revisions do not tell that its pods have read that. What changes later does.
+func TestDecide_TemplateBeginsToReadWhatChangedBeforeOptingIn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		later bool
+		want  outcome
+	}{
+		"before it opted in": {false, baseline},
+		"after that":         {true, rollOut("Secret/db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1", "user", "1", "host", "1"))
+			x.graph.SetSeveralCounters(true)
+			x.annotate(ReloadAnnotation, "off")
+			x.set(secret("db", "password", "1", "user", "1")) // nothing dates that a key is removed
+			x.annotate(ReloadAnnotation, "auto")
+			x.adopt()
+			if tt.later {
+				x.set(secret("db", "password", "1"))
+			}
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = podOf(envFrom(dependency.Secret, "db")) })
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

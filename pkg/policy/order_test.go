@@ -73,6 +73,34 @@ func TestVerify_IsAskedWithSeveralCounters(t *testing.T) {
 	}
 }
 
+// An owner that replaces the whole workload takes the record with it. With several revision counters
+// times tell whether its pods have read a change, unless that is the removal of a key.
+func TestVerify_IsAskedOfWhatIsNotRecorded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		content []string
+		want    outcome
+	}{
+		"a key changed": {[]string{"password", "2", "user", "1"}, outcome{Pending, "Verifying", Verify, "Secret/db"}},
+		"a key went":    {[]string{"password", "1"}, rollOut("Secret/db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "1"))
+			x.graph.SetSeveralCounters(true)
+			x.adopt()
+			x.set(secret("db", tt.content...))
+			x.tick(time.Minute)
+			x.edit(func(d *appsv1.Deployment) {
+				d.Annotations = map[string]string{ReloadAnnotation: "auto"}
+				d.Spec.Template.Spec.Containers[0].Image = "app:2"
+			})
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A template that was there when this process began is older than all that it sees, whatever clocks
 // say.
 func TestVerify_IsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {

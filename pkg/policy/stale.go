@@ -166,30 +166,29 @@ func (e *Evaluation) changed() (changed []change) {
 }
 
 // changedSinceCounted reports whether a unit that the record does not know changed after it began to
-// count. A source of it that had counted before, in this unit or in another, counts since then.
+// count, which is no earlier than the workload opted in. A source of it that had counted before, in
+// this unit or in another, counts since then, so that the record may know the change. Any other record,
+// however late it was written, was decided on before the source counted; but with several revision
+// counters only the order of reading tells.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
-	marked, before := e.markedAt(u), e.countedBefore(u)
+	marked, opted, before := e.markedAt(u), e.graph.Latest(e.Workload.ScopedAt, e.Workload.OptedAt), e.countedBefore(u)
+	changed := func(c *change, counted, told bool) bool {
+		since := opted
+		if counted {
+			since = dependency.Moment{}
+		}
+		return e.sawAfter(c, marked, since) && (!told || e.afterRecord(c))
+	}
 	for i := range u.references {
 		c := change{unit: u}
 		c.addSource(e, u.counted[i])
-		switch {
-		case before, e.graph.SeveralCounters(), e.sourceCountedBefore(u, &u.references[i]): // the record may know the change
-			if e.sawAfter(&c, marked) && e.afterRecord(&c) {
-				return true
-			}
-		case e.sawAfter(&c, marked, e.Workload.ScopedAt):
-			return true // however late the record was written, it was decided on before the source counted
+		counted := before || e.sourceCountedBefore(u, &u.references[i])
+		if changed(&c, counted, counted || e.graph.SeveralCounters()) {
+			return true
 		}
 	}
-	if u.glob == nil {
-		return false
-	}
-	since := e.Workload.ScopedAt
-	if before {
-		since = dependency.Moment{}
-	}
 	c := e.change(u) // with what has gone
-	return e.sawAfter(&c, marked, since) && e.afterRecord(&c)
+	return u.glob != nil && changed(&c, before, true)
 }
 
 // unordered reports whether a unit last changed before this process had read everything, and perhaps
@@ -204,9 +203,7 @@ func (e *Evaluation) unordered(u *unit) bool {
 func (e *Evaluation) changedUnrecorded() (changed []change) {
 	for i := range e.units {
 		if u := &e.units[i]; e.changedAfter(u, e.Workload.OptedAt) {
-			c := e.change(u)
-			c.written = time.Time{} // a key may have been removed, which leaves no time behind
-			changed = append(changed, c)
+			changed = append(changed, e.change(u))
 		}
 	}
 	return changed

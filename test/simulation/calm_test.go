@@ -78,10 +78,16 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 		return true
 	}
 	for source, scope := range d.truth.scopes {
-		if scope.counts() && s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
+		// One that is absent does not say whether it matches, and counts as it did before.
+		absent := o.rules(d).mode == "matched" && !s.view.sources[source].present &&
+			slices.ContainsFunc(allUses[d.template.variant], func(u use) bool { return u.source == source })
+		if !scope.counts() && !absent {
+			continue
+		}
+		if s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
 			return true
 		}
-		if reason == "Verifying" && scope.counts() && s.view.sources[source].witnessed != [keyCount]uint64{} {
+		if reason == "Verifying" && s.view.sources[source].witnessed != [keyCount]uint64{} {
 			return true
 		}
 	}

@@ -51,6 +51,10 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		t.annotations = m.annotations
 		v.templates[m.slot] = t
 	default:
+		// With the pods it forgets a record of the previous key that is on the workload no longer.
+		if kept := v.kept[m.slot]; m.annotations[hashAnnotation] != kept && (record == kept || t.removed == kept) {
+			delete(v.kept, m.slot)
+		}
 		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
 			remade: byList && found && t.uid != m.uid, annotations: m.annotations}
 		if t.uid == m.uid {

@@ -123,7 +123,7 @@ type seenSource struct {
 	goneAt   uint64
 	prior    [keyCount]uint64
 	cameBack [keyCount]bool
-	// undated are the keys that went after lastChanged, which is written nowhere.
+	// undated are the keys that went after lastChanged, or may have, which is written nowhere.
 	undated keySet
 }
 
@@ -394,15 +394,18 @@ func (s *server) look(e *event, byList bool) {
 			seen.arrived = time.Now()
 		}
 	}
-	dated := !seen.lastChanged.Equal(e.source.lastChanged())
+	dated, removed := !seen.lastChanged.Equal(e.source.lastChanged()), keySet(0)
 	for k, v := range e.source.content {
 		dated = dated || v != 0 && v != seen.content[k]
 		if v == 0 && seen.content[k] != 0 {
-			seen.undated |= 1 << k
+			removed |= 1 << k
 		}
 	}
 	if dated {
 		seen.undated = 0
+	}
+	if !dated || byList { // what a list shows may be a change with a date and a removal after it
+		seen.undated |= removed
 	}
 	seen.keys = e.source.keys
 	seen.mark, seen.content, seen.lastChanged = e.source.mark, e.source.content, e.source.lastChanged()
