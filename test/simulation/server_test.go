@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -350,6 +351,7 @@ func (s *server) list(id streamID) {
 	}
 	s.view.synced, s.view.rekeying = true, false
 	s.world.logf("    server %d has read everything", s.id)
+	synctest.Wait() // workers have taken up all workloads, and are told of them again below
 	for _, resource := range unused {
 		s.must(s.replay.Probe(quiet, resource, s.world.shown(deployments, s.world.revision)))
 	}
@@ -414,13 +416,15 @@ func (s *server) look(e *event, byList bool) {
 // gate holds the workers of a server up, so that it is known what they have seen when
 // they decide.
 type gate struct {
-	mu     sync.Mutex
-	closed chan struct{} // nil: open
+	mu      sync.Mutex
+	closed  chan struct{} // nil: open
+	waiting bool          // a worker has been held up since it was closed
 }
 
 func (g *gate) wait() {
 	g.mu.Lock()
 	closed := g.closed
+	g.waiting = closed != nil
 	g.mu.Unlock()
 	if closed != nil {
 		<-closed
@@ -435,13 +439,15 @@ func (g *gate) close() {
 	}
 }
 
-func (g *gate) open() {
+// open lets the workers go on, and reports whether any was held up.
+func (g *gate) open() (held bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed != nil {
 		close(g.closed)
-		g.closed = nil
+		held, g.closed, g.waiting = g.waiting, nil, false
 	}
+	return held
 }
 
 // skewedClock is the clock of the bubble, wrong by a constant, and without the tickers of

@@ -113,7 +113,8 @@ func (s *simulation) note() {
 	}
 }
 
-// deliver brings what is under way to the servers, while their workers stand still.
+// deliver brings what is under way to the servers, while their workers stand still. It reports whether
+// the workers have anything to do then.
 func (s *simulation) deliver() (delivered bool) {
 	for _, server := range s.world.servers {
 		if !server.alive {
@@ -131,10 +132,11 @@ func (s *simulation) deliver() (delivered bool) {
 			} else if server.deliver(id) {
 				delivered = true
 			}
+			synctest.Wait() // a worker has taken up what has come, and is told again of what comes next
 		}
 		s.world.oracle.arrived(server)
-		if !server.asleep {
-			server.gate.open()
+		if !server.asleep && server.gate.open() {
+			delivered = true // what has been held up until now is asked for before anything else happens
 		}
 	}
 	return delivered
