@@ -324,6 +324,10 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		}
 		gone = gone || scopes[s].counts() && (bare && !seen.present || scopes[s].annotted && rules.glob)
 		gone = gone || differ && scopes[s].counts() && scopes[s].keys&seen.undated != 0
+		back := scopes[s].counts() && !differ && unseen && slices.Max(seen.witnessed[:]) > d.truth.adopted
+		if back && (d.newest() == nil || !seconds(d.newest().created).After(seen.lastChanged)) {
+			return "content has changed and changed back, and nothing tells whether the template came after that"
+		}
 		if rules.mode == "matched" && rec.scopes[s].counts() && !seen.present {
 			return "a source that is absent does not say whether it matches"
 		}
