@@ -82,6 +82,7 @@ func (w *world) annotateNamespace(annotation, text string) bool {
 
 func (w *world) wroteNamespace() {
 	w.revision++
+	w.annotated = w.revision
 	w.emit(w.namespace())
 	w.oracle.look()
 }

@@ -44,9 +44,12 @@ func (n *network) waits(s *server, slot int) bool {
 	return slices.ContainsFunc(n.requests, func(r *request) bool { return r.server == s && r.slot == slot && !r.ghost })
 }
 
+// firstRevision is what a history begins with.
+const firstRevision = 100
+
 // newSimulation returns a simulation of a history that has not begun.
 func newSimulation(h *history, trace *[]string) *simulation {
-	w := &world{revision: 100, offsets: [2]uint64{1000, 1000}, skews: h.Skews, pace: h.Pace, defaultMode: h.DefaultMode,
+	w := &world{revision: firstRevision, offsets: [2]uint64{1000, 1000}, skews: h.Skews, pace: h.Pace, defaultMode: h.DefaultMode,
 		seeds: h.Workloads, workloads: make([]*workload, len(h.Workloads)), trace: trace}
 	w.offsets[0] += h.Ahead[0]
 	w.offsets[1] += h.Ahead[1]

@@ -37,6 +37,7 @@ type world struct {
 	seeds       []seed
 
 	annotations map[string]string // of the namespace
+	annotated   uint64            // the revision at which the namespace was last written
 	terminating bool              // the namespace is being deleted
 	sources     [sourceCount]source
 	workloads   []*workload // nil: absent
@@ -119,7 +120,7 @@ func (e *event) object() runtime.Object {
 // namespace returns the event of the namespace as it is.
 func (w *world) namespace() event {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: namespace, ResourceVersion: fmt.Sprint(w.shown(namespaces, w.revision)), Annotations: maps.Clone(w.annotations)}}
+		Name: namespace, ResourceVersion: fmt.Sprint(w.shown(namespaces, min(max(w.annotated, firstRevision), w.revision))), Annotations: maps.Clone(w.annotations)}}
 	if w.terminating {
 		n.DeletionTimestamp = new(metav1.NewTime(seconds(time.Now())))
 		n.Status.Phase = corev1.NamespaceTerminating
