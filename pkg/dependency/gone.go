@@ -42,7 +42,7 @@ func (g *Graph) forget(before glob, now []Pattern) {
 
 func (g *Graph) forgetUnused(key SourceKey) {
 	if gone := g.goneOf(key); gone.Source != nil && !g.Used(key) {
-		g.noteUnused(key, gone.change.Version)
+		g.noteUnused(key, gone.change)
 		g.forgetGone(key)
 	}
 }
@@ -58,29 +58,29 @@ const maxUnused = 1000
 
 // noteUnused remembers no more of a deleted source than when it went: a workload that used it may be
 // read only afterwards, on another stream.
-func (g *Graph) noteUnused(key SourceKey, version uint64) {
-	if len(g.unused) >= maxUnused {
-		g.unusedBefore = max(g.unusedBefore, g.unused[0].version)
-		g.unused = g.unused[1:]
+func (g *Graph) noteUnused(key SourceKey, change Change) {
+	if len(g.lastUnused) >= maxUnused {
+		first := g.lastUnused[0]
+		g.unusedBefore = max(g.unusedBefore, first.version)
+		if g.lastUnused = g.lastUnused[1:]; g.unused.get(first.SourceKey).Version == first.version {
+			g.unused.delete(first.SourceKey)
+		}
 	}
-	g.unused = append(g.unused, unusedDeletion{key, version})
+	g.lastUnused = append(g.lastUnused, unusedDeletion{key, change.Version})
+	g.unused.set(&key, change)
 }
 
-// missingSince returns a function that returns, of the sources of a namespace, an upper bound of since
-// when one has been missing, as a resourceVersion; 0: since before anything was read.
-func (g *Graph) missingSince(namespace string) func(SourceKey) uint64 {
-	unused := map[SourceKey]uint64{}
-	for i := range g.unused {
-		if u := &g.unused[i]; u.Namespace == namespace {
-			unused[u.SourceKey] = max(unused[u.SourceKey], u.version)
-		}
+// UnusedDeletion returns when a source was last deleted while no workload used it; zero: it was not, or
+// that is not remembered any more. A workload may use it that was read only afterwards.
+func (g *Graph) UnusedDeletion(key SourceKey) Change { return g.unused.get(key) }
+
+// missingSince returns an upper bound of since when a source has been missing, as a resourceVersion; 0:
+// since before anything was read.
+func (g *Graph) missingSince(key SourceKey) uint64 {
+	if gone := g.goneOf(key); gone.Source != nil {
+		return gone.change.Version
 	}
-	return func(key SourceKey) uint64 {
-		if gone := g.goneOf(key); gone.Source != nil {
-			return gone.change.Version
-		}
-		return max(g.unusedBefore, g.forgotten.Version, unused[key])
-	}
+	return cmp.Or(g.UnusedDeletion(key).Version, max(g.unusedBefore, g.forgotten.Version))
 }
 
 // remember notes a source that has been deleted.

@@ -24,9 +24,10 @@ type Graph struct {
 	// many there may be.
 	gone     tree[SourceKey, goneSource]
 	mostGone int
-	// unused are the last deletions of sources that no workload used, the latest last, and unusedBefore
-	// is the version of the latest before them.
-	unused       []unusedDeletion
+	// unused has the last deletions of sources that no workload used, lastUnused has them in order, the
+	// latest last, and unusedBefore is the version of the latest before them.
+	unused       tree[SourceKey, Change]
+	lastUnused   []unusedDeletion
 	unusedBefore uint64
 	// writers remembers when field managers wrote. Snapshots share it, so that it may know of later
 	// writes than they do.
@@ -65,6 +66,7 @@ func NewGraph() *Graph {
 		globs:      newTree[WorkloadKey, glob](compareWorkloads),
 		gone:       newTree[SourceKey, goneSource](compareSources),
 		mostGone:   maxGone,
+		unused:     newTree[SourceKey, Change](compareSources),
 		writers:    lru.New(maxWriters),
 	}
 }
@@ -74,7 +76,7 @@ func NewGraph() *Graph {
 func (g *Graph) Snapshot() *Graph {
 	s := *g
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
-	s.users, s.globs, s.gone = g.users.clone(), g.globs.clone(), g.gone.clone()
+	s.users, s.globs, s.gone, s.unused = g.users.clone(), g.globs.clone(), g.gone.clone(), g.unused.clone()
 	return &s
 }
 
@@ -448,7 +450,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 			g.mostGone = max(maxGone, g.gone.len()+maxGone/4)
 		}
 	} else {
-		g.noteUnused(key, change.Version)
+		g.noteUnused(key, change)
 	}
 	g.endWaiting(key, change)
 }

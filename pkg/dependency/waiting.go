@@ -142,7 +142,6 @@ func (g *Graph) beginWaiting(w *Workload) {
 		return
 	}
 	gates := make([]gate, len(w.stages)+1)
-	missingSince := g.missingSince(w.Namespace)
 	waiting := false
 	for i := range gates {
 		gates[i] = gate{start: w.StartVersion, waiting: g.closed(w, i, func(r *Reference) bool {
@@ -150,7 +149,7 @@ func (g *Graph) beginWaiting(w *Workload) {
 			if s := g.Source(key); s != nil {
 				return s.Change.Version < w.StartVersion
 			}
-			return missingSince(key) < w.StartVersion
+			return g.missingSince(key) < w.StartVersion
 		})}
 		waiting = waiting || gates[i].waiting
 	}

@@ -48,7 +48,12 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 	case c.source != nil:
 		c.written, c.last = c.source.LastWritten(&c.Reference), c.source.Change
 	default:
-		c.written, c.last = e.graph.LastWritten(e.Workload.Namespace, &c.Reference), e.graph.LastChange(e.sourceKey(&c.Reference))
+		key := e.sourceKey(&c.Reference)
+		c.written, c.last = e.graph.LastWritten(e.Workload.Namespace, &c.Reference), e.graph.LastChange(key)
+		// It may have gone after the pods had started, and before this process read their template.
+		if unused := e.graph.UnusedDeletion(key); c.last.Version == 0 && unused.Version > e.Workload.StartVersion {
+			c.written, c.last = unused.Moment(), unused
+		}
 	}
 	c.known = true
 	return c
