@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -40,6 +41,8 @@ type Options struct {
 	// VersionLag is how far versions may lag behind on a resource on which nothing is
 	// written.
 	VersionLag time.Duration
+	// HistoryBytes is about how much memory the events that watches go on from may keep.
+	HistoryBytes resource.QuantityValue
 	// Reload is the policy for what annotations leave open.
 	Reload policy.Defaults
 	// ConcurrentReloads is how many workloads are patched at once.
@@ -78,6 +81,7 @@ func NewOptions() *Options {
 		Namespace:      defaultNamespace(),
 
 		VersionLag:        20 * time.Second,
+		HistoryBytes:      resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
 		Reload:            policy.Defaults{Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second},
 		ConcurrentReloads: 8,
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
@@ -109,6 +113,9 @@ func defaultNamespace() string {
 	return "configdep-system"
 }
 
+// leastHistory has room for some states of the largest objects.
+var leastHistory, mostHistory = resource.MustParse("8Mi"), resource.MustParse("1Ti")
+
 // Flags returns the flags by group.
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
@@ -121,6 +128,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 		"How far the versions of answers may lag behind while nothing is written on one of the resources that are read. "+
 			"A client that goes on at a replica that was started later than that before its last version has to list again. "+
 			"It costs two small requests each time for each of ten resources.")
+	own.Var(&o.HistoryBytes, "watch-history-size", "About how much memory the events of the last minutes may keep, from which watches go on; at least "+leastHistory.String()+". "+
+		"A client that goes on from an event that was dropped has to list again.")
 	o.addNamespacesFlag(own)
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
@@ -167,6 +176,9 @@ func (o *Options) Validate() error {
 	}
 	if o.VersionLag < ingest.MinVersionLag || o.VersionLag%time.Second != 0 {
 		errs = append(errs, fmt.Errorf("--max-version-lag must be whole seconds, at least %v", ingest.MinVersionLag))
+	}
+	if o.HistoryBytes.Cmp(leastHistory) < 0 || o.HistoryBytes.Cmp(mostHistory) > 0 {
+		errs = append(errs, fmt.Errorf("--watch-history-size must be a number of bytes from %v to %v", &leastHistory, &mostHistory))
 	}
 	errs = append(errs, o.validateReload()...)
 	errs = append(errs, o.validateWebhook()...)

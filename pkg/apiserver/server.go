@@ -62,7 +62,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(),
 	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
-	s.views = configdependency.NewViews(c.options.Reload, clock.RealClock{})
+	s.views = configdependency.NewViews(c.options.Reload, int(c.options.HistoryBytes.Value()), clock.RealClock{})
 	s.controller = controller.New(controller.Config{
 		Client:   c.client,
 		Recorder: recorder,

@@ -108,7 +108,7 @@ func (c *cluster) progress(revision uint64) {
 
 func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
 	clock := testingclock.NewFakeClock(now)
-	views := NewViews(defaults, clock)
+	views := NewViews(defaults, 0, clock)
 	if t != nil {
 		t.Helper()
 		t.Cleanup(views.due.ShutDown)

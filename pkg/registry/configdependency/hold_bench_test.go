@@ -85,7 +85,7 @@ type live struct {
 func newLive(b *testing.B, n int, own bool) *live {
 	b.Helper()
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
-	c := &live{b: b, views: NewViews(defaults, clock.RealClock{})}
+	c := &live{b: b, views: NewViews(defaults, 0, clock.RealClock{})}
 	b.Cleanup(c.views.due.ShutDown)
 	c.index = ingest.NewIndex(clock.RealClock{}, c.views)
 	c.views.Reset(digester)

@@ -218,11 +218,15 @@ func (r *renderer) publish(watermark uint64, workloads []dependency.WorkloadKey,
 	for i, w := range workloads {
 		c := &changes[i]
 		c.Key, c.Cause = key(w.Namespace, w.ViewName()), cause
-		if old, found := r.cache.Peek(c.Key); found {
+		old, found := r.cache.Peek(c.Key)
+		if found {
 			more[old.Status.State]--
 		}
 		if w := r.graph.Workload(w); w != nil {
 			c.Object = r.render(w)
+			if found {
+				share(c.Object, old)
+			}
 			more[c.Object.Status.State]++
 			c.Timed = timed(c.Object)
 		}

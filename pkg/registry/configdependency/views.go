@@ -44,8 +44,9 @@ type Views struct {
 	waiting sets.Set[dependency.WorkloadKey]
 }
 
-// NewViews returns a Views that has not synced.
-func NewViews(defaults policy.Defaults, c clock.WithTicker) *Views {
+// NewViews returns a Views that has not synced. HistoryBytes bounds about how much memory the events
+// of the last minutes keep; 0: the default.
+func NewViews(defaults policy.Defaults, historyBytes int, c clock.WithTicker) *Views {
 	return &Views{
 		defaults: defaults,
 		clock:    c,
@@ -57,6 +58,8 @@ func NewViews(defaults policy.Defaults, c clock.WithTicker) *Views {
 			Copy:     func(o *v1alpha1.ConfigDependency) *v1alpha1.ConfigDependency { c := *o; return &c },
 			Key:      func(o *v1alpha1.ConfigDependency) string { return key(o.Namespace, o.Name) },
 			NotReady: NotReady,
+			Size:     sizeOf,
+			MaxBytes: historyBytes,
 			Clock:    c,
 			Tag:      uint16(utilrand.Intn(1 << 16)),
 			First:    uint16(utilrand.Intn(1 << 16)),

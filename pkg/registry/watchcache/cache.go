@@ -38,8 +38,12 @@ type Config[T Object] struct {
 	Tag, First uint16
 	// History is how long events are kept; two minutes by default.
 	History time.Duration
-	// MinEvents and MaxEvents bound how many are kept whatever their age.
-	MinEvents, MaxEvents int
+	// MinEvents and MaxEvents bound how many are kept whatever their age, and MaxBytes about how much
+	// memory they keep besides that of the present objects, whatever their number; 32 MiB by default.
+	MinEvents, MaxEvents, MaxBytes int
+	// Size returns about how many bytes an object holds that it does not share with another state of
+	// it, which may be nil. Nil: its size does not count.
+	Size func(o, other T) int
 }
 
 // Always is the cause of a change that no input has caused, but time alone.
@@ -108,6 +112,12 @@ func New[T Object](c Config[T]) *Cache[T] {
 	}
 	if c.MaxEvents == 0 {
 		c.MaxEvents = 16 * 1024
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = 32 << 20
+	}
+	if c.Size == nil {
+		c.Size = func(_, _ T) int { return 0 }
 	}
 	c.Tag = c.Tag & (1<<tagBits - 1) % straying
 	out := &Cache[T]{Config: c, waiting: map[string]*waiting{}, touched: map[string]struct{}{}}
@@ -200,8 +210,7 @@ func (c *Cache[T]) apply(change *Change[T], at time.Time) {
 	}
 	c.step()
 	c.edited = true
-	e := c.events.push()
-	*e = event[T]{key: change.Key, previous: previous.object, timed: change.Timed || change.Cause == Always, version: c.now.version(), at: at}
+	e := &event[T]{key: change.Key, previous: previous.object, timed: change.Timed || change.Cause == Always, version: c.now.version(), at: at}
 	e.cause = c.events.causeOf(change.Cause)
 	if change.Object == none {
 		c.objects.Delete(previous)
@@ -215,6 +224,10 @@ func (c *Cache[T]) apply(change *Change[T], at time.Time) {
 		c.timed.Delete(e.key)
 	}
 	e.sent.Store(c.encodeOnce(e))
+	if e.previous != none {
+		e.size = c.Size(e.previous, e.object) // the object itself is there all the same
+	}
+	c.events.push(e, c.Size(e.sent.Load().object, none))
 	for _, scope := range []string{"", change.Key[:strings.IndexByte(change.Key, '/')+1], change.Key} {
 		c.touched[scope] = struct{}{}
 	}
@@ -305,7 +318,7 @@ func (c *Cache[T]) stamp(o T, v version) T {
 // trim drops old events.
 func (c *Cache[T]) trim(now time.Time) {
 	most := max(c.MaxEvents, 2*c.objects.Len())
-	for c.events.len() > most || c.events.len() > c.MinEvents && now.Sub(c.events.at(c.events.start).at) > c.History {
+	for c.events.len() > most || c.events.len() > 0 && c.events.bytes > c.MaxBytes || c.events.len() > c.MinEvents && now.Sub(c.events.at(c.events.start).at) > c.History {
 		e := c.events.pop()
 		c.now.since, c.now.dropped = e.version, e.cause
 	}

@@ -15,6 +15,8 @@ type event[T Object] struct {
 	timed            bool
 	version          version
 	at               time.Time
+	size             int                            // about how many bytes are kept for it alone
+	encoded          int                            // about how many bytes an encoding has
 	sent             atomic.Pointer[encodedOnce[T]] // what most watches send; nil: each encodes it
 }
 
@@ -25,36 +27,56 @@ type history[T Object] struct {
 	shared     []*segment[T] // a copy of that; nil: they have changed since
 	start, end uint64        // the positions of the first event that is kept, and after the last
 	cause      uint64        // the highest of all events
+	bytes      int           // the size of the events that are kept
+	dropped    int           // that of those that were dropped from the first segment
+	encodable  uint64        // the position of the first event whose encodings are kept
+	encoded    int           // about how many bytes one encoding of each of them has
 }
 
 // segmentSize is how many events a segment holds. Those that are dropped are let go of by whole
-// segments.
+// segments, or once they hold much.
 const segmentSize = 32
+
+// maxDropped is how many bytes events may hold that were dropped.
+const maxDropped = 1 << 20
 
 // segment holds the events of segmentSize positions. What has been published is never changed, so
 // that it can be read without a lock, but for event.sent.
-type segment[T Object] [segmentSize]event[T]
+type segment[T Object] [segmentSize]*event[T]
 
 func (h *history[T]) len() int { return int(h.end - h.start) }
 
 // at returns the event of a position, which is kept.
 func (h *history[T]) at(position uint64) *event[T] {
-	return &h.segments[position/segmentSize-h.start/segmentSize][position%segmentSize]
+	return h.segments[position/segmentSize-h.start/segmentSize][position%segmentSize]
 }
 
-// shareEncoded is of how many events the encodings are kept, for watches that are as quick
-// as most are.
-const shareEncoded = 256
+// Encodings are kept of so many events, for watches that are as quick as most are, if one of each
+// has at most so many bytes.
+const (
+	shareEncoded      = 256
+	shareEncodedBytes = 4 << 20
+)
 
-// push returns a new event, which has to be set before it is published.
-func (h *history[T]) push() *event[T] {
+// push adds an event, what one encoding of which has about so many bytes.
+func (h *history[T]) push(e *event[T], encoded int) {
 	if h.end%segmentSize == 0 {
 		h.segments, h.shared = append(h.segments, &segment[T]{}), nil
 	}
-	if h.end++; h.len() > shareEncoded {
-		h.at(h.end - 1 - shareEncoded).sent.Store(nil)
+	h.segments[len(h.segments)-1][h.end%segmentSize] = e
+	h.end++
+	h.bytes += e.size
+	e.encoded = encoded
+	for h.encoded += encoded; h.encodable < h.end-1 && (h.end-h.encodable > shareEncoded || h.encoded > shareEncodedBytes); h.encodable++ {
+		if h.encodable >= h.start {
+			h.forgetEncodings(h.at(h.encodable))
+		}
 	}
-	return h.at(h.end - 1)
+}
+
+func (h *history[T]) forgetEncodings(e *event[T]) {
+	h.encoded -= e.encoded
+	e.sent.Store(nil)
 }
 
 // causeOf returns the cause of the next event.
@@ -67,9 +89,20 @@ func (h *history[T]) causeOf(change uint64) uint64 {
 
 func (h *history[T]) pop() *event[T] {
 	e := h.at(h.start)
-	if h.start++; h.start%segmentSize == 0 {
+	if h.start >= h.encodable {
+		h.forgetEncodings(e)
+		h.encodable = h.start + 1
+	}
+	h.start++
+	h.bytes -= e.size
+	switch h.dropped += e.size; {
+	case h.start%segmentSize == 0:
 		h.segments[0] = nil // let go of the objects
-		h.segments, h.shared = h.segments[1:], nil
+		h.segments, h.shared, h.dropped = h.segments[1:], nil, 0
+	case h.dropped > maxDropped: // readers may have the segment as it was
+		rest := &segment[T]{}
+		copy(rest[h.start%segmentSize:], h.segments[0][h.start%segmentSize:])
+		h.segments[0], h.shared, h.dropped = rest, nil, 0
 	}
 	return e
 }
@@ -91,7 +124,7 @@ type events[T Object] struct {
 
 // at returns the event of a position.
 func (l *events[T]) at(position uint64) *event[T] {
-	return &l.segments[position/segmentSize-l.first][position%segmentSize]
+	return l.segments[position/segmentSize-l.first][position%segmentSize]
 }
 
 // from returns the events from a position on, at most n.

@@ -1,0 +1,103 @@
+package configdependency
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// The states of an object that the history of some minutes holds differ in little: most changes are
+// of the status.
+
+// share lets an object have those parts from its state before that are the same.
+func share(o, before *v1alpha1.ConfigDependency) {
+	if maps.Equal(o.Labels, before.Labels) {
+		o.Labels = before.Labels
+	}
+	o.Spec.Sources = shareSlice(o.Spec.Sources, before.Spec.Sources)
+	o.Status.Sources = shareSlice(o.Status.Sources, before.Status.Sources)
+	o.Status.Conditions = shareSlice(o.Status.Conditions, before.Status.Conditions)
+	if !shares(o.Spec.Sources, before.Spec.Sources) {
+		eachPair(o.Spec.Sources, before.Spec.Sources, func(s, was *v1alpha1.Source) { s.Usages = shareSlice(s.Usages, was.Usages) })
+	}
+}
+
+func shareSlice[E any](now, before []E) []E {
+	if reflect.DeepEqual(now, before) {
+		return before
+	}
+	return now
+}
+
+// sizeOf returns about how many bytes an object holds that another state of it, which may be nil,
+// does not.
+func sizeOf(o, other *v1alpha1.ConfigDependency) int {
+	if other == nil {
+		other = &v1alpha1.ConfigDependency{}
+	}
+	n := sizeOfOne[v1alpha1.ConfigDependency]() + sizeOfOne[metav1.OwnerReference]() + len(o.Status.Message)
+	for k, v := range o.Labels {
+		n += len(k) + len(v)
+	}
+	if !shares(o.Spec.Sources, other.Spec.Sources) {
+		n += sizeOfSlice(o.Spec.Sources, func(s *v1alpha1.Source) int {
+			return len(s.Name) + sizeOfStrings(s.Keys) + sizeOfSlice(s.Usages, sizeOfUsage)
+		})
+		eachPair(o.Spec.Sources, other.Spec.Sources, func(s, was *v1alpha1.Source) {
+			if shares(s.Usages, was.Usages) {
+				n -= sizeOfSlice(s.Usages, sizeOfUsage)
+			}
+		})
+	}
+	if !shares(o.Status.Sources, other.Status.Sources) {
+		n += sizeOfSlice(o.Status.Sources, func(s *v1alpha1.SourceStatus) int { return len(s.Name) + sizeOfStrings(s.MissingKeys) })
+	}
+	if !shares(o.Status.Conditions, other.Status.Conditions) {
+		n += sizeOfSlice(o.Status.Conditions, func(c *metav1.Condition) int { return len(c.Message) })
+	}
+	return n
+}
+
+func sizeOfUsage(u *v1alpha1.Usage) int {
+	return len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath) + sizeOfStrings(u.Keys)
+}
+
+func sizeOfStrings(all []string) int {
+	return sizeOfSlice(all, func(s *string) int { return len(*s) })
+}
+
+// sizeOfSlice returns the size of elements with what they refer to.
+func sizeOfSlice[E any](all []E, refersTo func(*E) int) int {
+	n := len(all) * sizeOfOne[E]()
+	for i := range all {
+		n += refersTo(&all[i])
+	}
+	return n
+}
+
+func sizeOfOne[E any]() int { return int(reflect.TypeFor[E]().Size()) }
+
+// shares reports whether two slices are the same in memory.
+func shares[E any](a, b []E) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// eachPair calls f for the sources that are in both of two lists, which are in the order of their
+// kinds and names.
+func eachPair(all, others []v1alpha1.Source, f func(a, b *v1alpha1.Source)) {
+	for i, j := 0, 0; i < len(all) && j < len(others); {
+		a, b := &all[i], &others[j]
+		switch c := cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name)); {
+		case c < 0:
+			i++
+		case c > 0:
+			j++
+		default:
+			f(a, b)
+			i, j = i+1, j+1
+		}
+	}
+}
