@@ -53,16 +53,17 @@ type Server struct {
 
 // New makes a Server.
 func (c CompletedConfig) New() (*Server, error) {
+	views := configdependency.NewViews(c.options.Reload, int(c.options.HistoryBytes.Value()), clock.RealClock{})
+	c.generic.StorageObjectCountTracker = objectCounts{views.Size}
 	generic, err := c.generic.New("configdep-apiserver", genericapiserver.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
 	s := &Server{
 		generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell,
-		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(),
+		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(), views: views,
 	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
-	s.views = configdependency.NewViews(c.options.Reload, int(c.options.HistoryBytes.Value()), clock.RealClock{})
 	s.controller = controller.New(controller.Config{
 		Client:   c.client,
 		Recorder: recorder,

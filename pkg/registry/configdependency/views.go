@@ -147,6 +147,12 @@ func (v *Views) Watches() (open, events int) {
 	return open, events
 }
 
+// Size returns how many objects there are, and about how many bytes each has.
+func (v *Views) Size() (objects, averageBytes int) {
+	objects, _, _ = v.cache.Stats()
+	return objects, v.cache.AverageSize()
+}
+
 // neighbours tells the cache what versions of other replicas mean.
 func (v *Views) neighbours(at dependency.Progress) {
 	v.cache.SetAlone(!at.OneCounter)

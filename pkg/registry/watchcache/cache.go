@@ -409,6 +409,20 @@ func (c *Cache[T]) Peek(key string) (T, bool) { return c.latest.Load().get(key) 
 // Synced reports whether the cache has synced.
 func (c *Cache[T]) Synced() bool { return c.latest.Load().synced }
 
+// sampled is of how many objects AverageSize asks.
+const sampled = 64
+
+// AverageSize returns about how many bytes an object has, by some of them; 0: there is none.
+func (c *Cache[T]) AverageSize() int {
+	var none T
+	n, size := 0, 0
+	c.latest.Load().objects.Ascend(func(i item[T]) bool {
+		n, size = n+1, size+c.Size(i.object, none)
+		return n < sampled
+	})
+	return size / max(n, 1)
+}
+
 // Stats tells the number of objects, of events that are kept, and of open watches.
 func (c *Cache[T]) Stats() (objects, events, watches int) {
 	now := c.latest.Load()
