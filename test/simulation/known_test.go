@@ -22,8 +22,10 @@ type seenTemplate struct {
 	annotations map[string]string
 	removed     string
 	// optedIn is when the server saw the workload opt in, by the number of what had reached it; 0:
-	// it has not. ruled is when it saw that something else began to count, by the rules.
+	// it has not. ruled is when it saw that something else began to count, by the rules, and ruledByList:
+	// in a list, which shows no more than that it was before.
 	optedIn, ruled int
+	ruledByList    bool
 	rules          rules
 }
 
@@ -58,7 +60,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
 			remade: byList && found && t.uid != m.uid, annotations: m.annotations}
 		if t.uid == m.uid {
-			next.optedIn, next.ruled, next.rules = t.optedIn, t.ruled, t.rules
+			next.optedIn, next.ruled, next.ruledByList, next.rules = t.optedIn, t.ruled, t.ruledByList, t.rules
 		}
 		v.templates[m.slot] = next
 	}
@@ -72,7 +74,7 @@ func ofKey(hash string, key int) bool { return strings.HasPrefix(hash, "v1."+key
 
 // lookAtOptIns notes which workloads have opted in. A server forgets the removed record of a
 // workload that has opted out.
-func (v *view) lookAtOptIns(defaultMode string) {
+func (v *view) lookAtOptIns(defaultMode string, byList bool) {
 	for slot, t := range v.templates {
 		now := rulesOf(t.annotations, v.annotations, defaultMode)
 		switch {
@@ -83,7 +85,7 @@ func (v *view) lookAtOptIns(defaultMode string) {
 		}
 		now.recreate, now.settle, now.minInterval = false, 0, 0 // they do not say what counts
 		if t.rules != now {
-			t.rules, t.ruled = now, v.arrivals
+			t.rules, t.ruled, t.ruledByList = now, v.arrivals, byList
 		}
 		v.templates[slot] = t
 	}
@@ -114,6 +116,9 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	// Without revisions that can be compared, the order of reading tells whether the workload had
 	// opted in, and whether the source counted.
 	if o.world.severalCounters() && (t.optedIn > arrival || d.truth.scoped[source] > 0 && t.ruled > arrival) {
+		return false
+	}
+	if t.ruledByList && t.ruled > arrival && d.truth.scoped[source] > 0 {
 		return false
 	}
 	if t.arrival < arrival {

@@ -363,7 +363,7 @@ func (s *server) list(id streamID) {
 // look notes what reaches the server.
 func (s *server) look(e *event, byList bool) {
 	s.view.arrivals++
-	defer s.view.lookAtOptIns(s.world.defaultMode)
+	defer s.view.lookAtOptIns(s.world.defaultMode, byList)
 	if e.workload != nil {
 		s.view.lookAtWorkload(e.workload, byList, e.deleted)
 	}
