@@ -283,3 +283,23 @@ func TestFromStatefulSet_Idle(t *testing.T) {
 		}
 	}
 }
+
+// The status of a DaemonSet does not count pods on nodes that are to have none, so that a rollout that is
+// complete says nothing of the templates that have pods.
+func TestWorkload_TemplatesOfADaemonSet(t *testing.T) {
+	var w *Workload
+	for i, image := range []string{"1", "2", "3"} {
+		o := &appsv1.DaemonSet{}
+		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "u", string(rune('1'+i))+"0"
+		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
+		if i > 0 {
+			o.Status.DesiredNumberScheduled = 2
+		}
+		previous := w
+		w = FromDaemonSet(o)
+		w.After(previous, Arrival{Live: true, Order: uint64(i + 1)})
+	}
+	if !w.StartUnsure || w.PodsAfter != (Moment{}) {
+		t.Errorf("unsure %v, pods after %v", w.StartUnsure, w.PodsAfter)
+	}
+}

@@ -288,8 +288,12 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 // complete.
 const maxTemplates = 8
 
-// keepTemplates remembers which templates may have pods.
+// keepTemplates remembers which templates may have pods. A DaemonSet does not tell: a pod on a node that
+// is to have none is in no count of its status, and may stay when that changes again.
 func (w *Workload) keepTemplates(before *Workload, samePods bool, at Arrival) {
+	if w.Kind == DaemonSet {
+		return
+	}
 	switch {
 	case w.completed:
 		w.complete, w.completeAt = w.applied, w.written(at)

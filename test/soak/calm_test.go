@@ -126,10 +126,12 @@ func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int
 	return err
 }
 
-// mayDoubt reports whether a replica may not know that the pods are newer than their content: it has
-// not seen the template come, and the leader, which has, finds nothing to look up.
+// mayDoubt reports whether a replica may not know that the pods are newer than their content, while the
+// leader finds nothing to look up: it has not seen the template come; or the leader has not seen those
+// before it of a DaemonSet, which may have pods for all that its status says.
 func (w *workload) mayDoubt(replica int) bool {
-	return replica != leader() && !w.cell.oracle.servers[replica].saw(w.startedAt)
+	servers, leads := w.cell.oracle.servers, leader()
+	return replica != leads && (!servers[replica].saw(w.startedAt) || w.kind == "DaemonSet" && !servers[leads].saw(w.startedAt))
 }
 
 // shown returns an error unless a view shows the present state of the workload, or that the replica
