@@ -78,20 +78,12 @@ func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 		"it went after, and many after that": {func(w *watched) {
 			w.set("y", 10)
 			w.remove("y", 105)
-			for i := range maxUnused {
-				name := fmt.Sprint("other-", i)
-				w.set(name, 106)
-				w.remove(name, 107)
-			}
+			w.comeAndGo(maxUnused, 106)
 		}, template},
 		"it went before, and many after that": {func(w *watched) {
 			w.set("y", 10)
 			w.remove("y", 90)
-			for i := range maxUnused {
-				name := fmt.Sprint("other-", i)
-				w.set(name, 91)
-				w.remove(name, 92)
-			}
+			w.comeAndGo(maxUnused, 91)
 		}, come + 1},
 		"it may have been there before the first lists": {func(w *watched) { w.g.SetSince(Moment{Version: template}) }, template},
 		"it was missing in the first lists":             {func(w *watched) { w.g.SetSince(Moment{Version: template - 1}) }, come + 1},
@@ -105,6 +97,15 @@ func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 				t.Errorf("the pods start at %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// comeAndGo creates n sources at a version, and deletes them at the next.
+func (w *watched) comeAndGo(n int, version uint64) {
+	for i := range n {
+		name := fmt.Sprint("other-", i)
+		w.set(name, version)
+		w.remove(name, version+1)
 	}
 }
 

@@ -409,8 +409,11 @@ func (c *Cache[T]) Peek(key string) (T, bool) { return c.latest.Load().get(key) 
 // Synced reports whether the cache has synced.
 func (c *Cache[T]) Synced() bool { return c.latest.Load().synced }
 
-// sampled is of how many objects AverageSize asks.
-const sampled = 64
+// AverageSize asks so many objects, or fewer if they have so many bytes already.
+const (
+	sampled      = 64
+	sampledBytes = 1 << 20
+)
 
 // AverageSize returns about how many bytes an object has, by some of them; 0: there is none.
 func (c *Cache[T]) AverageSize() int {
@@ -418,7 +421,7 @@ func (c *Cache[T]) AverageSize() int {
 	n, size := 0, 0
 	c.latest.Load().objects.Ascend(func(i item[T]) bool {
 		n, size = n+1, size+c.Size(i.object, none)
-		return n < sampled
+		return n < sampled && size < sampledBytes
 	})
 	return size / max(n, 1)
 }
