@@ -34,11 +34,11 @@ var named = []namedChange{
 	},
 	{
 		"a change whose version is only a bound ends waiting", "pkg/dependency/waiting.go",
-		"case !change.Exact, change.Version < now.lost, g.severalCounters:", "case change.Version < now.lost, g.severalCounters:",
+		"case !change.Exact, change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:",
 	},
 	{
 		"what was lost while pods waited is ignored", "pkg/dependency/waiting.go",
-		"case !change.Exact, change.Version < now.lost, g.severalCounters:", "case !change.Exact, g.severalCounters:",
+		"case !change.Exact, change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case !change.Exact, g.severalCounters, w.StartVersion <= g.since.Version:",
 	},
 	{
 		"a deletion is dated three revisions early", "pkg/dependency/graph.go",
