@@ -72,6 +72,7 @@ func FromStatefulSet(o *appsv1.StatefulSet) *Workload {
 	w.Selector = o.Spec.Selector
 	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), statefulSetRollout(o)
 	w.Idle = w.Replicas == 0 && o.Status.Replicas == 0 && o.Status.ObservedGeneration >= o.Generation
+	w.surplus = o.Status.Replicas > o.Status.UpdatedReplicas
 	return w
 }
 
@@ -80,7 +81,8 @@ func FromDaemonSet(o *appsv1.DaemonSet) *Workload {
 	w := newWorkload(DaemonSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
 	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
 	w.Selector = o.Spec.Selector
-	w.Replicas, w.Rollout = o.Status.DesiredNumberScheduled, daemonSetRollout(o)
+	w.Replicas, w.Rollout = o.Status.DesiredNumberScheduled+o.Status.NumberMisscheduled, daemonSetRollout(o)
+	w.surplus = o.Status.NumberMisscheduled > 0
 	return w
 }
 

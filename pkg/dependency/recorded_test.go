@@ -1,11 +1,13 @@
 package dependency
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // observed is a Deployment as it is read: its image, its annotations, and what its status says.
@@ -284,22 +286,56 @@ func TestFromStatefulSet_Idle(t *testing.T) {
 	}
 }
 
-// The status of a DaemonSet does not count pods on nodes that are to have none, so that a rollout that is
-// complete says nothing of the templates that have pods.
-func TestWorkload_TemplatesOfADaemonSet(t *testing.T) {
-	var w *Workload
-	for i, image := range []string{"1", "2", "3"} {
-		o := &appsv1.DaemonSet{}
-		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "u", string(rune('1'+i))+"0"
-		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
-		if i > 0 {
-			o.Status.DesiredNumberScheduled = 2
+// A rollout that is complete says nothing of pods that its rules do not count: those of a DaemonSet on nodes
+// that are to have none, and those of a StatefulSet that is scaled down. A template that comes then may be the
+// one that such a pod has.
+func TestWorkload_CompleteBesideOtherPods(t *testing.T) {
+	daemonSet := func(misscheduled int32) func(metav1.ObjectMeta, corev1.PodTemplateSpec) *Workload {
+		return func(m metav1.ObjectMeta, template corev1.PodTemplateSpec) *Workload {
+			return FromDaemonSet(&appsv1.DaemonSet{ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: template}, Status: appsv1.DaemonSetStatus{
+				DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: 1, NumberMisscheduled: misscheduled,
+			}})
 		}
-		previous := w
-		w = FromDaemonSet(o)
-		w.After(previous, Arrival{Live: true, Order: uint64(i + 1)})
 	}
-	if !w.StartUnsure || w.PodsAfter != (Moment{}) {
-		t.Errorf("unsure %v, pods after %v", w.StartUnsure, w.PodsAfter)
+	statefulSet := func(pods int32) func(metav1.ObjectMeta, corev1.PodTemplateSpec) *Workload {
+		return func(m metav1.ObjectMeta, template corev1.PodTemplateSpec) *Workload {
+			return FromStatefulSet(&appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: template}, Status: appsv1.StatefulSetStatus{
+				Replicas: pods, ReadyReplicas: pods, UpdatedReplicas: 1,
+			}})
+		}
+	}
+	for name, tt := range map[string]struct {
+		read   func(metav1.ObjectMeta, corev1.PodTemplateSpec) *Workload
+		unsure bool
+	}{
+		"a DaemonSet":                       {daemonSet(0), false},
+		"a DaemonSet, and a tainted node":   {daemonSet(1), true},
+		"a StatefulSet":                     {statefulSet(1), false},
+		"a StatefulSet that is scaled down": {statefulSet(2), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w *Workload
+			for i, image := range []string{"1", "2", "1"} {
+				previous := w
+				w = tt.read(metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: strconv.Itoa(10 * (i + 1))},
+					corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: image}}}})
+				w.After(previous, Arrival{Live: true, Order: uint64(i + 1)})
+			}
+			after := Moment{20, 2}
+			if tt.unsure {
+				after = Moment{}
+			}
+			if w.Rollout.Phase != RolloutComplete || w.StartUnsure != tt.unsure || w.PodsAfter != after {
+				t.Errorf("%s, unsure %v, pods after %v", w.Rollout.Phase, w.StartUnsure, w.PodsAfter)
+			}
+		})
+	}
+}
+
+// Pods that stay on nodes which are to have none are pods, too.
+func TestFromDaemonSet_Replicas(t *testing.T) {
+	o := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, CurrentNumberScheduled: 2, NumberMisscheduled: 4}}
+	if got := FromDaemonSet(o).Replicas; got != 7 {
+		t.Errorf("%d replicas", got)
 	}
 }

@@ -71,7 +71,8 @@ type Workload struct {
 	Selector *metav1.LabelSelector
 	// Paused: the owner of a Deployment has stopped its rollouts.
 	Paused bool
-	// Replicas is how many pods there should be.
+	// Replicas is how many pods there should be; of a DaemonSet, with those that stay on nodes which are to
+	// have none any more, because of a taint.
 	Replicas   int32
 	Rollout    Rollout
 	References []Reference
@@ -102,7 +103,10 @@ type Workload struct {
 	// Revision is the revision of a Deployment when its controller last saw it, and
 	// RevisionBefore what it was when the template last changed.
 	Revision, RevisionBefore string
-	completed                bool // the rollout of the template that is applied
+	completed                bool // the rollout of the template that is applied, and no other has pods
+	// surplus: there may be pods of other templates beside those that the status of the rollout is about: of
+	// a DaemonSet on nodes that are to have none, of a StatefulSet that is scaled down.
+	surplus bool
 	// since are the templates that have been applied since one was complete, with that, the latest
 	// last: no other has pods. Nil: the one that is applied is complete, or they are not known.
 	since []uint64
@@ -274,7 +278,7 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 			w.PodsAfter = before.completeAt
 		}
 	}
-	if w.completed = w.Rollout.Phase == RolloutComplete; w.TemplatePending { // it is about another template
+	if w.completed = w.Rollout.Phase == RolloutComplete && !w.surplus; w.TemplatePending { // it is about another template
 		w.completed = samePods && before.completed
 	}
 	w.keepTemplates(before, samePods, at)
@@ -288,12 +292,8 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 // complete.
 const maxTemplates = 8
 
-// keepTemplates remembers which templates may have pods. A DaemonSet does not tell: a pod on a node that
-// is to have none is in no count of its status, and may stay when that changes again.
+// keepTemplates remembers which templates may have pods.
 func (w *Workload) keepTemplates(before *Workload, samePods bool, at Arrival) {
-	if w.Kind == DaemonSet {
-		return
-	}
 	switch {
 	case w.completed:
 		w.complete, w.completeAt = w.applied, w.written(at)

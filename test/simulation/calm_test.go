@@ -130,6 +130,8 @@ func (o *oracle) expect(d *workload, blocked, stale bool) string {
 		return ""
 	case d.annotations[recreatingAnnotation] != "":
 		return ""
+	case d.kind == "StatefulSet" && d.replicas == 0 && len(d.pods) > 0: // what is on a lost node may be stale
+		return ""
 	case stale, d.holder.fights():
 		return ""
 	case d.unfinished():

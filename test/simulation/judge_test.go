@@ -174,7 +174,7 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 	switch {
 	case d.paused && !rules.recreate:
 		o.fail("%s is restarted while it is paused", name)
-	case d.replicas == 0 && r.reload == nil:
+	case d.wanted() == 0 && r.reload == nil:
 		o.fail("%s is restarted, and has no pods", name)
 	case missing(d.template.variant, marks, r.seen.contents()) && r.reload == nil:
 		o.fail("%s is restarted while a source is missing", name)

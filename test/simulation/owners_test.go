@@ -63,7 +63,10 @@ func (w *world) react(d *workload) {
 		w.rewrite(d.slot, true, true, -1)
 	case heals:
 		w.write(d, "owner", func(m *manifest) {
-			m.template.image, m.template.variant, m.replicas = d.holder.image, d.holder.variant, d.holder.replicas
+			m.template.image, m.template.variant = d.holder.image, d.holder.variant
+			if m.kind != "DaemonSet" {
+				m.replicas = d.holder.replicas
+			}
 			m.annotations = merged(m.annotations, d.owned)
 		})
 	}
@@ -176,11 +179,20 @@ func (w *world) editWorkload(slot int, owner bool) bool {
 	return d != nil && w.write(d, manager, func(m *manifest) { m.label++ })
 }
 
-// scale sets the number of replicas, in the manifest of the owner too or as an autoscaler.
+// scale sets the number of replicas, in the manifest of the owner too or as an autoscaler. Of a DaemonSet
+// it is that of the nodes that are to have a pod: the others lose theirs, or are tainted.
 func (w *world) scale(slot, replicas int, owner bool) bool {
 	d := w.workloads[slot]
 	if d == nil {
 		return false
+	}
+	if d.kind == "DaemonSet" {
+		if d.replicas == replicas {
+			return false
+		}
+		d.replicas, d.tainted = replicas, !owner
+		w.rollSoon(d)
+		return true
 	}
 	manager := "autoscaler"
 	if owner {

@@ -241,12 +241,13 @@ func (w *world) stepStatefulSet(d *workload) bool {
 	return false
 }
 
-// stepDaemonSet has a pod on each node, and replaces one after the other.
+// stepDaemonSet has a pod on each node that is to have one, and replaces one after the other. Pods on
+// other nodes go at once, or, where the nodes are tainted, when they would be replaced.
 func (w *world) stepDaemonSet(d *workload) bool {
 	newest := d.newest()
 	by := map[int]*pod{}
 	for _, p := range d.pods {
-		if p.ordinal >= d.replicas {
+		if p.ordinal >= d.replicas && !d.tainted {
 			w.remove(d, p)
 			return true
 		}
@@ -272,7 +273,9 @@ type progress struct {
 	number              int64
 	all, updated, ready int
 	updatedReady        int
-	update, current     string // the revisions of a StatefulSet
+	// desired and misscheduled are of a DaemonSet.
+	desired, misscheduled int
+	update, current       string // the revisions of a StatefulSet
 }
 
 // status writes the status, if it has changed.
@@ -286,8 +289,19 @@ func (w *world) status(d *workload) {
 		return
 	}
 	now, old := d.alive(d.newest().identity)
+	desired, misscheduled := 0, 0
+	if d.kind == "DaemonSet" { // pods on nodes that are to have none are in no other number
+		surplus := func(p *pod) bool { return p.ordinal >= d.replicas }
+		all := len(now) + len(old)
+		now, old = slices.DeleteFunc(now, surplus), slices.DeleteFunc(old, surplus)
+		desired, misscheduled = d.replicas, all-len(now)-len(old)
+	}
 	p := progress{observed: d.generation, number: d.number, all: len(now) + len(old), updated: len(now),
-		ready: ready(now, old), updatedReady: ready(now), update: d.newest().name(d)}
+		ready: ready(now, old), updatedReady: ready(now), desired: desired, misscheduled: misscheduled,
+		update: d.newest().name(d)}
+	if d.kind == "StatefulSet" {
+		p.all = len(d.pods) // with those that are ending
+	}
 	p.current = p.update
 	if s := d.set(d.current); s != nil {
 		p.current = s.name(d)
@@ -302,6 +316,14 @@ func (w *world) status(d *workload) {
 	d.progress = p
 	w.revision++
 	w.tellWorkload(d)
+}
+
+// wanted returns how many pods the workload is to have, as it says itself.
+func (d *workload) wanted() int {
+	if d.kind == "DaemonSet" {
+		return d.progress.desired + d.progress.misscheduled
+	}
+	return d.replicas
 }
 
 // unfinished reports whether the status tells of a rollout that is not complete.

@@ -45,7 +45,8 @@ type manifest struct {
 	label       int
 	template    template
 	paused      bool
-	replicas    int
+	replicas    int  // of a DaemonSet: the nodes that are to have a pod
+	tainted     bool // pods of a DaemonSet stay on other nodes
 	partition   int  // of a StatefulSet
 	onDelete    bool // pods are not replaced
 	deleting    bool // in the foreground
@@ -148,8 +149,9 @@ func (m *manifest) object() runtime.Object {
 		return &appsv1.DaemonSet{
 			ObjectMeta: meta,
 			Spec:       appsv1.DaemonSetSpec{Template: t, Selector: selector, UpdateStrategy: strategy},
-			Status: appsv1.DaemonSetStatus{ObservedGeneration: p.observed, DesiredNumberScheduled: int32(m.replicas),
-				CurrentNumberScheduled: all, UpdatedNumberScheduled: updated, NumberAvailable: ready, NumberReady: ready},
+			Status: appsv1.DaemonSetStatus{ObservedGeneration: p.observed, DesiredNumberScheduled: int32(p.desired),
+				CurrentNumberScheduled: all, UpdatedNumberScheduled: updated, NumberAvailable: ready, NumberReady: ready,
+				NumberMisscheduled: int32(p.misscheduled)},
 		}
 	}
 }
