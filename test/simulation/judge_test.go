@@ -279,7 +279,8 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		}
 	}
 	for s := range scopes {
-		if scopes[s].counts() && r.seen.sources[s].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
+		doubted := r.seen.sources[s].doubted
+		if scopes[s].counts() && doubted > 0 && (doubted >= max(d.truth.templated, d.truth.recreated) || o.world.severalCounters()) {
 			return "a source was written while everything was read again because of another key"
 		}
 	}
