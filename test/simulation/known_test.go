@@ -153,10 +153,11 @@ func (o *oracle) misled(v *view, d *workload, p *pod, c *container, source, key 
 }
 
 // comparable reports whether a record has an entry for a source that can be compared: by the same
-// keys, and, if it is one for all that a glob names, of the same sources.
+// keys, and, if it is or was one for all that a glob names, of the same sources.
 func (o *oracle) comparable(rec *recorded, d *workload, source int) bool {
 	scopes := &d.truth.scopes
-	return rec.scopes[source].same(scopes[source]) && (!scopes[source].annotted || !o.rules(d).glob || rec.scopes == *scopes)
+	annotted := scopes[source].annotted || rec.scopes[source].annotted
+	return rec.scopes[source].same(scopes[source]) && (!annotted || !o.rules(d).glob || rec.scopes == *scopes)
 }
 
 // knowable says how a server could know that a container runs with other content than the

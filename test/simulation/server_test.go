@@ -375,7 +375,12 @@ func (s *server) look(e *event, byList bool) {
 	}
 	seen := &s.view.sources[e.slot]
 	if seen.present && !e.source.present {
-		seen.gone, seen.goneAt, seen.prior = seen.content, e.source.changed, seen.witnessed
+		seen.gone, seen.goneAt = seen.content, e.source.changed
+		for k := range seen.witnessed {
+			if !seen.cameBack[k] { // else it has not changed since it went before
+				seen.prior[k] = seen.witnessed[k]
+			}
+		}
 	}
 	for k, v := range e.source.content {
 		if s.view.synced && v != seen.content[k] {
