@@ -289,12 +289,11 @@ func (e *Evaluation) doubts() (out []Excursion) {
 			seen = seen && e.afterRecord(&c)
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
-		// Or the record shows it: one that is older than the template, as those pods may be, or one
-		// that came back with the template, and is about those pods.
+		// Or the record shows it: one that is older than the template, as those pods may be, one that
+		// came back with the template, and is about those pods, or a newer one of another replica.
 		differs := e.comparable() && e.differs(u)
 		back := differs && e.broughtBack(u) && !e.outdated(u)
-		told := back || differs && e.outdated(u)
-		if !seen && !told || e.started(u) <= c.at.Version {
+		if !seen && !differs || e.started(u) <= c.at.Version {
 			continue
 		}
 		if c.at.Version > 0 && c.at.Version <= e.Workload.PodsAfter.Version {
