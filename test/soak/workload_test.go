@@ -251,8 +251,8 @@ func (w *workload) podsStart(before *state) {
 		w.since++ // those of which it is recorded that they differ may run on
 	}
 	if w.down != nil {
-		// Times are told by the second.
-		w.down.absorbed = !w.vanished && w.cell.at.Sub(w.changed) > 2*time.Second
+		// Times are told by the second. Of a template that has come back, older pods may run on.
+		w.down.absorbed = !w.vanished && w.cell.at.Sub(w.changed) > 2*time.Second && !(w.reused && w.unsure)
 	}
 }
 
