@@ -109,21 +109,29 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Errorf("once looked up again: %+v", d)
 		}
 	})
-	t.Run("a source goes while the template does not name it", func(t *testing.T) {
-		x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), secret("extra", "a", "1"))
-		x.adopt()
-		pod := x.deployment.Spec.Template.Spec
-		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = podOf(), 2 })
-		x.tick(time.Minute)
-		x.remove(dependency.Secret, "extra")
-		x.tick(time.Minute)
-		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = pod, 3 })
-		// When it went is not known, but that it was before the template came back.
-		want := []Excursion{{ID: "Secret/extra", To: x.now, Containers: []string{"app"}, OlderPods: true}}
-		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
+	for name, recorded := range map[string]bool{"a record tells of it": true, "nothing is recorded": false} {
+		t.Run("a source goes while the template does not name it, and "+name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), secret("extra", "a", "1"))
+			x.adopt()
+			pod := x.deployment.Spec.Template.Spec
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec, d.Generation = podOf(), 2
+				if !recorded {
+					delete(d.Annotations, ConfigHashAnnotation)
+					delete(d.Annotations, AppliedSourcesAnnotation)
+				}
+			})
+			x.tick(time.Minute)
+			x.remove(dependency.Secret, "extra")
+			went := x.now
+			x.tick(time.Minute)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = pod, 3 })
+			want := []Excursion{{ID: "Secret/extra", To: went, Containers: []string{"app"}, OlderPods: true}}
+			if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 	t.Run("opting in adopts what changed before, where nothing is recorded", func(t *testing.T) {
 		x := rolledBack(t, func(d *appsv1.Deployment) { d.Annotations = map[string]string{} })
 		x.annotate(ReloadAnnotation, "auto")
@@ -180,6 +188,20 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 		x.annotate(ConfigHashAnnotation, present.Hash, AppliedSourcesAnnotation, present.sources())
 		x.set(secret("db", "password", "2"))
 		if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("the content comes back that the record of a replica that lags has", func(t *testing.T) {
+		x := newWorld(t, pod, secret("db", "password", "1"))
+		x.adopt()
+		x.restart()
+		x.graph.SetSeveralCounters(true)
+		x.set(secret("db", "password", "2"))
+		present := newWorld(t, pod, secret("db", "password", "1")).evaluate().Present()
+		x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") // so that it is another record
+		x.annotate(ConfigHashAnnotation, present.Hash, AppliedSourcesAnnotation, present.sources())
+		x.set(secret("db", "password", "1"))
+		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

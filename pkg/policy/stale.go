@@ -360,7 +360,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		if e.Workload.StartUnsure && e.Workload.RecordedAt.Version < e.Workload.StartVersion {
 			x.From = time.Time{} // pods that the template found may be older than the record
 		}
-		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 {
+		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 && !e.cameBack(u) {
 			continue // the change that the record was made for was read after it
 		}
 		out = append(out, x)
@@ -389,6 +389,16 @@ func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64
 		last = later(last, latest)
 	}
 	return first, last, times
+}
+
+// cameBack reports whether a source of a unit has had its content before, and other content in between, as
+// far as this process remembers.
+func (e *Evaluation) cameBack(u *unit) bool {
+	return slices.ContainsFunc(u.counted, func(c *counted) bool {
+		return slices.ContainsFunc(e.graph.Past(e.sourceKey(&c.Reference)), func(p dependency.Past) bool {
+			return bytes.Equal(c.content, dependency.AppendContent(nil, &c.Reference, p.Source))
+		})
+	})
 }
 
 // wasOther reports whether a unit had other content when this process began to look.

@@ -50,8 +50,10 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 	default:
 		key := e.sourceKey(&c.Reference)
 		c.written, c.last = e.graph.LastWritten(e.Workload.Namespace, &c.Reference), e.graph.LastChange(key)
-		// It may have gone after the pods had started, and before this process read their template.
-		if unused := e.graph.UnusedDeletion(key); c.last.Version == 0 && unused.Version > e.Workload.StartVersion {
+		// It may have gone after the pods had started, and before this process read their template, or
+		// while another template was there that did not name it.
+		unused := e.graph.UnusedDeletion(key)
+		if c.last.Version == 0 && (unused.Version > e.Workload.StartVersion || e.Workload.StartUnsure) {
 			c.written, c.last = unused.Moment(), unused
 		}
 	}
