@@ -197,9 +197,10 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 		x.restart()
 		x.graph.SetSeveralCounters(true)
 		x.set(secret("db", "password", "2"))
-		present := newWorld(t, pod, secret("db", "password", "1")).evaluate().Present()
-		x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") // so that it is another record
-		x.annotate(ConfigHashAnnotation, present.Hash, AppliedSourcesAnnotation, present.sources())
+		for _, password := range []string{"2", "1"} {
+			r := newWorld(t, pod, secret("db", "password", password)).evaluate().Present()
+			x.annotate(ConfigHashAnnotation, r.Hash, AppliedSourcesAnnotation, r.sources())
+		}
 		x.set(secret("db", "password", "1"))
 		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
