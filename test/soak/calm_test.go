@@ -127,11 +127,9 @@ func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int
 }
 
 // mayDoubt reports whether a replica may not know that the pods are newer than their content, while the
-// leader finds nothing to look up: it has not seen the template come; or the leader has not seen those
-// before it of a DaemonSet, which may have pods for all that its status says.
+// leader finds nothing to look up: it has not seen all templates that came since the pods were of one.
 func (w *workload) mayDoubt(replica int) bool {
-	servers, leads := w.cell.oracle.servers, leader()
-	return replica != leads && (!servers[replica].saw(w.startedAt) || w.kind == "DaemonSet" && !servers[leads].saw(w.startedAt))
+	return replica != leader() && !w.cell.oracle.servers[replica].sawAll(w.wholeAt, w.startedAt)
 }
 
 // shown returns an error unless a view shows the present state of the workload, or that the replica

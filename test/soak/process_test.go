@@ -38,6 +38,11 @@ func (s *process) saw(at int64) bool {
 	return at > s.synced && !slices.ContainsFunc(s.gaps, func(g gap) bool { return g.from <= at && at <= g.to })
 }
 
+// sawAll reports whether the server has seen all that happened from one revision to another.
+func (s *process) sawAll(from, to int64) bool {
+	return from > s.synced && !slices.ContainsFunc(s.gaps, func(g gap) bool { return g.from <= to && from <= g.to })
+}
+
 // gap begins a gap, which ends at the next calm.
 func (o *oracle) gap(replica int) {
 	s := o.servers[replica]

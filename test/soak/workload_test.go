@@ -38,7 +38,10 @@ type workload struct {
 	// of before, and if unsure, its rollout began before the last one was complete.
 	startedAt      int64
 	reused, unsure bool
-	templates      map[string]bool // the identities of all that there have been
+	// completeAt is the revision at which the rollout of a template was last complete, or the workload was
+	// created, and wholeAt is what that was when the present template came.
+	completeAt, wholeAt int64
+	templates           map[string]bool // the identities of all that there have been
 
 	// recorded has the units of the sources that counted when the record was written that is
 	// there, and remembered the content.
@@ -120,7 +123,7 @@ func (w *workload) set(now *state) {
 		for _, name := range sourceNames {
 			w.counts[name] = w.cell.revision
 		}
-		w.recorded, w.recordedAt, w.createdAt = nil, w.cell.revision, w.cell.revision
+		w.recorded, w.recordedAt, w.createdAt, w.completeAt = nil, w.cell.revision, w.cell.revision, w.cell.revision
 		w.noteTemplate()
 		w.podsStart(nil)
 		if record(now) != "" {
@@ -128,6 +131,9 @@ func (w *workload) set(now *state) {
 		}
 	default:
 		w.compare(before)
+	}
+	if now != nil && now.complete {
+		w.completeAt = w.cell.revision
 	}
 	if now != nil {
 		w.templates[identityOf(now)] = true
@@ -268,7 +274,7 @@ func (w *workload) stale() bool {
 
 // began takes notice that pods are made of the template that is there.
 func (w *workload) began(before *state) {
-	w.startedAt, w.kept = w.cell.revision, nil
+	w.startedAt, w.wholeAt, w.kept = w.cell.revision, w.completeAt, nil
 	w.reused = w.templates[identityOf(w.state)]
 	w.unsure = before != nil && (!before.complete || !w.cell.oracle.undisturbed)
 }
