@@ -198,7 +198,7 @@ func TestSource_CreatedAgain(t *testing.T) {
 	for name, seen := range map[string]bool{"the deletion is seen": true, "it is missed": false} {
 		t.Run(name, func(t *testing.T) {
 			g := NewGraph()
-			g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{*optional}}, nil)
+			g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{*optional}}, Patterns{})
 			first := source("a", "10")
 			first.After(nil, nil, Arrival{})
 			g.SetSource(first)
@@ -312,7 +312,7 @@ func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 	}
 	g := NewGraph()
 	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{*reads("a")}}
-	g.SetWorkload(w, nil)
+	g.SetWorkload(w, Patterns{})
 	put := func(version string, order uint64, keys ...string) {
 		s := &Source{SourceKey: key, ResourceVersion: version}
 		for _, k := range keys {

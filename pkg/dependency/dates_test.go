@@ -74,7 +74,7 @@ func TestGraph_LastWrittenOfAKeyThatNeverChanged(t *testing.T) {
 	c := newChanging()
 	read := func(order uint64, live bool, keys ...KeyDigest) {
 		c.version++
-		s := NewSource(ConfigMap, &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: fmt.Sprint(c.version)}, keys)
+		s := NewSource(testDigester(), ConfigMap, &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: fmt.Sprint(c.version)}, keys)
 		at := Arrival{Order: order}
 		if live {
 			at.Live, at.Seen = true, day
@@ -104,7 +104,7 @@ func TestSource_CreatedAgainToCount(t *testing.T) {
 		c := newChanging()
 		read := func(version string, ignored bool) {
 			m := &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: version}
-			s := NewSource(ConfigMap, m, []KeyDigest{{Key: "a"}})
+			s := NewSource(testDigester(), ConfigMap, m, []KeyDigest{{Key: "a"}})
 			s.Ignored = ignored
 			s.After(c.graph.Source(c.key), c.graph.Deleted(c.key), Arrival{Live: true, Seen: day})
 			c.graph.SetSource(s)
@@ -158,7 +158,7 @@ func TestSource_Undated(t *testing.T) {
 				for _, k := range st.keys {
 					keys = append(keys, KeyDigest{Key: string(k)})
 				}
-				s := NewSource(ConfigMap, m, keys)
+				s := NewSource(testDigester(), ConfigMap, m, keys)
 				s.After(last, nil, Arrival{Live: !st.listed, Seen: day})
 				last = s
 			}

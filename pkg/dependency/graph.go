@@ -1,6 +1,7 @@
 package dependency
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -18,12 +19,13 @@ type Graph struct {
 	besides    map[SourceKey]*Source
 	namespaces tree[string, *namespace] // of which there is something to say
 	users      users
-	// globs are the workloads that use sources by a pattern.
-	globs tree[WorkloadKey, glob]
-	// gone are sources that have been deleted and that workloads refer to, and mostGone is how
-	// many there may be.
-	gone     tree[SourceKey, goneSource]
-	mostGone int
+	// extra is what annotations of workloads name, globs are what is known of the globs among that,
+	// and globUsers the workloads that use them.
+	extra     tree[WorkloadKey, *extra]
+	globs     tree[globID, *aggregate]
+	globUsers tree[globUse, struct{}]
+	// gone are sources that have been deleted and that workloads refer to by their names.
+	gone tree[SourceKey, goneSource]
 	// unused has the last deletions of sources that no workload used, lastUnused has them in order, the
 	// latest last, and unusedBefore is the version of the latest before them.
 	unused       tree[SourceKey, Change]
@@ -32,8 +34,6 @@ type Graph struct {
 	// writers remembers when field managers wrote. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
-	// forgotten is the last change of those that had to be forgotten.
-	forgotten Change
 	// since is when the first lists were complete. What came first of what they showed is
 	// not known.
 	since Moment
@@ -50,12 +50,6 @@ type namespace struct {
 	terminating bool              // it is being deleted
 }
 
-type glob struct {
-	workload *Workload
-	patterns []Pattern
-	matcher  Matcher
-}
-
 // NewGraph returns an empty graph.
 func NewGraph() *Graph {
 	return &Graph{
@@ -63,9 +57,10 @@ func NewGraph() *Graph {
 		sources:    newTree[SourceKey, *Source](compareSources),
 		namespaces: newTree[string, *namespace](compareNames),
 		users:      newUsers(),
-		globs:      newTree[WorkloadKey, glob](compareWorkloads),
+		extra:      newTree[WorkloadKey, *extra](compareWorkloads),
+		globs:      newTree[globID, *aggregate](compareGlobs),
+		globUsers:  newTree[globUse, struct{}](compareGlobUses),
 		gone:       newTree[SourceKey, goneSource](compareSources),
-		mostGone:   maxGone,
 		unused:     newTree[SourceKey, Change](compareSources),
 		writers:    lru.New(maxWriters),
 	}
@@ -76,7 +71,8 @@ func NewGraph() *Graph {
 func (g *Graph) Snapshot() *Graph {
 	s := *g
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
-	s.users, s.globs, s.gone, s.unused = g.users.clone(), g.globs.clone(), g.gone.clone(), g.unused.clone()
+	s.users, s.gone, s.unused = g.users.clone(), g.gone.clone(), g.unused.clone()
+	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
 	return &s
 }
 
@@ -239,19 +235,24 @@ func (g *Graph) changed(key SourceKey, counts func(Moment) bool) (first, last ti
 	return first, last, times
 }
 
-// Users returns the workloads that a change of a source concerns. The source need not
+// Users returns the workloads that a change of a source concerns, each once. The source need not
 // exist.
 func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 	g.users.of(key, func(w *Workload) bool {
 		keys = append(keys, w.WorkloadKey)
 		return true
 	})
-	g.eachGlob(key.Namespace, func(u *glob) bool {
-		if u.matcher.Matches(key.Kind, key.Name) && !u.workload.refersTo(key) {
-			keys = append(keys, u.workload.WorkloadKey)
-		}
-		return true
+	byName := len(keys)
+	g.eachAggregate(key, func(a *aggregate) {
+		g.eachGlobUser(&a.id, func(w *WorkloadKey) bool {
+			keys = append(keys, *w)
+			return true
+		})
 	})
+	if byName < len(keys) {
+		slices.SortFunc(keys, func(a, b WorkloadKey) int { return compareWorkloads(&a, &b) })
+		keys = slices.Compact(keys)
+	}
 	return keys
 }
 
@@ -259,29 +260,13 @@ func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 func (g *Graph) Used(key SourceKey) bool {
 	used := g.users.any(key)
 	if !used {
-		g.eachGlob(key.Namespace, func(u *glob) bool {
-			used = u.matcher.Matches(key.Kind, key.Name)
-			return !used
-		})
+		g.eachAggregate(key, func(*aggregate) { used = true })
 	}
 	return used
 }
 
-// eachGlob calls f for the workloads of a namespace that use sources by a pattern, until it
-// returns false.
-func (g *Graph) eachGlob(namespace string, f func(*glob) bool) {
-	g.globs.from(WorkloadKey{Namespace: namespace}, func(key *WorkloadKey, u glob) bool {
-		return key.Namespace == namespace && f(&u)
-	})
-}
-
-// refersTo reports whether the template refers to a source of the namespace.
-func (w *Workload) refersTo(key SourceKey) bool {
-	return slices.ContainsFunc(w.References, func(r Reference) bool { return r.Kind == key.Kind && r.Name == key.Name })
-}
-
-// References returns what the template of a workload refers to, and besides the sources
-// that patterns name: by its name one that need not exist, by a glob all that do.
+// References returns what the template of a workload refers to, and besides the sources that
+// patterns name without a glob. They need not exist.
 func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
 	if len(patterns) == 0 {
 		return w.References
@@ -290,31 +275,15 @@ func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
 	for i := range w.References {
 		referred[sourceID{w.References[i].Kind, w.References[i].Name}] = true
 	}
-	matcher := NewMatcher(patterns)
-	var besides []sourceID
-	for id := range matcher.names {
-		if !referred[id] {
-			besides = append(besides, id)
+	out := slices.Clone(w.References)
+	for _, p := range patterns {
+		if id := (sourceID{p.Kind, p.Name}); !p.Glob() && !referred[id] {
+			referred[id] = true
+			out = append(out, Reference{Kind: p.Kind, Name: p.Name, Uses: annotated})
 		}
 	}
-	if len(matcher.globs) > 0 {
-		g.eachSourceIn(w.Namespace, func(s *Source) {
-			id := sourceID{s.Kind, s.Name}
-			if matcher.anyGlob(id.kind, id.name) && !matcher.names[id] && !referred[id] {
-				besides = append(besides, id)
-			}
-		})
-	}
-	slices.SortFunc(besides, sourceID.compare)
-	template := slices.SortedFunc(slices.Values(w.References), compareReferences)
-	out := make([]Reference, 0, len(template)+len(besides))
-	for _, id := range besides {
-		for len(template) > 0 && (sourceID{template[0].Kind, template[0].Name}).compare(id) < 0 {
-			out, template = append(out, template[0]), template[1:]
-		}
-		out = append(out, Reference{Kind: id.kind, Name: id.name, Uses: annotated})
-	}
-	return append(out, template...)
+	slices.SortFunc(out, compareReferences)
+	return out
 }
 
 // annotated is the use of a source that an annotation names.
@@ -349,24 +318,6 @@ func (g *Graph) EachSource(f func(*Source)) {
 	}
 }
 
-// eachSourceIn calls f for every source of a namespace.
-func (g *Graph) eachSourceIn(namespace string, f func(*Source)) {
-	g.sources.from(SourceKey{Namespace: namespace}, func(key *SourceKey, s *Source) bool {
-		if key.Namespace != namespace {
-			return false
-		}
-		if g.besides[*key] == nil {
-			f(s)
-		}
-		return true
-	})
-	for _, s := range g.besides {
-		if s.Namespace == namespace {
-			f(s)
-		}
-	}
-}
-
 // EachNamespace calls f with the name of every namespace that has annotations of ours or is
 // being deleted.
 func (g *Graph) EachNamespace(f func(string)) {
@@ -375,49 +326,77 @@ func (g *Graph) EachNamespace(f func(string)) {
 
 // SetWorkload adds a workload or puts it in the place of one with the same key. Patterns
 // name sources that it uses besides those of its template.
-func (g *Graph) SetWorkload(w *Workload, patterns []Pattern) {
-	before := g.globOf(w.WorkloadKey)
+func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
+	before := g.useOf(w.WorkloadKey)
+	now := use{workload: w, extra: before.extra}
+	switch {
+	case len(patterns.Sources) == 0:
+		now.extra = nil
+	case before.extra == nil || !before.extra.patterns.equal(patterns):
+		now.extra = newExtra(w.Namespace, patterns)
+	}
 	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
 		g.beginWaiting(w)
 	}
 	g.workloads.set(&w.WorkloadKey, w)
 	g.noteWrite(w.Namespace, w.templateBy, w.TemplateSeen)
-	g.users.replace(before.workload, w)
-	if len(patterns) > 0 {
-		now := glob{w, patterns, before.matcher}
-		if !slices.Equal(patterns, before.patterns) {
-			now.matcher = NewMatcher(patterns)
-		}
-		g.globs.set(&w.WorkloadKey, now)
-	} else if len(before.patterns) > 0 {
-		g.globs.delete(w.WorkloadKey)
-	}
-	g.forget(before, patterns)
+	g.replaceUse(before, now)
 }
 
 // DeleteWorkload removes a workload, if it is there.
 func (g *Graph) DeleteWorkload(key WorkloadKey) {
-	before := g.globOf(key)
+	before := g.useOf(key)
 	if before.workload == nil {
 		return
 	}
 	g.workloads.delete(key)
-	g.globs.delete(key)
-	g.users.replace(before.workload, nil)
-	g.forget(before, nil)
+	g.replaceUse(before, use{})
 }
 
-// globOf returns a workload with its patterns, or neither.
-func (g *Graph) globOf(key WorkloadKey) glob {
-	out := g.globs.get(key)
-	out.workload = g.Workload(key)
-	return out
+// use is what a workload uses.
+type use struct {
+	workload *Workload // nil: there is none
+	extra    *extra    // nil: nothing besides its template
+}
+
+func (g *Graph) useOf(key WorkloadKey) use { return use{g.Workload(key), g.extra.get(key)} }
+
+func (g *Graph) patternsOf(key WorkloadKey) (patterns Patterns) {
+	if n := g.extra.get(key); n != nil {
+		patterns = n.patterns
+	}
+	return patterns
+}
+
+func (g *Graph) replaceUse(before, now use) {
+	g.users.replace(before, now)
+	key := cmp.Or(now.workload, before.workload).WorkloadKey
+	g.setExtra(key, before, now.extra)
+	if before.workload != nil && g.gone.len() > 0 {
+		before.eachReference(func(r *Reference) { g.forgetUnused(SourceKey{r.Kind, key.Namespace, r.Name}) })
+	}
+}
+
+// eachReference calls f for what a workload refers to by name.
+func (u *use) eachReference(f func(*Reference)) {
+	if u.workload == nil {
+		return
+	}
+	for i := range u.workload.References {
+		f(&u.workload.References[i])
+	}
+	if u.extra != nil {
+		for i := range u.extra.references {
+			f(&u.extra.references[i])
+		}
+	}
 }
 
 // SetSource adds a source or puts it in the place of one with the same key.
 func (g *Graph) SetSource(s *Source) {
-	last := g.LastChange(s.SourceKey)
+	last, before := g.LastChange(s.SourceKey), g.sources.get(s.SourceKey)
 	g.sources.set(&s.SourceKey, s)
+	g.aggregateChanged(before, s, Change{})
 	g.forgetGone(s.SourceKey)
 	g.order = max(g.order, s.Change.Order)
 	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
@@ -435,20 +414,15 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	}
 	g.order = max(g.order, change.Order)
 	g.sources.delete(key)
-	if g.Used(key) {
+	g.aggregateChanged(deleted, nil, change)
+	if g.users.any(key) {
 		was := *deleted
 		was.deletedAt = change.Version
 		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), change.Seen}); change.Seen.IsZero() {
 			was.episodes = nil
 		}
 		was.past = addPast(deleted, change)
-		g.remember(goneSource{&was, change})
-		if g.gone.len() > g.mostGone {
-			g.forgetOldest()
-			// Those that templates name stay, however many there are: it is tried again when
-			// there is something to be gained.
-			g.mostGone = max(maxGone, g.gone.len()+maxGone/4)
-		}
+		g.gone.set(&key, goneSource{&was, change})
 	} else {
 		g.noteUnused(key, change)
 	}
@@ -477,10 +451,6 @@ func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {
 	n.terminating = terminating
 	g.setNamespace(n)
 	return true
-}
-
-func (w *Workload) sourceKey(i int) SourceKey {
-	return SourceKey{w.References[i].Kind, w.Namespace, w.References[i].Name}
 }
 
 // With returns the graph as it would be with some sources besides. It is for one answer:

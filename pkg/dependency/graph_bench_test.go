@@ -11,7 +11,7 @@ func BenchmarkDeleteSource(b *testing.B) {
 	for _, named := range []int{0, 12_000} {
 		b.Run(fmt.Sprint(named, " that templates name are gone"), func(b *testing.B) {
 			g := NewGraph()
-			g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "globs"}}, []Pattern{{ConfigMap, "*"}})
+			g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "globs"}}, Patterns{Sources: []Pattern{{ConfigMap, "*"}}})
 			remove := func(kind SourceKind, name string, version int) {
 				key := SourceKey{kind, "shop", name}
 				g.SetSource(&Source{SourceKey: key})
@@ -21,7 +21,7 @@ func BenchmarkDeleteSource(b *testing.B) {
 				name := fmt.Sprint("s-", i)
 				g.SetWorkload(&Workload{
 					WorkloadKey: WorkloadKey{Deployment, "shop", name}, References: []Reference{{Kind: Secret, Name: name}},
-				}, nil)
+				}, Patterns{})
 				remove(Secret, name, 1)
 			}
 			for i := 0; b.Loop(); i++ {
@@ -50,7 +50,7 @@ func BenchmarkSetSource(b *testing.B) {
 					if waiting {
 						w.StartVersion = 1
 					}
-					g.SetWorkload(w, nil)
+					g.SetWorkload(w, Patterns{})
 				}
 				for i := range 50_000 {
 					g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, fmt.Sprint("ns-", i%100), fmt.Sprint("c-", i)}})

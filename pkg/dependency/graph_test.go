@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -14,16 +15,16 @@ import (
 // naive is a graph without an index.
 type naive struct {
 	workloads map[WorkloadKey]*Workload
-	patterns  map[WorkloadKey][]Pattern
+	patterns  map[WorkloadKey]Patterns
 	sources   map[SourceKey]*Source
 	gone      map[SourceKey]Change
 }
 
 func newNaive() *naive {
-	return &naive{map[WorkloadKey]*Workload{}, map[WorkloadKey][]Pattern{}, map[SourceKey]*Source{}, map[SourceKey]Change{}}
+	return &naive{map[WorkloadKey]*Workload{}, map[WorkloadKey]Patterns{}, map[SourceKey]*Source{}, map[SourceKey]Change{}}
 }
 
-func (n *naive) setWorkload(w *Workload, patterns []Pattern) {
+func (n *naive) setWorkload(w *Workload, patterns Patterns) {
 	n.workloads[w.WorkloadKey], n.patterns[w.WorkloadKey] = w, patterns
 	n.forget()
 }
@@ -36,7 +37,7 @@ func (n *naive) deleteWorkload(key WorkloadKey) {
 
 // forget drops what is no longer referred to.
 func (n *naive) forget() {
-	maps.DeleteFunc(n.gone, func(key SourceKey, _ Change) bool { return len(n.users(key)) == 0 })
+	maps.DeleteFunc(n.gone, func(key SourceKey, _ Change) bool { return len(n.usersBy(key, false)) == 0 })
 }
 
 func (n *naive) setSource(s *Source) {
@@ -45,7 +46,7 @@ func (n *naive) setSource(s *Source) {
 }
 
 func (n *naive) deleteSource(key SourceKey, change Change) {
-	if n.sources[key] != nil && len(n.users(key)) > 0 {
+	if n.sources[key] != nil && len(n.usersBy(key, false)) > 0 {
 		n.gone[key] = change
 	}
 	delete(n.sources, key)
@@ -58,13 +59,20 @@ func (n *naive) lastChange(key SourceKey) Change {
 	return n.gone[key]
 }
 
-func (n *naive) users(key SourceKey) (out []string) {
+func (n *naive) users(key SourceKey) []string { return n.usersBy(key, true) }
+
+// usersBy returns the workloads that use a source by its name, and by globs.
+func (n *naive) usersBy(key SourceKey, globs bool) (out []string) {
 	for _, w := range n.workloads {
 		if w.Namespace != key.Namespace {
 			continue
 		}
 		referred := slices.ContainsFunc(w.References, func(r Reference) bool { return r.Kind == key.Kind && r.Name == key.Name })
-		named := slices.ContainsFunc(n.patterns[w.WorkloadKey], func(p Pattern) bool { return p.Matches(key.Kind, key.Name) })
+		p := n.patterns[w.WorkloadKey]
+		excluded := slices.ContainsFunc(p.Exclude, func(p Pattern) bool { return p.Matches(key.Kind, key.Name) })
+		named := slices.ContainsFunc(p.Sources, func(p Pattern) bool {
+			return p.Matches(key.Kind, key.Name) && (!p.Glob() || globs && !excluded)
+		})
 		if referred || named {
 			out = append(out, fmt.Sprint(w.WorkloadKey))
 		}
@@ -73,7 +81,7 @@ func (n *naive) users(key SourceKey) (out []string) {
 	return out
 }
 
-// references returns what a workload refers to, as KIND/NAME.
+// references returns what a workload refers to by name, as KIND/NAME.
 func (n *naive) references(w *Workload, patterns []Pattern) []string {
 	all := map[string]bool{}
 	for _, r := range w.References {
@@ -83,13 +91,65 @@ func (n *naive) references(w *Workload, patterns []Pattern) []string {
 		if !strings.Contains(p.Name, "*") {
 			all[string(p.Kind)+"/"+p.Name] = true
 		}
-		for key := range n.sources {
-			if key.Namespace == w.Namespace && p.Matches(key.Kind, key.Name) {
-				all[string(key.Kind)+"/"+key.Name] = true
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// matched is what Matched says, by looking at all.
+func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern, apart []string) (out description) {
+	var members, named []*Source // the latter with those that are apart
+	var ignored, content sum
+	var ignoredCount int
+	for key, s := range n.sources {
+		switch {
+		case key.Namespace != namespace || !glob.Matches(key.Kind, key.Name):
+		case slices.ContainsFunc(exclude, func(p Pattern) bool { return p.Matches(key.Kind, key.Name) }):
+		case slices.Contains(apart, key.Name):
+			if !s.Ignored {
+				named = append(named, s)
+			}
+		case s.Ignored:
+			ignored.add(sumOfName(key.Name))
+			ignoredCount++
+		default:
+			members, named = append(members, s), append(named, s)
+			content.add(sumOf(s.content))
+			out.Keys += len(s.Keys)
+			if s.LastChanged.After(out.LastChanged) {
+				out.LastChanged = s.LastChanged.Time
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
+	out.Count, out.Content, out.Ignored, out.IgnoredSum = len(members), fmt.Sprint(content), ignoredCount, fmt.Sprint(ignored)
+	slices.SortFunc(named, orderedByName.compare)
+	for _, s := range named[:min(len(named), maxNames)] {
+		if !slices.Contains(apart, s.Name) {
+			out.Names = append(out.Names, s.Name)
+		}
+	}
+	slices.SortFunc(members, orderedByOrder.compare)
+	for _, s := range members {
+		out.Recent = append(out.Recent, s.Name)
+	}
+	return out
+}
+
+// description is all that Matched can be asked for, but for what has gone.
+type description struct {
+	Count, Keys, Ignored int
+	Content, IgnoredSum  string
+	Names, Recent        []string
+	LastChanged          time.Time
+}
+
+func describeMatched(m *Matched) description {
+	out := description{Count: m.Count, Keys: m.Keys, Ignored: m.ignored, Content: fmt.Sprint(m.sum), IgnoredSum: fmt.Sprint(m.ignoredSum),
+		Names: m.Names(), LastChanged: m.LastChanged().Time}
+	m.EachRecent(func(s *Source) bool {
+		out.Recent = append(out.Recent, s.Name)
+		return true
+	})
+	return out
 }
 
 // identity tells one value of a workload from another with the same key.
@@ -125,13 +185,14 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 	randomWorkloadKey := func() WorkloadKey {
 		return WorkloadKey{pick(r, Deployment, CronJob), pick(r, "ns1", "ns2"), pick(r, "a", "b", "c", "d", "e")}
 	}
-	randomPatterns := func() (out []Pattern) {
+	somePatterns := func() (out []Pattern) {
 		for range r.Intn(8) - 5 {
 			out = append(out, Pattern{pick(r, ConfigMap, Secret), pick(r, "a", "ab", "nothing", "a*", "*b", "*")})
 		}
 		return out
 	}
-	var used, byPattern, gone int
+	randomPatterns := func() Patterns { return Patterns{somePatterns(), somePatterns()} }
+	var used, byPattern, matched, gone int
 	for step := range 10_000 {
 		change := Change{Version: uint64(step + 1), Seen: at(step).Time}
 		switch r.Intn(6) {
@@ -151,7 +212,8 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 			g.DeleteWorkload(key)
 			n.deleteWorkload(key)
 		case 4:
-			s := &Source{SourceKey: randomSourceKey(), Change: change}
+			s := &Source{SourceKey: randomSourceKey(), Change: change, Ignored: r.Intn(4) == 0, Keys: make([]KeyDigest, r.Intn(3)),
+				content: Digest{byte(r.Intn(256)), 15: byte(r.Intn(256))}, LastChanged: at(r.Intn(100))}
 			g.SetSource(s)
 			n.setSource(s)
 		case 5:
@@ -178,19 +240,32 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 		if w := n.workloads[w]; w != nil {
 			patterns := n.patterns[w.WorkloadKey]
 			var got []string
-			for _, ref := range g.References(w, patterns) {
+			for _, ref := range g.References(w, patterns.Sources) {
 				got = append(got, string(ref.Kind)+"/"+ref.Name)
 			}
-			want := n.references(w, patterns)
-			if diff := cmp.Diff(want, got); diff != "" && len(patterns) > 0 { // the template's are as they were set
+			want := n.references(w, patterns.Sources)
+			if diff := cmp.Diff(want, got); diff != "" && len(patterns.Sources) > 0 { // the template's are as they were set
 				t.Fatalf("step %d: references of %v with %v (-want +got):\n%s", step, w.WorkloadKey, patterns, diff)
 			}
 			byPattern += len(want) - len(w.References)
+			for _, p := range patterns.Sources {
+				if p.Glob() {
+					var apart []string
+					for range r.Intn(3) {
+						apart = append(apart, randomSourceKey().Name)
+					}
+					got, want := g.Matched(w.Namespace, p, patterns.Exclude, apart), n.matched(w.Namespace, p, patterns.Exclude, apart)
+					if diff := cmp.Diff(want, describeMatched(got)); diff != "" {
+						t.Fatalf("step %d: %v in %s without %v and %v (-want +got):\n%s", step, p, w.Namespace, patterns.Exclude, apart, diff)
+					}
+					matched += got.Count
+				}
+			}
 		}
 		gone += len(n.gone)
 	}
-	if used == 0 || byPattern == 0 || gone == 0 {
-		t.Errorf("sources were used %d times, by patterns %d times, and gone %d times", used, byPattern, gone)
+	if used == 0 || byPattern == 0 || matched == 0 || gone == 0 {
+		t.Errorf("sources were used %d times, by patterns %d times, by globs %d times, and gone %d times", used, byPattern, matched, gone)
 	}
 
 	var all []*Workload
@@ -227,7 +302,7 @@ func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 		g.SetWorkload(&Workload{
 			WorkloadKey: key(i),
 			References:  []Reference{{Kind: Secret, Name: "shared"}, {Kind: ConfigMap, Name: fmt.Sprint(i)}},
-		}, []Pattern{{ConfigMap, "feature-*"}})
+		}, Patterns{Sources: []Pattern{{ConfigMap, "feature-*"}, {Secret, fmt.Sprint("by-name-", i)}}})
 		g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, "ns", fmt.Sprint("feature-", i)}})
 	}
 	g.SetSource(&Source{SourceKey: shared})
@@ -236,14 +311,14 @@ func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 		g.DeleteSource(SourceKey{ConfigMap, "ns", fmt.Sprint("feature-", i)}, Change{Version: 1})
 	}
 	g.DeleteSource(shared, Change{Version: 1})
-	if n := g.gone.len(); n != 11 {
+	if n := g.gone.len() + len(g.globs.get(globID{"ns", Pattern{ConfigMap, "feature-*"}, ""}).gone); n != 11 {
 		t.Fatalf("of %d sources it is known when they went: this test looks in the wrong place", n)
 	}
 	for i := range 10 {
 		g.DeleteWorkload(key(i))
 	}
 	g.SetNamespace("ns", nil)
-	if held := g.users.len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.gone.len() + g.namespaces.len(); held != 0 {
+	if held := g.users.len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.globUsers.len() + g.extra.len() + g.gone.len() + g.namespaces.len(); held != 0 {
 		t.Errorf("the graph still holds %+v", g)
 	}
 }
@@ -258,23 +333,23 @@ func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
 		}
 		return w
 	}
-	glob := []Pattern{{Secret, "d*"}}
+	glob := Patterns{Sources: []Pattern{{Secret, "d*"}}}
 	tests := map[string]struct {
 		before, after *Workload
-		then          []Pattern
+		then          Patterns
 		remembered    bool
 	}{
-		"it refers to the source as before":    {w("db"), w("db"), nil, true},
-		"it refers to it by a glob from now":   {w("db"), w(), glob, true},
-		"it does not refer to it any more":     {w("db"), w("other"), nil, false},
-		"it refers to another by a glob":       {w("db"), w(), []Pattern{{Secret, "x*"}}, false},
-		"it refers to a ConfigMap by the glob": {w("db"), w(), []Pattern{{ConfigMap, "d*"}}, false},
+		"it refers to the source as before":  {w("db"), w("db"), Patterns{}, true},
+		"an annotation names it from now":    {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "db"}}}, true},
+		"it refers to it by a glob from now": {w("db"), w(), glob, false}, // which remembers on its own
+		"it does not refer to it any more":   {w("db"), w("other"), Patterns{}, false},
+		"an annotation names another":        {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "x"}}}, false},
 	}
 	key, went := SourceKey{Secret, "ns", "db"}, Change{Version: 7, Seen: at(0).Time}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewGraph()
-			g.SetWorkload(tt.before, nil)
+			g.SetWorkload(tt.before, Patterns{})
 			g.SetSource(&Source{SourceKey: key})
 			g.DeleteSource(key, went)
 			if diff := cmp.Diff(went, g.LastChange(key)); diff != "" {
@@ -298,7 +373,7 @@ func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
 	}
 }
 
-// What annotations name comes after what the template uses, in the order of kind and name,
+// What annotations name without a glob comes among what the template uses, in the order of kind and name,
 // and pods start without it. The workload itself is not changed.
 func TestReferencesByPatterns(t *testing.T) {
 	g := NewGraph()
@@ -315,7 +390,6 @@ func TestReferencesByPatterns(t *testing.T) {
 		{Kind: ConfigMap, Name: "absent", Uses: named},
 		{Kind: Secret, Name: "db", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
 		{Kind: Secret, Name: "feature-a", Uses: named},
-		{Kind: Secret, Name: "feature-b", Uses: named},
 	}
 	patterns := []Pattern{{Secret, "feature-*"}, {Secret, "db"}, {ConfigMap, "absent"}, {Secret, "feature-a"}, {Secret, "nothing-?"}}
 	if diff := cmp.Diff(want, g.References(w, patterns)); diff != "" {

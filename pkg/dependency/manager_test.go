@@ -77,7 +77,7 @@ func TestLastWriteBy(t *testing.T) {
 		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
 		w := FromDaemonSet(o)
 		w.After(g.Workload(w.WorkloadKey), Arrival{Live: !seen.IsZero(), Seen: seen, Order: uint64(version)})
-		g.SetWorkload(w, nil)
+		g.SetWorkload(w, Patterns{})
 	}
 	namespace := workloadMeta().Namespace
 	helm := configMap(namespace, "helm", "1", time.Time{})

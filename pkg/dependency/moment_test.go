@@ -52,7 +52,7 @@ type changing struct {
 
 func newChanging() *changing {
 	c := &changing{NewGraph(), SourceKey{ConfigMap, "shop", "settings"}, 100}
-	c.graph.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{whole(ConfigMap, "settings")}}, nil)
+	c.graph.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{whole(ConfigMap, "settings")}}, Patterns{})
 	return c
 }
 
@@ -236,31 +236,5 @@ func TestReference_Mountable(t *testing.T) {
 		if r := (Reference{Uses: []Use{{Type: use}}}); r.Mountable() != want {
 			t.Errorf("%s: %v, want %v", use, r.Mountable(), want)
 		}
-	}
-}
-
-// Of too many deletions the older half is forgotten, and counts from then on as one.
-func TestGraph_ForgetsOldestDeletions(t *testing.T) {
-	g := NewGraph()
-	const n = 40
-	for i := range n {
-		key := SourceKey{ConfigMap, "shop", fmt.Sprint("s-", i)}
-		g.remember(goneSource{&Source{SourceKey: key}, Change{Version: uint64(1 + (i*7)%n)}}) // in no order
-	}
-	used := SourceKey{ConfigMap, "shop", "used"}
-	g.remember(goneSource{&Source{SourceKey: used}, Change{Version: 1}})
-	g.users.replace(nil, &Workload{WorkloadKey: WorkloadKey{Namespace: "shop"}, References: []Reference{{Kind: used.Kind, Name: used.Name}}})
-	g.forgetOldest()
-	kept := map[uint64]bool{}
-	g.eachGone("shop", func(gone goneSource) { kept[gone.change.Version] = true })
-	want := map[uint64]bool{1: true} // the one that a workload names
-	for version := n/2 + 1; version <= n; version++ {
-		want[uint64(version)] = true
-	}
-	if diff := cmp.Diff(want, kept); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if g.forgotten.Version != n/2 {
-		t.Errorf("the last one that is forgotten is of version %d, want %d", g.forgotten.Version, n/2)
 	}
 }

@@ -20,7 +20,7 @@ func TestGraph_RemembersTheLastContents(t *testing.T) {
 	g.SetWorkload(&Workload{
 		WorkloadKey: WorkloadKey{Deployment, "shop", "web"},
 		References:  []Reference{{Kind: ConfigMap, Name: key.Name, Uses: []Use{{Type: EnvFrom, Container: "app"}}}},
-	}, nil)
+	}, Patterns{})
 	read := func(version int, value string) *Source {
 		return FromConfigMap(NewDigester(make([]byte, KeySize)), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: strconv.Itoa(version)}, Data: map[string]string{"a": value},

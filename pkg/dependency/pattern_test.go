@@ -1,12 +1,9 @@
 package dependency
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestPatternNamesSources(t *testing.T) {
@@ -85,68 +82,5 @@ func TestMatcher(t *testing.T) {
 	}
 	if matched < 5_000 {
 		t.Errorf("only %d globs have matched", matched)
-	}
-}
-
-func TestLastGoneIsTheLatestDeletionOfWhatAPatternNames(t *testing.T) {
-	g := NewGraph()
-	patterns := []Pattern{{Secret, "feature-*"}}
-	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}}
-	g.SetWorkload(w, patterns)
-	g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "other", "web"}}, patterns)
-	del := func(kind SourceKind, namespace, name string, version uint64) {
-		key := SourceKey{kind, namespace, name}
-		g.SetSource(&Source{SourceKey: key})
-		g.DeleteSource(key, Change{Version: version})
-	}
-	check := func(what string, want uint64) {
-		t.Helper()
-		if diff := cmp.Diff([]Change{{Version: want}}, g.LastGone("shop", patterns, []Pattern{{Secret, "feature-x*"}})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
-	check("nothing has gone", 0)
-	del(Secret, "shop", "feature-2", 20)
-	del(Secret, "shop", "feature-1", 10)
-	check("two have gone", 20)
-	del(ConfigMap, "shop", "feature-3", 30)
-	del(Secret, "other", "feature-4", 40)
-	del(Secret, "shop", "db", 50)
-	del(Secret, "shop", "feature-x1", 60)
-	check("others have gone, and one that is excepted", 20)
-	g.SetSource(&Source{SourceKey: SourceKey{Secret, "shop", "feature-2"}})
-	check("one is there again", 10)
-}
-
-// Deletions of sources that only globs name are not remembered without end, and what is
-// forgotten makes none seem older than it is.
-func TestDeletionsAreForgottenInTheEnd(t *testing.T) {
-	g := NewGraph()
-	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{{Kind: Secret, Name: "db"}}}
-	all := Pattern{ConfigMap, "*"}
-	g.SetWorkload(w, []Pattern{all})
-	remove := func(kind SourceKind, name string, version uint64) {
-		key := SourceKey{kind, "shop", name}
-		g.SetSource(&Source{SourceKey: key})
-		g.DeleteSource(key, Change{Version: version})
-	}
-	remove(Secret, "db", 1)
-	remove(ConfigMap, "feature-old", 2)
-	const n = 5 * maxGone
-	for i := range uint64(n) {
-		remove(ConfigMap, fmt.Sprint("lock-", i), 3+i)
-		if n := g.gone.len(); n > maxGone {
-			t.Fatalf("%d deletions are remembered", n)
-		}
-	}
-	last := g.LastGone("shop", []Pattern{all, {ConfigMap, "feature-*"}}, nil)
-	if got := last[0].Version; got != n+2 {
-		t.Errorf("the last deletion was at %d, want %d", got, n+2)
-	}
-	if got := last[1].Version; got < 2 {
-		t.Errorf("a deletion at 2 is taken for one at %d", got)
-	}
-	if got := g.LastChange(SourceKey{Secret, "shop", "db"}).Version; got != 1 {
-		t.Errorf("the deletion of a source that the template names was at %d, want 1", got)
 	}
 }

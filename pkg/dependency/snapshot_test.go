@@ -18,7 +18,6 @@ func TestGraph_Snapshot(t *testing.T) { withSeeds(t, 1, snapshotsStay) }
 func snapshotsStay(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	g := NewGraph()
-	g.mostGone = 50 // so that some are forgotten
 	namespace := func() string { return pick(r, "ns1", "ns2") }
 	source := func() SourceKey {
 		return SourceKey{pick(r, ConfigMap, Secret), namespace(), fmt.Sprint(pick(r, "a", "b"), r.Intn(150))}
@@ -42,9 +41,9 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 				key := source()
 				w.References = append(w.References, Reference{Kind: key.Kind, Name: key.Name})
 			}
-			var patterns []Pattern
+			var patterns Patterns
 			if r.Intn(10) == 0 {
-				patterns = []Pattern{{ConfigMap, pick(r, "a1*", "b*")}}
+				patterns.Sources = []Pattern{{ConfigMap, pick(r, "a1*", "b*")}}
 			}
 			g.SetWorkload(w, patterns)
 		case 3:
@@ -79,12 +78,22 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 func everythingIn(g *Graph) string {
 	var b strings.Builder
 	workloads, sources := g.Size()
-	fmt.Fprintln(&b, workloads, sources, g.Order(), g.LastGone("ns1", []Pattern{{ConfigMap, "*"}, {Secret, "a*"}}, nil))
+	fmt.Fprintln(&b, workloads, sources, g.Order())
+	for _, namespace := range []string{"ns1", "ns2"} {
+		for _, glob := range []string{"a1*", "b*"} {
+			m := g.Matched(namespace, Pattern{ConfigMap, glob}, nil, nil)
+			fmt.Fprintln(&b, describeMatched(m))
+			m.EachGone(func(name string, change Change) bool {
+				fmt.Fprintln(&b, name, change)
+				return true
+			})
+		}
+	}
 	g.EachNamespace(func(name string) {
 		fmt.Fprintln(&b, name, g.Namespace(name), g.Terminating(&Workload{WorkloadKey: WorkloadKey{Namespace: name}}))
 	})
 	g.EachWorkload(func(w *Workload) {
-		fmt.Fprintln(&b, w.WorkloadKey, w.ResourceVersion, g.Workload(w.WorkloadKey) == w, len(g.References(w, g.globs.get(w.WorkloadKey).patterns)))
+		fmt.Fprintln(&b, w.WorkloadKey, w.ResourceVersion, g.Workload(w.WorkloadKey) == w, len(g.References(w, g.patternsOf(w.WorkloadKey).Sources)))
 	})
 	keys := map[SourceKey]bool{}
 	g.EachSource(func(s *Source) {
@@ -93,7 +102,7 @@ func everythingIn(g *Graph) string {
 	})
 	g.EachWorkload(func(w *Workload) {
 		for i := range w.References {
-			keys[w.sourceKey(i)] = true
+			keys[SourceKey{w.References[i].Kind, w.Namespace, w.References[i].Name}] = true
 		}
 	})
 	for _, key := range slices.SortedFunc(maps.Keys(keys), func(a, b SourceKey) int { return compareSources(&a, &b) }) {
@@ -114,13 +123,8 @@ func TestGraph_WithAnotherVersion(t *testing.T) {
 	if diff := cmp.Diff([]string{"2", "2", "2"}, versions); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
-	w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}}
 	with = g.With([]*Source{{SourceKey: key}, {SourceKey: SourceKey{ConfigMap, "shop", "b"}}, {SourceKey: SourceKey{ConfigMap, "other", "c"}}})
-	var names []string
-	for _, r := range with.References(w, []Pattern{{ConfigMap, "*"}}) {
-		names = append(names, r.Name)
-	}
-	if diff := cmp.Diff([]string{"a", "b"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil, nil).Names()); diff != "" {
 		t.Errorf("what a glob names (-want +got):\n%s", diff)
 	}
 }

@@ -35,6 +35,8 @@ type Source struct {
 	Ignored, Match bool
 	// Keys are in order.
 	Keys []KeyDigest
+	// content stands for all of them, for those who only count the source.
+	content Digest
 	// Change is when the content last changed.
 	Change Change
 	// IgnoredAt and MatchAt are when Ignored and Match last changed. Zero: they have not since
@@ -398,7 +400,7 @@ func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
 	for key, value := range cm.BinaryData {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value), Binary: true})
 	}
-	s.sortKeys()
+	s.complete(d)
 	return s
 }
 
@@ -408,15 +410,15 @@ func FromSecret(d *Digester, secret *corev1.Secret) *Source {
 	for key, value := range secret.Data {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value)})
 	}
-	s.sortKeys()
+	s.complete(d)
 	return s
 }
 
 // NewSource returns a source with keys that have been digested already, in any order.
-func NewSource(kind SourceKind, m *metav1.ObjectMeta, keys []KeyDigest) *Source {
+func NewSource(d *Digester, kind SourceKind, m *metav1.ObjectMeta, keys []KeyDigest) *Source {
 	s := newSource(kind, m, 0)
 	s.Keys = keys
-	s.sortKeys()
+	s.complete(d)
 	return s
 }
 
@@ -435,8 +437,10 @@ func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
 	}
 }
 
-func (s *Source) sortKeys() {
+// complete sorts the keys, and digests what stands for them.
+func (s *Source) complete(d *Digester) {
 	slices.SortFunc(s.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
+	s.content = d.digest(AppendContent(nil, &Reference{Kind: s.Kind, Name: s.Name, Uses: annotated}, s))
 }
 
 // contentChanged returns when a field manager that owns content last wrote the object, and

@@ -107,22 +107,22 @@ func (t users) clone() users { return users{t.items.Clone()} }
 func (t users) len() int { return t.items.Len() }
 
 // replace puts a workload with its references in the place of one with the same key. Either may
-// be nil.
-func (t users) replace(before, now *Workload) {
-	if now != nil {
-		for i := range now.References {
-			t.items.ReplaceOrInsert(user{now.Namespace, &now.References[i], now})
+// be none.
+func (t users) replace(before, now use) {
+	if before.workload == now.workload {
+		if before.extra == now.extra {
+			return
 		}
+		before.eachReference(func(r *Reference) { t.items.Delete(user{before.workload.Namespace, r, before.workload}) })
+		before = use{}
 	}
-	if before == nil || before == now {
-		return
-	}
-	for i := range before.References {
-		u := user{before.Namespace, &before.References[i], before}
-		if found, _ := t.items.Get(u); found.workload == before {
+	now.eachReference(func(r *Reference) { t.items.ReplaceOrInsert(user{now.workload.Namespace, r, now.workload}) })
+	before.eachReference(func(r *Reference) {
+		u := user{before.workload.Namespace, r, before.workload}
+		if found, _ := t.items.Get(u); found.workload == before.workload {
 			t.items.Delete(u)
 		}
-	}
+	})
 }
 
 // of calls f for the workloads that refer to a source, until f returns false.

@@ -193,7 +193,7 @@ func (g *Graph) endWaiting(key SourceKey, change Change) {
 			next.gates[i] = now
 		}
 		if next != nil {
-			g.SetWorkload(next, g.globs.get(w.WorkloadKey).patterns)
+			g.SetWorkload(next, g.patternsOf(w.WorkloadKey))
 		}
 	}
 }

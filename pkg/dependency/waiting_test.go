@@ -48,7 +48,7 @@ func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 	} {
 		w := &watched{g: NewGraph(), version: template}
 		// What is not referred to is forgotten.
-		w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("x:a", "y"))}, nil)
+		w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("x:a", "y"))}, Patterns{})
 		tc.do(w)
 		if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tc.want {
 			t.Errorf("%s: the pods start at %d, want %d", name, got, tc.want)
@@ -70,7 +70,7 @@ func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 		"it went after":      {func(w *watched) { w.set("y", 10); w.remove("y", 105) }, template},
 		"another went after": {func(w *watched) { w.set("x", 10); w.remove("x", 105) }, come + 1},
 		"it went with a user": {func(w *watched) {
-			w.g.SetWorkload(another, nil)
+			w.g.SetWorkload(another, Patterns{})
 			w.set("y", 10)
 			w.remove("y", 105)
 			w.g.DeleteWorkload(another.WorkloadKey)
@@ -122,7 +122,7 @@ func (w *watched) workload(uses ...string) {
 	o.Spec.Template.Spec = *pod(uses...)
 	d := FromDeployment(o)
 	d.After(w.g.Workload(d.WorkloadKey), Arrival{Live: true})
-	w.g.SetWorkload(d, nil)
+	w.g.SetWorkload(d, Patterns{})
 	w.key = d.WorkloadKey
 	w.version++
 }

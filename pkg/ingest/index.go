@@ -1,7 +1,9 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -258,6 +260,8 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 			changed = append(changed, o)
 		}
 	}
+	// In the order in which they were written, so that one that was read later has a later version.
+	slices.SortStableFunc(changed, func(a, b *object) int { return cmp.Compare(versionOf(a), versionOf(b)) })
 
 	x.change()
 	defer x.mu.Unlock()
@@ -300,6 +304,11 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	delete(x.waiting, stream.name)
 	x.news = append(x.news, news{graph: x.snapshot(), at: x.announce(), synced: true})
 	return true
+}
+
+func versionOf(o *object) uint64 {
+	v, _ := strconv.ParseUint(o.ResourceVersion, 10, 64)
+	return v
 }
 
 // beginList notes that a stream has been listed at a version: what is known of it may lack what
@@ -433,7 +442,7 @@ func (x *Index) setNamespace(name string, annotations map[string]string, termina
 // and those of its namespace, one of which has just come in a version.
 func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at dependency.Arrival) {
 	p := policy.Note(w, previous, x.graph.Namespace(w.Namespace), x.defaults, version, at)
-	x.graph.SetWorkload(w, p.Sources)
+	x.graph.SetWorkload(w, p.Patterns())
 }
 
 // observe notes the version of what is about to be applied.

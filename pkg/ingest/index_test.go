@@ -63,7 +63,17 @@ func (r *recorder) told() []string {
 func view(g *dependency.Graph, w *dependency.Workload) string {
 	var b strings.Builder
 	fmt.Fprint(&b, w.WorkloadKey, "@", w.ResourceVersion, " ", g.Namespace(w.Namespace))
-	for _, r := range g.References(w, patternsOf(g, w)) {
+	patterns := patternsOf(g, w)
+	for _, p := range patterns.Sources {
+		if p.Glob() {
+			m := g.Matched(w.Namespace, p, patterns.Exclude, nil)
+			fmt.Fprint(&b, " ", p, " ", m.Count, m.Keys, m.Ignored(), m.LastChanged())
+			for _, name := range m.Names() {
+				fmt.Fprint(&b, " ", name, "@", g.Source(dependency.SourceKey{Kind: p.Kind, Namespace: w.Namespace, Name: name}).ResourceVersion)
+			}
+		}
+	}
+	for _, r := range g.References(w, patterns.Sources) {
 		fmt.Fprint(&b, " ", r.Kind, "/", r.Name)
 		if s := g.Source(dependency.SourceKey{Kind: r.Kind, Namespace: w.Namespace, Name: r.Name}); s != nil {
 			fmt.Fprint(&b, "@", s.ResourceVersion)
@@ -72,9 +82,9 @@ func view(g *dependency.Graph, w *dependency.Workload) string {
 	return b.String()
 }
 
-func patternsOf(g *dependency.Graph, w *dependency.Workload) []dependency.Pattern {
+func patternsOf(g *dependency.Graph, w *dependency.Workload) dependency.Patterns {
 	p := policy.Of(w.Annotations, g.Namespace(w.Namespace), policy.Defaults{Mode: policy.Auto})
-	return p.Sources
+	return p.Patterns()
 }
 
 var (

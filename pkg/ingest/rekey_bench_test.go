@@ -131,7 +131,7 @@ func (c *crowd) secret(i int, version, content string) *object {
 	namespace, name := c.key(i)
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: version}
 	keys := []dependency.KeyDigest{{Key: "a", Digest: c.digester.Content([]byte(content))}}
-	return &object{ObjectMeta: meta, source: dependency.NewSource(dependency.Secret, &meta, keys)}
+	return &object{ObjectMeta: meta, source: dependency.NewSource(testDigester(), dependency.Secret, &meta, keys)}
 }
 
 func (c *crowd) read(x *Index, key byte) { c.readAllButOne(x, key)() }

@@ -125,7 +125,7 @@ func TestStreamsOfNamespaces(t *testing.T) {
 	g := dependency.NewGraph()
 	for _, namespace := range []string{"shop", "bank"} {
 		g.SetSource(&dependency.Source{SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}})
-		g.SetWorkload(&dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}}, nil)
+		g.SetWorkload(&dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}}, dependency.Patterns{})
 	}
 	for _, resource := range []string{"secrets", "deployments"} {
 		names := streamOf(t, resource).in("shop").names(g)

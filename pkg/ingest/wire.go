@@ -130,7 +130,7 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	}
 	o := reduced(&m)
 	if m.Name != "" { // a bookmark has no name
-		o.source = dependency.NewSource(d.kind, &m, keys)
+		o.source = dependency.NewSource(d.digester, d.kind, &m, keys)
 	}
 	return o, nil
 }

@@ -183,7 +183,7 @@ func (x *scene) graph() *dependency.Graph {
 	}
 	w := x.workload
 	w.References = dependency.References(&x.pod.Spec)
-	g.SetWorkload(&w, nil)
+	g.SetWorkload(&w, dependency.Patterns{})
 	return g
 }
 

@@ -413,7 +413,7 @@ func (h *history) replace() {
 	}
 	g := dependency.NewGraph()
 	g.SetSource(h.source)
-	g.SetWorkload(&h.workload, nil)
+	g.SetWorkload(&h.workload, dependency.Patterns{})
 	g.DeleteSource(h.source.SourceKey, dependency.Change{Version: h.version, Exact: true, Seen: epoch.Add(h.now + h.skew)})
 	deleted := g.Deleted(h.source.SourceKey)
 	h.writes = append(h.writes, write{at: h.now, untimed: true})
@@ -459,7 +459,7 @@ func (h *history) evaluate() (*dependency.Graph, *policy.Evaluation) {
 	g.SetSince(h.sinceThen)
 	g.SetSource(h.source)
 	w := h.workload
-	g.SetWorkload(&w, nil)
+	g.SetWorkload(&w, dependency.Patterns{})
 	return g, policy.Evaluate(g, h.digester, &w, policy.Defaults{Mode: policy.Off})
 }
 

@@ -395,14 +395,17 @@ func (e *Evaluation) settledAt(o Observed, changes []change, seen time.Time) (at
 		return time.Time{}, settle, false
 	}
 	if e.Policy.ReleaseSettle > 0 {
+		changed := seen
 		for i := range changes {
-			for j := range changes[i].unit.references {
-				source := e.graph.Source(e.sourceKey(&changes[i].unit.references[j]))
-				if source != nil && slices.Contains(e.Workload.TemplateBy, source.ChangedBy) {
+			changes[i].unit.eachSource(func(s *dependency.Source) bool {
+				if slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {
 					settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
-					seen = later(seen, e.graph.LastWriteBy(e.Workload.Namespace, source.ChangedBy))
+					seen = later(seen, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))
 				}
-			}
+				// What a glob names comes in the order of its changes: earlier ones belong to no release
+				// that is under way.
+				return s.Change.Seen.After(changed.Add(-e.Policy.ReleaseSettle * releaseLimit))
+			})
 		}
 	}
 	return settledAt(o, seen, settle, limit), settle, release

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -15,11 +17,19 @@ type Source struct {
 	Reason   string
 }
 
+// Glob is a glob of the policy, with the sources that it names. A source that the template reads is
+// none of these.
+type Glob struct {
+	dependency.Pattern
+	*dependency.Matched
+}
+
 // Evaluation is a workload seen through its policy and the current content.
 type Evaluation struct {
 	Workload *dependency.Workload
 	Policy   Policy
 	Sources  []Source // by kind and name
+	Globs    []Glob   // by kind and name
 	// Hash stands for the content of all sources that trigger; in mode Off, of those that
 	// would in mode Auto.
 	Hash string
@@ -30,7 +40,6 @@ type Evaluation struct {
 	defaults Defaults
 	units    []unit
 	before   *scope // nil: it has not been asked for
-	goneSeen bool   // the units of globs know what has gone
 	// See Observed.
 	decided, written uint64
 }
@@ -66,7 +75,7 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 				c.keys = source.Shown(&c.Reference)
 			}
 			e.count(c, n, globs)
-		} else if s.Reason != ReasonExcluded { // the patterns that exclude are in the scope already
+		} else if s.Reason != ReasonExcluded && !onlyAnnotated(r) { // the patterns that exclude are in the scope already
 			setApart(r, n, globs)
 		}
 		if p.Mode == Off && s.Triggers { // nothing does, but the hash still says something
@@ -74,7 +83,12 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 		}
 	}
 	for i := range globs {
-		globs[i].scope = e.Policy.globScope(&globs[i])
+		e.match(&globs[i])
+		e.Globs = append(e.Globs, Glob{*globs[i].glob, globs[i].matched})
+	}
+	slices.SortFunc(e.Globs, func(a, b Glob) int { return strings.Compare(idOf(a.Kind, a.Name), idOf(b.Kind, b.Name)) })
+	for i := range e.Globs {
+		content = e.Globs[i].AppendContent(content)
 	}
 	e.units = append(e.units, globs...)
 	for i := range e.units {

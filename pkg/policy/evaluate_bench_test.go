@@ -45,10 +45,10 @@ func BenchmarkDecide(b *testing.B) {
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "s-00-0", Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 			}
 			p := Note(w, nil, nil, Defaults{}, "1", dependency.Arrival{})
-			g.SetWorkload(w, p.Sources)
+			g.SetWorkload(w, p.Patterns())
 			put := func(name string, version int) {
 				meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(version)}
-				s := dependency.NewSource(dependency.Secret, &meta, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
+				s := dependency.NewSource(digester, dependency.Secret, &meta, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
 				s.After(g.Source(s.SourceKey), nil, dependency.Arrival{Live: true, Seen: epoch, Order: uint64(version)})
 				g.SetSource(s)
 			}
@@ -65,7 +65,7 @@ func BenchmarkDecide(b *testing.B) {
 			recorded.Annotations = map[string]string{
 				ReloadAnnotation: "auto", SourcesAnnotation: tt.sources, ConfigHashAnnotation: present.Hash, AppliedSourcesAnnotation: present.sources(),
 			}
-			g.SetWorkload(&recorded, p.Sources)
+			g.SetWorkload(&recorded, p.Patterns())
 			put("s-00-0", 40_000)
 			put("s-01-1", 40_001)
 			for b.Loop() {

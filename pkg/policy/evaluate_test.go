@@ -148,7 +148,7 @@ func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 		x.graph.SetWorkload(&dependency.Workload{ // the deletion is remembered for it
 			WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "other"},
 			References:  []dependency.Reference{{Kind: dependency.Secret, Name: "sole", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
-		}, nil)
+		}, dependency.Patterns{})
 		x.adopt()
 		x.remove(dependency.Secret, "sole")
 		x.tick(time.Minute)

@@ -81,6 +81,11 @@ func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	return p
 }
 
+// Patterns are what names sources besides the template, or excludes them.
+func (p *Policy) Patterns() dependency.Patterns {
+	return dependency.Patterns{Sources: p.Sources, Exclude: p.Exclude}
+}
+
 // bound makes a problem of more globs than can be tried on so many sources.
 func (p *Policy) bound(sources int) {
 	globs := 0
@@ -221,7 +226,10 @@ func (p *Policy) effective(r *dependency.Reference) dependency.Reference {
 		out.Uses = slices.DeleteFunc(slices.Clone(r.Uses), func(u dependency.Use) bool { return !needsRestart(u) })
 	}
 	if !out.Reads() || p.LiveVolumes && !slices.ContainsFunc(out.Uses, needsRestart) {
-		out.Uses = []dependency.Use{{Type: dependency.Annotation, Optional: true}}
+		out.Uses = wholly
 	}
 	return out
 }
+
+// wholly is the use of a source of which everything counts, because an annotation names it.
+var wholly = []dependency.Use{{Type: dependency.Annotation, Optional: true}}

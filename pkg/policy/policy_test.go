@@ -104,6 +104,11 @@ func sources(e *Evaluation) map[string]sight {
 	for _, s := range e.Sources {
 		out[idOf(s.Kind, s.Name)] = sight{s.Triggers, s.Reason}
 	}
+	for i := range e.Globs {
+		for _, name := range e.Globs[i].Names() {
+			out[idOf(e.Globs[i].Kind, name)] = sight{Triggers: true}
+		}
+	}
 	return out
 }
 
@@ -193,7 +198,7 @@ func TestWhichSourcesTrigger(t *testing.T) {
 		},
 		"exclude beats sources": {
 			map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/env,secret/extra-*", ExcludeAnnotation: "secret/env,secret/extra-1"},
-			but(map[string]sight{"Secret/env": no(ReasonExcluded), "Secret/extra-1": no(ReasonExcluded), "Secret/extra-2": yes}),
+			but(map[string]sight{"Secret/env": no(ReasonExcluded), "Secret/extra-2": yes}),
 		},
 		"exclude by a glob": {
 			map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "configmap/*"},

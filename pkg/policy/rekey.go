@@ -67,14 +67,9 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 // changedAfter reports whether anything that belongs to a unit was read with other content, or
 // perhaps other content, after a place in the order of reading.
 func (u *unit) changedAfter(e *Evaluation, order uint64) bool {
-	for i := range u.references {
-		r := e.lookUp(u.counted[i])
-		if r.written.Order > order || u.glob != nil && r.last.Order > order {
-			return true
-		}
+	if u.counted != nil {
+		return e.lookUp(u.counted).written.Order > order
 	}
-	if u.glob == nil {
-		return false
-	}
-	return e.lastGone(u).Order > order
+	c := e.change(u)
+	return c.order > order
 }

@@ -47,42 +47,27 @@ func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 	return &e.Sources[i]
 }
 
-// countedBefore reports whether a unit counted already, by the same keys, when the annotations
-// that say what counts last changed. Then it is new to the record only because of the template, or
+// countedBefore reports whether a source counted already, by the same keys, when the annotations that
+// say what counts last changed. Then its unit is new to the record only because of the template, or
 // because the policy names it in another way, and a change before that edit counts too.
 func (e *Evaluation) countedBefore(u *unit) bool {
-	before := e.scopeBefore()
-	if !before.known || before.Mode == Off {
-		return false
-	}
-	var n naming
-	if len(u.references) == 0 { // a glob that names nothing now
-		for id := range e.Record.Sources {
-			kind, name, _ := strings.Cut(id, "/")
-			n = before.of(dependency.SourceKind(kind), name, n)
-			if u.glob.Matches(dependency.SourceKind(kind), name) && n.named() {
-				return true
-			}
-		}
-		return false
-	}
-	for i := range u.references {
-		if !e.sourceCountedBefore(u, &u.references[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-// sourceCountedBefore is countedBefore for one source of a unit.
-func (e *Evaluation) sourceCountedBefore(u *unit, r *dependency.Reference) bool {
-	before, s := e.scopeBefore(), e.source(r.Kind, r.Name)
+	before, s := e.scopeBefore(), e.source(u.counted.Kind, u.counted.Name)
 	if !before.known || before.Mode == Off || s == nil {
 		return false
 	}
 	_, remembered := e.Record.Sources[u.id]
-	n := before.of(r.Kind, r.Name, naming{})
+	n := before.of(u.counted.Kind, u.counted.Name, naming{})
 	counts, _ := before.verdict(n, s.Reference, s.Source, remembered)
 	effective := before.effective(s.Reference)
-	return counts && (!onlyAnnotated(s.Reference) || n.named()) && scopeOf(&effective) == scopeOf(r)
+	return counts && (!onlyAnnotated(s.Reference) || n.named()) && scopeOf(&effective) == scopeOf(&u.counted.Reference)
+}
+
+// namedBefore is countedBefore for a source that belongs to a glob.
+func (e *Evaluation) namedBefore(u *unit, name string) bool {
+	before := e.scopeBefore()
+	if !before.known || before.Mode == Off {
+		return false
+	}
+	n := before.of(u.glob.Kind, name, naming{})
+	return n.named() && !n.excluded
 }

@@ -112,20 +112,17 @@ func (e *Evaluation) findStart(u *unit) uint64 {
 	if e.graph.SeveralCounters() {
 		return 0
 	}
-	least, found := uint64(0), false
-	for i := range u.references {
-		r := &u.references[i]
-		for j := range r.Uses {
-			if !r.Uses[j].Reads() {
-				continue
-			}
-			if start := e.graph.Started(e.Workload, &r.Uses[j]); !found || start < least {
-				least, found = start, true
-			}
-		}
-	}
-	if !found { // a glob that names nothing
+	if u.glob != nil {
 		return e.Workload.StartVersion
+	}
+	least, found := uint64(0), false
+	for i := range u.counted.Uses {
+		if !u.counted.Uses[i].Reads() {
+			continue
+		}
+		if start := e.graph.Started(e.Workload, &u.counted.Uses[i]); !found || start < least {
+			least, found = start, true
+		}
 	}
 	return least
 }
@@ -166,29 +163,36 @@ func (e *Evaluation) changed() (changed []change) {
 }
 
 // changedSinceCounted reports whether a unit that the record does not know changed after it began to
-// count, which is no earlier than the workload opted in. A source of it that had counted before, in
-// this unit or in another, counts since then, so that the record may know the change. Any other record,
-// however late it was written, was decided on before the source counted; but with several revision
-// counters only the order of reading tells.
+// count, which is no earlier than the workload opted in. A source that had counted before, in this unit or
+// in another, counts since then, so that the record may know the change. Any other record, however late it
+// was written, was decided on before the source counted; but with several revision counters only the order
+// of reading tells.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
-	marked, opted, before := e.markedAt(u), e.graph.Latest(e.Workload.ScopedAt, e.Workload.OptedAt), e.countedBefore(u)
-	changed := func(c *change, counted, told bool) bool {
+	opted := e.graph.Latest(e.Workload.ScopedAt, e.Workload.OptedAt)
+	changed := func(c *change, marked dependency.Moment, counted bool) bool {
 		since := opted
 		if counted {
 			since = dependency.Moment{}
 		}
+		told := counted || e.graph.SeveralCounters()
 		return e.sawAfter(c, marked, since) && (!told || e.afterRecord(c))
 	}
-	for i := range u.references {
-		c := change{unit: u}
-		c.addSource(e, u.counted[i])
-		counted := before || e.sourceCountedBefore(u, &u.references[i])
-		if changed(&c, counted, counted || e.graph.SeveralCounters()) {
-			return true
-		}
+	if u.glob == nil {
+		c := e.change(u)
+		return changed(&c, e.markedAt(u.counted.source), e.countedBefore(u))
 	}
-	c := e.change(u) // with what has gone
-	return u.glob != nil && changed(&c, before, true)
+	found := false
+	u.matched.EachRecent(func(s *dependency.Source) bool {
+		c := change{unit: u, at: s.Change.Moment(), seen: s.Change.Seen, order: s.Change.Order}
+		found = changed(&c, e.markedAt(s), e.namedBefore(u, s.Name))
+		return !found && e.sawAfter(&c) // what changed before that was not seen either
+	})
+	u.matched.EachGone(func(name string, gone dependency.Change) bool {
+		c := change{unit: u, at: gone.Moment(), seen: gone.Seen, order: gone.Order}
+		found = found || changed(&c, dependency.Moment{}, name == "" || e.namedBefore(u, name))
+		return !found
+	})
+	return found
 }
 
 // unordered reports whether a unit last changed before this process had read everything, and perhaps
@@ -221,17 +225,16 @@ func (e *Evaluation) sawAfter(c *change, moments ...dependency.Moment) bool {
 	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && e.started(c.unit) <= c.at.Version
 }
 
-// markedAt returns when an annotation of a source last said whether it counts.
-func (e *Evaluation) markedAt(u *unit) (at dependency.Moment) {
-	for i := range u.references {
-		if s := e.graph.Source(e.sourceKey(&u.references[i])); s != nil {
-			at = e.graph.Latest(at, s.IgnoredAt)
-			if e.Policy.Mode == Matched {
-				at = e.graph.Latest(at, s.MatchAt)
-			}
-		}
+// markedAt returns when an annotation of a source, which may be nil, last said whether it counts.
+func (e *Evaluation) markedAt(s *dependency.Source) dependency.Moment {
+	switch {
+	case s == nil:
+		return dependency.Moment{}
+	case e.Policy.Mode == Matched:
+		return e.graph.Latest(s.IgnoredAt, s.MatchAt)
+	default:
+		return s.IgnoredAt
 	}
-	return at
 }
 
 // knows reports whether the record knows a unit, by the same keys.
@@ -320,12 +323,9 @@ func (u *unit) containers() (names []string) {
 	if u.glob != nil {
 		return nil
 	}
-	for i := range u.references {
-		r := &u.references[i]
-		for j := range r.Uses {
-			if use := &r.Uses[j]; use.Reads() && use.Container != "" {
-				names = append(names, use.Container)
-			}
+	for i := range u.counted.Uses {
+		if use := &u.counted.Uses[i]; use.Reads() && use.Container != "" {
+			names = append(names, use.Container)
 		}
 	}
 	return names
@@ -370,42 +370,61 @@ func (e *Evaluation) excursions() (out []Excursion) {
 
 // timesChanged returns when the content of a unit first and last changed, and how often: after a
 // place in the order of reading, or, if that is 0, after a moment. The first is zero if it is not
-// known.
+// known, as of a glob.
 func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int) {
-	began := e.graph.Since()
-	for i := range u.references {
-		key := e.sourceKey(&u.references[i])
-		var one, latest time.Time
-		var n int
+	since = e.graph.Latest(since, e.graph.Since())
+	changed := func(key dependency.SourceKey) (first, last time.Time, times int) {
 		if order != 0 {
-			one, latest, n = e.graph.ReadSince(key, order)
-		} else {
-			one, latest, n = e.graph.ChangedSince(key, e.graph.Latest(since, began))
+			return e.graph.ReadSince(key, order)
 		}
-		times += n
-		if u.glob == nil { // of one source
-			first = one
-		}
-		last = later(last, latest)
+		return e.graph.ChangedSince(key, since)
 	}
-	return first, last, times
+	if u.glob == nil {
+		return changed(e.sourceKey(&u.counted.Reference))
+	}
+	u.matched.EachRecent(func(s *dependency.Source) bool {
+		_, at, n := changed(s.SourceKey)
+		last, times = later(last, at), times+n
+		return n > 0
+	})
+	u.matched.EachGone(func(_ string, gone dependency.Change) bool {
+		counts := gone.Order > order && (order != 0 || e.graph.Before(since, gone.Moment()))
+		if counts {
+			last, times = later(last, gone.Seen), times+1
+		}
+		return counts
+	})
+	return time.Time{}, last, times
 }
 
 // cameBack reports whether a source of a unit has had its content before, and other content in between, as
 // far as this process remembers.
-func (e *Evaluation) cameBack(u *unit) bool {
-	return slices.ContainsFunc(u.counted, func(c *counted) bool {
-		return slices.ContainsFunc(e.graph.Past(e.sourceKey(&c.Reference)), func(p dependency.Past) bool {
-			return bytes.Equal(c.content, dependency.AppendContent(nil, &c.Reference, p.Source))
+func (e *Evaluation) cameBack(u *unit) (found bool) {
+	had := func(r *dependency.Reference, s *dependency.Source) bool {
+		now := dependency.AppendContent(nil, r, s)
+		return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
+			return bytes.Equal(now, dependency.AppendContent(nil, r, p.Source))
 		})
+	}
+	if u.glob == nil {
+		return had(&u.counted.Reference, u.counted.source)
+	}
+	u.matched.EachRecent(func(s *dependency.Source) bool {
+		_, _, times := e.graph.ChangedSince(s.SourceKey, e.Workload.RecordedAt)
+		found = times > 0 && had(&dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: wholly}, s)
+		return times > 0 && !found
 	})
+	return found
 }
 
-// wasOther reports whether a unit had other content when this process began to look.
+// wasOther reports whether a unit had other content when this process began to look, or may have had.
 func (e *Evaluation) wasOther(u *unit) bool {
-	return slices.ContainsFunc(u.counted, func(c *counted) bool {
+	if u.glob == nil {
+		c := u.counted
 		return !bytes.Equal(c.content, dependency.AppendContent(nil, &c.Reference, e.graph.First(e.sourceKey(&c.Reference))))
-	})
+	}
+	c := e.change(u)
+	return !c.seen.IsZero()
 }
 
 // change is what is known of the last change of a unit.
@@ -427,66 +446,30 @@ func (e *Evaluation) change(u *unit) change {
 
 func (e *Evaluation) findChange(u *unit) change {
 	c := change{unit: u}
+	if u.glob != nil {
+		u.matched.EachRecent(func(s *dependency.Source) bool {
+			c.addChange(e, s.Change)
+			return false
+		})
+		u.matched.EachGone(func(_ string, gone dependency.Change) bool {
+			c.addChange(e, gone)
+			return false
+		})
+		return c
+	}
+	r := e.lookUp(u.counted)
+	c.at, c.order, c.seen = e.graph.Latest(r.written), r.written.Order, r.last.Seen
 	// A source or a key that is removed leaves no time behind: managedFields do not date the
 	// removal of a key.
-	known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))
-	for i := range u.references {
-		r := c.addSource(e, u.counted[i])
-		if r.source != nil {
-			c.written = later(c.written, r.source.LastChanged.Time)
-			known = known && !r.source.Undated(r.written)
-		} else {
-			known = false
-		}
-	}
-	if u.glob != nil {
-		gone := e.lastGone(u)
-		c.add(e, gone.Moment())
-		c.seen = later(c.seen, gone.Seen)
-	}
-	if !known {
-		c.written = time.Time{}
+	if r.source != nil && !r.source.Undated(r.written) && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id])) {
+		c.written = r.source.LastChanged.Time
 	}
 	return c
 }
 
-// lastGone returns when the last source that belonged to a glob was deleted, as far as is known.
-func (e *Evaluation) lastGone(u *unit) dependency.Change {
-	if !e.goneSeen {
-		e.goneSeen = true
-		var globs []dependency.Pattern
-		var units []*unit
-		except := slices.Clone(e.Policy.Exclude)
-		for i := range e.units {
-			u := &e.units[i]
-			if u.glob == nil {
-				continue
-			}
-			globs, units = append(globs, *u.glob), append(units, u)
-			for _, name := range u.others { // they are units of their own, also when they are deleted
-				except = append(except, dependency.Pattern{Kind: u.glob.Kind, Name: name})
-			}
-		}
-		for i, gone := range e.graph.LastGone(e.Workload.Namespace, globs, except) {
-			units[i].gone = gone
-		}
-	}
-	return u.gone
-}
-
-// addSource adds the change of a source of the unit, and returns what is known of it.
-func (c *change) addSource(e *Evaluation, of *counted) *counted {
-	r := e.lookUp(of)
-	c.add(e, r.written)
-	c.seen = later(c.seen, r.last.Seen)
-	if c.unit.glob != nil { // a source that appears counts as well
-		c.add(e, r.last.Moment())
-	}
-	return r
-}
-
-func (c *change) add(e *Evaluation, at dependency.Moment) {
-	c.at, c.order = e.graph.Latest(c.at, at), max(c.order, at.Order)
+func (c *change) addChange(e *Evaluation, other dependency.Change) {
+	c.at, c.order = e.graph.Latest(c.at, other.Moment()), max(c.order, other.Order)
+	c.seen = later(c.seen, other.Seen)
 }
 
 func later(a, b time.Time) time.Time {

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"hash/fnv"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,22 +13,23 @@ import (
 // unit is what a record remembers as one: a source, or all sources that only a glob names, so
 // that one of them that appears or vanishes is a change.
 type unit struct {
-	id         string
-	glob       *dependency.Pattern    // nil: a source
-	scope      string                 // which keys count, and how they are seen
-	digest     string                 // what the pods read of them; empty: a glob that names nothing
-	keys       int                    // how many of them there are
-	references []dependency.Reference // narrowed to what counts
-	counted    []*counted             // of the same sources, in the same order
-	others     []string               // sources that the glob names and that do not belong to it
+	id     string
+	scope  string // which keys count, and how they are seen
+	digest string // what the pods read of them; empty: a glob that names nothing
+	keys   int    // how many of them there are
+	// counted is the source; nil: it is a glob, of which matched is what it names, and others are sources
+	// of the template that it names as well, and that do not belong to it.
+	counted *counted
+	glob    *dependency.Pattern
+	matched *dependency.Matched
+	others  []string
 
 	// What has been computed of it, as long as the graph stays the same; nil: it has not.
 	changed *change
 	start   *uint64
-	gone    dependency.Change // of a glob, see Evaluation.lastGone
 }
 
-// counted is a source that counts, for all units that remember it.
+// counted is a source that counts.
 type counted struct {
 	dependency.Reference // narrowed to what counts
 	source               *dependency.Source
@@ -99,58 +99,57 @@ func (e *Evaluation) globs() (globs []unit) {
 	return globs
 }
 
-// count adds a reference to the units that remember it. A source that only annotations
-// name belongs, while it is there, to each glob that does, and has a unit of its own if
-// it is named without one: an edit of one of them changes nothing for the others.
+// count adds a reference to the units. A source that only annotations name belongs, while it is there,
+// to each glob that does, and has a unit of its own if it is named without one: an edit of one of them
+// changes nothing for the others.
 func (e *Evaluation) count(c *counted, n naming, globs []unit) {
-	own := !onlyAnnotated(&c.Reference)
-	switch {
-	case own:
-		setApart(&c.Reference, n, globs)
-	case c.source != nil:
-		for _, i := range n.globs {
-			globs[i].add(c)
+	if onlyAnnotated(&c.Reference) {
+		if !n.byName && len(n.globs) > 0 && c.source != nil {
+			return
 		}
-		own = n.byName || len(n.globs) == 0
-	default:
-		own = true
+	} else {
+		setApart(&c.Reference, n, globs)
 	}
-	if own {
-		u := unit{id: idOf(c.Kind, c.Name), scope: scopeOf(&c.Reference)}
-		u.add(c)
-		e.units = append(e.units, u)
-	}
+	e.units = append(e.units, unit{id: idOf(c.Kind, c.Name), scope: scopeOf(&c.Reference), counted: c})
 }
 
-func (u *unit) add(c *counted) {
-	u.references, u.counted = append(u.references, c.Reference), append(u.counted, c)
-}
-
-// setApart notes a source for the globs that name it although it does not belong to them.
+// setApart notes a source of the template for the globs that name it although it does not belong to them.
 func setApart(r *dependency.Reference, n naming, globs []unit) {
 	for _, i := range n.globs {
 		globs[i].others = append(globs[i].others, r.Name)
 	}
 }
 
-func (u *unit) digestContent(digester *dependency.Digester, namespace string) {
-	if len(u.counted) == 0 {
-		return
-	}
-	hash := digester.ContentHash(namespace, contents(u.counted))
-	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
-	for _, c := range u.counted {
-		u.keys += c.keys
-	}
+// match finds out what a glob names.
+func (e *Evaluation) match(u *unit) {
+	slices.Sort(u.others)
+	u.matched = e.graph.Matched(e.Workload.Namespace, *u.glob, e.Policy.Exclude, u.others)
+	u.scope = e.Policy.globScope(u)
 }
 
-func contents(of []*counted) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for _, c := range of {
-			if !yield(c.content) {
-				return
-			}
-		}
+// digestContent completes a unit by what stands for its content.
+func (u *unit) digestContent(digester *dependency.Digester, namespace string) {
+	var content []byte
+	switch {
+	case u.counted != nil:
+		content, u.keys = u.counted.content, u.counted.keys
+	case u.matched.Count == 0:
+		return
+	default:
+		content, u.keys = u.matched.AppendContent(nil), u.matched.Keys
+	}
+	hash := digester.ContentHash(namespace, func(yield func([]byte) bool) { yield(content) })
+	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
+}
+
+// eachSource calls f for the sources of a unit that are there, those of a glob that changed last first, until
+// f returns false.
+func (u *unit) eachSource(f func(*dependency.Source) bool) {
+	switch {
+	case u.glob != nil:
+		u.matched.EachRecent(f)
+	case u.counted.source != nil:
+		f(u.counted.source)
 	}
 }
 
@@ -203,15 +202,18 @@ func checksum(names []string) string {
 
 // globScope is the scope of a glob: what does not belong to it.
 func (p *Policy) globScope(u *unit) string {
-	excluded := u.others
+	excluded := slices.Clone(u.others)
 	for _, x := range p.Exclude {
 		if x.Kind == u.glob.Kind {
 			excluded = append(excluded, x.Name)
 		}
 	}
+	slices.Sort(excluded)
+	if ignored := u.matched.Ignored(); ignored != "" {
+		excluded = append(excluded, ignored)
+	}
 	if excluded == nil {
 		return "glob"
 	}
-	slices.Sort(excluded)
 	return "glob-" + checksum(excluded)
 }

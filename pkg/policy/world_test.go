@@ -147,7 +147,7 @@ func (x *world) rekey(key byte, before, between func(*world)) {
 	}
 	if next := vouched.Translate(x.graph, x.digester, w, x.defaults, order); next != w {
 		p := Note(next, w, x.annotations, x.defaults, w.ResourceVersion, dependency.Arrival{Order: x.order})
-		x.graph.SetWorkload(next, p.Sources)
+		x.graph.SetWorkload(next, p.Patterns())
 	}
 }
 
@@ -277,7 +277,7 @@ func (x *world) readDeployment() {
 	at := x.arrival()
 	w.After(previous, at)
 	p := Note(w, previous, x.graph.Namespace(namespace), x.defaults, strconv.FormatUint(x.version, 10), at)
-	x.graph.SetWorkload(w, p.Sources)
+	x.graph.SetWorkload(w, p.Patterns())
 }
 
 // annotate sets annotations of the Deployment; an empty value removes one.

@@ -136,7 +136,7 @@ func (c *cluster) catchUp() { c.views.catchUp(context.Background()) }
 
 func (c *cluster) setWorkload(w *dependency.Workload) {
 	p := policy.Of(w.Annotations, nil, defaults)
-	c.graph.SetWorkload(w, p.Sources)
+	c.graph.SetWorkload(w, p.Patterns())
 }
 
 func (c *cluster) set(w *dependency.Workload) {

@@ -104,7 +104,7 @@ func newCluster(pods ...runtime.Object) *cluster {
 	after.After(before, nil, dependency.Arrival{Live: true, Seen: now.Add(-time.Minute)})
 	c.graph.SetSource(after)
 	w := dependency.FromStatefulSet(o)
-	c.graph.SetWorkload(w, nil)
+	c.graph.SetWorkload(w, dependency.Patterns{})
 	e := policy.Evaluate(c.graph, digester, w, policy.Defaults{Mode: policy.Off})
 	c.view = configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
 	c.REST = NewREST(Config{

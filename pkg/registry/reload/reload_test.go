@@ -194,7 +194,7 @@ func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
 	record := policy.Evaluate(graph, digester, dependency.FromDeployment(live), policy.Defaults{Mode: policy.Off}).Present()
 	recorded(record)(live)
 	startedWith(record.Hash)(live)
-	graph.SetWorkload(dependency.FromDeployment(live), nil)
+	graph.SetWorkload(dependency.FromDeployment(live), dependency.Patterns{})
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"}
 	for i, password := range []string{"y", "x"} {
 		changed := dependency.FromSecret(digester, &corev1.Secret{

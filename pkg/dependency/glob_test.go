@@ -1,0 +1,127 @@
+package dependency
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What a glob names is what looking at all sources would say, however many there are, and however much
+// of it was known before.
+func TestGraph_Matched(t *testing.T) { withSeeds(t, 3, matchedAfterAnyChanges) }
+
+func matchedAfterAnyChanges(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	g, n := NewGraph(), newNaive()
+	glob, exclude := Pattern{Secret, "s-*"}, []Pattern{{Secret, "s-1?0"}, {ConfigMap, "*"}}
+	g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}}, Patterns{[]Pattern{glob}, exclude})
+	for _, most := range []int{400, 150, 20, 400} { // how many there are, so that they become more and fewer
+		for step := range 1500 {
+			key := SourceKey{Secret, "shop", fmt.Sprint(pick(r, "s-", "s-", "s-", "s-", "t-"), r.Intn(400))}
+			change := Change{Version: uint64(step), Order: uint64(step + 1), Seen: at(step).Time}
+			if r.Intn(400) < most {
+				s := &Source{SourceKey: key, Change: change, Ignored: r.Intn(10) == 0, Keys: make([]KeyDigest, r.Intn(3)),
+					content: Digest{byte(r.Intn(256)), 15: byte(r.Intn(256))}, LastChanged: at(r.Intn(1000))}
+				if before := n.sources[key]; before != nil && r.Intn(3) == 0 { // its metadata alone has changed
+					s.Change, s.LastChanged = before.Change, before.LastChanged
+				}
+				g.SetSource(s)
+				n.setSource(s)
+			} else {
+				g.DeleteSource(key, change)
+				n.deleteSource(key, change)
+			}
+			if r.Intn(20) != 0 { // else all that is kept of it grows or shrinks meanwhile
+				continue
+			}
+			apart := []string{"s-1", "s-2", "t-1", "s-100", "s-1"}
+			with := []*Source{{SourceKey: key, Change: change, content: Digest{1}}, {SourceKey: SourceKey{ConfigMap, "shop", "s-1"}}, {SourceKey: SourceKey{Secret, "other", "s-1"}}}
+			for name, graph := range map[string]*Graph{"": g, "with others": g.With(with)} {
+				want := n
+				if name != "" {
+					want = newNaive()
+					for _, s := range n.sources {
+						want.setSource(s)
+					}
+					want.setSource(with[0])
+				}
+				if diff := cmp.Diff(want.matched("shop", glob, exclude, apart), describeMatched(graph.Matched("shop", glob, exclude, apart))); diff != "" {
+					t.Fatalf("step %d of %d %s (-want +got):\n%s", step, most, name, diff)
+				}
+			}
+		}
+	}
+}
+
+// Of what has gone, the last are known by their names, but not what was ignored, excluded or is set apart.
+func TestMatched_EachGone(t *testing.T) {
+	glob := Pattern{Secret, "feature-*"}
+	exclude := []Pattern{{Secret, "feature-x*"}}
+	g := NewGraph()
+	patterns := Patterns{[]Pattern{glob}, exclude}
+	g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}}, patterns)
+	g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "other", "web"}}, patterns)
+	remove := func(s *Source, version uint64) {
+		g.SetSource(s)
+		g.DeleteSource(s.SourceKey, Change{Version: version, Order: version})
+	}
+	of := func(kind SourceKind, namespace, name string) *Source { return &Source{SourceKey: SourceKey{kind, namespace, name}} }
+	gone := func() (all []string) {
+		g.Matched("shop", glob, exclude, []string{"feature-own"}).EachGone(func(name string, change Change) bool {
+			all = append(all, fmt.Sprint(name, "@", change.Version))
+			return true
+		})
+		return all
+	}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, gone()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	expect("nothing has gone")
+	remove(of(Secret, "shop", "feature-1"), 10)
+	remove(of(Secret, "shop", "feature-2"), 20)
+	remove(of(ConfigMap, "shop", "feature-3"), 30)
+	remove(of(Secret, "other", "feature-4"), 40)
+	remove(of(Secret, "shop", "db"), 50)
+	remove(of(Secret, "shop", "feature-x1"), 60)
+	remove(of(Secret, "shop", "feature-own"), 70)
+	ignored := of(Secret, "shop", "feature-5")
+	ignored.Ignored = true
+	remove(ignored, 80)
+	expect("two of it have gone", "feature-2@20", "feature-1@10")
+	g.SetSource(of(Secret, "shop", "feature-2"))
+	expect("one is there again", "feature-2@20", "feature-1@10")
+	for i := range uint64(3 * maxGoneMembers) {
+		remove(of(Secret, "shop", fmt.Sprint("feature-lock-", i)), 100+i)
+	}
+	all := gone()
+	if len(all) != maxGoneMembers+1 || all[0] != "feature-lock-95@195" || !slices.Contains(all, "@163") {
+		t.Errorf("many have gone: %q", all)
+	}
+	g.DeleteWorkload(WorkloadKey{Deployment, "shop", "web"})
+	expect("no workload has the glob any more")
+}
+
+// Sums of digests are the same in any order, and what is added can be taken away again.
+func TestSum(t *testing.T) {
+	parts := []sum{{1, ^uint64(0)}, {^uint64(0), 1}, {0, ^uint64(0)}, {7, 9}, {^uint64(0), ^uint64(0)}}
+	var a, b sum
+	for i := range parts {
+		a.add(parts[i])
+		b.add(parts[len(parts)-1-i])
+	}
+	if a != b {
+		t.Errorf("%v and %v", a, b)
+	}
+	for _, p := range parts {
+		a.subtract(p)
+	}
+	if a != (sum{}) {
+		t.Errorf("%v is left", a)
+	}
+}
