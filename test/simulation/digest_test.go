@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"math/big"
 )
 
 // An independent reading of content: what the hash of a workload is, from the format that
@@ -40,18 +41,10 @@ func expectedHash(key int, r rules, variant int, marks *[sourceCount]mark, prese
 		if !sc.counts() {
 			continue
 		}
-		read := scopeOf(variant, s, false).keys != 0
-		if !read && !marks[s].present {
-			if r.glob {
-				continue // a glob names what is there
-			}
+		if read := scopeOf(variant, s, false).keys != 0; !read && r.glob && r.extra.has(s) {
+			continue // nothing but the glob names it
 		}
-		if isSecret(s) {
-			b = text(b, "Secret")
-		} else {
-			b = text(b, "ConfigMap")
-		}
-		b = text(b, sourceNames[s])
+		b = text(text(b, kindOf(s)), sourceNames[s])
 		n := 0
 		for k := range keyCount {
 			if sc.keys.has(k) {
@@ -81,7 +74,33 @@ func expectedHash(key int, r rules, variant int, marks *[sourceCount]mark, prese
 			b = append(b, 0)
 		}
 	}
+	if r.glob {
+		count, sum := int64(0), new(big.Int)
+		for s := range scopes {
+			if !r.extra.has(s) || !scopes[s].annotted || !marks[s].present {
+				continue
+			}
+			content := text(text(nil, kindOf(s)), sourceNames[s])
+			for k := range keyCount {
+				if present[s][k] != 0 {
+					content = append(text(append(content, 1), keyNames[k]), mac(key, []byte{'0' + byte(present[s][k])})...)
+				}
+			}
+			count++
+			sum.Add(sum, new(big.Int).SetBytes(mac(key, append(content, 0))))
+		}
+		pattern := map[sourceSet][2]string{0b0011: {"ConfigMap", "c*"}, 0b1100: {"Secret", "s?"}}[r.extra]
+		b = binary.AppendUvarint(text(text(b, pattern[0]), pattern[1]), uint64(count))
+		b = append(b, sum.Mod(sum, new(big.Int).Lsh(big.NewInt(1), 128)).FillBytes(make([]byte, 16))...)
+	}
 	return "v1." + keyID(key) + "." + hex.EncodeToString(mac(key, b)), true
+}
+
+func kindOf(source int) string {
+	if isSecret(source) {
+		return "Secret"
+	}
+	return "ConfigMap"
 }
 
 // how tells how a value reaches containers: 0, not at all; 1, wherever it is named; 2, as a

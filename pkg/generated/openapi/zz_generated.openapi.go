@@ -24,6 +24,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.ContainerContent{}.OpenAPIModelName():       schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref),
 		v1alpha1.ContainerSource{}.OpenAPIModelName():        schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref),
 		v1alpha1.LastReload{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_LastReload(ref),
+		v1alpha1.PatternStatus{}.OpenAPIModelName():          schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref),
 		v1alpha1.PodContent{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodContent(ref),
 		v1alpha1.PodSummary{}.OpenAPIModelName():             schema_pkg_apis_configdep_v1alpha1_PodSummary(ref),
 		v1alpha1.Reload{}.OpenAPIModelName():                 schema_pkg_apis_configdep_v1alpha1_Reload(ref),
@@ -417,6 +418,28 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 					},
+					"patterns": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"kind",
+									"pattern",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "patterns shows for each pattern of the annotation configdep.io/sources, in the order of kind and pattern, which sources it matches now. Sources that the annotation names without a pattern are among spec.sources.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PatternStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"lastReload": {
 						SchemaProps: spec.SchemaProps{
 							Description: "lastReload is the last restart that configdep made, by itself or on request.",
@@ -451,7 +474,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.LastReload{}.OpenAPIModelName(), v1alpha1.SourceStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
+			v1alpha1.LastReload{}.OpenAPIModelName(), v1alpha1.PatternStatus{}.OpenAPIModelName(), v1alpha1.SourceStatus{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -644,6 +667,72 @@ func schema_pkg_apis_configdep_v1alpha1_LastReload(ref common.ReferenceCallback)
 					},
 				},
 				Required: []string{"time"},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PatternStatus shows which sources a pattern matches. It leaves out those that the pod template reads, which are among spec.sources, those that spec.reload.exclude names, and those that are annotated configdep.io/ignore.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "kind is the kind of the sources: ConfigMap or Secret.\n\nPossible enum values:\n - `\"ConfigMap\"`\n - `\"Secret\"`\n - `\"SecretProviderClass\"`",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"ConfigMap", "Secret", "SecretProviderClass"},
+						},
+					},
+					"pattern": {
+						SchemaProps: spec.SchemaProps{
+							Description: "pattern is a name with *, ? and [ ].",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "count is how many sources it matches.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"names": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "names are the first of their names. All patterns of an object show at most 100.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"lastChanged": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastChanged is the latest time at which a client that sets content of one of them wrote it, by its managedFields; to the second.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"kind", "pattern", "count"},
 			},
 		},
 		Dependencies: []string{
@@ -929,6 +1018,25 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 						SchemaProps: spec.SchemaProps{
 							Description: "minInterval is the least time between two restarts of the workload by itself. It doubles while they follow each other closely.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"exclude": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "exclude are the sources that never restart the workload by themselves, each KIND/NAME, where NAME may be a pattern with *, ? and [ ]: those of the annotation configdep.io/exclude.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
 						},
 					},
 					"liveVolumes": {

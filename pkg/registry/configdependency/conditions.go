@@ -20,6 +20,9 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 			created, written = later(created, s.Created), later(written, s.LastChanged)
 		}
 	}
+	for i := range e.Globs {
+		written = later(written, e.Globs[i].LastChanged())
+	}
 	if last := policy.LastReloadOf(e.Workload); last != nil {
 		written = later(written, metav1.NewTime(last.Time.Time))
 	}

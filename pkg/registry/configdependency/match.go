@@ -2,6 +2,8 @@ package configdependency
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // matcher selects objects by labels and fields. It is not a storage.SelectionPredicate,
@@ -96,9 +99,25 @@ func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
 					return true
 				}
 			}
-			return false
+			return matchedByPattern(o, value)
 		}
 	default:
 		return nil
 	}
+}
+
+// matchedByPattern reports whether a pattern of an object matches a source, KIND/NAME, present or not.
+func matchedByPattern(o *v1alpha1.ConfigDependency, source string) bool {
+	if len(o.Status.Patterns) == 0 {
+		return false
+	}
+	kind, name, _ := strings.Cut(source, "/")
+	matches := func(pattern dependency.Pattern) bool { return pattern.Matches(dependency.SourceKind(kind), name) }
+	excluded := slices.ContainsFunc(o.Spec.Reload.Exclude, func(x string) bool {
+		kind, name, _ := strings.Cut(x, "/")
+		return matches(dependency.Pattern{Kind: dependency.SourceKind(kind), Name: name})
+	})
+	return !excluded && slices.ContainsFunc(o.Status.Patterns, func(p v1alpha1.PatternStatus) bool {
+		return matches(dependency.Pattern{Kind: dependency.SourceKind(p.Kind), Name: p.Pattern})
+	})
 }

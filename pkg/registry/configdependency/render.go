@@ -50,6 +50,7 @@ func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency 
 			ConfigHash:  e.Hash,
 			AppliedHash: e.Record.Hash,
 			Sources:     make([]v1alpha1.SourceStatus, len(e.Sources)),
+			Patterns:    renderPatterns(e.Globs),
 			LastReload:  renderLastReload(policy.LastReloadOf(w)),
 			Conditions:  conditions(e, d),
 		},
@@ -80,6 +81,28 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 			out.ReleaseSettle = &metav1.Duration{Duration: p.ReleaseSettle}
 		}
 		out.LiveVolumes = p.LiveVolumes
+		for _, x := range p.Exclude {
+			out.Exclude = append(out.Exclude, string(x.Kind)+"/"+x.Name)
+		}
+	}
+	return out
+}
+
+// maxNames bounds the names that the patterns of an object show.
+const maxNames = 100
+
+func renderPatterns(globs []policy.Glob) (out []v1alpha1.PatternStatus) {
+	left := maxNames
+	for i := range globs {
+		g := &globs[i]
+		names := g.Names()
+		names = names[:min(len(names), left)]
+		left -= len(names)
+		p := v1alpha1.PatternStatus{Kind: v1alpha1.SourceKind(g.Kind), Pattern: g.Name, Count: int64(g.Count), Names: names}
+		if changed := g.LastChanged(); readable(changed) {
+			p.LastChanged = &changed
+		}
+		out = append(out, p)
 	}
 	return out
 }

@@ -21,6 +21,8 @@ func share(o, before *v1alpha1.ConfigDependency) {
 	}
 	o.Spec.Sources = shareSlice(o.Spec.Sources, before.Spec.Sources)
 	o.Status.Sources = shareSlice(o.Status.Sources, before.Status.Sources)
+	o.Status.Patterns = shareSlice(o.Status.Patterns, before.Status.Patterns)
+	o.Spec.Reload.Exclude = shareSlice(o.Spec.Reload.Exclude, before.Spec.Reload.Exclude)
 	o.Status.Conditions = shareSlice(o.Status.Conditions, before.Status.Conditions)
 	if !shares(o.Spec.Sources, before.Spec.Sources) {
 		eachPair(o.Spec.Sources, before.Spec.Sources, func(s, was *v1alpha1.Source) { s.Usages = shareSlice(s.Usages, was.Usages) })
@@ -56,6 +58,12 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	}
 	if !shares(o.Status.Sources, other.Status.Sources) {
 		n += sizeOfSlice(o.Status.Sources, func(s *v1alpha1.SourceStatus) int { return len(s.Name) + sizeOfStrings(s.MissingKeys) })
+	}
+	if !shares(o.Status.Patterns, other.Status.Patterns) {
+		n += sizeOfSlice(o.Status.Patterns, func(p *v1alpha1.PatternStatus) int { return len(p.Pattern) + len(p.Names)*sizeOfOne[string]() })
+	}
+	if !shares(o.Spec.Reload.Exclude, other.Spec.Reload.Exclude) {
+		n += sizeOfStrings(o.Spec.Reload.Exclude)
 	}
 	if !shares(o.Status.Conditions, other.Status.Conditions) {
 		n += sizeOfSlice(o.Status.Conditions, func(c *metav1.Condition) int { return len(c.Message) })

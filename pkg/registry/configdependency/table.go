@@ -20,11 +20,11 @@ type tableConvertor struct{}
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name", Description: "The kind and the name of the workload."},
 	{Name: "State", Type: "string", Description: "Whether the pods run with the current content of their sources."},
-	{Name: "Sources", Type: "string", Description: "How many ConfigMaps and Secrets the workload consumes."},
+	{Name: "Sources", Type: "string", Description: "How many ConfigMaps and Secrets the workload consumes, and how many more its patterns match."},
 	{Name: "Mode", Type: "string", Description: "Which changes restart the workload by themselves."},
 	{Name: "Last Reload", Type: "string", Description: "How long ago configdep last restarted the workload."},
 	{Name: "Age", Type: "string", Description: "How long ago the workload was created."},
-	{Name: "Uses", Type: "string", Priority: 1, Description: "The names of the sources."},
+	{Name: "Uses", Type: "string", Priority: 1, Description: "The names of the sources, and the patterns with how many they match."},
 	{Name: "Missing", Type: "string", Priority: 1, Description: "What pods need to start and is missing."},
 	{Name: "Hash", Type: "string", Priority: 1, Description: "The hash of the content that the pods should run with."},
 }
@@ -61,11 +61,11 @@ func row(o *v1alpha1.ConfigDependency, now time.Time) metav1.TableRow {
 		Cells: []any{
 			o.Name,
 			string(o.Status.State),
-			count(o.Spec.Sources),
+			count(o),
 			string(o.Spec.Reload.Mode),
 			last,
 			duration.HumanDuration(now.Sub(o.CreationTimestamp.Time)),
-			names(o.Spec.Sources),
+			names(o),
 			missing(o),
 			o.Status.ConfigHash,
 		},
@@ -73,9 +73,10 @@ func row(o *v1alpha1.ConfigDependency, now time.Time) metav1.TableRow {
 	}
 }
 
-// count renders "2 ConfigMaps, 1 Secret".
-func count(sources []v1alpha1.Source) string {
+// count renders "2 ConfigMaps, 1 Secret, 12 matched".
+func count(o *v1alpha1.ConfigDependency) string {
 	var parts []string
+	sources := o.Spec.Sources
 	for _, kind := range v1alpha1.SourceKinds {
 		n := 0
 		for i := range sources {
@@ -92,13 +93,25 @@ func count(sources []v1alpha1.Source) string {
 			parts = append(parts, fmt.Sprintf("%d %ss", n, kind))
 		}
 	}
+	var matched int64
+	for i := range o.Status.Patterns {
+		matched += o.Status.Patterns[i].Count
+	}
+	if matched > 0 {
+		parts = append(parts, fmt.Sprintf("%d matched", matched))
+	}
 	return orNone(parts)
 }
 
-func names(sources []v1alpha1.Source) string {
+// names renders "Secret/db, ConfigMap/app-* (12)".
+func names(o *v1alpha1.ConfigDependency) string {
 	var all []string
-	for i := range sources {
-		all = append(all, string(sources[i].Kind)+"/"+sources[i].Name)
+	for i := range o.Spec.Sources {
+		all = append(all, string(o.Spec.Sources[i].Kind)+"/"+o.Spec.Sources[i].Name)
+	}
+	for i := range o.Status.Patterns {
+		p := &o.Status.Patterns[i]
+		all = append(all, fmt.Sprintf("%s/%s (%d)", p.Kind, p.Pattern, p.Count))
 	}
 	return orNone(all)
 }

@@ -133,6 +133,11 @@ type ReloadPolicy struct {
 	// doubles while they follow each other closely.
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
+	// exclude are the sources that never restart the workload by themselves, each KIND/NAME, where
+	// NAME may be a pattern with *, ? and [ ]: those of the annotation configdep.io/exclude.
+	// +optional
+	// +listType=set
+	Exclude []string `json:"exclude,omitempty"`
 	// liveVolumes is true when the application reads mounted files again by itself, so
 	// that only environment variables and subPath mounts need a restart.
 	// +optional
@@ -314,6 +319,14 @@ type ConfigDependencyStatus struct {
 	// +listMapKey=kind
 	// +listMapKey=name
 	Sources []SourceStatus `json:"sources,omitempty"`
+	// patterns shows for each pattern of the annotation configdep.io/sources, in the order of kind and
+	// pattern, which sources it matches now. Sources that the annotation names without a pattern are
+	// among spec.sources.
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +listMapKey=pattern
+	Patterns []PatternStatus `json:"patterns,omitempty"`
 	// lastReload is the last restart that configdep made, by itself or on request.
 	// +optional
 	LastReload *LastReload `json:"lastReload,omitempty"`
@@ -347,6 +360,26 @@ type SourceStatus struct {
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// lastChanged is when a client that sets content of the source last wrote it, by
+	// its managedFields; to the second.
+	// +optional
+	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
+}
+
+// PatternStatus shows which sources a pattern matches. It leaves out those that the pod template
+// reads, which are among spec.sources, those that spec.reload.exclude names, and those that are
+// annotated configdep.io/ignore.
+type PatternStatus struct {
+	// kind is the kind of the sources: ConfigMap or Secret.
+	Kind SourceKind `json:"kind"`
+	// pattern is a name with *, ? and [ ].
+	Pattern string `json:"pattern"`
+	// count is how many sources it matches.
+	Count int64 `json:"count"`
+	// names are the first of their names. All patterns of an object show at most 100.
+	// +optional
+	// +listType=atomic
+	Names []string `json:"names,omitempty"`
+	// lastChanged is the latest time at which a client that sets content of one of them wrote it, by
 	// its managedFields; to the second.
 	// +optional
 	LastChanged *metav1.Time `json:"lastChanged,omitempty"`

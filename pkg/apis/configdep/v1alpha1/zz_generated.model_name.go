@@ -46,6 +46,11 @@ func (in LastReload) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PatternStatus) OpenAPIModelName() string {
+	return "io.configdep.v1alpha1.PatternStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PodContent) OpenAPIModelName() string {
 	return "io.configdep.v1alpha1.PodContent"
 }
