@@ -22,6 +22,9 @@ func share(o, before *v1alpha1.ConfigDependency) {
 	o.Spec.Sources = shareSlice(o.Spec.Sources, before.Spec.Sources)
 	o.Status.Sources = shareSlice(o.Status.Sources, before.Status.Sources)
 	o.Status.Patterns = shareSlice(o.Status.Patterns, before.Status.Patterns)
+	for i := range min(len(o.Status.Patterns), len(before.Status.Patterns)) {
+		o.Status.Patterns[i].Names = shareSlice(o.Status.Patterns[i].Names, before.Status.Patterns[i].Names)
+	}
 	o.Spec.Reload.Exclude = shareSlice(o.Spec.Reload.Exclude, before.Spec.Reload.Exclude)
 	o.Status.Conditions = shareSlice(o.Status.Conditions, before.Status.Conditions)
 	if !shares(o.Spec.Sources, before.Spec.Sources) {
@@ -60,7 +63,12 @@ func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 		n += sizeOfSlice(o.Status.Sources, func(s *v1alpha1.SourceStatus) int { return len(s.Name) + sizeOfStrings(s.MissingKeys) })
 	}
 	if !shares(o.Status.Patterns, other.Status.Patterns) {
-		n += sizeOfSlice(o.Status.Patterns, func(p *v1alpha1.PatternStatus) int { return len(p.Pattern) + len(p.Names)*sizeOfOne[string]() })
+		n += sizeOfSlice(o.Status.Patterns, func(p *v1alpha1.PatternStatus) int { return len(p.Pattern) })
+		for i := range o.Status.Patterns {
+			if i >= len(other.Status.Patterns) || !shares(o.Status.Patterns[i].Names, other.Status.Patterns[i].Names) {
+				n += sizeOfStrings(o.Status.Patterns[i].Names)
+			}
+		}
 	}
 	if !shares(o.Spec.Reload.Exclude, other.Spec.Reload.Exclude) {
 		n += sizeOfStrings(o.Spec.Reload.Exclude)
