@@ -219,13 +219,19 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 		"and back":                       {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "1", paused: true}}, false},
 		"resumed":                        {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2"}}, false},
 		"made as it is, before our eyes": {[]observed{{image: "1", paused: true}}, true},
-		"found, and all pods are of the template":   {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
-		"found, and no pod is of the template":      {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
-		"found, and it is not known":                {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
-		"found, not known, and then no pod is":      {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
-		"found, all were, and then no pod is":       {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
-		"found, not known, and it goes on":          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
-		"found, not known, and the template is new": {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
+		"found, and all pods are of the template":             {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
+		"found, and no pod is of the template":                {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
+		"found, and it is not known":                          {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
+		"found, not known, and then no pod is":                {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
+		"found, all were, and then no pod is":                 {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
+		"found, not known, and it goes on":                    {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
+		"found, not known, and the template is new":           {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
+		"listed with another template, of which all pods are": {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: all}}, false},
+		"listed with another template, of which some are":     {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: some}}, false},
+		"listed with another template, of which none is":      {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: none}}, true},
+		"listed with the template, of which none is":          {[]observed{{image: "1"}, {image: "1", paused: true, listed: true, status: none}}, true},
+		"still paused, and listed":                            {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2", paused: true, listed: true, status: none}}, true},
+		"resumed and paused unseen":                           {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2", paused: true, listed: true, status: some}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := readAll(tt.do...).TemplatePending; got != tt.pending {
@@ -235,8 +241,8 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 	}
 }
 
-// When a workload began to say what it says of its restarts, and of what counts, is remembered;
-// the latter until there is a new record.
+// When a workload began to say what it says of its restarts, and of what counts, is remembered; of the
+// latter the first change after a record.
 func TestWorkload_Opt(t *testing.T) {
 	type step struct {
 		opted, scope string
@@ -253,13 +259,14 @@ func TestWorkload_Opt(t *testing.T) {
 		"another scope":                   {[]step{{"on", "a", 0}, {"on", "b", 0}}, Moment{}, Moment{20, 2}},
 		"it stays":                        {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 0}}, Moment{}, Moment{20, 2}},
 		"and once more":                   {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "c", 0}}, Moment{}, Moment{20, 2}},
-		"a record was written since then": {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 30}}, Moment{}, Moment{}},
+		"a record was written since then": {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 30}}, Moment{}, Moment{20, 2}},
+		"one with another scope":          {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "c", 30}}, Moment{}, Moment{30, 3}},
 		"and then another scope":          {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 30}, {"on", "c", 30}}, Moment{}, Moment{40, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *Workload
 			for i, s := range tt.do {
-				w := &Workload{RecordedAt: Moment{Version: s.recorded}}
+				w := &Workload{RecordedAt: Moment{s.recorded, s.recorded / 10}}
 				w.Opt(s.opted, s.scope, false, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
 				last = w
 			}

@@ -80,8 +80,8 @@ type Workload struct {
 	// OptedAt is when they began to say so. Zero: they did when the workload was first read.
 	Opted   string
 	OptedAt Moment
-	// Scope stands for the annotations that say which sources count, and ScopedAt is when
-	// they first changed after the record was written, from ScopedFrom. Zero: they have not.
+	// Scope stands for the annotations that say which sources count, and ScopedAt is when they last changed,
+	// from ScopedFrom; of changes between two records it is the first. Zero: they have not.
 	Scope, ScopedFrom string
 	ScopedAt          Moment
 
@@ -229,10 +229,13 @@ func (w *Workload) findApplied(before *Workload, at Arrival) {
 	if !w.Paused {
 		return
 	}
+	// A list does not tell whether the template came before the pause or after it. The status does.
+	unseen := before != nil && !at.Live && before.ResourceVersion != w.ResourceVersion
+	stayed := before != nil && before.Paused && before.template == w.template && w.updated == appliedNone
 	switch {
 	case before != nil && before.guessed && w.updated == appliedNone:
 		w.applied = 0 // it was the wrong guess
-	case before != nil:
+	case before != nil && (!unseen || stayed):
 		w.applied, w.guessed = before.applied, before.guessed
 	case at.Live, w.updated == appliedNone:
 		w.applied = 0 // it was created like that, or no pod is of this template
@@ -433,13 +436,15 @@ func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, versio
 	if w.OptedAt = previous.OptedAt; previous.Opted != opted {
 		w.OptedAt = now
 	}
-	if previous.RecordedAt == w.RecordedAt {
-		w.ScopedAt, w.ScopedFrom = previous.ScopedAt, previous.ScopedFrom
-	}
-	if w.ScopedAt == (Moment{}) && previous.Scope != scope {
+	w.ScopedAt, w.ScopedFrom = previous.ScopedAt, previous.ScopedFrom
+	if previous.Scope != scope && (w.ScopedAt == (Moment{}) || w.RecordedSinceScoped()) {
 		w.ScopedAt, w.ScopedFrom = now, previous.Scope
 	}
 }
+
+// RecordedSinceScoped reports whether the record was written after the annotations that say which sources
+// count last changed, or with them.
+func (w *Workload) RecordedSinceScoped() bool { return w.RecordedAt.Order >= w.ScopedAt.Order }
 
 // versionOf parses a resourceVersion. Those of kube-apiserver are revisions of etcd; one
 // that is not a number is as good as unknown.

@@ -164,32 +164,33 @@ func (e *Evaluation) changed() (changed []change) {
 
 // changedSinceCounted reports whether a unit that the record does not know changed after it began to
 // count, which is no earlier than the workload opted in. A source that had counted before, in this unit or
-// in another, counts since then, so that the record may know the change. Any other record, however late it
-// was written, was decided on before the source counted; but with several revision counters only the order
-// of reading tells.
+// in another, counts since then, so that the record may know the change: what was read after that was
+// decided on is one. Any other record, however late it was written, was decided on before the source
+// counted; but with several revision counters only the order of reading tells.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
-	opted := e.graph.Latest(e.Workload.ScopedAt, e.Workload.OptedAt)
-	changed := func(c *change, marked dependency.Moment, counted bool) bool {
-		since := opted
-		if counted {
-			since = dependency.Moment{}
+	since, recorded := e.Workload.OptedAt, e.Workload.RecordedSinceScoped()
+	if !recorded {
+		since = e.graph.Latest(since, e.Workload.ScopedAt)
+	}
+	changed := func(c *change, s *dependency.Source, countedBefore bool) bool {
+		if countedBefore && e.sawAfter(c, e.markedAt(s, true)) && e.afterRecord(c) {
+			return true
 		}
-		told := counted || e.graph.SeveralCounters()
-		return e.sawAfter(c, marked, since) && (!told || e.afterRecord(c))
+		return (!countedBefore || recorded) && e.sawAfter(c, e.markedAt(s, false), since) && (!e.graph.SeveralCounters() || e.afterRecord(c))
 	}
 	if u.glob == nil {
 		c := e.change(u)
-		return changed(&c, e.markedAt(u.counted.source), e.countedBefore(u))
+		return changed(&c, u.counted.source, e.countedBefore(u))
 	}
 	found := false
 	u.matched.EachRecent(func(s *dependency.Source) bool {
 		c := change{unit: u, at: s.Change.Moment(), seen: s.Change.Seen, order: s.Change.Order}
-		found = changed(&c, e.markedAt(s), e.namedBefore(u, s.Name))
+		found = changed(&c, s, e.namedBefore(u, s.Name))
 		return !found && e.sawAfter(&c) // what changed before that was not seen either
 	})
 	u.matched.EachGone(func(name string, gone dependency.Change) bool {
 		c := change{unit: u, at: gone.Moment(), seen: gone.Seen, order: gone.Order}
-		found = found || changed(&c, dependency.Moment{}, name == "" || e.namedBefore(u, name))
+		found = found || changed(&c, nil, name == "" || e.namedBefore(u, name))
 		return !found
 	})
 	return found
@@ -225,12 +226,13 @@ func (e *Evaluation) sawAfter(c *change, moments ...dependency.Moment) bool {
 	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && e.started(c.unit) <= c.at.Version
 }
 
-// markedAt returns when an annotation of a source, which may be nil, last said whether it counts.
-func (e *Evaluation) markedAt(s *dependency.Source) dependency.Moment {
+// markedAt returns when an annotation of a source, which may be nil, last said whether it counts. One that
+// counted before the mode was Matched needed no mark until then.
+func (e *Evaluation) markedAt(s *dependency.Source, countedBefore bool) dependency.Moment {
 	switch {
 	case s == nil:
 		return dependency.Moment{}
-	case e.Policy.Mode == Matched:
+	case e.Policy.Mode == Matched && (!countedBefore || e.graph.Before(e.Workload.ScopedAt, s.MatchAt)):
 		return e.graph.Latest(s.IgnoredAt, s.MatchAt)
 	default:
 		return s.IgnoredAt

@@ -109,6 +109,11 @@ var cases = map[string]*history{
 	"RolledBackInTheMiddleOfARollout": one(before(do("protect", 0, 0), change(s0, 0, 2), do("set image", 0, crashing), wait(100*time.Millisecond), do("set image", 0, 0), calm)...),
 	"OldRevisionComesBackWithItsPods": one(before(do("set image", 0, crashing), calm, change(s0, 0, 2), wait(100*time.Millisecond), do("undo", 0, 0), calm)...),
 
+	"PausedInTheMiddleOfARolloutAndListed": one(before(do("hold", 0, 0), do("set image", 0, 1), wait(250*time.Millisecond), do("pause", 0, 0), do("relist", 0, 0), do("release", 0, 0),
+		wait(time.Second), change(s0, 0, 2), wait(100*time.Millisecond), do("resume", 0, 0), calm)...).with(func(h *history) { h.Pace = 100 * time.Millisecond }),
+	"PausedAfterARolloutAndListed": one(before(do("hold", 0, 0), do("set image", 0, 1), wait(time.Minute), do("pause", 0, 0), do("relist", 0, 0), do("release", 0, 0),
+		wait(time.Second), change(s0, 0, 2), wait(100*time.Millisecond), do("resume", 0, 0), calm)...),
+
 	"RolledBackAfterThereAndBack": one(before(change(s0, 0, 2), calm, do("set image", 0, crashing), wait(time.Second), change(s0, 0, 3), wait(100*time.Millisecond),
 		do("restart container", 0, 0), wait(200*time.Millisecond), change(s0, 0, 2), wait(100*time.Millisecond), do("undo", 0, 0), calm)...),
 
