@@ -42,7 +42,7 @@ var named = []namedChange{
 	},
 	{
 		"a deletion is dated three revisions early", "pkg/dependency/graph.go",
-		"		g.remember(goneSource{&was, change})\n", "		change.Version -= 3\n		g.remember(goneSource{&was, change})\n",
+		"		g.gone.set(&key, goneSource{&was, change})\n", "		change.Version -= 3\n		g.gone.set(&key, goneSource{&was, change})\n",
 	},
 	{
 		"pods have read what changed up to two revisions after they started", "pkg/policy/stale.go",
@@ -50,7 +50,7 @@ var named = []namedChange{
 	},
 	{
 		"the removal of a key has a time", "pkg/policy/stale.go",
-		"known := u.glob == nil && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id]))", "known := u.glob == nil",
+		" && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id])) {", " {",
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",

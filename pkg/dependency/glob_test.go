@@ -68,7 +68,9 @@ func TestMatched_EachGone(t *testing.T) {
 		g.SetSource(s)
 		g.DeleteSource(s.SourceKey, Change{Version: version, Order: version})
 	}
-	of := func(kind SourceKind, namespace, name string) *Source { return &Source{SourceKey: SourceKey{kind, namespace, name}} }
+	of := func(kind SourceKind, namespace, name string) *Source {
+		return &Source{SourceKey: SourceKey{kind, namespace, name}}
+	}
 	gone := func() (all []string) {
 		g.Matched("shop", glob, exclude, []string{"feature-own"}).EachGone(func(name string, change Change) bool {
 			all = append(all, fmt.Sprint(name, "@", change.Version))

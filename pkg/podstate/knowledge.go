@@ -1,6 +1,7 @@
 package podstate
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -77,7 +78,32 @@ func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 			byName: !slices.ContainsFunc(narrowed.Uses, func(u dependency.Use) bool { return u.Type != dependency.Annotation }),
 		})
 	}
+	for i := range e.Globs {
+		k.addMatched(g, e.Globs[i].Matched)
+	}
 	return k
+}
+
+// maxMatched bounds the sources of a glob that are looked at. They are those that changed last: a container
+// that started before an earlier change started before theirs, too.
+const maxMatched = 100
+
+// addMatched adds what a glob names. No record has an entry for one of them alone.
+func (k *Knowledge) addMatched(g *dependency.Graph, m *dependency.Matched) {
+	left := maxMatched
+	m.EachRecent(func(s *dependency.Source) bool {
+		at, found := slices.BinarySearchFunc(k.sources, s.SourceKey, func(other known, key dependency.SourceKey) int {
+			return cmp.Or(cmp.Compare(other.Kind, key.Kind), cmp.Compare(other.Name, key.Name))
+		})
+		if !found { // else it is named besides
+			k.sources = slices.Insert(k.sources, at, known{
+				Reference: &dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: []dependency.Use{{Type: dependency.Annotation, Optional: true}}},
+				source:    s, change: s.Change, past: g.Past(s.SourceKey), byName: true,
+			})
+		}
+		left--
+		return left > 0
+	})
 }
 
 // counting returns the uses of which a container needs a restart.

@@ -1,6 +1,7 @@
 package configdependency
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // parseFields does with a field selector what the generic API server does with the one
@@ -108,5 +110,41 @@ func TestStorageAndSchemeSelectByTheSameFields(t *testing.T) {
 		if _, err := newMatcher(nil, selector); (err == nil) != (schemeErr == nil) {
 			t.Errorf("%s: the scheme says %v, the storage %v", field, schemeErr, err)
 		}
+	}
+}
+
+// A pattern matches the names of sources, present or not, that are not excluded.
+func TestSelectors_Patterns(t *testing.T) {
+	o := &v1alpha1.ConfigDependency{}
+	o.Status.Patterns = []v1alpha1.PatternStatus{{Kind: "Secret", Pattern: "feature-*"}, {Kind: "ConfigMap", Pattern: "a?"}}
+	o.Spec.Reload.Exclude = []string{"Secret/feature-x*", "ConfigMap/feature-1"}
+	for source, want := range map[string]bool{
+		"Secret/feature-1": true, "Secret/feature-x1": false, "Secret/feature": false, "ConfigMap/feature-1": false,
+		"ConfigMap/ab": true, "Secret/ab": false, "": false, "Secret": false,
+	} {
+		if got := fieldValues(o, v1alpha1.FieldSource)(source); got != want {
+			t.Errorf("%q: %v", source, got)
+		}
+	}
+}
+
+// All patterns together show a bounded number of names.
+func TestRenderPatterns(t *testing.T) {
+	g := dependency.NewGraph()
+	for i := range 2 * maxNames {
+		for _, kind := range []dependency.SourceKind{dependency.ConfigMap, dependency.Secret} {
+			g.SetSource(&dependency.Source{SourceKey: dependency.SourceKey{Kind: kind, Namespace: "shop", Name: fmt.Sprintf("s-%03d", i)}})
+		}
+	}
+	var globs []policy.Glob
+	for _, p := range []dependency.Pattern{{Kind: "ConfigMap", Name: "s-00*"}, {Kind: "Secret", Name: "s-*"}, {Kind: "Secret", Name: "*"}} {
+		globs = append(globs, policy.Glob{Pattern: p, Matched: g.Matched("shop", p, nil, nil)})
+	}
+	out := renderPatterns(globs)
+	if len(out) != 3 || len(out[0].Names) != 10 || len(out[1].Names) != 90 || len(out[2].Names) != 0 {
+		t.Fatalf("%+v", out)
+	}
+	if out[1].Count != 200 || out[2].Count != 200 || out[1].Names[89] != "s-089" {
+		t.Errorf("%+v", out)
 	}
 }

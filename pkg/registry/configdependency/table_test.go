@@ -46,7 +46,7 @@ func rendered(t *testing.T) *v1alpha1.ConfigDependencyList {
 	c := unsynced(t)
 	list := &v1alpha1.ConfigDependencyList{ListMeta: metav1.ListMeta{ResourceVersion: "100", Continue: "token", RemainingItemCount: new(int64(7))}}
 	now := time.Now()
-	for _, file := range []string{"everything", "all-present", "no-sources-and-an-invalid-annotation"} {
+	for _, file := range []string{"everything", "all-present", "no-sources-and-an-invalid-annotation", "patterns"} {
 		for _, w := range c.load(t, "testdata/render/"+file+".yaml") {
 			view := c.render(w, 99)
 			view.CreationTimestamp = metav1.NewTime(now.Add(-30 * time.Hour))
