@@ -1,7 +1,6 @@
 package dependency
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,13 +41,6 @@ func containersOf(pod *corev1.PodSpec) []corev1.Container {
 type sourceID struct {
 	kind SourceKind
 	name string
-}
-
-func (id sourceID) compare(other sourceID) int {
-	if id.kind != other.kind {
-		return cmp.Compare(id.kind, other.kind)
-	}
-	return cmp.Compare(id.name, other.name)
 }
 
 // collector gathers the uses of a template by source.

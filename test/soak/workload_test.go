@@ -258,7 +258,7 @@ func (w *workload) podsStart(before *state) {
 	}
 	if w.down != nil {
 		// Times are told by the second. Of a template that has come back, older pods may run on.
-		w.down.absorbed = !w.vanished && w.cell.at.Sub(w.changed) > 2*time.Second && !(w.reused && w.unsure)
+		w.down.absorbed = !w.vanished && w.cell.at.Sub(w.changed) > 2*time.Second && (!w.reused || !w.unsure)
 	}
 }
 
