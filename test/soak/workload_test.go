@@ -105,6 +105,10 @@ func (w *workload) look() {
 	w.since++
 	if w.down != nil {
 		w.down.absorbed = false
+		// Of what only a glob names it is not known when something went.
+		w.vanished = w.vanished || slices.ContainsFunc(w.rules().counted(w.variant), func(name string) bool {
+			return before[name] != read[name] && w.rules().onlyGlob(w.variant, name)
+		})
 	}
 	w.cell.oracle.tally.changes++
 }
