@@ -263,3 +263,37 @@ func TestInDoubt(t *testing.T) {
 		})
 	}
 }
+
+// A source counts in mode auto until the mode is matched, and a mark that was set before that lets it go on
+// counting. Its change in between is one, also if it reaches this process after a record was written for the
+// new mode. One that is marked only after that counts from then on.
+func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
+	for name, tt := range map[string]struct {
+		late uint64 // how much later than the mode the source is written
+		want outcome
+	}{
+		"marked before the mode": {0, rollOut("Secret/db")},
+		"marked after the mode":  {20, baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			before := x.version
+			x.version += 10
+			x.annotate(ReloadAnnotation, "matched")
+			decided := x.graph.Order()
+			if d := x.act(); d.Action != WriteBaseline {
+				t.Fatalf("the new mode: %+v", d)
+			}
+			x.version = before + tt.late
+			x.set(secret("db", "password", "2"))
+			x.set(annotated(secret("db", "password", "2"), dependency.MatchAnnotation, "true"))
+			x.version += 20
+			x.tick(time.Minute)
+			got := x.evaluate().Decide(Observed{Now: x.now, Decided: decided})
+			if diff := cmp.Diff(tt.want, outcomeOf(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
