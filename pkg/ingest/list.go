@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// readList decodes a list, as the API server sends it, object by object.
+// readList decodes a whole list, as the API server sends it, object by object.
 func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 	w := &window{from: answer, buffer: make([]byte, 64<<10)}
 	defer w.clear()
@@ -48,6 +48,8 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 		return nil, err
 	case list == nil:
 		return nil, errNoObject
+	case list.Continue != "": // what it lacks would be taken for deleted
+		return nil, fmt.Errorf("a %sList came in pages, which was not asked for: only whole lists are read", s.kind)
 	}
 	return list, nil
 }
