@@ -135,10 +135,32 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 			default:
 			}
 			watches <- lasts
+			ctx, cancel := context.WithTimeout(logging.WithoutBodies(ctx), lasts+watchGrace)
 			lasts = r.lag
-			return request(options).Watch(logging.WithoutBodies(ctx))
+			w, err := request(options).Watch(ctx)
+			if err != nil {
+				cancel()
+				return nil, err
+			}
+			return boundedWatch{w, cancel}, nil
 		},
 	}}
+}
+
+// watchGrace is how much longer than it was asked for a watch may last. A proxy that answers for an API
+// server which has gone would let it last for ever.
+const watchGrace = 10 * time.Second
+
+// boundedWatch is a watch with a deadline.
+type boundedWatch struct {
+	watch.Interface
+	cancel context.CancelFunc
+}
+
+// Stop is part of watch.Interface.
+func (w boundedWatch) Stop() {
+	w.Interface.Stop()
+	w.cancel()
 }
 
 // whole makes a reflector list and then watch. The alternative, a watch that begins with

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -352,6 +353,46 @@ func FuzzReader(f *testing.F) {
 						t.Errorf("a list with a %T", item.Object)
 					}
 				}
+			}
+		}
+	})
+}
+
+// hanging is an API server that begins to answer, and says nothing more.
+type hanging struct{ ctx context.Context }
+
+func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	header := http.Header{"Content-Type": {protobufType + ";stream=watch"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: hanging{r.Context()}, Request: r}, nil
+}
+
+func (h hanging) Read([]byte) (int, error) {
+	<-h.ctx.Done()
+	return 0, h.ctx.Err()
+}
+
+func (hanging) Close() error { return nil }
+
+// A watch ends though nothing comes, not even its end.
+func TestWatchThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: hanging{}, QPS: -1}, 2*time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lister := reader.lister(streamOf(t, "secrets"), make(chan time.Duration, 1)).(cache.ListerWatcherWithContext)
+		for _, lasts := range []time.Duration{firstWatch, 2 * time.Minute} {
+			begin := time.Now()
+			w, err := lister.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "5"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for e := range w.ResultChan() {
+				t.Errorf("%s %v", e.Type, e.Object)
+			}
+			w.Stop()
+			if took := time.Since(begin); took != lasts+watchGrace {
+				t.Errorf("a watch of %v lasted %v", lasts, took)
 			}
 		}
 	})
