@@ -124,8 +124,10 @@ type Workload struct {
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
-	// TemplateSeen is when this process saw the template change. Zero: it has not.
-	TemplateSeen time.Time
+	// TemplateSeen is when this process saw the template change. Zero: it has not. TemplateOrder is when it
+	// read the template; see Moment.
+	TemplateSeen  time.Time
+	TemplateOrder uint64
 	// TemplateBy are the field managers that own fields of the template, at most maxManagers.
 	TemplateBy []FieldManager
 	// TemplatePending: a Deployment is paused, and its pods are of another template.
@@ -217,8 +219,8 @@ func (w *Workload) dateObject(before *Workload, at Arrival) {
 	case at.Live:
 		w.CreatedAt = w.written(at)
 	}
-	if w.TemplateSeen = at.Seen; before != nil && before.template == w.template {
-		w.TemplateSeen = before.TemplateSeen
+	if w.TemplateSeen, w.TemplateOrder = at.Seen, at.Order; before != nil && before.template == w.template {
+		w.TemplateSeen, w.TemplateOrder = before.TemplateSeen, before.TemplateOrder
 	}
 }
 

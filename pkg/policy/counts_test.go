@@ -297,3 +297,38 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 		})
 	}
 }
+
+// A source that was ignored counts from its deletion on. A record of another replica that is read after that,
+// and does not know it, was decided on before, also where several revision counters order nothing; unless the
+// template or the policy is new to this process as well.
+func TestStale_UnknownToTheRecordOfAnotherReplica(t *testing.T) {
+	pod := podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"))
+	ignored := func() metav1.Object {
+		return annotated(secret("db", "password", "1"), dependency.IgnoreAnnotation, "true")
+	}
+	for name, tt := range map[string]struct {
+		after func(*world)
+		want  []string
+	}{
+		"": {func(*world) {}, []string{"ConfigMap/settings", "Secret/db"}},
+		"and a new template": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		}, []string{"ConfigMap/settings"}},
+		"and a new policy": {func(x *world) { x.annotate(KindsAnnotation, "configmap,secret") }, []string{"ConfigMap/settings"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, pod, ignored(), configMap("settings", "a", "1"))
+			x.graph.SetSeveralCounters(true)
+			x.adopt()
+			x.remove(dependency.Secret, "db")
+			x.set(secret("db", "password", "2"))
+			tt.after(x)
+			other := newWorld(t, pod, ignored(), configMap("settings", "a", "2")).evaluate().Present()
+			x.annotate(ConfigHashAnnotation, other.Hash, AppliedSourcesAnnotation, other.sources())
+			got, _ := x.evaluate().Stale()
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

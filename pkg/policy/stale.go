@@ -166,17 +166,21 @@ func (e *Evaluation) changed() (changed []change) {
 // count, which is no earlier than the workload opted in. A source that had counted before, in this unit or
 // in another, counts since then, so that the record may know the change: what was read after that was
 // decided on is one. Any other record, however late it was written, was decided on before the source
-// counted; but with several revision counters only the order of reading tells.
+// counted. With several revision counters only the order of reading tells that, if the template or the policy
+// may be what makes it count.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
-	since, recorded := e.Workload.OptedAt, e.Workload.RecordedSinceScoped()
+	w := e.Workload
+	since, recorded := w.OptedAt, w.RecordedSinceScoped()
 	if !recorded {
-		since = e.graph.Latest(since, e.Workload.ScopedAt)
+		since = e.graph.Latest(since, w.ScopedAt)
 	}
+	byItself := func(c *change) bool { return c.order > max(w.TemplateOrder, w.OptedAt.Order, w.ScopedAt.Order) }
 	changed := func(c *change, s *dependency.Source, countedBefore bool) bool {
 		if countedBefore && e.sawAfter(c, e.markedAt(s, true)) && e.afterRecord(c) {
 			return true
 		}
-		return (!countedBefore || recorded) && e.sawAfter(c, e.markedAt(s, false), since) && (!e.graph.SeveralCounters() || e.afterRecord(c))
+		return (!countedBefore || recorded) && e.sawAfter(c, e.markedAt(s, false), since) &&
+			(!e.graph.SeveralCounters() || e.afterRecord(c) || byItself(c))
 	}
 	if u.glob == nil {
 		c := e.change(u)
