@@ -22,8 +22,10 @@ func share(o, before *v1alpha1.ConfigDependency) {
 	o.Spec.Sources = shareSlice(o.Spec.Sources, before.Spec.Sources)
 	o.Status.Sources = shareSlice(o.Status.Sources, before.Status.Sources)
 	o.Status.Patterns = shareSlice(o.Status.Patterns, before.Status.Patterns)
-	for i := range min(len(o.Status.Patterns), len(before.Status.Patterns)) {
-		o.Status.Patterns[i].Names = shareSlice(o.Status.Patterns[i].Names, before.Status.Patterns[i].Names)
+	if !shares(o.Status.Patterns, before.Status.Patterns) { // else what others read already would be written
+		for i := range min(len(o.Status.Patterns), len(before.Status.Patterns)) {
+			o.Status.Patterns[i].Names = shareSlice(o.Status.Patterns[i].Names, before.Status.Patterns[i].Names)
+		}
 	}
 	o.Spec.Reload.Exclude = shareSlice(o.Spec.Reload.Exclude, before.Spec.Reload.Exclude)
 	o.Status.Conditions = shareSlice(o.Status.Conditions, before.Status.Conditions)

@@ -3,6 +3,7 @@ package configdependency
 import (
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,6 +54,26 @@ func TestStatesShareWhatIsTheSame(t *testing.T) {
 				t.Error("the object is another one")
 			}
 		})
+	}
+}
+
+// The state before is being read while another one is made to share it. The race detector tells.
+func TestSharedPatternsAreNotWritten(t *testing.T) {
+	withPatterns := func(count int64) *v1alpha1.ConfigDependency {
+		o := stateOf("a", 1)
+		o.Status.Patterns = []v1alpha1.PatternStatus{{Kind: "Secret", Pattern: "*", Count: count, Names: []string{"a", "b"}}}
+		return o
+	}
+	before := withPatterns(2)
+	for _, count := range []int64{2, 3} {
+		now := withPatterns(count)
+		var read sync.WaitGroup
+		read.Go(func() { _ = fmt.Sprint(before.Status.Patterns) })
+		share(now, before)
+		read.Wait()
+		if !shares(now.Status.Patterns[0].Names, before.Status.Patterns[0].Names) || now.Status.Patterns[0].Count != count {
+			t.Errorf("%+v", now.Status.Patterns)
+		}
 	}
 }
 
