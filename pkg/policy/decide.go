@@ -279,6 +279,8 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 			return d
 		case o.Verified.Newer && len(excursions) > 0: // what else changed may have been read all the same
 			return e.decideExcursions(o, excursions)
+		case o.Verified.Newer && e.recorded(): // it says so already, of earlier pods
+			return e.inSync(WriteVerified)
 		case o.Verified.Newer:
 			return e.inSync(WriteBaseline)
 		}

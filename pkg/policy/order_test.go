@@ -443,3 +443,25 @@ func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
 		t.Errorf("once some have read it: %+v", d)
 	}
 }
+
+// Content goes there and back before a template that only a list shows. Once it is known that the pods are newer,
+// the record that says so already, of earlier pods, is written as another one.
+func TestVerify_OfContentThatIsRecorded(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	x.tick(time.Minute)
+	x.broken(func() { x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" }) })
+	if d := x.decide(); d.Action != Verify {
+		t.Fatalf("%+v", d)
+	}
+	x.verified = new(true)
+	if d := x.act(); d.State != InSync || d.Action != WriteVerified {
+		t.Fatalf("the pods are newer: %+v", d)
+	}
+	x.verified = nil
+	if d := x.decide(); d.State != InSync || d.Action != None {
+		t.Errorf("after that: %+v", d)
+	}
+}
