@@ -122,7 +122,7 @@ func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern, apart
 	}
 	out.Count, out.Content, out.Ignored, out.IgnoredSum = len(members), fmt.Sprint(content), ignoredCount, fmt.Sprint(ignored)
 	slices.SortFunc(named, orderedByName.compare)
-	for _, s := range named[:min(len(named), maxNames)] {
+	for _, s := range named[:min(len(named), MaxNames)] {
 		if !slices.Contains(apart, s.Name) {
 			out.Names = append(out.Names, s.Name)
 		}

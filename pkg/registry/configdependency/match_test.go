@@ -131,7 +131,7 @@ func TestSelectors_Patterns(t *testing.T) {
 // All patterns together show a bounded number of names.
 func TestRenderPatterns(t *testing.T) {
 	g := dependency.NewGraph()
-	for i := range 2 * maxNames {
+	for i := range 2 * dependency.MaxNames {
 		for _, kind := range []dependency.SourceKind{dependency.ConfigMap, dependency.Secret} {
 			g.SetSource(&dependency.Source{SourceKey: dependency.SourceKey{Kind: kind, Namespace: "shop", Name: fmt.Sprintf("s-%03d", i)}})
 		}

@@ -88,11 +88,9 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 	return out
 }
 
-// maxNames bounds the names that the patterns of an object show.
-const maxNames = 100
-
+// renderPatterns renders globs, with at most dependency.MaxNames names for all of them.
 func renderPatterns(globs []policy.Glob) (out []v1alpha1.PatternStatus) {
-	left := maxNames
+	left := dependency.MaxNames
 	for i := range globs {
 		g := &globs[i]
 		names := g.Names()

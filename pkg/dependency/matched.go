@@ -1,0 +1,135 @@
+package dependency
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxNames is how many names of what a glob matches are told.
+const MaxNames = 100
+
+// Matched is what a glob names of the sources of a namespace: all that there are, but for those that
+// a pattern excludes, those that carry IgnoreAnnotation, and those that are set apart.
+type Matched struct {
+	// Count is how many they are, and Keys how many keys they have.
+	Count, Keys int
+
+	graph     *Graph
+	aggregate *aggregate
+	members   *members
+	apart     map[string]bool
+	sum       sum // of what stands for their content
+	ignored   int
+	// ignoredSum stands for the names of those that are ignored.
+	ignoredSum sum
+}
+
+// Matched returns what a glob names in a namespace. Apart are names of sources that do not belong to it.
+func (g *Graph) Matched(namespace string, glob Pattern, exclude []Pattern, apart []string) *Matched {
+	id := newGlobID(namespace, glob, exclude)
+	a := g.globs.get(id)
+	if a == nil { // no workload in the graph has it
+		a = newAggregate(id)
+	}
+	m := g.membersOf(a)
+	out := &Matched{Count: m.count, Keys: m.keys, graph: g, aggregate: a, members: m, sum: m.sum, ignored: m.ignored, ignoredSum: m.ignoredSum}
+	if len(apart) == 0 {
+		return out
+	}
+	out.apart = make(map[string]bool, len(apart))
+	for _, name := range apart {
+		if out.apart[name] || !a.names(name) {
+			continue
+		}
+		out.apart[name] = true
+		switch s := g.Source(SourceKey{glob.Kind, namespace, name}); {
+		case s == nil:
+		case s.Ignored:
+			out.ignored--
+			out.ignoredSum.subtract(sumOfName(name))
+		default:
+			out.Count, out.Keys = out.Count-1, out.Keys-len(s.Keys)
+			out.sum.subtract(sumOf(s.content))
+		}
+	}
+	return out
+}
+
+// AppendContent appends what stands for the content of all.
+func (m *Matched) AppendContent(b []byte) []byte {
+	b = appendString(b, string(m.aggregate.id.Kind))
+	b = appendString(b, m.aggregate.id.Name)
+	b = binary.AppendUvarint(b, uint64(m.Count))
+	return m.sum.append(b)
+}
+
+// Ignored stands for the names of those that carry IgnoreAnnotation; empty: there are none.
+func (m *Matched) Ignored() string {
+	if m.ignored == 0 {
+		return ""
+	}
+	return hex.EncodeToString(m.ignoredSum.append(nil))
+}
+
+// Names returns the first of their names, at most 100.
+func (m *Matched) Names() (names []string) {
+	for _, s := range m.members.byName[:min(len(m.members.byName), MaxNames)] {
+		if !m.apart[s.Name] {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// LastChanged returns the latest of when their content was last written, by the clock of the API server.
+func (m *Matched) LastChanged() (at metav1.Time) {
+	m.each(m.members.byTime, &orderedByTime, func(s *Source) bool {
+		at = s.LastChanged
+		return false
+	})
+	return at
+}
+
+// EachRecent calls f for all, those first whose content this process has read last, until f returns
+// false.
+func (m *Matched) EachRecent(f func(*Source) bool) { m.each(m.members.byOrder, &orderedByOrder, f) }
+
+// each calls f for all in an order, of which the first are given, until f returns false.
+func (m *Matched) each(first []*Source, order *ordering, f func(*Source) bool) {
+	for _, s := range first {
+		if !m.apart[s.Name] && !f(s) {
+			return
+		}
+	}
+	if len(first) == m.members.count {
+		return
+	}
+	var rest []*Source
+	m.graph.eachNamed(m.aggregate, func(s *Source) {
+		if !s.Ignored && !m.apart[s.Name] && order.compare(first[len(first)-1], s) < 0 {
+			rest = append(rest, s)
+		}
+	})
+	slices.SortFunc(rest, order.compare)
+	for _, s := range rest {
+		if !f(s) {
+			return
+		}
+	}
+}
+
+// EachGone calls f for those that have been deleted, with when they were, the latest first, until f
+// returns false. The name is empty for all that are not remembered by their names.
+func (m *Matched) EachGone(f func(name string, change Change) bool) {
+	for _, gone := range m.aggregate.gone {
+		if !m.apart[gone.name] && !f(gone.name, gone.change) {
+			return
+		}
+	}
+	if m.aggregate.goneBefore != (Change{}) {
+		f("", m.aggregate.goneBefore)
+	}
+}

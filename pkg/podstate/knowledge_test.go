@@ -1,0 +1,31 @@
+package podstate
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// Of what a glob names, the sources that changed last count for pods, in order, and each once.
+func TestKnow_Globs(t *testing.T) {
+	g := dependency.NewGraph()
+	for i := range maxMatched + 50 {
+		g.SetSource(&dependency.Source{
+			SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: fmt.Sprintf("s-%03d", i)},
+			Change:    dependency.Change{Version: uint64(i + 1), Order: uint64(i + 1)},
+		})
+	}
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"}}
+	w.Annotations = map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/s-*,secret/s-1*,secret/s-149"}
+	k := Know(g, policy.Evaluate(g, dependency.NewDigester(make([]byte, dependency.KeySize)), w, policy.Defaults{Mode: policy.Off}))
+	var names []string
+	for i := range k.sources {
+		names = append(names, k.sources[i].Name)
+	}
+	if len(names) != maxMatched || !slices.IsSorted(names) || names[0] != "s-050" || names[maxMatched-1] != "s-149" {
+		t.Errorf("%d: %q", len(names), names)
+	}
+}
