@@ -166,7 +166,7 @@ func (g *Graph) setExtra(w WorkloadKey, before use, now *extra) {
 		for _, id := range now.globs {
 			if g.globs.get(id) == nil {
 				a := newAggregate(id)
-				a.gone = g.goneOfGlob(a, before)
+				a.gone, a.goneBefore = g.goneOfGlob(a, before)
 				g.globs.set(&a.id, a)
 			}
 			g.globUsers.set(&globUse{id, w}, struct{}{})
@@ -183,9 +183,9 @@ func (g *Graph) setExtra(w WorkloadKey, before use, now *extra) {
 	}
 }
 
-// goneOfGlob returns what is known to have gone of a glob that is new, by what a workload used before:
-// otherwise an edit of its annotations would hide that.
-func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember) {
+// goneOfGlob returns what is known to have gone of a glob that is new, and the last deletion before that, by
+// what a workload used before: otherwise an edit of its annotations would hide that.
+func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember, earlier Change) {
 	add := func(name string, change Change) {
 		if a.names(name) && !slices.ContainsFunc(gone, func(other goneMember) bool { return other.name == name }) {
 			gone = append(gone, goneMember{name, change})
@@ -202,11 +202,20 @@ func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember) {
 				for _, member := range other.gone {
 					add(member.name, member.change)
 				}
+				if other.goneBefore.Order > earlier.Order { // it may be one of this glob
+					earlier = other.goneBefore
+				}
 			}
 		}
 	}
 	slices.SortFunc(gone, func(a, b goneMember) int { return cmp.Compare(b.change.Order, a.change.Order) })
-	return gone[:min(len(gone), maxGoneMembers)]
+	if len(gone) > maxGoneMembers {
+		if next := gone[maxGoneMembers].change; next.Order > earlier.Order {
+			earlier = next
+		}
+		gone = gone[:maxGoneMembers]
+	}
+	return gone, earlier
 }
 
 // dropUnused drops an aggregate that no workload uses any more.

@@ -109,6 +109,39 @@ func TestMatched_EachGone(t *testing.T) {
 	expect("no workload has the glob any more")
 }
 
+// A glob that takes the place of others knows what had gone of them, the latest by name.
+func TestMatched_EachGoneOfAnotherGlob(t *testing.T) {
+	g := NewGraph()
+	key := WorkloadKey{Deployment, "shop", "web"}
+	use := func(globs ...string) {
+		var p Patterns
+		for _, glob := range globs {
+			p.Sources = append(p.Sources, Pattern{Secret, glob})
+		}
+		g.SetWorkload(&Workload{WorkloadKey: key}, p)
+	}
+	use("a*", "b*", "by-name")
+	for i := range uint64(2 * maxGoneMembers) {
+		for j, name := range []string{fmt.Sprint("a", i), fmt.Sprint("b", i)} {
+			s := &Source{SourceKey: SourceKey{Secret, "shop", name}}
+			g.SetSource(s)
+			g.DeleteSource(s.SourceKey, Change{Version: 2*i + uint64(j) + 1, Order: 2*i + uint64(j) + 1})
+		}
+	}
+	named := &Source{SourceKey: SourceKey{Secret, "shop", "by-name"}}
+	g.SetSource(named)
+	g.DeleteSource(named.SourceKey, Change{Version: 1000, Order: 1000})
+	use("*")
+	var got []string
+	g.Matched("shop", Pattern{Secret, "*"}, nil, nil).EachGone(func(name string, change Change) bool {
+		got = append(got, fmt.Sprint(name, "@", change.Version))
+		return true
+	})
+	if len(got) != maxGoneMembers+1 || got[0] != "by-name@1000" || got[1] != "b63@128" || got[2] != "a63@127" || got[maxGoneMembers] != "@97" {
+		t.Errorf("%q", got)
+	}
+}
+
 // Sums of digests are the same in any order, and what is added can be taken away again.
 func TestSum(t *testing.T) {
 	parts := []sum{{1, ^uint64(0)}, {^uint64(0), 1}, {0, ^uint64(0)}, {7, 9}, {^uint64(0), ^uint64(0)}}
