@@ -18,11 +18,11 @@ import (
 )
 
 // BenchmarkHold measures how long others wait at most, for the index and for the cache, while
-// something happens that concerns n workloads: a Secret changes that all of them use, their
-// namespace is annotated, Secrets are listed again of which each has changed, everything is read
+// something happens that concerns n workloads: a Secret changes that all of them use, one comes for
+// which all of their pods wait, their namespace is annotated, Secrets are listed again of which each has changed, everything is read
 // for the first time. "ns/op" is how long it takes until it can be read.
 func BenchmarkHold(b *testing.B) {
-	for _, what := range []string{"secret", "namespace", "relist", "sync"} {
+	for _, what := range []string{"secret", "waiting", "namespace", "relist", "sync"} {
 		for _, n := range []int{2500, 5000, 10_000, 20_000} {
 			b.Run(fmt.Sprintf("%s/%d", what, n), func(b *testing.B) {
 				// Of several runs the shortest counts: what else the machine does can only add to it.
@@ -32,6 +32,9 @@ func BenchmarkHold(b *testing.B) {
 					c := newLive(b, n, what == "relist")
 					if what != "sync" {
 						c.sync()
+					}
+					if what == "waiting" {
+						c.wait()
 					}
 					var longest [2]time.Duration
 					done := make(chan struct{})
@@ -129,10 +132,23 @@ func (c *live) sync() {
 	c.rendered()
 }
 
+// wait deletes the Secret that all use, and gives the workloads new templates.
+func (c *live) wait() {
+	shared := c.secret("shared", 1)
+	c.must(c.replay.Delete(shared))
+	for _, o := range c.first {
+		if d, ok := o.(*appsv1.Deployment); ok {
+			d.ResourceVersion, d.Spec.Template.Spec.Containers[0].Image = "12", "2"
+			c.must(c.replay.Set(d))
+		}
+	}
+	c.rendered()
+}
+
 func (c *live) happens(what string, i int) {
 	switch what {
-	case "secret":
-		c.must(c.replay.Set(c.secret("shared", 1+i)))
+	case "secret", "waiting":
+		c.must(c.replay.Set(c.secret("shared", 10+i)))
 	case "namespace":
 		c.must(c.replay.Set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: "ns", ResourceVersion: fmt.Sprint(11 + i), Annotations: map[string]string{"configdep.io/reload": "auto", "configdep.io/settle": fmt.Sprint(i+1, "s")},

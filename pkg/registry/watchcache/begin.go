@@ -4,10 +4,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 )
+
+// news is what has become of an object since a client was at another replica.
+type news[T Object] struct {
+	typ    watch.EventType
+	key    string
+	object T
+}
 
 // begin finds where to start. Its errors are API errors: that is not known any more.
 func (w *watcher[T]) begin(from version) error {
@@ -18,7 +26,7 @@ func (w *watcher[T]) begin(from version) error {
 	w.epoch, w.farewell, w.floor, w.position = now.epoch, now.farewell, from, now.events.end
 	switch {
 	case w.initial:
-		w.snapshot = now.collect(w.scope, w.options.Matches)
+		w.objects = now.trees
 		w.floor = now.version
 		if from > w.floor {
 			w.floor = from.shared()
@@ -38,17 +46,10 @@ func (w *watcher[T]) begin(from version) error {
 		if len(w.news) > 0 && now.version.watermark() < w.beyond {
 			w.stray()
 		}
-		for i := range w.news {
-			var v version // the next one that the client can have
-			if i == len(w.news)-1 {
-				v = now.version // only who has seen all of them has seen that
-			}
-			v, more := w.label(v)
-			if !more {
-				return w.expired()
-			}
-			w.news[i].Object.(T).SetResourceVersion(v.String())
+		if len(w.news) >= topCounter-int(w.floor.counter()) {
+			return w.expired()
 		}
+		w.through = now.version
 	default:
 		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %s (%s)", from, now.version))
 	}
@@ -60,7 +61,7 @@ func (w *watcher[T]) begin(from version) error {
 // those that follow from the time, as there it may have been, or be, at another. What they
 // have been meanwhile is left out: the client may have seen later states, and must not be
 // shown earlier ones.
-func (w *watcher[T]) newsOf(now *snapshot[T]) (out []watch.Event) {
+func (w *watcher[T]) newsOf(now *snapshot[T]) (out []news[T]) {
 	var none T
 	type change struct {
 		had, held bool // the client had it as a match; or may have had it as one
@@ -117,7 +118,7 @@ func (w *watcher[T]) newsOf(now *snapshot[T]) (out []watch.Event) {
 		case !k.held:
 			continue
 		}
-		out = append(out, watch.Event{Type: typ, Object: w.cache.Copy(o)})
+		out = append(out, news[T]{typ, key, o})
 	}
 	return out
 }
@@ -132,4 +133,90 @@ func (w *watcher[T]) matches(o T) bool {
 func (w *watcher[T]) mayMatch(o T) bool {
 	var none T
 	return o != none && (w.options.MatchesOwn == nil || w.options.MatchesOwn(o))
+}
+
+// sendInitial sends the objects that there are, in any order.
+func (w *watcher[T]) sendInitial() bool {
+	part := w.cache.beginning.enter(groupKey{scope: w.scope.String()}, func() []string { return w.objects.chunks(w.scope) })
+	defer part.leave()
+	objects := make([]T, 0, chunkSize)
+	for chunk, from, until, ok := part.next(); ok; chunk, from, until, ok = part.next() {
+		objects = objects[:0]
+		w.objects.objects.AscendGreaterOrEqual(item[T]{key: from}, func(i item[T]) bool {
+			if !w.scope.has(i.key) || until != "" && i.key >= until {
+				return false
+			}
+			if w.matches(i.object) {
+				objects = append(objects, i.object)
+			}
+			return true
+		})
+		if chunk == nil {
+			for _, o := range objects {
+				if !w.emit(watch.Event{Type: watch.Added, Object: w.cache.Copy(o)}) {
+					return false
+				}
+			}
+			continue
+		}
+		for _, o := range chunk.share(objects) {
+			if !w.emit(watch.Event{Type: watch.Added, Object: o}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// sendNews sends what has become of objects since the client was elsewhere, in any order. Only who has
+// seen all of it has seen the present version.
+func (w *watcher[T]) sendNews() bool {
+	part := w.cache.beginning.enter(groupKey{w.scope.String(), true}, w.newsChunks)
+	defer part.leave()
+	left := len(w.news)
+	for chunk, from, until, ok := part.next(); ok; chunk, from, until, ok = part.next() {
+		some := w.news[w.newsFrom(from):]
+		if until != "" {
+			some = w.news[w.newsFrom(from):w.newsFrom(until)]
+		}
+		var shared []*encodedOnce[T]
+		if chunk != nil {
+			objects := make([]T, len(some))
+			for i := range some {
+				objects[i] = some[i].object
+			}
+			shared = chunk.share(objects)
+		}
+		for i := range some {
+			var v version // the next one that the client can have
+			if left--; left == 0 {
+				v = w.through
+			}
+			v, _ = w.label(v) // there are enough, as begin has seen to
+			var sent bool
+			if chunk != nil {
+				sent = w.emitAs(some[i].typ, shared[i], v)
+			} else {
+				sent = w.send(some[i].typ, some[i].object, v)
+			}
+			if !sent {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// newsChunks returns the keys with which chunks of the news begin.
+func (w *watcher[T]) newsChunks() []string {
+	keys := []string{w.scope.String()}
+	for i := chunkSize; i < len(w.news); i += chunkSize {
+		keys = append(keys, w.news[i].key)
+	}
+	return keys
+}
+
+// newsFrom returns the index of the first news of a key or a later one.
+func (w *watcher[T]) newsFrom(key string) int {
+	return sort.Search(len(w.news), func(i int) bool { return w.news[i].key >= key })
 }

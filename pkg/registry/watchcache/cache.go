@@ -87,6 +87,8 @@ type Cache[T Object] struct {
 	waiting map[string]*waiting // by scope
 	reached chan struct{}       // if it is there, it is closed with the next snapshot
 
+	beginning beginning[T]
+
 	watches atomic.Int64
 	astray  atomic.Int64 // watches that wait for the watermark
 }
@@ -120,7 +122,7 @@ func New[T Object](c Config[T]) *Cache[T] {
 		c.Size = func(_, _ T) int { return 0 }
 	}
 	c.Tag = c.Tag & (1<<tagBits - 1) % straying
-	out := &Cache[T]{Config: c, waiting: map[string]*waiting{}, touched: map[string]struct{}{}}
+	out := &Cache[T]{Config: c, waiting: map[string]*waiting{}, touched: map[string]struct{}{}, beginning: beginning[T]{config: &c}}
 	out.change(func() {
 		out.now.tag, out.now.first = c.Tag, c.First
 		out.clear()

@@ -3,15 +3,17 @@ package watchcache
 import (
 	"bytes"
 	"io"
+	"strconv"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 )
 
-// encodedOnce is the object of an event that many watches send. The API server encodes it
-// once for each format that they ask for, and not for each of them.
+// encodedOnce is an object that many watches send. The API server encodes it once for each format that
+// they ask for, and not for each of them.
 type encodedOnce[T Object] struct {
 	metav1.Object
 	object T
@@ -19,8 +21,9 @@ type encodedOnce[T Object] struct {
 
 	mu      sync.Mutex
 	results map[runtime.Identifier]*encoded
-	// shared is the same in the version that belongs to no replica; nil: it is not needed.
-	shared *encodedOnce[T]
+	// shared is the same in the version that belongs to no replica, and blank in one in the place of
+	// which any other can be put; nil: it is not needed.
+	shared, blank *encodedOnce[T]
 }
 
 type encoded struct {
@@ -37,29 +40,54 @@ func (c *Cache[T]) encodeOnce(e *event[T]) *encodedOnce[T] {
 	if o == none {
 		o = c.stamp(e.previous, e.version)
 	}
-	return c.once(o)
+	return once(c.Copy, o)
 }
 
-func (c *Cache[T]) once(o T) *encodedOnce[T] {
-	return &encodedOnce[T]{Object: o, object: o, copy: c.Copy, results: map[runtime.Identifier]*encoded{}}
+func once[T Object](copied func(T) T, o T) *encodedOnce[T] {
+	return &encodedOnce[T]{Object: o, object: o, copy: copied}
 }
 
-// inShared returns what watches send of an event, in the version that belongs to no replica, that
-// began at a version of another replica. They may be most of all, such as after that has gone.
-func (c *Cache[T]) inShared(sent *encodedOnce[T], v version) *encodedOnce[T] {
-	sent.mu.Lock()
-	defer sent.mu.Unlock()
-	if sent.shared == nil {
-		sent.shared = c.once(c.stamp(sent.object, v))
+// as returns the object in a version. That which belongs to no replica may be of most watches, such
+// as after another replica has gone; others are of few.
+func (o *encodedOnce[T]) as(v version) runtime.Object {
+	own, _ := parseVersion(o.GetResourceVersion())
+	switch v {
+	case own:
+		return o
+	case own.shared():
+		return o.inVersion(&o.shared, v.String())
 	}
-	return sent.shared
+	version := v.String()
+	if len(version) < leastPlaceholder {
+		return o.stamped(version)
+	}
+	return &relabelled[T]{o.inVersion(&o.blank, placeholder[:len(version)]), version}
 }
 
-// CacheEncode is part of runtime.CacheableObject.
-func (o *encodedOnce[T]) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+func (o *encodedOnce[T]) inVersion(kept **encodedOnce[T], version string) *encodedOnce[T] {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if *kept == nil || (*kept).GetResourceVersion() != version {
+		*kept = once(o.copy, o.stamped(version))
+	}
+	return *kept
+}
+
+// stamped returns a copy of the object in a version.
+func (o *encodedOnce[T]) stamped(version string) T {
+	out := o.copy(o.object)
+	out.SetResourceVersion(version)
+	return out
+}
+
+// result returns an encoding.
+func (o *encodedOnce[T]) result(id runtime.Identifier, encode func(runtime.Object, io.Writer) error) ([]byte, error) {
 	o.mu.Lock()
 	r := o.results[id]
 	if r == nil {
+		if o.results == nil {
+			o.results = map[runtime.Identifier]*encoded{}
+		}
 		r = &encoded{}
 		o.results[id] = r
 	}
@@ -69,14 +97,25 @@ func (o *encodedOnce[T]) CacheEncode(id runtime.Identifier, encode func(runtime.
 		r.err = encode(o.GetObject(), &b)
 		r.raw = b.Bytes()
 	})
-	if r.err != nil {
-		return r.err
+	return r.raw, r.err
+}
+
+// CacheEncode is part of runtime.CacheableObject.
+func (o *encodedOnce[T]) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	raw, err := o.result(id, encode)
+	if err != nil {
+		return err
 	}
+	return splice(w, raw)
+}
+
+// splice writes what is not changed any more.
+func splice(w io.Writer, raw []byte) error {
 	if s, ok := w.(runtime.Splice); ok {
-		s.Splice(r.raw)
+		s.Splice(raw)
 		return nil
 	}
-	_, err := w.Write(r.raw)
+	_, err := w.Write(raw)
 	return err
 }
 
@@ -88,3 +127,38 @@ func (o *encodedOnce[T]) GetObjectKind() schema.ObjectKind { return o.object.Get
 
 // DeepCopyObject is part of runtime.Object.
 func (o *encodedOnce[T]) DeepCopyObject() runtime.Object { return o.object.DeepCopyObject() }
+
+// placeholder begins with what stands for a version in encodings in which any of as many digits can
+// be put in its place. It is random, so that nothing else in an object is the same, if it has at least
+// so many digits. Versions have, once there were 120,000 writes to etcd.
+var placeholder = strconv.FormatInt(utilrand.Int63nRange(1e18, 9e18), 10)
+
+const leastPlaceholder = 13
+
+// relabelled is an object in a version that few watches send. What they send differs in that alone.
+type relabelled[T Object] struct {
+	*encodedOnce[T] // under the placeholder
+	version         string
+}
+
+// CacheEncode is part of runtime.CacheableObject.
+func (o *relabelled[T]) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	raw, err := o.result(id, encode)
+	if err != nil {
+		return err
+	}
+	return splice(w, bytes.ReplaceAll(raw, []byte(placeholder[:len(o.version)]), []byte(o.version)))
+}
+
+// GetObject is part of runtime.CacheableObject.
+func (o *relabelled[T]) GetObject() runtime.Object { return o.stamped(o.version) }
+
+// GetResourceVersion is part of metav1.Object.
+func (o *relabelled[T]) GetResourceVersion() string { return o.version }
+
+// DeepCopyObject is part of runtime.Object.
+func (o *relabelled[T]) DeepCopyObject() runtime.Object {
+	out := o.object.DeepCopyObject().(T)
+	out.SetResourceVersion(o.version)
+	return out
+}

@@ -38,13 +38,15 @@ type List[T Object] struct {
 const freshness = 3 * time.Second
 
 // Get returns an object, which must not be changed, and whether it is there. The state is
-// at least as new as a version. Its errors are API errors.
+// at least as new as a version. Its errors are API errors. What kube-apiserver answers to a get is never
+// that the version has expired, so that clients do not expect it: also of one of another replica that
+// this one cannot compare with its own, it says that it has not come.
 func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, found bool, err error) {
 	v, err := parseVersion(notOlderThan)
 	if err != nil {
 		return o, false, apierrors.NewBadRequest(err.Error())
 	}
-	now, err := c.await(ctx, v)
+	now, err := c.await(ctx, v, true)
 	if err != nil {
 		return o, false, err
 	}
@@ -53,8 +55,9 @@ func (c *Cache[T]) Get(ctx context.Context, key, notOlderThan string) (o T, foun
 }
 
 // await returns a snapshot in which everything up to a version has been applied, once there is
-// one.
-func (c *Cache[T]) await(ctx context.Context, v version) (*snapshot[T], error) {
+// one. While this replica cannot compare a version with its own, it waits as well, or answers at once
+// that it has expired: then lists begin again.
+func (c *Cache[T]) await(ctx context.Context, v version, patient bool) (*snapshot[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, freshness)
 	defer cancel()
 	for {
@@ -65,13 +68,17 @@ func (c *Cache[T]) await(ctx context.Context, v version) (*snapshot[T], error) {
 			return nil, c.NotReady()
 		case now.version.watermark() >= v.watermark() && (v == 0 || !now.alone), v != 0 && now.own(v):
 			return now, nil
-		case v != 0 && now.alone:
+		case v != 0 && now.alone && !patient:
 			return nil, apierrors.NewResourceExpired(fmt.Sprintf("resource version %s is of another replica, which this one cannot compare with its own (%s)", v, now.version))
 		}
 		select {
 		case <-next:
 		case <-ctx.Done():
-			return nil, storage.NewTooLargeResourceVersionError(uint64(v), uint64(now.version), 1)
+			err := storage.NewTooLargeResourceVersionError(uint64(v), uint64(now.version), 1)
+			if known, ok := err.(*apierrors.StatusError); ok && now.alone { //nolint:errorlint // it is not wrapped
+				known.ErrStatus.Message += ": it is of another replica, which this one cannot compare with its own"
+			}
+			return nil, err
 		}
 	}
 }
@@ -82,7 +89,7 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	now, err := c.await(ctx, r.at)
+	now, err := c.await(ctx, r.at, false)
 	if err != nil {
 		return nil, err
 	}

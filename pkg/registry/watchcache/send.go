@@ -79,14 +79,14 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 		return false
 	}
 	if sent := e.sent.Load(); sent != nil && (o == e.object || e.object == none) {
-		switch v {
-		case e.version:
-			return w.emit(watch.Event{Type: typ, Object: sent})
-		case e.version.shared():
-			return w.emit(watch.Event{Type: typ, Object: w.cache.inShared(sent, v)})
-		}
+		return w.emitAs(typ, sent, v)
 	}
 	return w.send(typ, o, v)
+}
+
+// emitAs sends an object in a version, by an encoding that others can use too.
+func (w *watcher[T]) emitAs(typ watch.EventType, o *encodedOnce[T], v version) bool {
+	return w.emit(watch.Event{Type: typ, Object: o.as(v)})
 }
 
 // at returns the version that the client gets when it has seen everything up to another one. One

@@ -44,7 +44,7 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 	}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	if w.initial {
-		_, err = c.await(ctx, from)
+		_, err = c.await(ctx, from, false)
 	}
 	if err == nil {
 		err = w.begin(from)
@@ -76,8 +76,8 @@ type watcher[T Object] struct {
 
 	epoch    int
 	farewell int
-	position uint64 // of the next event in the ring
-	snapshot []T    // initial objects that have yet to be sent
+	position uint64    // of the next event in the ring
+	objects  *trees[T] // when the watch began, until it has begun
 	// floor is the version that the client has; those of events are higher.
 	floor   version
 	pending bool // the bookmark that ends the initial events has yet to be sent
@@ -86,8 +86,9 @@ type watcher[T Object] struct {
 	// to that are left out, until something of the object has been sent.
 	foreign bool
 	beyond  uint64
-	news    []watch.Event
-	astray  bool // see stray
+	news    []news[T]
+	through version // that of who has seen all news
+	astray  bool    // see stray
 	// began is when, and seen is not lower than any revision that the client had seen then; 0: it
 	// is not known.
 	began time.Time
@@ -116,18 +117,10 @@ func (w *watcher[T]) run() {
 	defer w.foundAgain()
 	defer close(w.result)
 	defer w.cancel()
-	for _, o := range w.snapshot {
-		if !w.emit(watch.Event{Type: watch.Added, Object: w.cache.Copy(o)}) {
-			return
-		}
+	if w.initial && !w.sendInitial() || len(w.news) > 0 && !w.sendNews() {
+		return
 	}
-	w.snapshot = nil
-	for _, e := range w.news {
-		if !w.emit(e) {
-			return
-		}
-	}
-	w.news = nil
+	w.objects, w.news = nil, nil
 	utilflowcontrol.WatchInitialized(w.ctx)
 
 	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())

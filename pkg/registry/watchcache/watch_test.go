@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
 )
 
 // Where a watch begins, for clients that have seen the present state here, an older one,
@@ -224,8 +225,10 @@ func TestAloneVersionsOfOthersAreExpired(t *testing.T) {
 		for _, version := range []string{at(100, 0, elsewhere), at(105, 0, elsewhere), at(100, 0, noReplica), at(100, 9, here)} {
 			read(t, c, WatchOptions[*configMap]{ResourceVersion: version}).expectEnd("a watch from "+show(version), "ERROR 410")
 			read(t, c, WatchOptions[*configMap]{ResourceVersion: version, SendInitialEvents: new(true)}).expectEnd("all since "+show(version), "ERROR 410")
-			if o, _, err := c.Get(t.Context(), "a/1", version); !apierrors.IsResourceExpired(err) {
+			if o, _, err := c.Get(t.Context(), "a/1", version); !storage.IsTooLargeResourceVersion(err) {
 				t.Errorf("get from %s: %v, %v", show(version), o, err)
+			} else if seconds, again := apierrors.SuggestsClientDelay(err); !again || seconds != 1 {
+				t.Errorf("get from %s is not to be tried again", show(version))
 			}
 			if l, err := c.List(t.Context(), ListOptions[*configMap]{ResourceVersion: version}); !apierrors.IsResourceExpired(err) {
 				t.Errorf("list from %s: %v, %v", show(version), l, err)
