@@ -19,7 +19,8 @@ type farewell struct{ begun atomic.Bool }
 
 // buildHandlerChain wraps the chain of the generic API server.
 func (f *farewell) buildHandlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
-	return f.closing(genericapiserver.DefaultBuildHandlerChain(api, c))
+	watches := &spread{most: watchesPerConnection}
+	return f.closing(genericapiserver.DefaultBuildHandlerChain(watches.handler(endStalled(api, stalledAfter)), c))
 }
 
 // closing makes clients close their connections once it has begun.

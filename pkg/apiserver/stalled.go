@@ -1,0 +1,99 @@
+package apiserver
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/klog/v2"
+)
+
+// stalledAfter is how long a client of a watch may take nothing of what is sent to it. Before that, all
+// buffers on the way have filled up, which hold some megabytes.
+const stalledAfter = 30 * time.Second
+
+func isWatch(r *http.Request) bool {
+	info, found := genericapirequest.RequestInfoFrom(r.Context())
+	return found && info.IsResourceRequest && info.Verb == "watch"
+}
+
+// endStalled ends a watch when nothing of what is sent can be written for some time, up to twice as
+// much. It would hold what it has yet to send for as long as the client keeps its connection: not
+// even the end of the request interrupts what writes to it.
+func endStalled(next http.Handler, after time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isWatch(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		writer := &watchWriter{ResponseWriter: w}
+		logger := klog.FromContext(r.Context()).WithValues("path", r.URL.Path, "client", r.RemoteAddr)
+		stop := writer.checkEvery(after, logger)
+		defer stop()
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(writer), r)
+	})
+}
+
+// watchWriter knows whether what is written to it gets on.
+type watchWriter struct {
+	http.ResponseWriter
+
+	writes atomic.Uint64 // counts the beginnings and ends of writes, so that it is odd during one
+	last   uint64        // what it was at the last check
+}
+
+func (w *watchWriter) Write(p []byte) (int, error) {
+	w.writes.Add(1)
+	defer w.writes.Add(1)
+	return w.ResponseWriter.Write(p)
+}
+
+// Flush is part of http.Flusher. It writes as well.
+func (w *watchWriter) Flush() {
+	w.writes.Add(1)
+	defer w.writes.Add(1)
+	w.ResponseWriter.(http.Flusher).Flush() //nolint:forcetypeassert // what WrapForHTTP1Or2 asks for
+}
+
+// Unwrap is part of responsewriter.UserProvidedDecorator.
+func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// stalled reports whether a write that was going on at the last check still is.
+func (w *watchWriter) stalled() bool {
+	before := w.last
+	w.last = w.writes.Load()
+	return w.last%2 == 1 && w.last == before
+}
+
+// checkEvery lets a write fail if it goes on at two checks.
+func (w *watchWriter) checkEvery(interval time.Duration, logger klog.Logger) (stop func()) {
+	var mu sync.Mutex // after the request, nothing may be done with the writer
+	over := false
+	var timer *time.Timer
+	check := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case over:
+		case w.stalled():
+			logger.Info("Ending a watch whose client takes nothing", "for", interval)
+			if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)); err != nil {
+				logger.Error(err, "Ending a watch whose client takes nothing")
+			}
+		default:
+			timer.Reset(interval)
+		}
+	}
+	mu.Lock()
+	timer = time.AfterFunc(interval, check)
+	mu.Unlock()
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+		timer.Stop()
+	}
+}
