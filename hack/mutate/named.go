@@ -18,15 +18,15 @@ type namedChange struct {
 var named = []namedChange{
 	{
 		"what a list showed is taken for seen in the moment it began", "pkg/dependency/workload.go",
-		"if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) {", "if started {",
+		"if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) && !w.sameRevision(previous) {", "if started {",
 	},
 	{
 		"a template whose revision was looked up is always newer than the content", "pkg/controller/revision.go",
-		"return &policy.Verification{Newer: created.After(s.WrittenAt),", "_ = created; return &policy.Verification{Newer: true,",
+		"return &policy.Verification{Newer: selected.RevisionCreated.After(s.WrittenAt),", "_ = selected; return &policy.Verification{Newer: true,",
 	},
 	{
 		"a revision of the same second is newer than the content", "pkg/controller/revision.go",
-		"Newer: created.After(s.WrittenAt)", "Newer: !created.Before(s.WrittenAt)",
+		"Newer: selected.RevisionCreated.After(s.WrittenAt)", "Newer: !selected.RevisionCreated.Before(s.WrittenAt)",
 	},
 	{
 		"an upper bound of the start of pods instead of a lower one", "pkg/dependency/workload.go",
@@ -34,15 +34,15 @@ var named = []namedChange{
 	},
 	{
 		"a change whose version is only a bound ends waiting", "pkg/dependency/waiting.go",
-		"case !change.Exact, change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:",
+		"case !a.change.Exact, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:",
 	},
 	{
 		"what was lost while pods waited is ignored", "pkg/dependency/waiting.go",
-		"case !change.Exact, change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case !change.Exact, g.severalCounters, w.StartVersion <= g.since.Version:",
+		"case !a.change.Exact, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case !a.change.Exact, g.severalCounters, w.StartVersion <= g.since.Version:",
 	},
 	{
 		"a deletion is dated three revisions early", "pkg/dependency/graph.go",
-		"		g.gone.set(&key, goneSource{&was, change})\n", "		change.Version -= 3\n		g.gone.set(&key, goneSource{&was, change})\n",
+		"		g.setGone(&was, change)\n", "		change.Version -= 3\n		g.setGone(&was, change)\n",
 	},
 	{
 		"pods have read what changed up to two revisions after they started", "pkg/policy/stale.go",

@@ -18,9 +18,9 @@ func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*policy.Veri
 	if w.Rollout.Reason == dependency.ReasonNotObserved {
 		return nil, nil //nolint:nilnil // it is not known yet
 	}
-	created, err := workload.RevisionCreated(ctx, c.Client, w)
+	selected, err := workload.Select(ctx, c.Client, w)
 	if err != nil {
 		return nil, fmt.Errorf("looking up the revision of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
-	return &policy.Verification{Newer: created.After(s.WrittenAt), WrittenAt: s.WrittenAt, StartedBy: w.StartedBy}, nil
+	return &policy.Verification{Newer: selected.RevisionCreated.After(s.WrittenAt), WrittenAt: s.WrittenAt, StartedBy: w.StartedBy}, nil
 }

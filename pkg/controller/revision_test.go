@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -41,6 +42,19 @@ func replicaSet(name, revision string, owner types.UID, created time.Time) *apps
 func controllerRevision(name string, revision int64, owner types.UID, created time.Time) *appsv1.ControllerRevision {
 	r := revisionOf(&appsv1.ControllerRevision{}, name, owner, created)
 	r.Revision = revision
+	return r
+}
+
+// ofImage completes a ControllerRevision of a DaemonSet that reads db by its template, as the controller
+// stores it.
+func ofImage(image string, r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+	t := template("db")
+	t.Spec.Containers[0].Image = image
+	data, err := json.Marshal(map[string]any{"spec": map[string]any{"template": t}})
+	if err != nil {
+		panic(err)
+	}
+	r.Data.Raw = data
 	return r
 }
 
@@ -107,7 +121,7 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 		"an old ControllerRevision, used again by a rollback": {
 			workload: statefulSet("web", "db"),
 			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{controllerRevision("web-a", 3, web, content.Add(-time.Hour)), controllerRevision("web-b", 2, web, content.Add(time.Second))}
+				return []metav1.Object{controllerRevision("web-b", 3, web, content.Add(-time.Hour)), controllerRevision("web-a", 2, web, content.Add(time.Second))}
 			},
 			want: "rollout",
 		},
@@ -123,23 +137,36 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			},
 			want: "", // the same
 		},
-		"one that a selector does not find, which is invalid": {
-			workload: func() metav1.Object {
-				d := deployment("web", "db")
-				d.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}
-				return d
-			}(),
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{replicaSet("web-2", "2", web, content.Add(time.Second))}
-			},
-			want: "rollout",
-		},
 		"that of a DaemonSet": {
 			workload: daemonSet("web", "db"),
 			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{controllerRevision("web-b", 3, web, content.Add(time.Second))}
+				return []metav1.Object{
+					ofImage("app:1", controllerRevision("web-a", 2, web, content.Add(-time.Hour))),
+					ofImage("app:2", controllerRevision("web-b", 3, web, content.Add(time.Second))),
+				}
 			},
 			want: "baseline",
+		},
+		"that of a DaemonSet, which has yet to get the highest number": {
+			workload: daemonSet("web", "db"),
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{
+					ofImage("app:2", controllerRevision("web-a", 1, web, content.Add(-time.Hour))),
+					ofImage("app:3", controllerRevision("web-b", 2, web, content.Add(time.Second))),
+				}
+			},
+			want: "rollout",
+		},
+		"that of a DaemonSet, which has yet to be seen": {
+			workload: func() metav1.Object {
+				d := daemonSet("web", "db")
+				d.Generation = 7
+				return d
+			}(),
+			objects: func(content time.Time) []metav1.Object {
+				return []metav1.Object{ofImage("app:2", controllerRevision("web-b", 3, web, content.Add(time.Second)))}
+			},
+			want: "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,6 +223,7 @@ func changeBoth(c *cluster, workload metav1.Object, change func(*appsv1.Deployme
 	case *appsv1.StatefulSet:
 		w.Spec.Template.Spec.Containers[0].Image = "app:2"
 		w.ManagedFields = written(`{"f:spec":{"f:template":{}}}`)
+		w.Status.UpdateRevision = "web-b"
 		c.set(w)
 	case *appsv1.DaemonSet:
 		w.Spec.Template.Spec.Containers[0].Image = "app:2"

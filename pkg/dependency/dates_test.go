@@ -175,7 +175,10 @@ func TestSource_Undated(t *testing.T) {
 func TestGraph_First(t *testing.T) {
 	c := newChanging()
 	first := func() string {
-		s := c.graph.First(c.key)
+		s, known := c.graph.First(c.key)
+		if !known {
+			t.Error("it has been forgotten")
+		}
 		if s == nil {
 			return ""
 		}

@@ -41,31 +41,40 @@ func compareGlobs(a, b *globID) int {
 }
 
 func newGlobID(namespace string, glob Pattern, exclude []Pattern) globID {
+	return globID{namespace, glob, exceptOf(glob.Kind, exclude)}
+}
+
+func exceptOf(kind SourceKind, exclude []Pattern) string {
 	var except []string
 	for _, p := range exclude {
-		if p.Kind == glob.Kind {
+		if p.Kind == kind {
 			except = append(except, p.Name+",")
 		}
 	}
-	return globID{namespace, glob, strings.Join(sortedSet(except), "")}
+	return strings.Join(sortedSet(except), "")
 }
 
-// globUse is the use of a glob by a workload; no workload is before all.
+// globUse is the use of a glob by a workload, which was created at a time in seconds.
 type globUse struct {
 	glob     globID
+	created  int64
 	workload WorkloadKey
 }
 
 func compareGlobUses(a, b *globUse) int {
-	return cmp.Or(compareGlobs(&a.glob, &b.glob), compareWorkloads(&a.workload, &b.workload))
+	return cmp.Or(compareGlobs(&a.glob, &b.glob), cmp.Compare(a.created, b.created), compareWorkloads(&a.workload, &b.workload))
 }
 
 func newExtra(namespace string, patterns Patterns) *extra {
 	n := &extra{patterns: patterns}
+	except := map[SourceKind]string{} // which all of the globs share
+	for _, kind := range []SourceKind{ConfigMap, Secret} {
+		except[kind] = exceptOf(kind, patterns.Exclude)
+	}
 	for _, p := range patterns.Sources {
 		if !p.Glob() {
 			n.references = append(n.references, Reference{Kind: p.Kind, Name: p.Name, Uses: annotated})
-		} else if id := newGlobID(namespace, p, patterns.Exclude); !slices.Contains(n.globs, id) {
+		} else if id := (globID{namespace, p, except[p.Kind]}); !slices.Contains(n.globs, id) {
 			n.globs = append(n.globs, id)
 		}
 	}
@@ -154,33 +163,44 @@ func (g *Graph) aggregateChanged(before, now *Source, deletion Change) {
 	}
 }
 
-// setExtra notes what a workload uses besides what its template names. Before is all that it used.
-func (g *Graph) setExtra(w WorkloadKey, before use, now *extra) {
-	if before.extra == now {
+// setExtra notes what a workload uses besides what its template names.
+func (g *Graph) setExtra(key WorkloadKey, before, now use) {
+	was, is := before.created(), now.created()
+	if before.extra == now.extra && (now.extra == nil || was == is) {
 		return
 	}
-	if now == nil {
-		g.extra.delete(w)
+	if now.extra == nil {
+		g.extra.delete(key)
 	} else {
-		g.extra.set(&w, now)
-		for _, id := range now.globs {
-			if g.globs.get(id) == nil {
+		g.extra.set(&key, now.extra)
+		for _, id := range now.extra.globs {
+			rank, had := g.rankOf(&id)
+			g.globUsers.set(&globUse{id, is, key}, struct{}{})
+			g.ranked(&id, rank, had, func() *aggregate {
 				a := newAggregate(id)
 				a.gone, a.goneBefore = g.goneOfGlob(a, before)
-				g.globs.set(&a.id, a)
-			}
-			g.globUsers.set(&globUse{id, w}, struct{}{})
+				return a
+			})
 		}
 	}
 	if before.extra == nil {
 		return
 	}
 	for _, id := range before.extra.globs {
-		if now == nil || !slices.Contains(now.globs, id) {
-			g.globUsers.delete(globUse{id, w})
-			g.dropUnused(id)
+		if now.extra == nil || was != is || !slices.Contains(now.extra.globs, id) {
+			rank, had := g.rankOf(&id)
+			g.globUsers.delete(globUse{id, was, key})
+			g.ranked(&id, rank, had, nil)
 		}
 	}
+}
+
+// created returns when the workload was created, in seconds.
+func (u *use) created() int64 {
+	if u.workload == nil {
+		return 0
+	}
+	return u.workload.Created.Unix()
 }
 
 // goneOfGlob returns what is known to have gone of a glob that is new, and the last deletion before that, by
@@ -198,7 +218,11 @@ func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember, earlier
 	})
 	if before.extra != nil {
 		for _, id := range before.extra.globs {
-			if other := g.globs.get(id); id.Kind == a.id.Kind {
+			other := g.globs.get(id)
+			if other == nil { // it was not admitted
+				other = &aggregate{goneBefore: g.lastDeletionIn(id.namespace)}
+			}
+			if id.Kind == a.id.Kind {
 				for _, member := range other.gone {
 					add(member.name, member.change)
 				}
@@ -218,21 +242,10 @@ func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember, earlier
 	return gone, earlier
 }
 
-// dropUnused drops an aggregate that no workload uses any more.
-func (g *Graph) dropUnused(id globID) {
-	used := false
-	g.eachGlobUser(&id, func(*WorkloadKey) bool {
-		used = true
-		return false
-	})
-	if !used {
-		g.globs.delete(id)
+// lastDeletionIn returns when a source was last deleted in a namespace, as far as it has had globs since.
+func (g *Graph) lastDeletionIn(namespace string) (last Change) {
+	if s := g.globSpaces[namespace]; s != nil {
+		last = s.deleted
 	}
-}
-
-// eachGlobUser calls f for the workloads that use a glob, until it returns false.
-func (g *Graph) eachGlobUser(id *globID, f func(*WorkloadKey) bool) {
-	g.globUsers.from(globUse{glob: *id}, func(use *globUse, _ struct{}) bool {
-		return use.glob == *id && f(&use.workload)
-	})
+	return last
 }

@@ -1,6 +1,33 @@
 package dependency
 
-import "cmp"
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/lru"
+)
+
+// What is remembered of deleted sources is bounded for each namespace, so that deletions in one namespace
+// neither cost memory that others need nor make anything forgotten elsewhere:
+//
+//   - When a source was deleted that workloads refer to by name, as long as one of them does. The names
+//     are in the workloads, so these entries are bounded by their bytes, whatever their age.
+//   - What such a source contained, up to maxGoneBytes in a namespace. Of those that were deleted first,
+//     the content is forgotten: all that they had counts as changed when they were deleted.
+//   - When sources were deleted that no workload referred to, for the workloads that begin to: the last
+//     maxUnused in a namespace, and those of maxUnusedNamespaces namespaces. Any other source that is
+//     absent when a workload begins to refer to it may have been deleted as late as the last deletion
+//     that was forgotten.
+//
+// So what is forgotten only makes changes later and more than they were: in doubt, pods are looked up or
+// restarted.
+const (
+	maxGoneBytes        = 2 << 20
+	maxUnused           = 256
+	maxUnusedNamespaces = 512
+)
 
 // goneSource is a source that has been deleted, as it was, with when it went.
 type goneSource struct {
@@ -14,49 +41,277 @@ func (g *Graph) Deleted(key SourceKey) *Source { return g.goneOf(key).Source }
 // goneOf returns a source that has been deleted, or the zero value.
 func (g *Graph) goneOf(key SourceKey) goneSource { return g.gone.get(key) }
 
-// forgetUnused drops what is known of a source that was deleted, if no workload refers to it any more.
-func (g *Graph) forgetUnused(key SourceKey) {
-	if gone := g.goneOf(key); gone.Source != nil && !g.users.any(key) {
-		g.noteUnused(key, gone.change)
-		g.forgetGone(key)
+// setGone remembers a source that has been deleted.
+func (g *Graph) setGone(was *Source, change Change) {
+	g.gone.set(&was.SourceKey, goneSource{was, change})
+	c := g.goneContents[was.Namespace]
+	if c == nil {
+		c = &goneContents{elements: map[SourceKey]*list.Element{}}
+		g.goneContents[was.Namespace] = c
+	}
+	for _, key := range c.add(was, g.bounds.goneBytes) {
+		gone := g.goneOf(key)
+		without := gone.withoutContent(gone.change)
+		g.gone.set(&without.SourceKey, goneSource{without, gone.change})
+	}
+	g.dropEmpty(was.Namespace, c)
+}
+
+// forgetGone drops what is known of a source that has been deleted.
+func (g *Graph) forgetGone(key SourceKey) {
+	if g.goneOf(key).Source != nil {
+		g.gone.delete(key)
+		if c := g.goneContents[key.Namespace]; c != nil {
+			c.remove(key)
+			g.dropEmpty(key.Namespace, c)
+		}
+	}
+	if g.unused.get(key) != (Change{}) {
+		g.unused.delete(key)
 	}
 }
 
-// unusedDeletion is the deletion of a source that no workload used, with its version.
-type unusedDeletion struct {
-	SourceKey
-	version uint64
+func (g *Graph) dropEmpty(namespace string, c *goneContents) {
+	if len(c.elements) == 0 {
+		delete(g.goneContents, namespace)
+	}
 }
 
-// maxUnused bounds how many deletions of sources that no workload used are remembered.
-const maxUnused = 1000
+// goneContents are the deleted sources of a namespace of which the content is remembered.
+type goneContents struct {
+	bytes    int
+	list     list.List // of goneContent, the earliest deletion first
+	elements map[SourceKey]*list.Element
+}
+
+type goneContent struct {
+	key   SourceKey
+	bytes int
+}
+
+// add adds a source and returns those of which the content is to be forgotten, so that there are no more
+// than so many bytes.
+func (c *goneContents) add(s *Source, most int) (forget []SourceKey) {
+	c.remove(s.SourceKey)
+	own := goneContent{s.SourceKey, s.contentBytes(most)}
+	c.elements[own.key] = c.list.PushBack(own)
+	for c.bytes += own.bytes; c.bytes > most; {
+		first := c.list.Front().Value.(goneContent)
+		c.remove(first.key)
+		forget = append(forget, first.key)
+	}
+	return forget
+}
+
+func (c *goneContents) remove(key SourceKey) {
+	if e := c.elements[key]; e != nil {
+		c.bytes -= c.list.Remove(e).(goneContent).bytes
+		delete(c.elements, key)
+	}
+}
+
+// contentBytes returns about how many bytes are needed to remember the content of a source. It does not count on
+// when there are more than most.
+func (s *Source) contentBytes(most int) int {
+	n := 512 + 96*len(s.removed) + 64*len(s.episodes)
+	add := func(keys []KeyDigest) {
+		for i := range keys {
+			if n += 72 + len(keys[i].Key); n > most {
+				return
+			}
+		}
+	}
+	add(s.Keys)
+	if s.first != nil {
+		add(*s.first)
+	}
+	for i := range s.past {
+		n += 512
+		add(s.past[i].Keys)
+	}
+	return n
+}
+
+// withoutContent returns a source that was deleted without its content: any key that a reference reads may
+// have been removed with it, and it may have changed before.
+func (s *Source) withoutContent(deletion Change) *Source {
+	return &Source{
+		SourceKey:   s.SourceKey,
+		Ignored:     s.Ignored,
+		Match:       s.Match,
+		MatchAt:     s.MatchAt,
+		Change:      deletion,
+		removed:     []removedKey{{version: deletion.Version}},
+		episodes:    slices.Clone(s.episodes[max(0, len(s.episodes)-1):]),
+		first:       unknownKeys,
+		deletedAt:   s.deletedAt,
+		unknown:     true,
+		changedMore: s.changedMore || len(s.episodes) > 1,
+	}
+}
+
+// unknownKeys stands for content that has been forgotten.
+var unknownKeys = &[]KeyDigest{}
+
+// unusedDeletion is the deletion of a source that no workload referred to.
+type unusedDeletion struct {
+	SourceKey
+	change Change
+}
+
+// unusedDeletions are those of a namespace.
+type unusedDeletions struct {
+	last   []unusedDeletion // the latest last
+	keys   sets.Set[SourceKey]
+	before Change // no earlier than those that are not remembered
+}
+
+// take returns the deletion of a source, or that of any that are not remembered, and forgets it.
+func (u *unusedDeletions) take(key SourceKey) Change {
+	if !u.keys.Has(key) { // a template may name many
+		return u.before
+	}
+	u.keys.Delete(key)
+	for i := range u.last {
+		if u.last[i].SourceKey == key {
+			change := u.last[i].change
+			u.last = slices.Delete(u.last, i, i+1)
+			return change
+		}
+	}
+	return u.before
+}
+
+// forget drops the first deletions, so that so many are left.
+func (u *unusedDeletions) forget(left int) {
+	for ; len(u.last) > left; u.last = u.last[1:] {
+		u.keys.Delete(u.last[0].SourceKey)
+		u.before = noEarlier(u.before, u.last[0].change)
+	}
+}
+
+// noEarlier returns a change that is no earlier than any of two, in any order.
+func noEarlier(a, b Change) Change {
+	seen := a.Seen
+	if b.Seen.After(seen) {
+		seen = b.Seen
+	}
+	return Change{Version: max(a.Version, b.Version), Seen: seen, Order: max(a.Order, b.Order)}
+}
+
+// unusedIn returns the deletions in a namespace of sources that no workload referred to.
+func (g *Graph) unusedIn(namespace string) *unusedDeletions {
+	if found, ok := g.lastUnused.Get(namespace); ok {
+		return found.(*unusedDeletions)
+	}
+	return nil
+}
 
 // noteUnused remembers no more of a deleted source than when it went: a workload that used it may be
 // read only afterwards, on another stream.
 func (g *Graph) noteUnused(key SourceKey, change Change) {
-	if len(g.lastUnused) >= maxUnused {
-		first := g.lastUnused[0]
-		g.unusedBefore = max(g.unusedBefore, first.version)
-		if g.lastUnused = g.lastUnused[1:]; g.unused.get(first.SourceKey).Version == first.version {
-			g.unused.delete(first.SourceKey)
-		}
+	u := g.unusedIn(key.Namespace)
+	if u == nil {
+		u = &unusedDeletions{keys: sets.New[SourceKey](), before: g.unusedElsewhere}
+		g.lastUnused.Add(key.Namespace, u)
 	}
-	g.lastUnused = append(g.lastUnused, unusedDeletion{key, change.Version})
-	g.unused.set(&key, change)
+	u.take(key)
+	u.last = append(u.last, unusedDeletion{key, change})
+	u.keys.Insert(key)
+	u.forget(g.bounds.unused)
 }
 
-// UnusedDeletion returns when a source was last deleted while no workload used it; zero: it was not, or
-// that is not remembered any more. A workload may use it that was read only afterwards.
+// newLastUnused returns a cache that has a graph note what it forgets.
+func (g *Graph) newLastUnused(namespaces int) *lru.Cache {
+	return lru.NewWithEvictionFunc(namespaces, func(_ lru.Key, value any) {
+		u := value.(*unusedDeletions)
+		u.forget(0)
+		g.unusedElsewhere = noEarlier(g.unusedElsewhere, u.before)
+	})
+}
+
+// beginUse remembers of the sources that a workload begins to refer to when they may last have been deleted,
+// if they are absent and no other workload refers to them.
+func (g *Graph) beginUse(before, now use) {
+	if g.lastUnused.Len() == 0 && g.unusedElsewhere == (Change{}) {
+		return
+	}
+	var known []Reference
+	if before.workload != nil {
+		known = before.workload.References
+	}
+	for i := range now.workload.References {
+		if r := &now.workload.References[i]; i >= len(known) || known[i].Kind != r.Kind || known[i].Name != r.Name {
+			g.beginUseOf(SourceKey{r.Kind, now.workload.Namespace, r.Name})
+		}
+	}
+	if now.extra != nil && now.extra != before.extra {
+		for i := range now.extra.references {
+			r := &now.extra.references[i]
+			g.beginUseOf(SourceKey{r.Kind, now.workload.Namespace, r.Name})
+		}
+	}
+}
+
+func (g *Graph) beginUseOf(key SourceKey) {
+	if g.sources.get(key) != nil || g.users.any(key) {
+		return
+	}
+	change := g.unusedElsewhere
+	if u := g.unusedIn(key.Namespace); u != nil {
+		change = u.take(key)
+	}
+	if change != (Change{}) {
+		g.unused.set(&key, change)
+	}
+}
+
+// endUseOf drops what is known of a source that was deleted, if no workload refers to it any more.
+func (g *Graph) endUseOf(key SourceKey) {
+	gone, unused := g.goneOf(key), g.unused.get(key)
+	if gone.Source == nil && unused == (Change{}) || g.users.any(key) {
+		return
+	}
+	if gone.Source != nil {
+		g.noteUnused(key, gone.change)
+	} else if u := g.unusedIn(key.Namespace); u == nil || noEarlier(u.before, unused) != u.before {
+		g.noteUnused(key, unused)
+	}
+	g.forgetGone(key)
+}
+
+// UnusedDeletion returns a bound on when a source that is absent was deleted before the workloads began to refer to
+// it that do; zero: it was not. One of them may have done so before, or may have been read only afterwards.
 func (g *Graph) UnusedDeletion(key SourceKey) Change { return g.unused.get(key) }
 
-// missingSince returns an upper bound of since when a source has been missing, as a resourceVersion; 0:
-// since before anything was read.
+// missingSince returns an upper bound of since when a source has been missing that a workload refers to, as a
+// resourceVersion; 0: since before anything was read.
 func (g *Graph) missingSince(key SourceKey) uint64 {
 	if gone := g.goneOf(key); gone.Source != nil {
 		return gone.change.Version
 	}
-	return cmp.Or(g.UnusedDeletion(key).Version, g.unusedBefore)
+	return g.unused.get(key).Version
 }
 
-// forgetGone drops what is known of a source that has been deleted.
-func (g *Graph) forgetGone(key SourceKey) { g.gone.delete(key) }
+// changed returns when a source first and last changed, of the changes that count, and how often. It may have changed
+// more often than is known; then the first is zero, as it is when that is not remembered.
+func (s *Source) changed(counts func(Moment) bool) (first, last time.Time, times int) {
+	if s == nil {
+		return time.Time{}, time.Time{}, 0
+	}
+	for i := range s.episodes {
+		e := &s.episodes[i]
+		switch {
+		case !counts(e.Moment):
+			continue
+		case times > 0:
+		case i == 0 && s.changedMore:
+			times++
+		case i > 0 || len(s.episodes) < maxEpisodes:
+			first = e.at
+		}
+		last = e.at
+		times++
+	}
+	return first, last, times
+}

@@ -19,18 +19,32 @@ type Graph struct {
 	besides    map[SourceKey]*Source
 	namespaces tree[string, *namespace] // of which there is something to say
 	users      users
-	// extra is what annotations of workloads name, globs are what is known of the globs among that,
-	// and globUsers the workloads that use them.
+	// extra is what annotations of workloads name, globs are what is known of the globs among that, and
+	// globUsers the workloads that use them.
 	extra     tree[WorkloadKey, *extra]
-	globs     tree[globID, *aggregate]
+	globs     tree[globID, *aggregate] // those that are admitted
 	globUsers tree[globUse, struct{}]
-	// gone are sources that have been deleted and that workloads refer to by their names.
-	gone tree[SourceKey, goneSource]
-	// unused has the last deletions of sources that no workload used, lastUnused has them in order, the
-	// latest last, and unusedBefore is the version of the latest before them.
-	unused       tree[SourceKey, Change]
-	lastUnused   []unusedDeletion
-	unusedBefore uint64
+	// globSpaces decide by namespace which globs are admitted, and changedGlobs are those of which that has
+	// changed. Snapshots have neither.
+	globSpaces   map[string]*globSpace
+	changedGlobs Globs
+	// waiting has the workloads with gates that wait, arrivals are changes of sources that some of them have yet to
+	// be told of, of arrived in all, and toldLast was the last to be told of the first.
+	waiting  users
+	arrivals []arrival
+	arrived  uint64
+	toldLast WorkloadKey
+	// gone are sources that have been deleted and that workloads refer to by their names, and unused those
+	// that may have been deleted before a workload did.
+	gone   tree[SourceKey, goneSource]
+	unused tree[SourceKey, Change]
+	// goneContents has, by namespace, those among gone of which the content is remembered, and lastUnused
+	// the unusedDeletions. What lastUnused has forgotten was no later than unusedElsewhere. Snapshots have
+	// none of them.
+	goneContents    map[string]*goneContents
+	lastUnused      *lru.Cache
+	unusedElsewhere Change
+	bounds          bounds
 	// writers remembers when field managers wrote. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
@@ -48,22 +62,43 @@ type namespace struct {
 	name        string
 	annotations map[string]string // of ours
 	terminating bool              // it is being deleted
+	changing    *changingNamespace
 }
+
+// changingNamespace is a change of the annotations of a namespace that not all workloads have been told of.
+type changingNamespace struct {
+	before map[string]string
+	order  uint64 // of the change, in the order of reading
+}
+
+// bounds are those of what is kept of a namespace, of how many namespaces, and of what is done at once.
+type bounds struct{ goneBytes, unused, unusedNamespaces, globWork, told int }
 
 // NewGraph returns an empty graph.
 func NewGraph() *Graph {
-	return &Graph{
+	return newGraph(bounds{maxGoneBytes, maxUnused, maxUnusedNamespaces, maxGlobWork, maxTold})
+}
+
+func newGraph(b bounds) *Graph {
+	g := &Graph{
 		workloads:  newTree[WorkloadKey, *Workload](compareWorkloads),
 		sources:    newTree[SourceKey, *Source](compareSources),
 		namespaces: newTree[string, *namespace](compareNames),
 		users:      newUsers(),
+		waiting:    newUsers(),
 		extra:      newTree[WorkloadKey, *extra](compareWorkloads),
 		globs:      newTree[globID, *aggregate](compareGlobs),
 		globUsers:  newTree[globUse, struct{}](compareGlobUses),
 		gone:       newTree[SourceKey, goneSource](compareSources),
 		unused:     newTree[SourceKey, Change](compareSources),
 		writers:    lru.New(maxWriters),
+
+		goneContents: map[string]*goneContents{},
+		globSpaces:   map[string]*globSpace{},
+		bounds:       b,
 	}
+	g.lastUnused = g.newLastUnused(b.unusedNamespaces)
+	return g
 }
 
 // Snapshot returns the graph as it is now. It costs the same for any number of objects, never
@@ -71,8 +106,10 @@ func NewGraph() *Graph {
 func (g *Graph) Snapshot() *Graph {
 	s := *g
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
-	s.users, s.gone, s.unused = g.users.clone(), g.gone.clone(), g.unused.clone()
+	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
+	s.goneContents, s.lastUnused = nil, nil
+	s.globSpaces, s.changedGlobs = nil, nil
 	return &s
 }
 
@@ -121,7 +158,7 @@ func (g *Graph) namespace(name string) namespace {
 }
 
 func (g *Graph) setNamespace(n namespace) {
-	if len(n.annotations) == 0 && !n.terminating {
+	if len(n.annotations) == 0 && !n.terminating && n.changing == nil {
 		g.namespaces.delete(n.name)
 		return
 	}
@@ -152,6 +189,26 @@ func (g *Graph) Sources(namespace string) func(SourceKind, string) *Source {
 // Namespace returns the annotations of a namespace that are ours.
 func (g *Graph) Namespace(name string) map[string]string { return g.namespace(name).annotations }
 
+// NamespaceOf returns the annotations of the namespace of a workload that are ours. While they change, the workloads
+// are told one after the other: those that have not been told are as if nothing had changed.
+func (g *Graph) NamespaceOf(w *Workload) map[string]string {
+	n := g.namespace(w.Namespace)
+	if n.behind(w) {
+		return n.changing.before
+	}
+	return n.annotations
+}
+
+// Behind reports whether the annotations of the namespace of a workload have changed since it was told of them.
+func (g *Graph) Behind(w *Workload) bool {
+	n := g.namespace(w.Namespace)
+	return n.behind(w)
+}
+
+func (n *namespace) behind(w *Workload) bool {
+	return n.changing != nil && w.noted != 0 && w.noted < n.changing.order
+}
+
 // LastChange returns when the content of a source last changed, as far as it is known:
 // the zero value for one that has been absent since before anything was read.
 func (g *Graph) LastChange(key SourceKey) Change {
@@ -176,26 +233,32 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 }
 
 // First returns a source as it was when this process began to look, or nil if it was absent, as far
-// as it is known.
-func (g *Graph) First(key SourceKey) *Source {
-	s := g.Source(key)
-	if s == nil {
-		s = g.goneOf(key).Source
+// as it is known; or that it is not.
+func (g *Graph) First(key SourceKey) (s *Source, known bool) {
+	s = g.sourceOrGone(key)
+	switch {
+	case s == nil || s.first == nil:
+		return s, true
+	case s.first == unknownKeys:
+		return nil, false
+	default:
+		return &Source{SourceKey: key, Keys: *s.first}, true
 	}
-	if s == nil || s.first == nil {
+}
+
+// sourceOrGone returns a source, or what was known of it when it was deleted, or nil.
+func (g *Graph) sourceOrGone(key SourceKey) *Source {
+	if s := g.Source(key); s != nil {
 		return s
 	}
-	return &Source{SourceKey: key, Keys: *s.first}
+	return g.goneOf(key).Source
 }
 
 // Past returns the last contents of a source before the current one that this process has seen, the
 // latest last: keys, LastChanged and Change of each, and when it changed or was deleted. While the
 // source was absent it had none.
 func (g *Graph) Past(key SourceKey) []Past {
-	s := g.Source(key)
-	if s == nil {
-		s = g.goneOf(key).Source
-	}
+	s := g.sourceOrGone(key)
 	if s == nil {
 		return nil
 	}
@@ -206,33 +269,12 @@ func (g *Graph) Past(key SourceKey) []Past {
 // by the clock of the API server where that is known, else by ours, and how often. The first
 // is zero when that is not remembered, both when it has not changed.
 func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int) {
-	return g.changed(key, func(at Moment) bool { return g.Before(since, at) })
+	return g.sourceOrGone(key).changed(func(at Moment) bool { return g.Before(since, at) })
 }
 
 // ReadSince is ChangedSince for a place in the order in which this process has read things.
 func (g *Graph) ReadSince(key SourceKey, order uint64) (first, last time.Time, times int) {
-	return g.changed(key, func(at Moment) bool { return order < at.Order })
-}
-
-func (g *Graph) changed(key SourceKey, counts func(Moment) bool) (first, last time.Time, times int) {
-	s := g.Source(key)
-	if s == nil {
-		s = g.goneOf(key).Source
-	}
-	if s == nil {
-		return time.Time{}, time.Time{}, 0
-	}
-	episodes := s.episodes
-	for i := range episodes {
-		if e := &episodes[i]; counts(e.Moment) {
-			if times == 0 && (i > 0 || len(episodes) < maxEpisodes) {
-				first = e.at
-			}
-			last = e.at
-			times++
-		}
-	}
-	return first, last, times
+	return g.sourceOrGone(key).changed(func(at Moment) bool { return order < at.Order })
 }
 
 // Users returns the workloads that a change of a source concerns, each once. The source need not
@@ -244,8 +286,8 @@ func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 	})
 	byName := len(keys)
 	g.eachAggregate(key, func(a *aggregate) {
-		g.eachGlobUser(&a.id, func(w *WorkloadKey) bool {
-			keys = append(keys, *w)
+		g.eachGlobUse(&a.id, func(use *globUse) bool {
+			keys = append(keys, use.workload)
 			return true
 		})
 	})
@@ -335,6 +377,7 @@ func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
 	case before.extra == nil || !before.extra.patterns.equal(patterns):
 		now.extra = newExtra(w.Namespace, patterns)
 	}
+	g.beginUse(before, now)
 	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
 		g.beginWaiting(w)
 	}
@@ -370,10 +413,11 @@ func (g *Graph) patternsOf(key WorkloadKey) (patterns Patterns) {
 
 func (g *Graph) replaceUse(before, now use) {
 	g.users.replace(before, now)
+	g.waiting.replace(before.whileWaiting(), now.whileWaiting())
 	key := cmp.Or(now.workload, before.workload).WorkloadKey
-	g.setExtra(key, before, now.extra)
-	if before.workload != nil && g.gone.len() > 0 {
-		before.eachReference(func(r *Reference) { g.forgetUnused(SourceKey{r.Kind, key.Namespace, r.Name}) })
+	g.setExtra(key, before, now)
+	if before.workload != nil && (g.gone.len() > 0 || g.unused.len() > 0) {
+		before.eachReference(func(r *Reference) { g.endUseOf(SourceKey{r.Kind, key.Namespace, r.Name}) })
 	}
 }
 
@@ -415,6 +459,9 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	g.order = max(g.order, change.Order)
 	g.sources.delete(key)
 	g.aggregateChanged(deleted, nil, change)
+	if space := g.globSpaces[key.Namespace]; space != nil {
+		space.deleted = change
+	}
 	if g.users.any(key) {
 		was := *deleted
 		was.deletedAt = change.Version
@@ -422,7 +469,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 			was.episodes = nil
 		}
 		was.past = addPast(deleted, change)
-		g.gone.set(&key, goneSource{&was, change})
+		g.setGone(&was, change)
 	} else {
 		g.noteUnused(key, change)
 	}
@@ -439,6 +486,26 @@ func (g *Graph) SetNamespace(name string, annotations map[string]string) (change
 	n.annotations = annotations
 	g.setNamespace(n)
 	return true
+}
+
+// BeginNamespace is SetNamespace for a change with a place in the order of reading, of which each workload of the
+// namespace has to be told before EndNamespace: by Workload.Opt, with that place.
+func (g *Graph) BeginNamespace(name string, annotations map[string]string, order uint64) (changed bool) {
+	n := g.namespace(name)
+	if maps.Equal(n.annotations, annotations) {
+		return false
+	}
+	n.annotations, n.changing = annotations, &changingNamespace{n.annotations, order}
+	g.setNamespace(n)
+	return true
+}
+
+// EndNamespace notes that all workloads of a namespace have been told of its annotations.
+func (g *Graph) EndNamespace(name string) {
+	if n := g.namespace(name); n.changing != nil {
+		n.changing = nil
+		g.setNamespace(n)
+	}
 }
 
 // SetTerminating notes whether a namespace is being deleted, and reports whether that has

@@ -10,7 +10,7 @@ import (
 
 // When a source began or ceased to be marked is remembered until the mark changes again.
 func TestSource_RemembersWhenItWasMarked(t *testing.T) {
-	type marks struct{ ignored, match bool }
+	type marks struct{ ignored, match, gone bool }
 	type times struct{ Ignored, Match Moment }
 	for name, tt := range map[string]struct {
 		listed bool    // the first was there already
@@ -18,7 +18,7 @@ func TestSource_RemembersWhenItWasMarked(t *testing.T) {
 		want   times
 	}{
 		"never":                              {false, []marks{{}, {}}, times{}},
-		"it was marked":                      {true, []marks{{true, true}, {true, true}}, times{}},
+		"it was marked":                      {true, []marks{{ignored: true, match: true}, {ignored: true, match: true}}, times{}},
 		"it is made ignored":                 {false, []marks{{}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
 		"it stays ignored":                   {false, []marks{{}, {ignored: true}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
 		"it is ignored no more":              {true, []marks{{ignored: true}, {}, {}}, times{Ignored: Moment{2, 12}}},
@@ -26,19 +26,25 @@ func TestSource_RemembersWhenItWasMarked(t *testing.T) {
 		"it goes on to match":                {false, []marks{{}, {match: true}, {match: true}}, times{Match: Moment{2, 12}}},
 		"it matches no more":                 {true, []marks{{match: true}, {}, {}}, times{Match: Moment{2, 12}}},
 		"it matches since it was made":       {false, []marks{{match: true}, {match: true}}, times{Match: Moment{1, 11}}},
+		"it matches, and is created again":   {false, []marks{{}, {match: true}, {gone: true}, {match: true}}, times{Match: Moment{2, 12}}},
+		"it matches when created again":      {false, []marks{{}, {gone: true}, {match: true}}, times{Match: Moment{3, 13}}},
 		"it has been ignored since its time": {false, []marks{{ignored: true}}, times{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var last *Source
+			var last, deleted *Source
 			for i, m := range tt.do {
+				if m.gone {
+					last, deleted = nil, last
+					continue
+				}
 				s := NewSource(testDigester(), Secret, &metav1.ObjectMeta{Name: "db", ResourceVersion: fmt.Sprint(i + 1)}, nil)
 				s.Ignored, s.Match = m.ignored, m.match
 				at := Arrival{Live: true, Seen: seenAt, Order: uint64(11 + i)}
 				if i == 0 && tt.listed {
 					at = Arrival{Order: 11}
 				}
-				s.After(last, nil, at)
-				last = s
+				s.After(last, deleted, at)
+				last, deleted = s, nil
 			}
 			if diff := cmp.Diff(tt.want, times{last.IgnoredAt, last.MatchAt}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -22,6 +22,7 @@ type observed struct {
 	gone        bool   // the process has forgotten what it knew
 	listed      bool   // not live
 	another     bool   // created in the place of the one before
+	written     int    // when the template was last written, in seconds
 	rekeyed     string // what the hash is with another key, which has replaced that of the annotations
 }
 
@@ -47,6 +48,10 @@ func readAll(versions ...observed) (w *Workload) {
 		}
 		if v.stamp != "" {
 			o.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: v.stamp}
+		}
+		if v.written != 0 {
+			at := metav1.Unix(int64(v.written), 0)
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{}}}`)}}
 		}
 		o.Status = v.status
 		previous := w
@@ -122,7 +127,7 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 // A template that comes in the middle of a rollout may be one from before, whose pods were never
 // replaced, unless we made it: it carries a time that no other has.
 func TestWorkload_StartIsUnsure(t *testing.T) {
-	const noon, later = "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5Z"
+	const noon, later, atNoon = "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5Z", 1767268800
 	recordOf := func(hash, at string) map[string]string {
 		return map[string]string{"config-hash": hash, "last-reload": `{"time":"` + at + `"}`}
 	}
@@ -160,6 +165,9 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 		"earlier than one before":        {[]observed{{image: "1", reloadedAt: later}, {image: "2"}, {image: "1", reloadedAt: noon}}, true, ""},
 		"with an invalid time":           {[]observed{{image: "1"}, {image: "1", reloadedAt: "now"}}, true, ""},
 		"one that only the record dates": {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}}, false, ""},
+		"a while after the one before":   {[]observed{{image: "1", written: atNoon - 121}, {image: "1", reloadedAt: noon}}, false, ""},
+		"too soon after the one before":  {[]observed{{image: "1", written: atNoon - 120}, {image: "1", reloadedAt: noon}}, true, ""},
+		"soon after a known restart":     {[]observed{{image: "1", written: atNoon - 1, reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
 		"and the owner changes":          {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}, {image: "2", stamp: "h", annotations: recordOf("h", noon)}}, true, ""},
 		"and comes back":                 {[]observed{{image: "1", stamp: "h", annotations: recordOf("h", later)}, {image: "1", stamp: "g", annotations: recordOf("g", noon)}}, true, ""},
 		"the record is of an eviction":   {[]observed{{image: "1"}, {image: "2", stamp: "h", annotations: recordOf("i", noon)}}, true, ""},
@@ -198,6 +206,55 @@ func TestWorkload_PodsAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if w := readAll(tt.do...); w.PodsAfter != tt.want {
 				t.Errorf("got %v, want %v", w.PodsAfter, tt.want)
+			}
+		})
+	}
+}
+
+// A list that shows a later write of the same template may hide that another one has come and gone, unless
+// the revision shows that none has.
+func TestWorkload_StartedBy(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   []observed
+		want uint64
+	}{
+		"watched":                                {[]observed{{image: "1", written: 1}, {image: "1", written: 2}}, 10},
+		"listed as it was":                       {[]observed{{image: "1", written: 1}, {image: "1", written: 1, listed: true}}, 10},
+		"listed, and written since":              {[]observed{{image: "1", written: 1}, {image: "1", written: 2, listed: true}}, 20},
+		"listed with the same revision":          {[]observed{{image: "1", written: 1, revision: "3"}, {image: "1", written: 2, revision: "3", listed: true}}, 10},
+		"listed with another revision":           {[]observed{{image: "1", written: 1, revision: "3"}, {image: "1", written: 2, revision: "4", listed: true}}, 20},
+		"listed without its revision":            {[]observed{{image: "1", written: 1, revision: "3"}, {image: "1", written: 2, listed: true}}, 20},
+		"listed with its first revision":         {[]observed{{image: "1", written: 1}, {image: "1", written: 2, revision: "1", listed: true}}, 10},
+		"listed with a revision after the first": {[]observed{{image: "1", written: 1}, {image: "1", written: 2, revision: "2", listed: true}}, 20},
+		"listed with another template":           {[]observed{{image: "1", written: 1, revision: "3"}, {image: "2", written: 1, revision: "3", listed: true}}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w := readAll(tt.do...); w.StartedBy != tt.want {
+				t.Errorf("got %d, want %d", w.StartedBy, tt.want)
+			}
+		})
+	}
+}
+
+// A rollout since the template changed has a higher number than the last one before it.
+func TestWorkload_RevisionIsNew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   []observed
+		want bool
+	}{
+		"counted":                    {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2"}}, true},
+		"not counted yet":            {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, false},
+		"back to an earlier one":     {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "2"}, {image: "1", revision: "2"}, {image: "1", revision: "1"}}, false},
+		"ten are more than nine":     {[]observed{{image: "1", revision: "9"}, {image: "2", revision: "9"}, {image: "2", revision: "10"}}, true},
+		"no number before":           {[]observed{{image: "1"}, {image: "2"}, {image: "2", revision: "1"}}, false},
+		"what is no number":          {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "x"}}, false},
+		"seen for the first time":    {[]observed{{image: "1", revision: "1"}}, false},
+		"of a template that goes on": {[]observed{{image: "1", revision: "1"}, {image: "1", revision: "2"}}, false},
+		"counted in a list":          {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "2", listed: true}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w := readAll(tt.do...); w.RevisionIsNew() != tt.want {
+				t.Errorf("got %v, want %v", w.RevisionIsNew(), tt.want)
 			}
 		})
 	}

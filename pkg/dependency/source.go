@@ -57,6 +57,10 @@ type Source struct {
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
 	// not deleted, or its deletion was missed.
 	deletedAt uint64
+	// unknown: the source was deleted, and its content has been forgotten.
+	unknown bool
+	// changedMore: before the first of the episodes there were others, which have been forgotten.
+	changedMore bool
 }
 
 type removedKey struct {
@@ -151,12 +155,14 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 	}
 	if before != nil {
 		s.removed, s.episodes, s.past = s.goneKeys(before, version), before.episodes, before.past
+		s.changedMore = before.changedMore
 	}
 	if at.Rekeyed { // they cannot be compared
 		s.past = nil
 	}
 	s.first = s.firstAfter(before, at)
-	if previous != nil {
+	switch {
+	case previous != nil:
 		if s.IgnoredAt = previous.IgnoredAt; previous.Ignored != s.Ignored {
 			s.IgnoredAt = Moment{version, at.Order}
 		}
@@ -171,7 +177,9 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			old := previous.key(k.Key)
 			return old == nil || old.Digest != k.Digest || old.Binary != k.Binary
 		})
-	} else if !at.Seen.IsZero() && s.Match {
+	case s.Match && before != nil && before.Match: // it counted when it was deleted
+		s.MatchAt = before.MatchAt
+	case s.Match && !at.Seen.IsZero():
 		s.MatchAt = Moment{version, at.Order}
 	}
 	// A list may show a removal together with a change that was made before it.
@@ -198,7 +206,7 @@ func (s *Source) keepDates(previous *Source) {
 		}
 	}
 	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
-	s.removed, s.episodes, s.first = previous.removed, previous.episodes, previous.first
+	s.removed, s.episodes, s.first, s.changedMore = previous.removed, previous.episodes, previous.first, previous.changedMore
 	s.undated, s.undatedFrom = previous.undated, previous.undatedFrom
 }
 
@@ -366,7 +374,7 @@ func (s *Source) moment(version uint64) Moment {
 		return Moment{version, s.Change.Order}
 	}
 	m := Moment{Version: version}
-	if len(s.episodes) >= maxEpisodes {
+	if len(s.episodes) >= maxEpisodes || len(s.episodes) > 0 && s.changedMore {
 		m.Order = s.episodes[0].Order // it may be one that is no longer remembered
 	}
 	for i := range s.episodes {
@@ -386,9 +394,9 @@ func (s *Source) hasData(key string) bool {
 // Has reports whether the source has a key. A nil source has none.
 func (s *Source) Has(key string) bool { return s.key(key) != nil }
 
-// hasOther reports whether the source has a key that another one lacks. A nil source has none.
+// hasOther reports whether the source has a key that another one lacks, or may have had. A nil source has none.
 func (s *Source) hasOther(other *Source) bool {
-	return s != nil && slices.ContainsFunc(s.Keys, func(k KeyDigest) bool { return !other.Has(k.Key) })
+	return s != nil && (s.unknown || slices.ContainsFunc(s.Keys, func(k KeyDigest) bool { return !other.Has(k.Key) }))
 }
 
 // FromConfigMap digests a ConfigMap, whose content it overwrites where it can.

@@ -64,8 +64,9 @@ func (g *Graph) Started(w *Workload, u *Use) uint64 {
 	if g.severalCounters {
 		return 0
 	}
-	if at := w.gateOf(u); at >= 0 && at < len(w.gates) {
-		return w.gates[at].start
+	gates := g.gatesOf(w)
+	if at := w.gateOf(u); at >= 0 && at < len(gates) {
+		return gates[at].start
 	}
 	return w.StartVersion
 }
@@ -137,7 +138,7 @@ func (g *Graph) closed(w *Workload, gate int, selected func(*Reference) bool) bo
 // beginWaiting notes which containers of a new template certainly have to wait: what they require
 // was missing before it came.
 func (g *Graph) beginWaiting(w *Workload) {
-	w.gates = nil
+	w.gates, w.heard = nil, g.arrived
 	if w.StartVersion == 0 || g.severalCounters {
 		return
 	}
@@ -158,44 +159,129 @@ func (g *Graph) beginWaiting(w *Workload) {
 	}
 }
 
-// endWaiting opens the gates that have what they require after a change of a source.
-func (g *Graph) endWaiting(key SourceKey, change Change) {
-	is := func(r *Reference) bool { return r.Kind == key.Kind && r.Name == key.Name }
-	var users []*Workload
-	g.users.of(key, func(w *Workload) bool {
-		if len(w.gates) > 0 {
-			users = append(users, w)
-		}
-		return true
-	})
-	for _, w := range users {
-		var next *Workload
-		for i, before := range w.gates {
-			if !before.waiting || !w.heldBy(i, is) {
-				continue
+// arrival is a change of a source for which workloads wait. They may be many, so that they are told some at a time. What
+// is known of those that have not been told is found out when it is asked for, as if they had been told first.
+type arrival struct {
+	key    SourceKey
+	change Change
+	number uint64
+	graph  *Graph // the sources as they were then, and what versions mean
+}
+
+// gatesOf returns the gates of a workload, whether or not it has been told of all that came.
+func (g *Graph) gatesOf(w *Workload) []gate {
+	gates := w.gates
+	if len(gates) > 0 {
+		for i := range g.arrivals {
+			if a := &g.arrivals[i]; a.number > w.heard {
+				gates = a.open(w, gates)
 			}
-			now := before
-			switch {
-			case g.closed(w, i, is):
-				now.lost = max(now.lost, change.Version)
-			case !change.Exact, change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
-				now = gate{start: now.start} // it is not known when they start
-			case g.closed(w, i, func(*Reference) bool { return true }):
-				continue
-			default:
-				now = gate{start: max(now.start, change.Version+1)}
-			}
-			if next == nil {
-				copied := *w // values in the graph are immutable
-				next = &copied
-				next.gates = slices.Clone(w.gates)
-			}
-			next.gates[i] = now
-		}
-		if next != nil {
-			g.SetWorkload(next, g.patternsOf(w.WorkloadKey))
 		}
 	}
+	return gates
+}
+
+// open returns gates of a workload after the source has come, or has changed or gone. They stay the same if nothing
+// waits for it.
+func (a *arrival) open(w *Workload, gates []gate) []gate {
+	g, is := a.graph, func(r *Reference) bool { return r.Kind == a.key.Kind && r.Name == a.key.Name }
+	if w.Namespace != a.key.Namespace {
+		return gates
+	}
+	cloned := false
+	for i, before := range gates {
+		if !before.waiting || !w.heldBy(i, is) {
+			continue
+		}
+		now := before
+		switch {
+		case g.closed(w, i, is):
+			now.lost = max(now.lost, a.change.Version)
+		case !a.change.Exact, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
+			now = gate{start: now.start} // it is not known when they start
+		case g.closed(w, i, func(*Reference) bool { return true }):
+			continue
+		default:
+			now = gate{start: max(now.start, a.change.Version+1)}
+		}
+		if !cloned { // values in the graph are immutable
+			gates, cloned = slices.Clone(gates), true
+		}
+		gates[i] = now
+	}
+	return gates
+}
+
+// maxTold is how many workloads are told of a change of a source at once.
+const maxTold = 64
+
+// endWaiting opens the gates that have what they require after a change of a source.
+func (g *Graph) endWaiting(key SourceKey, change Change) {
+	if !g.waiting.any(key) {
+		return
+	}
+	g.arrived++
+	g.arrivals = append(g.arrivals, arrival{key, change, g.arrived, &Graph{
+		sources: g.sources.clone(), since: g.since, severalCounters: g.severalCounters,
+	}})
+	g.TellWaiting(g.bounds.told)
+}
+
+// TellWaiting tells so many workloads of changes of sources for which they wait, and reports whether there are more.
+func (g *Graph) TellWaiting(most int) (more bool) {
+	for len(g.arrivals) > 0 {
+		first := &g.arrivals[0]
+		var waiting []*Workload
+		g.waiting.from(first.key, g.toldLast, func(w *Workload) bool {
+			if most == 0 {
+				return false
+			}
+			most--
+			waiting = append(waiting, w)
+			return true
+		})
+		for _, w := range waiting {
+			g.tell(w)
+			g.toldLast = w.WorkloadKey
+		}
+		if most == 0 {
+			return true
+		}
+		if g.arrivals, g.toldLast = g.arrivals[1:], (WorkloadKey{}); len(g.arrivals) == 0 {
+			g.arrivals = nil // what they need is let go
+		}
+	}
+	return false
+}
+
+// tell tells a workload of all that has come.
+func (g *Graph) tell(w *Workload) *Workload {
+	if len(w.gates) == 0 || w.heard == g.arrived {
+		return w
+	}
+	gates := g.gatesOf(w)
+	next := *w
+	next.gates, next.heard = gates, g.arrived
+	g.SetWorkload(&next, g.patternsOf(w.WorkloadKey))
+	return &next
+}
+
+// Told returns a workload, or nil, that has been told of all that has come for which it may have waited. That is needed
+// before another state takes its place.
+func (g *Graph) Told(key WorkloadKey) *Workload {
+	w := g.Workload(key)
+	if w == nil || len(g.arrivals) == 0 {
+		return w
+	}
+	return g.tell(w)
+}
+
+// whileWaiting returns the use if the workload waits for anything that its template requires.
+func (u use) whileWaiting() use {
+	if u.workload == nil || !slices.ContainsFunc(u.workload.gates, func(g gate) bool { return g.waiting }) {
+		return use{}
+	}
+	return use{workload: u.workload}
 }
 
 // heldBy reports whether a reference that is selected can hold back a gate.

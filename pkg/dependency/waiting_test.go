@@ -2,10 +2,13 @@ package dependency
 
 import (
 	"fmt"
+	"math/rand"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -97,6 +100,104 @@ func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 				t.Errorf("the pods start at %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// However late workloads are told of what they wait for, what is known of them is the same, and so it is in snapshots.
+func TestGraph_TellsWaitingLater(t *testing.T) { withSeeds(t, 30, tellsWaitingLater) }
+
+func tellsWaitingLater(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	b := bounds{unusedNamespaces: 1}
+	later := newGraph(b)
+	b.told = 1000
+	atOnce := newGraph(b)
+	names, templates := []string{"a", "b", "c"}, map[string]corev1.PodSpec{} // by graph and workload
+	opened, behind := 0, 0
+	describe := func(g *Graph) string {
+		var out strings.Builder
+		g.EachWorkload(func(w *Workload) {
+			for i := range w.References {
+				for j := range w.References[i].Uses {
+					fmt.Fprint(&out, w.Name, " ", w.References[i].Name, " ", g.Started(w, &w.References[i].Uses[j]), "\n")
+				}
+			}
+		})
+		return out.String()
+	}
+	type taken struct {
+		snapshot *Graph
+		want     string
+	}
+	var snapshots []taken
+	for step := range 600 {
+		version := uint64(step + 10)
+		seen, live, order := pick(r, version, version-uint64(r.Intn(5))), r.Intn(5) > 0, uint64(step+1)
+		key := SourceKey{ConfigMap, pick(r, "ns1", "ns2"), pick(r, names...)}
+		name, content := fmt.Sprint("w-", r.Intn(6)), pick(r, "x", "y")
+		var uses []string
+		for range 1 + r.Intn(3) {
+			uses = append(uses, pick(r, "", "?")+pick(r, names...)+pick(r, "", ":x"))
+		}
+		do := r.Intn(10)
+		for _, g := range []*Graph{later, atOnce} {
+			switch do {
+			case 0, 1, 2:
+				s := &Source{SourceKey: key, ResourceVersion: fmt.Sprint(seen), Keys: []KeyDigest{{Key: content, Digest: Digest{byte(version)}}}}
+				s.After(g.Source(key), g.Deleted(key), Arrival{Live: live, Seen: seenAt, Order: order})
+				g.SetSource(s)
+			case 3, 4:
+				g.DeleteSource(key, Change{Version: seen, Exact: live, Seen: seenAt, Order: order})
+			case 5:
+				g.DeleteWorkload(WorkloadKey{Deployment, key.Namespace, name})
+			default:
+				o := &appsv1.Deployment{}
+				o.Namespace, o.Name, o.ResourceVersion = key.Namespace, name, fmt.Sprint(seen)
+				before := g.Told(WorkloadKey{Deployment, o.Namespace, o.Name})
+				if o.Spec.Template.Spec = *pod(uses...); before != nil && do > 7 { // its template stays
+					o.Spec.Template.Spec = templates[fmt.Sprintf("%p %v", g, before.WorkloadKey)]
+				}
+				w := FromDeployment(o)
+				w.After(before, Arrival{Live: true, Order: order})
+				templates[fmt.Sprintf("%p %v", g, w.WorkloadKey)] = o.Spec.Template.Spec
+				g.SetWorkload(w, Patterns{})
+			}
+		}
+		if r.Intn(3) == 0 {
+			later.TellWaiting(r.Intn(3))
+		}
+		want := describe(atOnce)
+		if got := describe(later); got != want {
+			t.Fatalf("step %d (-want +got):\n%s", step, cmp.Diff(want, got))
+		}
+		if len(later.arrivals) > 0 {
+			behind++
+		}
+		if r.Intn(20) == 0 {
+			snapshots = append(snapshots, taken{later.Snapshot(), want})
+		}
+		atOnce.EachWorkload(func(w *Workload) {
+			for _, g := range w.gates {
+				if g.start > w.StartVersion {
+					opened++
+				}
+			}
+		})
+	}
+	for _, s := range snapshots {
+		if got := describe(s.snapshot); got != s.want {
+			t.Fatalf("a snapshot (-want +got):\n%s", cmp.Diff(s.want, got))
+		}
+	}
+	for later.TellWaiting(1) {
+	}
+	later.EachWorkload(func(w *Workload) {
+		if diff := cmp.Diff(fmt.Sprint(atOnce.Workload(w.WorkloadKey).gates), fmt.Sprint(w.gates)); diff != "" {
+			t.Errorf("in the end, %v (-want +got):\n%s", w.WorkloadKey, diff)
+		}
+	})
+	if opened == 0 || behind == 0 {
+		t.Errorf("%d gates were opened, and in %d steps workloads had yet to be told", opened, behind)
 	}
 }
 

@@ -115,6 +115,8 @@ type Workload struct {
 	completeAt Moment
 	stages     []stage
 	gates      []gate // nil: no container of the template had to wait for anything
+	// heard is how many changes of sources it has been told of; see arrival.
+	heard uint64
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
 	// been written since the workload was first read.
 	RecordedAt Moment
@@ -136,6 +138,10 @@ type Workload struct {
 	Terminating bool
 	// Idle: no pod runs, and none is created until the object is written again.
 	Idle bool
+
+	// noted is when it was last noted what the annotations of the workload and its namespace say, in the order of
+	// reading; 0: it has not been.
+	noted uint64
 
 	// templateBy is the field manager that wrote the template last.
 	templateBy FieldManager
@@ -254,17 +260,36 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 	started := !samePods || scaledUp
 	switch {
 	case !started:
-		w.StartVersion, w.StartedBy, w.gates = previous.StartVersion, previous.StartedBy, previous.gates
+		w.StartVersion, w.StartedBy, w.gates, w.heard = previous.StartVersion, previous.StartedBy, previous.gates, previous.heard
 		w.StartUnsure, w.PodsAfter, w.RevisionBefore = previous.StartUnsure, previous.PodsAfter, previous.RevisionBefore
 	case at.Live:
 		w.StartVersion = versionOf(w.ResourceVersion)
 	case previous != nil: // at any time since that was read
 		w.StartVersion = versionOf(previous.ResourceVersion) + 1
 	}
-	if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) { // another may have come and gone unseen
+	// Another template may have come and gone unseen, unless the controller has counted no rollout since.
+	if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) && !w.sameRevision(previous) {
 		w.StartedBy = versionOf(w.ResourceVersion)
 	}
 }
+
+// sameRevision reports whether the controller of a Deployment has counted no rollout since another state,
+// or only the first.
+func (w *Workload) sameRevision(other *Workload) bool {
+	return w.Revision != "" && w.Revision == cmp.Or(other.Revision, "1")
+}
+
+// RevisionIsNew reports whether the controller of a Deployment has counted a rollout since the template
+// changed. A lower number than before is that of an earlier ReplicaSet: its controller may not have read yet
+// that it created another one in between.
+func (w *Workload) RevisionIsNew() bool {
+	before := versionOf(w.RevisionBefore)
+	return before > 0 && versionOf(w.Revision) > before
+}
+
+// ClockMargin is by how much the clocks of nodes, of the API server and of this server may differ without a
+// comparison of their times being wrong.
+const ClockMargin = 2 * time.Minute
 
 // compareRollout finds out how the rollout of the applied template stands, and, when it has just
 // begun, whether it may have found pods from before.
@@ -276,8 +301,13 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 		if hash := w.Annotations[ConfigHashAnnotation]; hash != "" && hash == w.TemplateAnnotations[ConfigHashAnnotation] {
 			restart = latest(restart, last)
 		}
-		// A restart is later than all before. An earlier one is that of a template that came back.
-		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(before.reloaded)
+		// A restart is later than all before. An earlier one is that of a template that came back. If none
+		// is known, it is later than the template before.
+		earlier := before.reloaded
+		if earlier.IsZero() && !before.TemplateWritten.IsZero() {
+			earlier = before.TemplateWritten.Add(ClockMargin)
+		}
+		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(earlier)
 		w.RevisionBefore = before.Revision
 		if before.complete != 0 && before.complete != w.applied {
 			w.PodsAfter = before.completeAt
@@ -427,7 +457,7 @@ func (w *Workload) RecordRekeyed() bool { return w.dropped != nil && w.dropped.r
 // a version. Previous is what was known of the workload before, or nil. A workload that has opted
 // out keeps no record that another client has removed.
 func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, version string, at Arrival) {
-	w.Opted, w.Scope = opted, scope
+	w.Opted, w.Scope, w.noted = opted, scope, at.Order
 	if off {
 		w.dropped = nil
 	}
@@ -448,8 +478,8 @@ func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, versio
 // count last changed, or with them.
 func (w *Workload) RecordedSinceScoped() bool { return w.RecordedAt.Order >= w.ScopedAt.Order }
 
-// versionOf parses a resourceVersion. Those of kube-apiserver are revisions of etcd; one
-// that is not a number is as good as unknown.
+// versionOf parses a resourceVersion, or the revision of a Deployment. Those of kube-apiserver are revisions
+// of etcd; one that is not a number is as good as unknown.
 func versionOf(version string) uint64 {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {

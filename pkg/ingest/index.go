@@ -47,9 +47,9 @@ type Index struct {
 
 	mu       sync.RWMutex // is held for what changes the graph, and for no look at all of it
 	graph    *dependency.Graph
-	taken    *dependency.Graph    // a snapshot; nil: the graph has changed since
-	waiting  map[string]bool      // the streams whose first list has not been applied
-	seen     map[string]seen      // by stream
+	taken    *dependency.Graph // a snapshot; nil: the graph has changed since
+	waiting  map[string]bool   // the streams whose first list has not been applied
+	seen     seenStreams
 	progress dependency.Progress  // but for the watermark
 	told     dependency.Progress  // what the sinks were told last
 	several  bool                 // several revision counters were found since the last Reset
@@ -60,15 +60,10 @@ type Index struct {
 	order    uint64               // how many things have been read; see dependency.Moment
 	digester *dependency.Digester // with which content is read
 	rekeyed  *rekeyed             // nil: what is known was read with that digester
+	changing *changingNamespace   // nil: there is none
 	news     []news               // that the sinks have yet to be told
 
 	telling sync.Mutex // keeps what the sinks are told in order
-}
-
-// seen tells up to which revision a stream has been applied, and when it last moved.
-type seen struct {
-	revision uint64
-	at       time.Time
 }
 
 // NewIndex returns an index that has read nothing.
@@ -140,8 +135,8 @@ func (x *Index) Reset() {
 	defer x.reading.Unlock()
 	x.change()
 	defer x.mu.Unlock()
-	x.graph, x.rekeyed = dependency.NewGraph(), nil
-	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, map[string]seen{}
+	x.graph, x.rekeyed, x.changing = dependency.NewGraph(), nil, nil
+	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, newSeenStreams()
 	x.progress.Floor, x.progress.OneCounter, x.several = 0, false, false
 	if x.regress { // what comes has nothing to do with what was
 		x.progress.Latest, x.regress = 0, false
@@ -199,8 +194,8 @@ func (x *Index) Size() (workloads, sources int) {
 func (x *Index) LastProgress() map[string]time.Time {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	out := make(map[string]time.Time, len(x.seen))
-	for name, s := range x.seen {
+	out := make(map[string]time.Time, len(x.seen.byName))
+	for name, s := range x.seen.byName {
 		out[name] = s.at
 	}
 	return out
@@ -218,8 +213,7 @@ func (x *Index) set(stream *stream, o *object) {
 	defer x.tellSinks()
 	x.change()
 	defer x.mu.Unlock()
-	x.observe(stream, o.ResourceVersion)
-	x.note(x.put(o, x.arrival(true)))
+	x.apply(stream, o.ResourceVersion, func() touched { return x.put(o, x.arrival(true)) })
 }
 
 // remove applies the deletion of one object.
@@ -227,8 +221,38 @@ func (x *Index) remove(stream *stream, o *object) {
 	defer x.tellSinks()
 	x.change()
 	defer x.mu.Unlock()
-	x.observe(stream, o.ResourceVersion)
-	x.note(x.drop(stream, o.Namespace, o.Name, o.ResourceVersion))
+	x.apply(stream, o.ResourceVersion, func() touched { return x.drop(stream, o.Namespace, o.Name, o.ResourceVersion) })
+}
+
+// apply applies an event, and has the sinks told of it.
+func (x *Index) apply(stream *stream, version string, change func() touched) {
+	if stream.namespaces() { // that all of it has been applied is said with the last of it
+		x.begin(version)
+		what := change()
+		x.observe(stream, version)
+		x.note(what)
+		return
+	}
+	x.observe(stream, version)
+	x.note(change())
+	x.tellWaiting()
+}
+
+// tellWaiting tells workloads of changes of sources for which they wait. They may be many, so that others have the
+// index in between. For them it is as if all had been told.
+func (x *Index) tellWaiting() {
+	for x.graph.TellWaiting(x.batch) {
+		x.mu.Unlock()
+		x.tellSinks()
+		x.change()
+	}
+}
+
+// begin notes that what is about to be applied may be as new as a version.
+func (x *Index) begin(version string) {
+	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
+		x.progress.Latest = max(x.progress.Latest, v)
+	}
 }
 
 // listBatch is how many objects of a list are applied before others can have the index. Streams
@@ -268,12 +292,9 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	var touched touched
 	applied := 0
 	next := func() {
+		x.tellWaiting()
 		if applied++; applied%x.batch == 0 {
-			x.note(touched)
-			touched.reset()
-			x.mu.Unlock()
-			x.tellSinks()
-			x.change()
+			x.tellPart(&touched)
 		}
 	}
 	for _, o := range changed {
@@ -306,6 +327,16 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	return true
 }
 
+// tellPart has the sinks told of what has been touched so far, and lets others have the index. More of the same input
+// follows.
+func (x *Index) tellPart(what *touched) {
+	x.note(*what)
+	what.reset()
+	x.mu.Unlock()
+	x.tellSinks()
+	x.change()
+}
+
 func versionOf(o *object) uint64 {
 	v, _ := strconv.ParseUint(o.ResourceVersion, 10, 64)
 	return v
@@ -317,7 +348,7 @@ func versionOf(o *object) uint64 {
 func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, first, rekeyed bool) {
 	x.change()
 	defer x.mu.Unlock()
-	revision := x.seen[stream.name].revision
+	revision := x.seen.of(stream.name).revision
 	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
 		if v < revision {
 			x.regressed(stream.name, v, revision)
@@ -358,7 +389,7 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 	switch {
 	case o.workload != nil:
 		w := o.workload
-		previous := x.graph.Workload(w.WorkloadKey)
+		previous := x.workload(w.WorkloadKey)
 		w.After(previous, at)
 		x.setWorkload(w, previous, o.ResourceVersion, at)
 		return touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
@@ -420,22 +451,52 @@ func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
 	return touched{workloads: []dependency.WorkloadKey{key}}
 }
 
-// setNamespace applies the annotations of a namespace, which are defaults for all
-// workloads in it, and whether it is being deleted.
-func (x *Index) setNamespace(name string, annotations map[string]string, terminating bool, version string, at dependency.Arrival) touched {
-	annotated, ending := x.graph.SetNamespace(name, annotations), x.graph.SetTerminating(name, terminating)
+// changingNamespace is a change of the annotations of a namespace that workloads are being told of. The namespaces are
+// one stream, so that there is one at a time.
+type changingNamespace struct {
+	version string
+	at      dependency.Arrival
+}
+
+// setNamespace applies the annotations of a namespace, which are defaults for all workloads in it, and whether it is
+// being deleted. They may be many, so that others have the index in between. What is left to be told of is returned.
+func (x *Index) setNamespace(name string, annotations map[string]string, terminating bool, version string, at dependency.Arrival) (out touched) {
+	annotated, ending := x.graph.BeginNamespace(name, annotations, at.Order), x.graph.SetTerminating(name, terminating)
 	if !annotated && !ending {
 		return touched{}
 	}
-	var workloads []*dependency.Workload
-	x.graph.EachWorkloadIn(name, func(w *dependency.Workload) { workloads = append(workloads, w) })
-	out := touched{workloads: make([]dependency.WorkloadKey, len(workloads))}
-	for i, w := range workloads {
-		next := *w // values in the graph are immutable
-		x.setWorkload(&next, w, version, at)
-		out.workloads[i] = w.WorkloadKey
+	graph := x.graph
+	if annotated {
+		x.changing = &changingNamespace{version, at}
 	}
+	told := 0
+	graph.Snapshot().EachWorkloadIn(name, func(w *dependency.Workload) {
+		if x.graph != graph { // everything has been forgotten meanwhile
+			return
+		}
+		x.workload(w.WorkloadKey)
+		out.workloads = append(out.workloads, w.WorkloadKey)
+		if told++; told%x.batch == 0 {
+			x.tellPart(&out)
+		}
+	})
+	if x.graph != graph {
+		return touched{}
+	}
+	graph.EndNamespace(name)
+	x.changing = nil
 	return out
+}
+
+// workload returns a workload, or nil, and tells it first of the annotations of its namespace, if it has not been.
+func (x *Index) workload(key dependency.WorkloadKey) *dependency.Workload {
+	w := x.graph.Told(key)
+	if w == nil || !x.graph.Behind(w) {
+		return w
+	}
+	next := *w // values in the graph are immutable
+	x.setWorkload(&next, w, x.changing.version, x.changing.at)
+	return &next
 }
 
 // setWorkload brings a workload into the graph, with what annotations say of it: its own
@@ -447,21 +508,20 @@ func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at
 
 // observe notes the version of what is about to be applied.
 func (x *Index) observe(stream *stream, version string) {
-	s := x.seen[stream.name]
-	s.at = x.clock.Now()
-	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
-		s.revision = max(s.revision, v)
-		x.progress.Latest = max(x.progress.Latest, v)
+	v, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		v = 0
 	}
-	x.seen[stream.name] = s
+	x.begin(version)
+	x.seen.observe(stream.name, v, x.clock.Now())
 }
 
 // now returns the progress that has been made.
 func (x *Index) now() dependency.Progress {
 	p := x.progress
 	p.Watermark = p.Latest
-	for _, s := range x.seen {
-		p.Watermark = min(p.Watermark, s.revision)
+	if least, found := x.seen.watermark(); found {
+		p.Watermark = min(p.Watermark, least)
 	}
 	if p.Restored > 0 {
 		// Versions that clients were given must not come again.

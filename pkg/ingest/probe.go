@@ -69,14 +69,14 @@ func (x *Index) probe(ctx context.Context, s *stream, synced <-chan struct{}, wa
 func (x *Index) latest(s *stream) (latest, own uint64) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.progress.Latest, x.seen[s.name].revision
+	return x.progress.Latest, x.seen.of(s.name).revision
 }
 
 // silent reports whether nothing has come of a stream since a time.
 func (x *Index) silent(s *stream, since time.Time) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return !x.seen[s.name].at.After(since)
+	return !x.seen.of(s.name).at.After(since)
 }
 
 // probed notes the current revision of a stream. Before is the highest that was seen before

@@ -69,7 +69,7 @@ func (x *Index) vouch(g *dependency.Graph) map[dependency.WorkloadKey]*policy.Vo
 func (x *Index) translate() {
 	before := x.rekeyed
 	for key, v := range before.vouched {
-		if w := x.graph.Workload(key); w != nil {
+		if w := x.workload(key); w != nil {
 			if next := v.Translate(x.graph, x.digester, w, x.defaults, before.order); next != w {
 				x.setWorkload(next, w, w.ResourceVersion, dependency.Arrival{Order: x.order})
 			}

@@ -6,35 +6,40 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// touched is what a change concerns: workloads, and those that use sources. No workload is
-// looked up for it.
+// touched is what a change concerns: workloads, those that use sources, and those that have globs.
+// No workload is looked up for it.
 type touched struct {
 	workloads []dependency.WorkloadKey
 	sources   []dependency.SourceKey
+	globs     dependency.Globs
 	all       bool // workloads
 }
 
 func (t *touched) add(other touched) {
 	t.workloads = append(t.workloads, other.workloads...)
 	t.sources = append(t.sources, other.sources...)
+	t.globs = append(t.globs, other.globs...)
 	t.all = t.all || other.all
 }
 
 // reset makes it empty. What was added before may still be read.
 func (t *touched) reset() { *t = touched{} }
 
-func (t *touched) empty() bool { return len(t.workloads) == 0 && len(t.sources) == 0 && !t.all }
+func (t *touched) empty() bool {
+	return len(t.workloads) == 0 && len(t.sources) == 0 && len(t.globs) == 0 && !t.all
+}
 
 // in returns the workloads, each once, that something concerns in a graph. Those that have just
 // gone are among them.
 func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
-	if len(t.sources) == 0 && len(t.workloads) == 1 && !t.all {
+	switch alone := len(t.globs) == 0 && !t.all; {
+	case alone && len(t.sources) == 0 && len(t.workloads) == 1:
 		return t.workloads
-	}
-	if len(t.sources) == 1 && len(t.workloads) == 0 && !t.all {
+	case alone && len(t.sources) == 1 && len(t.workloads) == 0:
 		return g.Users(t.sources[0])
 	}
 	keys := sets.New(t.workloads...)
+	g.UsersOfGlobs(t.globs, func(w dependency.WorkloadKey) { keys.Insert(w) })
 	for _, source := range t.sources {
 		keys.Insert(g.Users(source)...)
 	}
@@ -48,19 +53,21 @@ func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
 type unsure struct {
 	workloads sets.Set[dependency.WorkloadKey]
 	sources   sets.Set[dependency.SourceKey]
+	globs     dependency.Globs
 }
 
 func newUnsure() unsure {
-	return unsure{sets.New[dependency.WorkloadKey](), sets.New[dependency.SourceKey]()}
+	return unsure{workloads: sets.New[dependency.WorkloadKey](), sources: sets.New[dependency.SourceKey]()}
 }
 
 func (u *unsure) add(t touched) {
 	u.workloads.Insert(t.workloads...)
 	u.sources.Insert(t.sources...)
+	u.globs = append(u.globs, t.globs...)
 }
 
 func (u *unsure) touched() touched {
-	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList()}
+	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList(), globs: u.globs}
 }
 
 // news is what sinks are told: that the graph has synced, or what a change concerns.
@@ -75,6 +82,7 @@ type news struct {
 // sync they are not: they would handle every workload once for each of its sources. The lock is
 // held.
 func (x *Index) note(what touched) {
+	what.globs = append(what.globs, x.graph.TakeChangedGlobs()...)
 	if len(x.waiting) > 0 {
 		return
 	}

@@ -136,23 +136,24 @@ func TestDecide_LooksAgainForOtherExcursions(t *testing.T) {
 		t.Fatalf("%+v", excursions)
 	}
 	for name, tt := range map[string]struct {
-		change func(*Excursion)
+		change func(*Excursion, *uint64)
 		want   Action
 	}{
-		"the same":       {func(*Excursion) {}, WriteVerified},
-		"another source": {func(e *Excursion) { e.ID = "Secret/other" }, Inspect},
-		"it began later": {func(e *Excursion) { e.From = e.From.Add(time.Second) }, Inspect},
-		"it went on":     {func(e *Excursion) { e.To = e.To.Add(-time.Second) }, Inspect},
-		"another change": {func(e *Excursion) { e.order++ }, Inspect},
-		"of older pods":  {func(e *Excursion) { e.OlderPods = true }, Inspect},
-		"of others altogether": {func(e *Excursion) {
+		"the same":         {func(*Excursion, *uint64) {}, WriteVerified},
+		"another source":   {func(e *Excursion, _ *uint64) { e.ID = "Secret/other" }, Inspect},
+		"it began later":   {func(e *Excursion, _ *uint64) { e.From = e.From.Add(time.Second) }, Inspect},
+		"it went on":       {func(e *Excursion, _ *uint64) { e.To = e.To.Add(-time.Second) }, Inspect},
+		"another change":   {func(e *Excursion, _ *uint64) { e.order++ }, Inspect},
+		"another template": {func(_ *Excursion, startedBy *uint64) { *startedBy-- }, Inspect},
+		"of older pods":    {func(e *Excursion, _ *uint64) { e.OlderPods = true }, Inspect},
+		"of others altogether": {func(e *Excursion, _ *uint64) {
 			*e = Excursion{ID: "Secret/other", From: e.From.Add(time.Second), To: e.To.Add(time.Second), OlderPods: true}
 		}, Inspect},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := excursions[0]
-			tt.change(&of)
-			d := x.evaluate().Decide(Observed{Now: x.now, Inspected: &Inspection{Of: []Excursion{of}}})
+			of, startedBy := excursions[0], x.workload().StartedBy
+			tt.change(&of, &startedBy)
+			d := x.evaluate().Decide(Observed{Now: x.now, Inspected: &Inspection{Of: []Excursion{of}, StartedBy: startedBy}})
 			if d.Action != tt.want {
 				t.Errorf("%+v, want %s", d, tt.want)
 			}

@@ -207,8 +207,8 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 		ids[i] = excursions[i].ID
 	}
 	what := enumerate(ids)
-	// Content may have changed again since the pods were looked up.
-	if o.Inspected == nil || !slices.EqualFunc(o.Inspected.Of, excursions, Excursion.same) {
+	// Content or the template may have changed again since the pods were looked up.
+	if !o.Inspected.of(e.Workload, excursions) {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: Inspect, Excursions: excursions, Trigger: ids[0],
 			Message: "Some pods may have been started with other content of " + what + ". The start times of their containers show whether a restart is due."}
 	}

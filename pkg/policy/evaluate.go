@@ -47,8 +47,11 @@ type Evaluation struct {
 // Evaluate applies the policy in force to a workload. The evaluation must not be used
 // after the graph has changed.
 func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
-	p := Of(w.Annotations, g.Namespace(w.Namespace), defaults)
+	p := Of(w.Annotations, g.NamespaceOf(w), defaults)
 	p.bound(len(w.References))
+	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
+		p.refuse()
+	}
 	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, defaults: defaults}
 	references := g.References(w, p.Sources)
 	lookup := g.Sources(w.Namespace)

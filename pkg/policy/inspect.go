@@ -5,19 +5,25 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Inspection is what was found out about pods when Decide said Inspect.
 type Inspection struct {
 	// Of are the excursions that Decide asked about.
 	Of []Excursion
+	// StartedBy is that of the workload. If it differs now, the template has been written since, and the
+	// inspection says nothing.
+	StartedBy uint64
 	// Mixed are the IDs of the excursions that a container may have been started in.
 	Mixed []string
 }
 
-// clockMargin is by how much the clocks of nodes, of the API server and of this server may
-// differ without an inspection being wrong.
-const clockMargin = 2 * time.Minute
+// of reports whether an inspection is about excursions, and about the template as it is now.
+func (i *Inspection) of(w *dependency.Workload, excursions []Excursion) bool {
+	return i != nil && i.StartedBy == w.StartedBy && slices.EqualFunc(i.Of, excursions, Excursion.same)
+}
 
 // InspectPods finds out in which excursions a container may have been started, so that it may have
 // read the content of that time. A container that is waiting will read the current content. Each
@@ -57,7 +63,7 @@ func (x *Excursion) mayHaveBeenReadBy(p *corev1.Pod) bool {
 			default:
 				continue
 			}
-			if started.After(x.To.Add(clockMargin)) || !x.From.IsZero() && started.Before(x.From.Add(-clockMargin)) {
+			if started.After(x.To.Add(dependency.ClockMargin)) || !x.From.IsZero() && started.Before(x.From.Add(-dependency.ClockMargin)) {
 				continue
 			}
 			return true

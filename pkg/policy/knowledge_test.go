@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -185,6 +186,56 @@ func TestDecide_SettlesFromTheTemplate(t *testing.T) {
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("ConfigMap/more"), outcomeOf(x.decide())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Pods of a template that comes back in the middle of a rollout may have read a source that went meanwhile. That is
+// not forgotten when more sources go than are remembered, and it is not suspected when those go elsewhere.
+func TestDecide_SourceThatWentAmongMany(t *testing.T) {
+	for name, tt := range map[string]struct {
+		churn string // where it is
+		there bool   // the source was there
+		want  outcome
+	}{
+		"in its namespace": {namespace, true, inspect("ConfigMap/more")},
+		"elsewhere":        {"elsewhere", true, inspect("ConfigMap/more")},
+		"it never was, and others went in its namespace": {namespace, false, inspect("ConfigMap/more")},
+		"it never was, and others went elsewhere":        {"elsewhere", false, baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			template := func(generation, observed int64, parts ...part) func(*appsv1.Deployment) {
+				return func(d *appsv1.Deployment) {
+					d.Generation, d.Status.ObservedGeneration = generation, observed
+					d.Spec.Template.Spec = podOf(append(parts, env(dependency.Secret, "db", "password"))...)
+				}
+			}
+			more := optionalEnv(dependency.ConfigMap, "more", "key")
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), more), secret("db", "password", "1"))
+			if tt.there {
+				x.set(configMap("more", "key", "1"))
+			}
+			x.edit(template(1, 1, more))
+			x.restart()
+			x.adopt()
+			x.edit(template(2, 1))
+			x.tick(time.Minute)
+			x.act()
+			if tt.there {
+				x.remove(dependency.ConfigMap, "more")
+			}
+			for i := range 2000 {
+				x.version++
+				key := dependency.SourceKey{Kind: dependency.ConfigMap, Namespace: tt.churn, Name: fmt.Sprint("churn-", i)}
+				x.graph.SetSource(&dependency.Source{SourceKey: key})
+				x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now, Order: x.arrival().Order})
+			}
+			x.tick(time.Minute)
+			x.edit(template(3, 3, more))
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

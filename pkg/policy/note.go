@@ -30,5 +30,6 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 		}
 	}
 	w.Opt(opted, scope.String(), off, previous, version, at)
+	p.bound(len(w.References)) // what is not used is not kept either
 	return p
 }

@@ -438,7 +438,7 @@ func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	e := x.evaluate()
-	observed := Observed{Now: x.now, Verified: &Verification{true, e.Decide(Observed{Now: x.now}).WrittenAt, e.Workload.StartedBy}, Inspected: &Inspection{Of: d.Excursions, Mixed: []string{"ConfigMap/settings"}}}
+	observed := Observed{Now: x.now, Verified: &Verification{true, e.Decide(Observed{Now: x.now}).WrittenAt, e.Workload.StartedBy}, Inspected: &Inspection{Of: d.Excursions, StartedBy: e.Workload.StartedBy, Mixed: []string{"ConfigMap/settings"}}}
 	if d := e.Decide(observed); d.Action != WriteMixed {
 		t.Errorf("once some have read it: %+v", d)
 	}

@@ -103,6 +103,12 @@ func (p *Policy) bound(sources int) {
 	p.Sources, p.Exclude = nil, nil
 }
 
+// refuse makes a problem of globs that the graph does not admit.
+func (p *Policy) refuse() {
+	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns in the namespace: in %s its workloads may have %d different ones with * (those with ? or [ ], and those with such patterns in %s, count more), and older workloads have that many", SourcesAnnotation, dependency.MaxGlobs, ExcludeAnnotation))
+	p.Sources, p.Exclude = nil, nil
+}
+
 // reader looks annotations up.
 type reader struct {
 	workload, namespace map[string]string

@@ -41,6 +41,7 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash) {
 		return w // the record was written again, or its key is back
 	}
+	e.Record = v.record // the list of sources may have been removed since
 	whole := v.whole
 	sources := maps.Clone(v.record.Sources)
 	for i := range e.units {

@@ -60,6 +60,7 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			}, want: baseline, changed: true,
 		},
 
+		"the list of sources is removed meanwhile":              {before: hashAlone, want: baseline},
 		"the hash alone is recorded":                            {first: hashAlone, want: baseline},
 		"the hash alone is recorded, and content has changed":   {first: both(hashAlone, set("2")), want: rollOut(TriggerUnknown), changed: true},
 		"the hash alone is recorded, and content changes":       {first: hashAlone, before: set("2"), want: rollOut(TriggerUnknown), changed: true},

@@ -110,6 +110,35 @@ func TestMatchedSourceThatVanishesIsAChange(t *testing.T) {
 	}
 }
 
+// TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded: it counted before it was deleted, so that its creation is a
+// change.
+func TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) {
+	marked := func(value string) *corev1.Secret {
+		return annotated(secret("extra", "a", value), dependency.MatchAnnotation, "true")
+	}
+	for name, tt := range map[string]struct {
+		before *corev1.Secret
+		want   outcome
+	}{
+		"it was marked":     {marked("1"), rollOut("Secret/extra")},
+		"it was not marked": {secret("extra", "a", "1"), baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(), tt.before)
+			x.annotate(ReloadAnnotation, "matched")
+			x.adopt()
+			x.edit(func(d *appsv1.Deployment) { optionalEnvFrom(dependency.Secret, "extra")(&d.Spec.Template.Spec) })
+			x.tick(time.Minute)
+			x.remove(dependency.Secret, "extra")
+			x.set(marked("2"))
+			x.tick(time.Hour)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.act())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestRemovedKeyIsNeverTakenForRead: the API server notes the removal of a key for no
 // field manager, so that the content seems to have been written before the template. The
 // managed fields are those of a real one.

@@ -427,7 +427,8 @@ func (e *Evaluation) cameBack(u *unit) (found bool) {
 func (e *Evaluation) wasOther(u *unit) bool {
 	if u.glob == nil {
 		c := u.counted
-		return !bytes.Equal(c.content, dependency.AppendContent(nil, &c.Reference, e.graph.First(e.sourceKey(&c.Reference))))
+		first, known := e.graph.First(e.sourceKey(&c.Reference))
+		return !known || !bytes.Equal(c.content, dependency.AppendContent(nil, &c.Reference, first))
 	}
 	c := e.change(u)
 	return !c.seen.IsZero()

@@ -365,7 +365,7 @@ func (x *world) act() Decision {
 	d, e := x.decide(), x.evaluate()
 	action := d.Action
 	if action == Inspect {
-		next := e.Decide(Observed{Now: x.now, StaleSince: x.staleSince, Inspected: &Inspection{Of: d.Excursions, Mixed: x.mixed}})
+		next := e.Decide(Observed{Now: x.now, StaleSince: x.staleSince, Inspected: &Inspection{Of: d.Excursions, StartedBy: x.workload().StartedBy, Mixed: x.mixed}})
 		if action = next.Action; action == WriteMixed {
 			x.patch(e.MixedPatch(next.Mixed))
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -40,6 +41,9 @@ type Selection struct {
 	// pod-template-hash or controller-revision-hash; empty when that is not known, and for
 	// kinds that have no revisions.
 	Revision string
+	// RevisionCreated is when that revision was created: its ReplicaSet or ControllerRevision. After a
+	// rollback it is the old one again. Zero: it is not known.
+	RevisionCreated time.Time
 	// Reused: a Deployment went back to the template, so that its pods may be older than the
 	// rollout.
 	Reused bool
@@ -170,6 +174,7 @@ func (s *Selection) deployment(ctx context.Context, client kubernetes.Interface,
 		s.controllers = append(s.controllers, set.UID)
 		if current {
 			s.Revision, s.Reused = set.Labels[appsv1.DefaultDeploymentUniqueLabelKey], set.Annotations[history] != ""
+			s.RevisionCreated = set.CreationTimestamp.Time
 		}
 	})
 }
@@ -179,10 +184,15 @@ func (s *Selection) statefulSet(ctx context.Context, client kubernetes.Interface
 	if err != nil {
 		return err
 	}
-	if o.Status.ObservedGeneration >= o.Generation {
-		s.Revision = o.Status.UpdateRevision
+	if err := s.of(w, o, o.Spec.Selector); err != nil || o.Status.ObservedGeneration < o.Generation {
+		return err
 	}
-	return s.of(w, o, o.Spec.Selector)
+	s.Revision = o.Status.UpdateRevision
+	revision, err := findRevision(ctx, client, o, s.options, func(r *appsv1.ControllerRevision) bool { return r.Name == s.Revision })
+	if revision != nil {
+		s.RevisionCreated = revision.CreationTimestamp.Time
+	}
+	return err
 }
 
 func (s *Selection) daemonSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
@@ -190,12 +200,12 @@ func (s *Selection) daemonSet(ctx context.Context, client kubernetes.Interface, 
 	if err != nil {
 		return err
 	}
-	if err := s.of(w, o, o.Spec.Selector); err != nil || o.Status.ObservedGeneration < o.Generation {
+	if err := s.of(w, o, o.Spec.Selector); err != nil {
 		return err
 	}
-	revision, err := newestRevision(ctx, client, o, s.options)
+	revision, err := daemonSetRevision(ctx, client, o, s.options)
 	if revision != nil {
-		s.Revision = revision.Labels[appsv1.DefaultDaemonSetUniqueLabelKey]
+		s.Revision, s.RevisionCreated = revision.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], revision.CreationTimestamp.Time
 	}
 	return err
 }

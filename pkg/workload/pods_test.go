@@ -58,9 +58,15 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 	unobserved := deployment.DeepCopy()
 	unobserved.Generation = 2
 	statefulSet := &appsv1.StatefulSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.StatefulSetSpec{Selector: selector()}, Status: appsv1.StatefulSetStatus{UpdateRevision: "web-b"}}
-	revision := func(name string, n int64, owner types.UID) *appsv1.ControllerRevision {
-		return &appsv1.ControllerRevision{ObjectMeta: meta(name, map[string]string{"app": "web", "controller-revision-hash": name}, owner), Revision: n}
+	daemonSet := &appsv1.DaemonSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.DaemonSetSpec{Selector: selector()}}
+	daemonSet.Spec.Template.Labels = web
+	revision := func(name string, n int64, owner types.UID, template string) *appsv1.ControllerRevision {
+		return &appsv1.ControllerRevision{
+			ObjectMeta: meta(name, map[string]string{"app": "web", "controller-revision-hash": name}, owner), Revision: n,
+			Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{"$patch":"replace",` + template + `}}}`)},
+		}
 	}
+	const same, other = `"metadata":{"labels":{"app":"web"}},"spec":{"containers":null}`, `"spec":{"hostname":"x"}`
 	run := func(name string, done bool, owner types.UID) *batchv1.Job {
 		j := &batchv1.Job{ObjectMeta: meta(name, nil, owner)}
 		if done {
@@ -86,10 +92,18 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 		"of a StatefulSet, without those that have finished": {dependency.StatefulSet, []runtime.Object{
 			statefulSet, pod("web-0", web, "web-uid"), finished(pod("web-1", web, "web-uid"), corev1.PodFailed), finished(pod("web-2", web, "web-uid"), corev1.PodSucceeded),
 		}, []string{"web-0"}, "web-b"},
-		"of a DaemonSet, by its newest revision": {dependency.DaemonSet, []runtime.Object{
-			&appsv1.DaemonSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.DaemonSetSpec{Selector: selector()}},
-			revision("b", 2, "web-uid"), revision("a", 1, "web-uid"), revision("c", 3, "other"), pod("web-x", web, "web-uid"),
+		"of a DaemonSet, by the revision of its template": {dependency.DaemonSet, []runtime.Object{
+			daemonSet, revision("a", 1, "web-uid", other), revision("b", 2, "web-uid", same), revision("c", 3, "other", same), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, "b"},
+		"of a DaemonSet, of two revisions of its template by the latest": {dependency.DaemonSet, []runtime.Object{
+			daemonSet, revision("b", 2, "web-uid", same), revision("a", 1, "web-uid", same), pod("web-x", web, "web-uid"),
+		}, []string{"web-x"}, "b"},
+		"of a DaemonSet that went back to a template, before its revision has the highest number": {dependency.DaemonSet, []runtime.Object{
+			daemonSet, revision("a", 1, "web-uid", same), revision("b", 2, "web-uid", other), pod("web-x", web, "web-uid"),
+		}, []string{"web-x"}, "a"},
+		"of a DaemonSet, none of whose revisions is of its template": {dependency.DaemonSet, []runtime.Object{
+			daemonSet, revision("a", 1, "web-uid", other), pod("web-x", web, "web-uid"),
+		}, []string{"web-x"}, ""},
 		"of a ReplicaSet": {dependency.ReplicaSet, []runtime.Object{
 			&appsv1.ReplicaSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.ReplicaSetSpec{Selector: selector()}}, pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, ""},

@@ -2,44 +2,16 @@ package workload
 
 import (
 	"context"
-	"time"
+	"encoding/json"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
-
-// RevisionCreated returns when the revision of the current template of a workload was created: its
-// ReplicaSet or ControllerRevision. It is zero if there is none yet, and for a Deployment that is
-// another one by now. After a rollback, the revision is the old one again. Errors are those of the
-// API server.
-func RevisionCreated(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) (created time.Time, err error) {
-	selector, err := metav1.LabelSelectorAsSelector(w.Selector)
-	if err != nil {
-		return time.Time{}, nil
-	}
-	options := metav1.ListOptions{LabelSelector: selector.String()}
-	if w.Kind != dependency.Deployment {
-		owner := &metav1.ObjectMeta{Namespace: w.Namespace, UID: w.UID}
-		revision, err := newestRevision(ctx, client, owner, options)
-		if revision == nil {
-			return time.Time{}, err
-		}
-		return revision.CreationTimestamp.Time, nil
-	}
-	o, err := client.AppsV1().Deployments(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	if err != nil || o.UID != w.UID {
-		return time.Time{}, err
-	}
-	err = eachReplicaSet(ctx, client, o, options, func(set *appsv1.ReplicaSet, current bool) {
-		if current {
-			created = set.CreationTimestamp.Time
-		}
-	})
-	return created, err
-}
 
 // eachReplicaSet calls f for the ReplicaSets of a Deployment, and says which is that of the current
 // template: none as long as the Deployment controller has not seen it.
@@ -56,16 +28,34 @@ func eachReplicaSet(ctx context.Context, client kubernetes.Interface, o *appsv1.
 	})
 }
 
-// newestRevision returns the last ControllerRevision of a StatefulSet or DaemonSet, or nil.
-func newestRevision(ctx context.Context, client kubernetes.Interface, o metav1.Object, options metav1.ListOptions) (newest *appsv1.ControllerRevision, err error) {
+// daemonSetRevision returns the ControllerRevision of the current template of a DaemonSet, or nil as long as
+// its controller has not seen it. That is not always the one with the highest number: when a template
+// comes back, the controller may not have read yet that it created a revision for the one in between.
+func daemonSetRevision(ctx context.Context, client kubernetes.Interface, o *appsv1.DaemonSet, options metav1.ListOptions) (*appsv1.ControllerRevision, error) {
+	if o.Status.ObservedGeneration < o.Generation {
+		return nil, nil //nolint:nilnil // there is none yet
+	}
+	return findRevision(ctx, client, o, options, func(r *appsv1.ControllerRevision) bool {
+		var patch struct {
+			Spec struct{ Template corev1.PodTemplateSpec }
+		}
+		return json.Unmarshal(r.Data.Raw, &patch) == nil && equality.Semantic.DeepEqual(&patch.Spec.Template, &o.Spec.Template)
+	})
+}
+
+// findRevision returns the ControllerRevision of a StatefulSet or DaemonSet of which is reports true, or
+// nil; of several, the latest.
+func findRevision(ctx context.Context, client kubernetes.Interface, o metav1.Object, options metav1.ListOptions,
+	is func(*appsv1.ControllerRevision) bool,
+) (found *appsv1.ControllerRevision, err error) {
 	revisions := client.AppsV1().ControllerRevisions(o.GetNamespace())
 	err = each(ctx, options, revisions.List, func(l *appsv1.ControllerRevisionList) []appsv1.ControllerRevision { return l.Items }, func(r *appsv1.ControllerRevision) {
-		if metav1.IsControlledBy(r, o) && (newest == nil || r.Revision > newest.Revision) {
-			newest = r
+		if metav1.IsControlledBy(r, o) && (found == nil || r.Revision > found.Revision) && is(r) {
+			found = r
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return newest, nil
+	return found, nil
 }

@@ -1,0 +1,220 @@
+package dependency
+
+import (
+	"cmp"
+	"math"
+	"strings"
+
+	"github.com/google/btree"
+)
+
+// Each change of a source is tried on all globs of its namespace while nothing else can be read. So a namespace may
+// have globs of maxGlobWork. Which of more are admitted follows from what is in the cluster alone, so that all replicas
+// say the same: in the order of the oldest workloads that have them, as many as there is room for. So a workload that
+// is new stops none that is older, and when one goes, the next are admitted. Of a glob that is not admitted no more is
+// kept than who has it.
+const (
+	maxGlobWork = 500
+	// maxWorkOfGlob bounds that of one, so that one without room leaves little unused.
+	maxWorkOfGlob = 100
+)
+
+// MaxGlobs is how many different globs the workloads of a namespace may have, if they are simple.
+const MaxGlobs = maxGlobWork
+
+// work returns what it costs to try a glob on a source, and to keep what it names: 1, unless it has more than stars, or
+// exceptions that are globs, or is long.
+func (id *globID) work() int {
+	n := workOf(id.Name) + (len(id.Name)+len(id.except))/256
+	for name := range strings.SplitSeq(id.except, ",") {
+		if strings.ContainsAny(name, meta) {
+			n += workOf(name)
+		}
+	}
+	return n
+}
+
+func workOf(glob string) int {
+	if strings.ContainsAny(glob, `?[\\`) { // see globMatcher
+		return 1 + len(glob)
+	}
+	return 1
+}
+
+// globRank is the place of a glob in the order in which those of a namespace are admitted.
+type globRank struct {
+	created int64 // the oldest workload that has it, in seconds
+	id      globID
+}
+
+func (r globRank) before(other globRank) bool {
+	return cmp.Or(cmp.Compare(r.created, other.created), compareGlobs(&r.id, &other.id)) < 0
+}
+
+// globSpace is what is kept of the globs of a namespace.
+type globSpace struct {
+	ranks    *btree.BTreeG[globRank]
+	admitted int       // the first so many
+	last     *globRank // the last of them; nil: there is none
+	work     int       // of them
+	// deleted is the last deletion of a source.
+	deleted Change
+}
+
+func (s *globSpace) admits(r globRank) bool { return s.last != nil && !s.last.before(r) }
+
+// next returns the first that is not admitted.
+func (s *globSpace) next() (r globRank, found bool) {
+	if s.admitted == s.ranks.Len() {
+		return r, false
+	}
+	if s.last == nil {
+		return s.ranks.Min()
+	}
+	s.ranks.AscendGreaterOrEqual(*s.last, func(other globRank) bool {
+		r, found = other, s.last.before(other)
+		return !found
+	})
+	return r, found
+}
+
+// add admits the next.
+func (s *globSpace) add(r globRank) {
+	s.admitted, s.work = s.admitted+1, s.work+r.id.work()
+	if s.last == nil || s.last.before(r) {
+		s.last = &r
+	}
+}
+
+// drop is the reverse of add for any that is admitted.
+func (s *globSpace) drop(r globRank) {
+	s.admitted, s.work = s.admitted-1, s.work-r.id.work()
+	if s.last.before(r) || r.before(*s.last) {
+		return
+	}
+	s.last = nil
+	s.ranks.DescendLessOrEqual(r, func(other globRank) bool {
+		if other.before(r) {
+			s.last = &other
+		}
+		return s.last == nil
+	})
+}
+
+// rankOf returns the rank of a glob; false: no workload has it.
+func (g *Graph) rankOf(id *globID) (r globRank, found bool) {
+	g.eachGlobUse(id, func(use *globUse) bool {
+		r, found = globRank{use.created, *id}, true
+		return false
+	})
+	return r, found
+}
+
+// ranked brings the rank of a glob up to date, which was another one if any workload had the glob before. Otherwise create
+// returns what is known of it.
+func (g *Graph) ranked(id *globID, before globRank, had bool, create func() *aggregate) {
+	now, has := g.rankOf(id)
+	if id.work() > maxWorkOfGlob || had == has && before.created == now.created {
+		return
+	}
+	s := g.globSpaces[id.namespace]
+	if s == nil {
+		s = &globSpace{ranks: btree.NewG(degree, globRank.before)}
+		g.globSpaces[id.namespace] = s
+	}
+	if had {
+		if s.admits(before) {
+			s.drop(before)
+		}
+		s.ranks.Delete(before)
+	}
+	if has {
+		all := s.admitted == s.ranks.Len()
+		s.ranks.ReplaceOrInsert(now)
+		if all || s.admits(now) {
+			s.add(now)
+		}
+	}
+	switch {
+	case !has, !s.admits(now):
+		g.refuse(id)
+	case !had:
+		g.globs.set(id, create())
+	default:
+		g.admit(s, id)
+	}
+	for s.work > g.bounds.globWork {
+		last := *s.last
+		s.drop(last)
+		g.refuse(&last.id)
+	}
+	for {
+		next, found := s.next()
+		if !found || s.work+next.id.work() > g.bounds.globWork {
+			break
+		}
+		s.add(next)
+		g.admit(s, &next.id)
+	}
+	if s.ranks.Len() == 0 {
+		delete(g.globSpaces, id.namespace)
+	}
+}
+
+// refuse drops what is kept of a glob.
+func (g *Graph) refuse(id *globID) {
+	if g.globs.get(*id) != nil {
+		g.globs.delete(*id)
+		g.changedGlobs = append(g.changedGlobs, *id)
+	}
+}
+
+// admit begins to keep what a glob names. Of what has been deleted meanwhile, nothing is known.
+func (g *Graph) admit(s *globSpace, id *globID) {
+	if g.globs.get(*id) != nil {
+		return
+	}
+	a := newAggregate(*id)
+	a.goneBefore = s.deleted
+	g.globs.set(&a.id, a)
+	g.changedGlobs = append(g.changedGlobs, *id)
+}
+
+// Globs are some globs of a graph.
+type Globs []globID
+
+// TakeChangedGlobs returns the globs that have been admitted, and those that no longer are, since the last call.
+func (g *Graph) TakeChangedGlobs() (changed Globs) {
+	changed, g.changedGlobs = g.changedGlobs, nil
+	return changed
+}
+
+// UsersOfGlobs calls f for the workloads that have any of some globs.
+func (g *Graph) UsersOfGlobs(globs Globs, f func(WorkloadKey)) {
+	for i := range globs {
+		g.eachGlobUse(&globs[i], func(use *globUse) bool {
+			f(use.workload)
+			return true
+		})
+	}
+}
+
+// Admitted reports whether what the globs of a workload name is known. Otherwise they are too many for its namespace,
+// with those of older workloads.
+func (g *Graph) Admitted(key WorkloadKey) bool {
+	if n := g.extra.get(key); n != nil {
+		for _, id := range n.globs {
+			if g.globs.get(id) == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// eachGlobUse calls f for the uses of a glob, those of older workloads first, until it returns false.
+func (g *Graph) eachGlobUse(id *globID, f func(*globUse) bool) {
+	g.globUsers.from(globUse{glob: *id, created: math.MinInt64}, func(use *globUse, _ struct{}) bool {
+		return use.glob == *id && f(use)
+	})
+}

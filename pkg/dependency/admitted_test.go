@@ -1,0 +1,153 @@
+package dependency
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Which globs of a namespace are admitted follows from the workloads alone, in whatever order they came, and those who
+// have a glob of which that changes are told.
+func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 20, admitsGlobs) }
+
+func admitsGlobs(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	b := bounds{globWork: 3 + r.Intn(20), unusedNamespaces: 1}
+	g, known := newGraph(b), map[string]bool{}
+	impossible := strings.Repeat("?", maxWorkOfGlob)
+	refused := false
+	for step := range 600 {
+		key := WorkloadKey{Deployment, pick(r, "ns1", "ns2"), fmt.Sprint("w-", r.Intn(12))}
+		if r.Intn(4) == 0 {
+			g.DeleteWorkload(key)
+		} else {
+			w := &Workload{WorkloadKey: key, Created: metav1.Unix(int64(r.Intn(5)), 0)}
+			if before := g.Workload(key); before != nil && r.Intn(10) > 0 {
+				w.Created = before.Created
+			}
+			var p Patterns
+			for range r.Intn(4) {
+				p.Sources = append(p.Sources, Pattern{Secret, pick(r, "a*", "b*", "c*", "d*", "e*", "f*", "g?", "h??", "name", impossible)})
+			}
+			if r.Intn(3) == 0 {
+				p.Exclude = []Pattern{{Secret, pick(r, "x", "y*")}}
+			}
+			g.SetWorkload(w, p)
+		}
+		changed := map[WorkloadKey]bool{}
+		g.UsersOfGlobs(g.TakeChangedGlobs(), func(w WorkloadKey) { changed[w] = true })
+		got := map[string]bool{}
+		g.EachWorkload(func(w *Workload) { got[fmt.Sprint(w.WorkloadKey)] = g.Admitted(w.WorkloadKey) })
+		if diff := gocmp.Diff(admittedIn(g, b.globWork), got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("step %d (-want +got):\n%s", step, diff)
+		}
+		g.EachWorkload(func(w *Workload) {
+			id := fmt.Sprint(w.WorkloadKey)
+			if before, found := known[id]; found && before != got[id] && w.WorkloadKey != key && !changed[w.WorkloadKey] {
+				t.Fatalf("step %d: %s is admitted: %v, and was %v, which it is not told", step, id, got[id], before)
+			}
+			refused = refused || !got[id]
+		})
+		known = got
+	}
+	if !refused {
+		t.Error("none was refused")
+	}
+	for _, w := range slices.Collect(maps.Keys(known)) {
+		var key WorkloadKey
+		g.EachWorkload(func(other *Workload) {
+			if fmt.Sprint(other.WorkloadKey) == w {
+				key = other.WorkloadKey
+			}
+		})
+		g.DeleteWorkload(key)
+	}
+	if n := len(g.globSpaces) + g.globs.len() + g.globUsers.len(); n != 0 {
+		t.Errorf("when all workloads have gone, %d things are left", n)
+	}
+}
+
+// admittedIn says by looking at all of them which workloads are admitted.
+func admittedIn(g *Graph, most int) map[string]bool {
+	oldest := map[globID]int64{}
+	g.EachWorkload(func(w *Workload) {
+		if n := g.extra.get(w.WorkloadKey); n != nil {
+			for _, id := range n.globs {
+				if at, found := oldest[id]; !found || w.Created.Unix() < at {
+					oldest[id] = w.Created.Unix()
+				}
+			}
+		}
+	})
+	work, full, admitted := map[string]int{}, map[string]bool{}, map[globID]bool{}
+	for _, id := range slices.SortedFunc(maps.Keys(oldest), func(a, b globID) int {
+		return cmp.Or(cmp.Compare(oldest[a], oldest[b]), compareGlobs(&a, &b))
+	}) {
+		if id.work() > maxWorkOfGlob {
+			continue
+		}
+		if full[id.namespace] = full[id.namespace] || work[id.namespace]+id.work() > most; !full[id.namespace] {
+			work[id.namespace] += id.work()
+			admitted[id] = true
+		}
+	}
+	out := map[string]bool{}
+	g.EachWorkload(func(w *Workload) {
+		n := g.extra.get(w.WorkloadKey)
+		out[fmt.Sprint(w.WorkloadKey)] = n == nil || !slices.ContainsFunc(n.globs, func(id globID) bool { return !admitted[id] })
+	})
+	return out
+}
+
+// What is deleted while a glob is not admitted may have been one of those that it names.
+func TestGraph_AdmitsGlobInDoubt(t *testing.T) {
+	g := NewGraph()
+	g.bounds.globWork = 1
+	use := func(name string, created int64, globs ...string) WorkloadKey {
+		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", name}, Created: metav1.Unix(created, 0)}
+		var p Patterns
+		for _, glob := range globs {
+			p.Sources = append(p.Sources, Pattern{Secret, glob})
+		}
+		g.SetWorkload(w, p)
+		return w.WorkloadKey
+	}
+	remove := func(name string, version uint64) {
+		s := &Source{SourceKey: SourceKey{Secret, "shop", name}}
+		g.SetSource(s)
+		g.DeleteSource(s.SourceKey, Change{Version: version, Order: version, Seen: time.Unix(int64(version), 0)})
+	}
+	gone := func(glob string) (out []string) {
+		g.Matched("shop", Pattern{Secret, glob}, nil, nil).EachGone(func(name string, change Change) bool {
+			out = append(out, fmt.Sprint(name, "@", change.Version))
+			return true
+		})
+		return out
+	}
+	older := use("older", 1, "a*")
+	younger := use("younger", 2, "b*")
+	if !g.Admitted(older) || g.Admitted(younger) {
+		t.Fatalf("admitted: %v and %v", g.Admitted(older), g.Admitted(younger))
+	}
+	remove("b1", 10)
+	remove("other", 20)
+	use("younger", 2, "b1*") // it does not know more of what has gone by another glob
+	if use("older", 1); !g.Admitted(younger) {
+		t.Fatal("it is not admitted when there is room")
+	}
+	if diff := gocmp.Diff([]string{"@20"}, gone("b1*")); diff != "" {
+		t.Errorf("what is known to have gone (-want +got):\n%s", diff)
+	}
+	if diff := gocmp.Diff([]string(nil), gone("c*")); diff != "" {
+		t.Errorf("of a glob that no workload has (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,45 @@
+package dependency
+
+import (
+	"fmt"
+	"testing"
+)
+
+// BenchmarkGraph_SetSourceOfGlobs measures how long a change of a source in a namespace with n globs takes: for all
+// of that time, nothing else can be read. All of the globs name the source, or all begin as it does, or none does.
+func BenchmarkGraph_SetSourceOfGlobs(b *testing.B) {
+	for name, glob := range map[string]string{"wide": "%d", "near": "source-*-%d", "narrow": "app-%d-*", "classes": "s*[a-z]*%d"} {
+		for _, n := range []int{250, 500, 1000, 2000, 4000} {
+			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
+				g := NewGraph()
+				for i := range n {
+					pattern := fmt.Sprintf(glob, i)
+					if name == "wide" { // what is excluded makes them different
+						pattern = "source-*"
+					}
+					g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", fmt.Sprint("web-", i)}},
+						Patterns{Sources: []Pattern{{Secret, pattern}}, Exclude: []Pattern{{Secret, fmt.Sprint("other-", i)}}})
+				}
+				for i := range 1000 {
+					g.SetSource(&Source{SourceKey: SourceKey{Secret, "shop", fmt.Sprint("source-", i)}})
+				}
+				read := func(g *Graph) {
+					g.EachWorkload(func(w *Workload) {
+						p := g.patternsOf(w.WorkloadKey)
+						g.Matched("shop", p.Sources[0], p.Exclude, nil)
+					})
+				}
+				read(g)
+				for i := 0; b.Loop(); i++ {
+					b.StopTimer()
+					s := g.Snapshot() // as after each event
+					if i%10 == 0 {
+						read(s)
+					}
+					b.StartTimer()
+					g.SetSource(&Source{SourceKey: SourceKey{Secret, "shop", fmt.Sprint("source-", i%1000)}, Change: Change{Order: uint64(i + 1)}})
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package dependency
+
+import (
+	"fmt"
+	"math/rand"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// What is forgotten of deleted sources makes changes later and more than they were, and never the reverse.
+func TestGraph_ForgetsDeletionsInDoubt(t *testing.T) { withSeeds(t, 20, forgetsInDoubt) }
+
+func forgetsInDoubt(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	all, bounded := NewGraph(), newGraph(bounds{goneBytes: r.Intn(4000), unused: r.Intn(3), unusedNamespaces: 1 + r.Intn(2)})
+	graphs := []*Graph{all, bounded}
+	names, keys, several := []string{"a", "b", "c"}, []string{"x", "y"}, r.Intn(2) == 0
+	for _, g := range graphs {
+		g.SetSeveralCounters(several)
+	}
+	lost := 0
+	for step := range 1000 {
+		version := uint64(step + 1)
+		key := SourceKey{ConfigMap, pick(r, "ns1", "ns2", "ns3"), pick(r, names...)}
+		at := Arrival{Live: r.Intn(5) > 0, Seen: day.Add(time.Duration(step) * time.Minute), Order: version}
+		switch r.Intn(5) {
+		case 0, 1:
+			content := map[string]byte{}
+			for _, k := range keys {
+				if v := r.Intn(3); v > 0 {
+					content[k] = byte(v)
+				}
+			}
+			for _, g := range graphs {
+				s := &Source{SourceKey: key, ResourceVersion: strconv.Itoa(step + 1)}
+				for _, k := range keys {
+					if v := content[k]; v != 0 {
+						s.Keys = append(s.Keys, KeyDigest{Key: k, Digest: Digest{v}})
+					}
+				}
+				s.After(g.Source(key), g.Deleted(key), at)
+				g.SetSource(s)
+			}
+		case 2, 3:
+			for _, g := range graphs {
+				g.DeleteSource(key, Change{Version: version, Seen: at.Seen, Order: version})
+			}
+		default:
+			reads := []string{}
+			for _, name := range names {
+				if r.Intn(2) == 0 {
+					reads = append(reads, "?"+name)
+				}
+			}
+			for _, g := range graphs {
+				w := &Workload{WorkloadKey: WorkloadKey{Deployment, key.Namespace, "web"}, StartVersion: version, References: References(pod(reads...))}
+				g.SetWorkload(w, Patterns{})
+			}
+		}
+		for namespace, c := range bounded.goneContents {
+			if c.bytes > bounded.bounds.goneBytes || len(c.elements) == 0 {
+				t.Fatalf("step %d: %d bytes are kept of %d sources in %s", step, c.bytes, len(c.elements), namespace)
+			}
+		}
+		since := Moment{uint64(r.Intn(step + 1)), uint64(r.Intn(step + 1))}
+		for _, namespace := range []string{"ns1", "ns2", "ns3"} {
+			w := all.Workload(WorkloadKey{Deployment, namespace, "web"})
+			if w == nil {
+				continue
+			}
+			for i := range w.References {
+				reference, key := &w.References[i], SourceKey{ConfigMap, namespace, w.References[i].Name}
+				want, got := all.LastWritten(namespace, reference), bounded.LastWritten(namespace, reference)
+				if got.Version < want.Version || got.Order < want.Order {
+					t.Fatalf("step %d: %v was last written at %v, not %v", step, key, want, got)
+				}
+				want, got = new(all.UnusedDeletion(key)).Moment(), new(bounded.UnusedDeletion(key)).Moment()
+				if got.Version < want.Version || got.Order < want.Order {
+					t.Fatalf("step %d: %v was last deleted unused at %v, not %v", step, key, want, got)
+				}
+				if all.missingSince(key) > bounded.missingSince(key) {
+					t.Fatalf("step %d: %v has been missing since %d, not %d", step, key, all.missingSince(key), bounded.missingSince(key))
+				}
+				first, last, times := all.ChangedSince(key, since)
+				first2, last2, times2 := bounded.ChangedSince(key, since)
+				if min(times, 2) > times2 || !last.Equal(last2) || !first2.IsZero() && !first2.Equal(first) {
+					t.Fatalf("step %d: since %v %v has changed %d times from %v to %v, not %d from %v to %v", step, since, key, times, first, last, times2, first2, last2)
+				}
+				was, _ := all.First(key)
+				switch was2, known := bounded.First(key); {
+				case !known:
+					lost++
+				case string(AppendContent(nil, reference, was)) != string(AppendContent(nil, reference, was2)):
+					t.Fatalf("step %d: %v was %v first, not %v", step, key, was, was2)
+				}
+				if s := all.Source(key); s != nil && s.Undated(s.LastWritten(reference)) && !bounded.Source(key).Undated(bounded.LastWritten(namespace, reference)) {
+					t.Fatalf("step %d: the last change of %v is dated", step, key)
+				}
+			}
+		}
+	}
+	if lost == 0 && bounded.bounds.goneBytes < 1000 {
+		t.Error("nothing has been forgotten")
+	}
+}
+
+// A template may name sources that are created and deleted with any content: what stays of that is bounded,
+// and is not at the expense of other namespaces.
+func TestGraph_ForgetsContentOfDeletedSources(t *testing.T) {
+	g := NewGraph()
+	comeAndGo := func(namespace, name string, keys int) *Reference {
+		reference := Reference{Kind: ConfigMap, Name: name, Uses: []Use{{Type: EnvFrom, Container: "app", Optional: true}}}
+		g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, namespace, name}, References: []Reference{reference}}, Patterns{})
+		s := &Source{SourceKey: SourceKey{ConfigMap, namespace, name}}
+		for i := range keys {
+			s.Keys = append(s.Keys, KeyDigest{Key: fmt.Sprintf("%06d", i)})
+		}
+		g.SetSource(s)
+		g.DeleteSource(s.SourceKey, Change{Version: 7, Seen: day, Order: 7})
+		return &reference
+	}
+	few := comeAndGo("other", "few", 2)
+	comeAndGo("shop", "first", 10)
+	for i := range 100 {
+		comeAndGo("shop", fmt.Sprint("large-", i), 1000)
+	}
+	comeAndGo("shop", "huge", 100_000)
+	kept := 0
+	g.gone.each(func(gone goneSource) {
+		if gone.Namespace == "shop" {
+			kept += gone.contentBytes(1 << 30)
+		}
+	})
+	if most := maxGoneBytes + 102*700; kept > most || kept == 0 {
+		t.Errorf("%d bytes are kept, want at most %d", kept, most)
+	}
+	if n := len(g.Deleted(SourceKey{ConfigMap, "other", "few"}).Keys); n != 2 {
+		t.Errorf("%d keys are left of a source in another namespace", n)
+	}
+	for _, name := range []string{"first", "huge", "large-0", "large-99"} {
+		reference := *few
+		reference.Name = name
+		if got, want := g.LastWritten("shop", &reference), (Moment{7, 7}); got != want {
+			t.Errorf("%s was last written at %v, want %v", name, got, want)
+		}
+	}
+	var workloads []WorkloadKey
+	g.EachWorkloadIn("shop", func(w *Workload) { workloads = append(workloads, w.WorkloadKey) })
+	for _, key := range workloads {
+		g.DeleteWorkload(key)
+	}
+	if n := g.gone.len(); n != 1 || len(g.goneContents) != 1 {
+		t.Errorf("when their workloads have gone, %d sources are left, contents in %d namespaces", n, len(g.goneContents))
+	}
+}
+
+// However many sources come and go in other namespaces, it is known when one went that no workload used.
+func TestGraph_DeletionsElsewhere(t *testing.T) {
+	w := &watched{g: NewGraph(), version: 100}
+	w.set("y", 10)
+	w.remove("y", 90)
+	for i := range 10 * maxUnused {
+		key := SourceKey{ConfigMap, fmt.Sprint("other-", i%10), fmt.Sprint("x-", i)}
+		w.g.SetSource(&Source{SourceKey: key})
+		w.g.DeleteSource(key, Change{Version: uint64(200 + i), Seen: seenAt})
+	}
+	w.workload("x", "y")
+	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 90 {
+		t.Errorf("y has been missing since %d, want 90", got)
+	}
+	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "x"}); got != 0 {
+		t.Errorf("x has been missing since %d, want 0: it never was there", got)
+	}
+	// As long as a workload refers to it, nothing makes that forgotten.
+	w.comeAndGo(2*maxUnused, 300)
+	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 90 {
+		t.Errorf("after other deletions, y has been missing since %d, want 90", got)
+	}
+	w.workload("x")
+	w.comeAndGo(2*maxUnused, 400)
+	w.workload("x", "y")
+	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 401 {
+		t.Errorf("after a time in which no workload referred to it, y has been missing since %d, want 401", got)
+	}
+	// Of very many namespaces, the deletions in some are forgotten.
+	for i := range maxUnusedNamespaces {
+		key := SourceKey{ConfigMap, fmt.Sprint("many-", i), "x"}
+		w.g.SetSource(&Source{SourceKey: key})
+		w.g.DeleteSource(key, Change{Version: 500, Seen: seenAt})
+	}
+	if n := w.g.lastUnused.Len(); n != maxUnusedNamespaces {
+		t.Errorf("deletions of %d namespaces are remembered", n)
+	}
+	w.workload("x", "y", "z")
+	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "z"}); got < 401 {
+		t.Errorf("z has been missing since %d, want no earlier than 401", got)
+	}
+}

@@ -1,0 +1,124 @@
+package ingest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// between is a sink that does something when it is told for the first time of a change that more of follows.
+type between struct {
+	recorder
+	do func(*dependency.Graph, dependency.Progress)
+}
+
+func (b *between) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
+	b.recorder.Changed(g, at, workloads)
+	if do := b.do; do != nil {
+		b.do = nil
+		do(g, at)
+	}
+}
+
+// Workloads are told of the annotations of their namespace some at a time, and others have the index in between. Whatever
+// they bring is applied as if all had been told before. Until all are, those that have not been are as they were, and
+// nothing says that the change has been applied.
+func TestIndex_NamespaceInParts(t *testing.T) {
+	const n = 10
+	name := func(i int) string { return fmt.Sprint("w-", i) }
+	type noted struct {
+		Opted, Scope, ScopedFrom   string
+		OptedAt, ScopedAt, Created dependency.Moment
+		Record                     string
+	}
+	mode := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/more,secret/s-*"}
+	for kind, meanwhile := range map[string]func(*Index){
+		"nothing": func(*Index) {},
+		"a workload is written": func(x *Index) {
+			x.note(x.put(deployment(name(n-1), 102, "db"), x.arrival(true)))
+		},
+		"one opts out by itself": func(x *Index) {
+			o := deployment(name(n-2), 102, "db")
+			o.workload.Annotations = map[string]string{policy.ReloadAnnotation: "off"}
+			x.note(x.put(o, x.arrival(true)))
+		},
+		"one is created":             func(x *Index) { x.note(x.put(deployment("young", 102, "db"), x.arrival(true))) },
+		"one goes":                   func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102")) },
+		"what annotations name goes": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102")) },
+		"a source is written":        func(x *Index) { x.note(x.put(secret("s-1", 102), x.arrival(true))) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			run := func(batch int) (out map[string]noted, told map[dependency.WorkloadKey]string, users []string) {
+				sink := &between{}
+				x, _ := newTestIndex(sink, "deployments", "secrets")
+				x.defaults.Mode, x.batch = policy.Off, batch
+				var workloads []any
+				for i := range n {
+					workloads = append(workloads, deployment(name(i), 10, "db"))
+				}
+				must(t, newStore(x, deployments).Replace(workloads, "100"), newStore(x, secrets).Replace([]any{secret("db", 10), secret("more", 11)}, "100"),
+					newStore(x, namespaces).Replace(nil, "100"), newStore(x, deployments).Bookmark("110"), newStore(x, secrets).Bookmark("110"))
+				sink.do = func(g *dependency.Graph, at dependency.Progress) {
+					if done := batch > n; (at.Watermark >= 105) != done || at.Latest < 105 {
+						t.Errorf("progress %+v, done: %v", at, done)
+					}
+					digester := dependency.NewDigester(make([]byte, dependency.KeySize))
+					g.EachWorkload(func(w *dependency.Workload) {
+						e := policy.Evaluate(g, digester, w, policy.Defaults{Mode: policy.Off})
+						if in := e.Policy.Mode == policy.Auto; in != (w.Opted == "on") || in != (len(e.Sources) == 2) {
+							t.Errorf("%s is noted as %q, and has the mode %s and %d sources", w.Name, w.Opted, e.Policy.Mode, len(e.Sources))
+						}
+					})
+					x.change()
+					defer x.mu.Unlock()
+					meanwhile(x)
+				}
+				must(t, newStore(x, namespaces).Add(namespaceObject("ns", 105, mode)))
+				if sink.do != nil {
+					t.Error("nothing was told")
+				}
+				x.tellSinks()
+				out = map[string]noted{}
+				x.graph.EachWorkload(func(w *dependency.Workload) {
+					if x.graph.Behind(w) {
+						t.Errorf("%s has not been told", w.Name)
+					}
+					hash, _ := w.Record()
+					out[w.Name] = noted{w.Opted, w.Scope, w.ScopedFrom, w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
+				})
+				if got := x.Progress().Watermark; got != 105 {
+					t.Errorf("the watermark is %d", got)
+				}
+				return out, sink.mirror, sorted(x.graph.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "more"}))
+			}
+			whole, wholeTold, wholeUsers := run(n + 1)
+			parts, partsTold, partsUsers := run(3)
+			if diff := cmp.Diff(whole, parts); diff != "" {
+				t.Errorf("what is noted (-at once +in parts):\n%s", diff)
+			}
+			if diff := cmp.Diff(wholeTold, partsTold); diff != "" {
+				t.Errorf("what is told (-at once +in parts):\n%s", diff)
+			}
+			if diff := cmp.Diff(wholeUsers, partsUsers); diff != "" {
+				t.Errorf("who uses what annotations name (-at once +in parts):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Everything may be forgotten while workloads are told of the annotations of their namespace.
+func TestIndex_ResetWhileANamespaceChanges(t *testing.T) {
+	sink := &between{}
+	x, _ := newTestIndex(sink, "deployments", "secrets")
+	x.batch = 1
+	must(t, newStore(x, deployments).Replace([]any{deployment("a", 10), deployment("b", 10)}, "100"), newStore(x, secrets).Replace(nil, "100"))
+	sink.do = func(*dependency.Graph, dependency.Progress) { x.Reset() }
+	must(t, newStore(x, namespaces).Add(namespaceObject("ns", 105, map[string]string{policy.ReloadAnnotation: "auto"})))
+	if workloads, _ := x.Size(); workloads != 0 || x.changing != nil || len(x.graph.Namespace("ns")) != 0 {
+		t.Errorf("%d workloads are left, and of the namespace %v", workloads, x.graph.Namespace("ns"))
+	}
+}

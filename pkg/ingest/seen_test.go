@@ -1,0 +1,62 @@
+package ingest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/configdep/configdep/test/seeds"
+)
+
+// The watermark is the least revision of all streams, in whatever order and however far they move.
+func TestSeenStreams_Watermark(t *testing.T) {
+	seeds.Each(t, 50, func(t *testing.T, seed uint64) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := newSeenStreams()
+		if v, found := s.watermark(); found {
+			t.Fatalf("without streams, the watermark is %d", v)
+		}
+		naive := map[string]uint64{}
+		for step := range 500 {
+			name, revision := fmt.Sprint(random.IntN(1+step/10)), random.Uint64N(100)+uint64(step)
+			at := time.Unix(int64(step), 0)
+			s.observe(name, revision, at)
+			naive[name] = max(naive[name], revision)
+			least := ^uint64(0)
+			for _, v := range naive {
+				least = min(least, v)
+			}
+			if v, _ := s.watermark(); v != least {
+				t.Fatalf("step %d: the watermark is %d, want %d", step, v, least)
+			}
+			if got := s.of(name); got.revision != naive[name] || !got.at.Equal(at) {
+				t.Fatalf("step %d: %s is at %+v, want %d", step, name, got, naive[name])
+			}
+		}
+		if got := s.of("none"); got != (seen{}) {
+			t.Errorf("a stream of which nothing has come is at %+v", got)
+		}
+	})
+}
+
+// BenchmarkObserve measures an event with the streams of n namespaces: most are of a stream that is
+// ahead, as others are quiet.
+func BenchmarkObserve(b *testing.B) {
+	for _, namespaces := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprint(namespaces), func(b *testing.B) {
+			s := newSeenStreams()
+			names := make([]string, 9*namespaces+1)
+			for i := range names {
+				names[i] = fmt.Sprint("stream-", i)
+				s.observe(names[i], uint64(i), time.Time{})
+			}
+			revision := uint64(len(names))
+			for b.Loop() {
+				revision++
+				s.observe(names[len(names)/2], revision, time.Time{})
+				s.watermark()
+			}
+		})
+	}
+}
