@@ -254,7 +254,13 @@ func (d *workload) controllerRevisions() runtime.Object {
 	out := &appsv1.ControllerRevisionList{}
 	if d != nil {
 		for i, m := range d.setMeta() {
-			out.Items = append(out.Items, appsv1.ControllerRevision{ObjectMeta: m, Revision: d.sets[i].number})
+			s := d.sets[i]
+			template := podTemplate(s.template.variant, s.template.image, s.template.annotations)
+			data, err := json.Marshal(map[string]any{"spec": map[string]any{"template": template}})
+			if err != nil {
+				panic(err)
+			}
+			out.Items = append(out.Items, appsv1.ControllerRevision{ObjectMeta: m, Revision: s.number, Data: runtime.RawExtension{Raw: data}})
 		}
 	}
 	return out

@@ -71,7 +71,8 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 	if s.leads {
 		return false
 	}
-	if t := s.view.templates[d.slot]; t.remade && t.uid == d.uid {
+	t := s.view.templates[d.slot]
+	if t.remade && t.uid == d.uid {
 		return true // how old the record is cannot be told
 	}
 	if len(o.reasons(d, &s.view).sources) > 0 {
@@ -87,7 +88,7 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 		if s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
 			return true
 		}
-		if reason == "Verifying" && s.view.sources[source].witnessed != [keyCount]uint64{} {
+		if (reason == "Verifying" || t.again && t.uid == d.uid) && s.view.sources[source].witnessed != [keyCount]uint64{} {
 			return true
 		}
 	}

@@ -114,6 +114,17 @@ var cases = map[string]*history{
 	"PausedAfterARolloutAndListed": one(before(do("hold", 0, 0), do("set image", 0, 1), wait(time.Minute), do("pause", 0, 0), do("relist", 0, 0), do("release", 0, 0),
 		wait(time.Second), change(s0, 0, 2), wait(100*time.Millisecond), do("resume", 0, 0), calm)...),
 
+	// The controller gives the revision of a template that comes back the highest number only when it has
+	// read that it created another one in between.
+	"RolledBackBeforeTheRevisionIsRead": one(has(0, 1), has(s0, 1), create, birth, lead, calm, change(s0, 1, 2), do("set image", 0, 1), wait(150*time.Millisecond), do("undo", 0, 0), calm).with(func(h *history) {
+		h.Workloads[0] = opted("DaemonSet", readsOneKey, readsOneKey)
+		h.Pace = 100 * time.Millisecond
+	}),
+	"RolledBackBeforeTheRevisionIsReadOfADeployment": one(has(0, 1), has(s0, 1), create, birth, lead, calm, change(s0, 1, 2), do("set image", 0, 1), wait(150*time.Millisecond), do("undo", 0, 0), calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", readsOneKey, readsOneKey)
+		h.Pace = 100 * time.Millisecond
+	}),
+
 	"RolledBackAfterThereAndBack": one(before(change(s0, 0, 2), calm, do("set image", 0, crashing), wait(time.Second), change(s0, 0, 3), wait(100*time.Millisecond),
 		do("restart container", 0, 0), wait(200*time.Millisecond), change(s0, 0, 2), wait(100*time.Millisecond), do("undo", 0, 0), calm)...),
 

@@ -176,7 +176,7 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 		o.fail("%s is restarted while it is paused", name)
 	case d.wanted() == 0 && r.reload == nil:
 		o.fail("%s is restarted, and has no pods", name)
-	case missing(d.template.variant, marks, r.seen.contents()) && r.reload == nil:
+	case missing(d.template.variant, marks, r.seen.contents()) && r.reload == nil && !o.missingSince(r, d):
 		o.fail("%s is restarted while a source is missing", name)
 	}
 	reasons := o.reasons(d, &r.seen)
@@ -198,6 +198,13 @@ func (o *oracle) judge(r *request, d *workload, rules rules, marks [sourceCount]
 	}
 }
 
+// missingSince reports whether a source has gone missing only since the server began to list pods that
+// were to be evicted, in order to restart them in another way.
+func (o *oracle) missingSince(r *request, d *workload) bool {
+	before := r.server.looked[r.slot]
+	return d.annotations[recreatingAnnotation] != "" && !missing(d.template.variant, before.marks(), before.contents())
+}
+
 // judgePace judges when a restart is made: once changes have settled, and not too soon after
 // the last one.
 func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCount]mark, reasons reasons) {
@@ -208,6 +215,9 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 	for _, s := range reasons.sources {
 		if rec != nil && !bare && (!rec.scopes[s].same(scopes[s]) || rules.glob && rec.scopes != scopes || !o.recordDiffers(rec, &scopes, s, &r.seen)) {
 			continue
+		}
+		if seen := &r.seen.sources[s]; rules.glob && scopes[s].annotted && !seen.present && seen.goneIgnored {
+			continue // the glob had lost it before, when it was ignored
 		}
 		if at := r.seen.sources[s].arrived; at.After(arrived) {
 			arrived = at
@@ -258,8 +268,8 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if d.truth.mixed {
 		return "the pods were looked at, and times do not tell what they were started with"
 	}
-	if strings.Contains(d.annotations[hashAnnotation], ".mixed") && r.seen.unseen(d.truth.templated) {
-		return "the record tells that pods differ, and the server has not seen the template come back with it"
+	if strings.Contains(d.annotations[hashAnnotation], ".mixed") && unseen {
+		return "the record tells that pods differ, and the server has not seen the template come back with it, or revisions cannot be compared"
 	}
 	if r.seen.begun < o.world.restored {
 		return "etcd has been restored, and the server has not read everything again: revisions cannot be compared until then"
@@ -271,6 +281,8 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		for s := range scopes {
 			switch {
 			case !scopes[s].counts() || r.seen.sources[s].arrived.IsZero():
+			case rec != nil && !rec.scopes[s].counts() && !r.seen.sources[s].present:
+				return "revisions cannot be compared, and of what went while nothing used it no more is known than that it did"
 			case r.reload != nil:
 				return "revisions cannot be compared, and a Reload looks no times up"
 			case !seconds(d.newest().created).After(r.seen.sources[s].lastChanged):
@@ -298,6 +310,13 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	// Without a valid mode it is that of the defaults: in mode off, no pod is evicted.
 	if d.annotations[recreatingAnnotation] != "" && (!rules.recreate || rules.mode == "off") {
 		return "pods were still to be evicted when the strategy was changed"
+	}
+	for _, rec := range []*recorded{rec, o.hashes[d.hash()]} { // whatever its key
+		for s := range scopes {
+			if rec != nil && rules.mode == "matched" && rec.scopes[s].counts() && !r.seen.sources[s].present {
+				return "a source that is absent does not say whether it matches"
+			}
+		}
 	}
 	if rec == nil {
 		for s := range scopes {
@@ -328,9 +347,6 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		back := scopes[s].counts() && !differ && unseen && slices.Max(seen.witnessed[:]) > d.truth.adopted
 		if back && (d.newest() == nil || !seconds(d.newest().created).After(seen.lastChanged)) {
 			return "content has changed and changed back, and nothing tells whether the template came after that"
-		}
-		if rules.mode == "matched" && rec.scopes[s].counts() && !seen.present {
-			return "a source that is absent does not say whether it matches"
 		}
 		if !scopes[s].counts() || !differ || seen.changed <= d.truth.adopted && !r.seen.unseen(d.truth.adopted) {
 			continue
@@ -392,7 +408,11 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return
 	}
 	ended := before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == ""
-	if ended && slices.ContainsFunc(d.pods, func(p *pod) bool { return !p.terminating && p.born < d.truth.recreated }) {
+	// If another client has replaced the list of them, those of other templates are left to the rollout.
+	named := before.annotations[recreatingAnnotation] == d.truth.evicting
+	if ended && slices.ContainsFunc(d.pods, func(p *pod) bool {
+		return !p.terminating && p.born < d.truth.recreated && (named || p.identity == d.template.identity())
+	}) {
 		o.fail("the eviction of %s is ended, pods are left, and the record does not tell of them", workloadName(d.slot))
 	}
 	rec, _ := o.record(&d.manifest)
@@ -427,7 +447,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 // judgeBaseline judges a record of content that a container has not read: the server that
 // has written it must not have been able to know that.
 func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, before *manifest, source, key int) {
-	if r.seen.sources[source].keys[key] <= c.started {
+	if seen := &r.seen.sources[source]; seen.keys[key] <= c.started && (seen.present || r.seen.listed[sourceStream(source)] <= c.started) {
 		// The server lags, and will see that the container has read something newer. Another one
 		// that leads too does not see that, and has to believe the record: the lease keeps two
 		// from leading, but for moments.

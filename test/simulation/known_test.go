@@ -21,6 +21,8 @@ type seenTemplate struct {
 	// the same, the server remembers it.
 	annotations map[string]string
 	removed     string
+	// again: that record was written once more, as it was.
+	again bool
 	// optedIn is when the server saw the workload opt in, by the number of what had reached it; 0:
 	// it has not. ruled is when it saw that something else began to count, by the rules, and ruledByList:
 	// in a list, which shows no more than that it was before.
@@ -46,6 +48,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		// The pods of a paused Deployment are those of the template with which it was paused.
 		switch {
 		case m.annotations[hashAnnotation] != "":
+			t.again = m.annotations[hashAnnotation] == t.removed || t.again && m.annotations[hashAnnotation] == record
 			t.removed = ""
 		case record != "" && (ofKey(record, v.key) || record == v.kept[m.slot]):
 			t.removed = record

@@ -42,6 +42,9 @@ type truth struct {
 	scopes [sourceCount]scope
 	// scoped is the revision at which the scope of each source last changed.
 	scoped [sourceCount]uint64
+	// rules are what was in force when it was last looked at, since the revision ruled.
+	rules rules
+	ruled uint64
 	// since is the revision since which the workload is managed and carries no record that
 	// can be compared; 0: it carries one. cause says how that came about.
 	since uint64
@@ -178,8 +181,14 @@ func (o *oracle) lookAt(d *workload) {
 	t.managed, t.scopes = r.managed(), r.scopes(d.template.variant, &marks)
 	rec, _ := o.record(&d.manifest)
 	t.recorded = rec != nil
+	if t.rules != r {
+		t.rules, t.ruled = r, o.world.revision
+	}
 	contents := o.world.contents()
 	for s := range contents {
+		if variant != t.variant && t.scopes[s].annotted { // it may count since the rules changed while there was another template
+			t.scoped[s] = max(t.scoped[s], t.ruled)
+		}
 		// What begins to count because of the policy is adopted as it is at that moment, and not
 		// what comes later. Pods of another template are started with what is there.
 		if !t.scopes[s].same(before[s]) && !first && variant == t.variant {

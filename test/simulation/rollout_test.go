@@ -13,6 +13,7 @@ type set struct {
 	template template
 	identity string
 	number   int64
+	taken    int64 // its place among those that have been the newest
 	created  time.Time
 	serial   int
 	// reused: it was made for an earlier rollout.
@@ -35,7 +36,7 @@ func (d *workload) newest() *set {
 	if len(d.sets) == 0 {
 		return nil
 	}
-	return slices.MaxFunc(d.sets, func(a, b *set) int { return int(a.number - b.number) })
+	return slices.MaxFunc(d.sets, func(a, b *set) int { return int(a.taken - b.taken) })
 }
 
 func (d *workload) set(identity string) *set {
@@ -48,19 +49,35 @@ func (d *workload) set(identity string) *set {
 
 // revise makes the set of the present template the newest.
 func (w *world) revise(d *workload) {
-	d.number++
-	s := d.set(d.template.identity())
-	if s == nil {
+	d.taken++
+	before, s := d.newest(), d.set(d.template.identity())
+	switch {
+	case s == nil:
 		s = &set{template: d.template, identity: d.template.identity(), created: w.apiTime(deployments), serial: len(d.sets)}
 		d.sets = append(slices.Clone(d.sets), s)
-	} else {
-		s.reused = true
+		d.number++
+		s.number = d.number
+	case !before.reused && before.serial > 0 && !d.hasPods(before):
+		// The controller has just made that one and does not read it yet, so that it takes this number
+		// for the highest.
+	default:
+		w.number(d, s)
 	}
-	s.number = d.number
+	s.taken = d.taken
 	s.annotations = d.annotations
 	if d.kind == "Deployment" && s.serial > 0 && len(d.sets) > 1 {
 		w.logf("    %s: revision %d", workloadName(d.slot), s.number)
 	}
+}
+
+// number gives a set that was made for an earlier rollout the highest number.
+func (w *world) number(d *workload, s *set) {
+	d.number++
+	s.number, s.reused = d.number, true
+}
+
+func (d *workload) hasPods(s *set) bool {
+	return slices.ContainsFunc(d.pods, func(p *pod) bool { return p.identity == s.identity })
 }
 
 // rollSoon lets the controllers of kube-controller-manager go on with a workload.
@@ -92,6 +109,9 @@ func (w *world) step(d *workload) bool {
 func (w *world) stepPods(d *workload) bool {
 	identity := d.template.identity()
 	switch s := d.newest(); {
+	case s != nil && s.identity == identity && s.number < d.number: // it reads now what it has made
+		w.number(d, s)
+		return true
 	case s != nil && s.identity == identity:
 	case d.paused && d.set(identity) == nil: // it is made when the Deployment is resumed
 		if s == nil {
@@ -296,7 +316,7 @@ func (w *world) status(d *workload) {
 		now, old = slices.DeleteFunc(now, surplus), slices.DeleteFunc(old, surplus)
 		desired, misscheduled = d.replicas, all-len(now)-len(old)
 	}
-	p := progress{observed: d.generation, number: d.number, all: len(now) + len(old), updated: len(now),
+	p := progress{observed: d.generation, number: d.newest().number, all: len(now) + len(old), updated: len(now),
 		ready: ready(now, old), updatedReady: ready(now), desired: desired, misscheduled: misscheduled,
 		update: d.newest().name(d)}
 	if d.kind == "StatefulSet" {

@@ -119,11 +119,13 @@ type seenSource struct {
 		arrivals  [keyCount]int
 	}
 	// gone is the content with which the source was last deleted, goneAt when that was, and prior
-	// what was witnessed before. A key came back if it has the same content again.
-	gone     content
-	goneAt   uint64
-	prior    [keyCount]uint64
-	cameBack [keyCount]bool
+	// what was witnessed before; goneIgnored tells that it was ignored then. A key came back if it has
+	// the same content again.
+	gone        content
+	goneAt      uint64
+	goneIgnored bool
+	prior       [keyCount]uint64
+	cameBack    [keyCount]bool
 	// undated are the keys that went after lastChanged, or may have, which is written nowhere.
 	undated keySet
 }
@@ -375,7 +377,7 @@ func (s *server) look(e *event, byList bool) {
 	}
 	seen := &s.view.sources[e.slot]
 	if seen.present && !e.source.present {
-		seen.gone, seen.goneAt = seen.content, e.source.changed
+		seen.gone, seen.goneAt, seen.goneIgnored = seen.content, e.source.changed, seen.ignored
 		for k := range seen.witnessed {
 			if !seen.cameBack[k] { // else it has not changed since it went before
 				seen.prior[k] = seen.witnessed[k]

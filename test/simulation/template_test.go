@@ -213,7 +213,7 @@ func podTemplate(variant, image int, annotations map[string]string) corev1.PodTe
 
 func withImage(containers []corev1.Container, image int) (out []corev1.Container) {
 	for _, c := range containers {
-		c.Image = "app:" + string(rune('0'+image%10))
+		c.Image = fmt.Sprint("app:", image)
 		if image == crashing {
 			c.Image = "app:crashing"
 		}

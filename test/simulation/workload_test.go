@@ -69,10 +69,10 @@ type workload struct {
 	holder  owner
 
 	// owned are the annotations in the owner's manifest.
-	owned  map[string]string
-	number int64
-	sets   []*set
-	pods   []*pod
+	owned         map[string]string
+	number, taken int64
+	sets          []*set
+	pods          []*pod
 	// current is the identity of the template of the pods below a partition.
 	current string
 	// largest is the identity of the template of the ReplicaSet with the most pods.
@@ -121,7 +121,9 @@ func (m *manifest) object() runtime.Object {
 		if meta.Annotations == nil {
 			meta.Annotations = map[string]string{}
 		}
-		meta.Annotations["deployment.kubernetes.io/revision"] = fmt.Sprint(p.number)
+		if p.number > 0 {
+			meta.Annotations["deployment.kubernetes.io/revision"] = fmt.Sprint(p.number)
+		}
 		return &appsv1.Deployment{
 			ObjectMeta: meta,
 			Spec:       appsv1.DeploymentSpec{Replicas: replicas, Paused: m.paused, Template: t, Selector: selector},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not calm within %v", limit))
 	defer cancel()
 	s.logf("waiting for the calm")
+	if err := s.dropLongIntervals(ctx); err != nil {
+		return err
+	}
 	if err := s.awaitCalm(ctx); err != nil {
 		return err
 	}
@@ -45,6 +49,34 @@ func (s *stage) calm(ctx context.Context, label string) error {
 	defer s.journal.mu.Unlock()
 	if len(s.oracle.violations) > 0 {
 		return violations(s.oracle.violations)
+	}
+	return nil
+}
+
+// dropLongIntervals removes the minimum interval of workloads for which it has grown: that would take
+// longer than the calm may.
+func (s *stage) dropLongIntervals(ctx context.Context) error {
+	if err := s.journal.catchUp(ctx); err != nil {
+		return err
+	}
+	var long []string
+	s.journal.mu.Lock()
+	s.oracle.each(func(w *workload) {
+		if w.state != nil && lastReloadOf(w.state).Streak >= longStreak {
+			long = append(long, w.cell.namespace+"/"+w.name)
+		}
+	})
+	s.journal.mu.Unlock()
+	for _, o := range s.owners {
+		for _, m := range o.workloads {
+			if m.minInterval == "" || !slices.Contains(long, o.namespace+"/"+m.name) {
+				continue
+			}
+			m.minInterval = ""
+			if err := o.apply(ctx, m); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

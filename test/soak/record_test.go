@@ -63,7 +63,7 @@ func (w *workload) adopt(name string, at int64) {
 // noteRecord takes notice that what is there has been recorded.
 func (w *workload) noteRecord() {
 	w.adopting, w.mixed, w.kept, w.recorded, w.remembered = false, false, nil, map[string]string{}, w.read
-	w.recordedAt = w.cell.revision
+	w.recordedAt, w.decidedAt = w.cell.revision, w.cell.revision
 	for _, name := range w.rules().counted(w.variant) {
 		w.recorded[name] = w.rules().unit(w.variant, name)
 	}
@@ -149,7 +149,7 @@ func (w *workload) noteAbandoned(before *state) {
 
 // differing takes notice that it is recorded that pods differ.
 func (w *workload) differing() {
-	w.hash, w.mixed, w.recordedAt = "", true, w.cell.revision
+	w.hash, w.mixed, w.recordedAt, w.decidedAt = "", true, w.cell.revision, w.cell.revision
 	w.changes, w.since = max(w.changes, w.rollouts+1), w.since+1
 }
 
@@ -160,7 +160,7 @@ func (w *workload) differing() {
 // workload.
 func (w *workload) mayBeMixed(name string) bool {
 	now := w.cell.revision
-	return w.cell.differed(w.variant, name, w.recordedAt, now) ||
+	return w.cell.differed(w.variant, name, min(w.recordedAt, w.decidedAt), now) ||
 		w.unsure && (w.reused || w.kind != "Deployment") && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, w.createdAt, now)
 }
 

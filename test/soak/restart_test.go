@@ -9,7 +9,11 @@ import (
 type lastReload struct {
 	Trigger   string
 	Automatic time.Time
+	Streak    int
 }
+
+// longStreak is that of which the minimum interval has grown to most of a minute.
+const longStreak = 5
 
 func lastReloadOf(s *state) (last lastReload) {
 	// A value that is not there, or not understood, is as good as none.
@@ -60,6 +64,9 @@ func (w *workload) restarted(before *state) {
 		w.began(nil)
 	}
 	w.noteRecord()
+	if evicted { // pods that come while it is decided which are to be evicted are none of those
+		w.decidedAt = before.version
+	}
 }
 
 // allowed returns how many restarts there is a reason for. When nothing is remembered, and

@@ -30,10 +30,11 @@ type workload struct {
 	// kept has the units of the record that the owner has removed, and removedAt is when.
 	kept      map[string]string
 	removedAt int64
-	// recordedAt is the revision at which it was last recorded with what pods were started.
-	recordedAt int64
-	mixed      bool // it is recorded that pods differ
-	createdAt  int64
+	// recordedAt is the revision at which it was last recorded with what pods were started, and decidedAt
+	// one after which that was decided.
+	recordedAt, decidedAt int64
+	mixed                 bool // it is recorded that pods differ
+	createdAt             int64
 	// startedAt is the revision since which pods of the template are made. If reused, it is one
 	// of before, and if unsure, its rollout began before the last one was complete.
 	startedAt      int64
@@ -127,7 +128,8 @@ func (w *workload) set(now *state) {
 		for _, name := range sourceNames {
 			w.counts[name] = w.cell.revision
 		}
-		w.recorded, w.recordedAt, w.createdAt, w.completeAt = nil, w.cell.revision, w.cell.revision, w.cell.revision
+		w.recorded, w.createdAt, w.completeAt = nil, w.cell.revision, w.cell.revision
+		w.recordedAt, w.decidedAt = w.cell.revision, w.cell.revision
 		w.noteTemplate()
 		w.podsStart(nil)
 		if record(now) != "" {
@@ -171,7 +173,7 @@ func (w *workload) compare(before *state) {
 	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
 		if before.annotations[verifiedAnnotation] != now.annotations[verifiedAnnotation] {
 			w.log("the server has verified what is recorded")
-			w.recordedAt = w.cell.revision
+			w.recordedAt, w.decidedAt = w.cell.revision, w.cell.revision
 		}
 	case record(now) == "":
 		w.log("the server has dropped the record")
