@@ -283,6 +283,8 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 		"found, all were, and then no pod is":                 {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
 		"found, not known, and it goes on":                    {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
 		"found, not known, and the template is new":           {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
+		"found, not known, of another no pod is, and back":    {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: none}, {image: "1", paused: true, status: some}}, false},
+		"and then no pod is of that":                          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: none}, {image: "1", paused: true, status: none}}, true},
 		"listed with another template, of which all pods are": {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: all}}, false},
 		"listed with another template, of which some are":     {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: some}}, false},
 		"listed with another template, of which none is":      {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: none}}, true},

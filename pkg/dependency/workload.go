@@ -183,7 +183,7 @@ type Moment struct {
 type Arrival struct {
 	// Live: it came as an event, so that nothing can have been missed.
 	Live bool
-	// Seen is when it was read; zero for the first lists.
+	// Seen is when it was read; zero until everything has been read once.
 	Seen time.Time
 	// Order is its place among all that was read; see Moment.
 	Order uint64
@@ -241,8 +241,8 @@ func (w *Workload) findApplied(before *Workload, at Arrival) {
 	unseen := before != nil && !at.Live && before.ResourceVersion != w.ResourceVersion
 	stayed := before != nil && before.Paused && before.template == w.template && w.updated == appliedNone
 	switch {
-	case before != nil && before.guessed && w.updated == appliedNone:
-		w.applied = 0 // it was the wrong guess
+	case before != nil && before.guessed && before.applied == w.template && w.updated == appliedNone:
+		w.applied = 0 // it was the wrong guess; of another template the status says nothing
 	case before != nil && (!unseen || stayed):
 		w.applied, w.guessed = before.applied, before.guessed
 	case at.Live, w.updated == appliedNone:

@@ -416,13 +416,13 @@ func (x *Index) users(key dependency.SourceKey) touched {
 	return touched{sources: []dependency.SourceKey{key}}
 }
 
-// arrival returns how what is being applied was read: live, by an event, or by a list. Before the
-// first sync nothing is known of the order of events.
+// arrival returns how what is being applied was read: live, by an event, or by a list. Until everything
+// has been read, nothing is known of the order of events of several resources, so that they have no time.
 func (x *Index) arrival(live bool) dependency.Arrival {
 	x.order++
-	at := dependency.Arrival{Order: x.order}
+	at := dependency.Arrival{Live: live, Order: x.order}
 	if len(x.waiting) == 0 || x.rekeyed != nil {
-		at.Live, at.Seen = live, x.clock.Now()
+		at.Seen = x.clock.Now()
 	}
 	return at
 }

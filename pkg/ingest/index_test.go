@@ -400,14 +400,14 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 }
 
 // When content or a template changed is known of what was seen to change; of what was found
-// at the first list it is not.
+// at the first list it is not. What is seen before everything is read has its version, and no time.
 func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	digest := func(o *object, content byte) *object {
 		o.source.Keys = []dependency.KeyDigest{{Key: "k", Digest: dependency.Digest{content}}}
 		return o
 	}
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}
-	x, clock := newTestIndex(&recorder{}, "deployments", "secrets")
+	x, clock := newTestIndex(&recorder{}, "deployments", "secrets", "jobs")
 	last := func() (c dependency.Change) {
 		x.Read(func(g *dependency.Graph) { c = g.LastChange(key) })
 		c.Order = 0 // which only several revision counters make matter
@@ -428,7 +428,9 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	web, db := newStore(x, deployments), newStore(x, secrets)
 	must(t, db.Replace([]any{digest(secret("db", 90), 1)}, "100"))
 	must(t, db.Update(digest(secret("db", 101), 2))) // half of the cluster is not known yet
-	note(web.Replace([]any{deployment("web", 5, "db")}, "102"))
+	must(t, web.Replace([]any{deployment("web", 5, "db")}, "102"))
+	must(t, web.Delete(deployment("web", 102)), web.Add(deployment("web", 103, "db")))
+	note(newStore(x, jobs).Replace(nil, "102"))
 	note(db.Update(digest(secret("db", 103), 2))) // metadata
 	note(db.Update(digest(secret("db", 104), 3)))
 	note(db.Replace([]any{digest(secret("db", 106), 4)}, "107")) // after a disconnection
@@ -439,14 +441,14 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	note(web.Delete(deployment("web", 113)), web.Add(deployment("web", 114, "db")))
 	minute := func(n int) time.Time { return now.Add(time.Duration(n) * time.Minute) }
 	want := []any{
-		dependency.Change{Version: 101}, uint64(0),
-		dependency.Change{Version: 101}, uint64(0),
-		dependency.Change{Version: 104, Exact: true, Seen: minute(2)}, uint64(0),
-		dependency.Change{Version: 106, Seen: minute(3)}, uint64(0),
-		dependency.Change{Version: 108, Seen: minute(4)}, uint64(0),
-		dependency.Change{Version: 108, Seen: minute(4)}, uint64(0),
-		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(0),
-		dependency.Change{Version: 112, Seen: minute(7)}, uint64(0),
+		dependency.Change{Version: 101, Exact: true}, uint64(103),
+		dependency.Change{Version: 101, Exact: true}, uint64(103),
+		dependency.Change{Version: 104, Exact: true, Seen: minute(2)}, uint64(103),
+		dependency.Change{Version: 106, Seen: minute(3)}, uint64(103),
+		dependency.Change{Version: 108, Seen: minute(4)}, uint64(103),
+		dependency.Change{Version: 108, Seen: minute(4)}, uint64(103),
+		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(103),
+		dependency.Change{Version: 112, Seen: minute(7)}, uint64(103),
 		dependency.Change{}, uint64(114), // no workload has used it meanwhile
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -265,6 +265,60 @@ func TestInDoubt(t *testing.T) {
 	}
 }
 
+// A source of a glob that is ignored from now on changes what belongs to the glob, and not what the record says of
+// the others. They are told apart from those that did not count when the record was decided on.
+func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
+	name := func(x *world) { x.annotate(SourcesAnnotation, "secret/*") }
+	ignore := func(x *world) { x.set(annotated(secret("b", "k", "1"), dependency.IgnoreAnnotation, "true")) }
+	change := func(x *world) { x.set(secret("a", "k", "2")) }
+	remove := func(x *world) { x.remove(dependency.Secret, "a") }
+	excluded := func(x *world) { // another replica records what counted before the change
+		x.annotate(ExcludeAnnotation, "secret/a")
+		x.record()
+		x.set(secret("c", "k", "2"))
+		before := x.evaluate().Present()
+		x.annotate(ExcludeAnnotation, "")
+		change(x)
+		x.annotate(ConfigHashAnnotation, before.Hash, AppliedSourcesAnnotation, before.sources())
+	}
+	kinds := func(x *world) { x.annotate(KindsAnnotation, "secret") }
+	evicted := func(x *world) { // all pods, so that it is recorded with no other template
+		x.recorded = x.graph.Order()
+		x.patch(BaselinePatch(x.workload(), x.evaluate().Present()))
+	}
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		ours bool // the record
+		want outcome
+	}{
+		"a change that was recorded":            {both(change, name, (*world).record, ignore), true, baseline},
+		"recorded by another replica":           {both(change, name, (*world).record, ignore), false, baseline},
+		"a change after the record":             {both(name, (*world).record, change, ignore), true, rollOut("Secret/*")},
+		"after that of another replica":         {both(name, (*world).record, change, ignore), false, rollOut("Secret/*")},
+		"a change of what it cannot know":       {both(name, (*world).record, excluded, ignore), false, rollOut("Secret/*")},
+		"a change with which pods were evicted": {both(name, (*world).record, kinds, change, evicted, ignore), true, baseline},
+		"and another replica evicted them":      {both(name, (*world).record, kinds, change, evicted, ignore), false, rollOut("Secret/*")},
+		"a deletion after the record":           {both(name, (*world).record, remove, ignore), true, rollOut("Secret/*")},
+		"a deletion that was recorded":          {both(remove, name, (*world).record, ignore), true, baseline},
+		"a deletion recorded by another":        {both(remove, name, (*world).record, ignore), false, baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(), secret("a", "k", "1"), secret("b", "k", "1"), secret("c", "k", "1"))
+			x.adopt()
+			x.tick(time.Minute)
+			tt.do(x)
+			x.tick(time.Minute)
+			observed := Observed{Now: x.now}
+			if tt.ours {
+				observed.Decided = x.recorded
+			}
+			if diff := cmp.Diff(tt.want, outcomeOf(x.evaluate().Decide(observed))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A source counts in mode auto until the mode is matched, and a mark that was set before that lets it go on
 // counting. Its change in between is one, also if it reaches this process after a record was written for the
 // new mode. One that is marked only after that counts from then on.

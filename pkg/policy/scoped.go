@@ -71,3 +71,11 @@ func (e *Evaluation) namedBefore(u *unit, name string) bool {
 	n := before.of(u.glob.Kind, name, naming{})
 	return n.named() && !n.excluded
 }
+
+// knowsOtherwise reports whether the record knows a glob, with other sources that do not belong to it: then it says
+// what the content of those was that do. A record of another replica may have been decided on before annotations of
+// the namespace changed, though it was written after that; but not if these were the first to have the glob.
+func (e *Evaluation) knowsOtherwise(u *unit) bool {
+	_, remembered := e.Record.Sources[u.id]
+	return remembered && (e.decided != 0 || !slices.Contains(e.scopeBefore().Sources, *u.glob))
+}

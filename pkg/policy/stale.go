@@ -79,9 +79,11 @@ func (e *Evaluation) recordedMixed(u *unit) bool {
 
 // broughtBack reports whether the record was written no later than the pods started: in one write with
 // their template, as kubectl rollout undo does, or before. Then it says nothing of the pods, unless
-// some are older.
+// some are older. Pods that had to wait for a source started no earlier than the version behind its
+// change, which may be that of the record: then nothing shows that the record is older.
 func (e *Evaluation) broughtBack(u *unit) bool {
-	return e.recordVersion() > 0 && e.recordVersion() <= e.started(u)
+	written, started := e.recordVersion(), e.started(u)
+	return written > 0 && (written < started || written == started && started == e.Workload.StartVersion)
 }
 
 // recordVersion returns an upper bound of the version with which the record was last written; 0: it
@@ -186,15 +188,18 @@ func (e *Evaluation) changedSinceCounted(u *unit) bool {
 		c := e.change(u)
 		return changed(&c, u.counted.source, e.countedBefore(u))
 	}
-	found := false
+	found, known := false, e.knowsOtherwise(u)
+	changedInGlob := func(c *change, s *dependency.Source, name string) bool {
+		return changed(c, s, name == "" || e.namedBefore(u, name)) && (!known || e.afterRecord(c))
+	}
 	u.matched.EachRecent(func(s *dependency.Source) bool {
 		c := change{unit: u, at: s.Change.Moment(), seen: s.Change.Seen, order: s.Change.Order}
-		found = changed(&c, s, e.namedBefore(u, s.Name))
+		found = changedInGlob(&c, s, s.Name)
 		return !found && e.sawAfter(&c) // what changed before that was not seen either
 	})
 	u.matched.EachGone(func(name string, gone dependency.Change) bool {
 		c := change{unit: u, at: gone.Moment(), seen: gone.Seen, order: gone.Order}
-		found = found || changed(&c, nil, name == "" || e.namedBefore(u, name))
+		found = found || changedInGlob(&c, nil, name)
 		return !found
 	})
 	return found

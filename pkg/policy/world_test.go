@@ -44,6 +44,8 @@ type world struct {
 	verified    *bool
 	// mixed are what a look at the pods finds to be read by some while it was different.
 	mixed []string
+	// recorded is the place in the order of reading at which record was decided on.
+	recorded uint64
 }
 
 // newWorld returns a world with a Deployment that reads what pod does, in mode auto, and
@@ -393,6 +395,15 @@ func (x *world) adopt() {
 		x.t.Fatalf("after opting in: %+v", d)
 	}
 	x.tick(time.Minute)
+}
+
+// record records the current content.
+func (x *world) record() {
+	x.t.Helper()
+	x.recorded = x.graph.Order()
+	if d := x.act(); d.Action != WriteBaseline {
+		x.t.Fatalf("recording: %+v", d)
+	}
 }
 
 func (x *world) tick(d time.Duration) { x.now = x.now.Add(d) }
