@@ -65,9 +65,8 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 		source := lookup(r.Kind, r.Name)
 		s := &e.Sources[i]
 		s.Reference, s.Resolution = r, dependency.Resolve(r, source)
-		_, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]
 		n = matchers.of(r.Kind, r.Name, n)
-		s.Triggers, s.Reason = p.verdict(n, r, source, remembered)
+		s.Triggers, s.Reason = p.verdict(n, r, source, source == nil && e.remembers(r))
 		if s.Triggers {
 			all = append(all, counted{Reference: p.effective(r), source: source})
 			c := &all[len(all)-1]

@@ -176,8 +176,8 @@ func (m *matchers) of(kind dependency.SourceKind, name string, buffer naming) na
 }
 
 // verdict reports whether a change of a source restarts the workload, and if not, why.
-// Remembered reports whether the record knows the source: an absent source carries no annotation,
-// and its deletion is a change for workloads in mode Matched.
+// Remembered reports whether an absent source counted: it carries no annotation, and its deletion is a
+// change for workloads in mode Matched.
 func (p *Policy) verdict(n naming, r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
 	switch {
 	case !r.Kind.Observed():

@@ -110,6 +110,30 @@ func TestMatchedSourceThatVanishesIsAChange(t *testing.T) {
 	}
 }
 
+// TestMatchedSourceThatWasAbsentWhenItWasRecorded counted then, and not while it was there without the mark.
+func TestMatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		source *corev1.Secret
+		want   outcome
+	}{
+		"it was marked":     {annotated(secret("extra", "a", "1"), dependency.MatchAnnotation, "true"), rollOut("Secret/extra")},
+		"it was not marked": {secret("extra", "a", "1"), outcome{State: InSync, Reason: "NothingTriggers", Action: WriteBaseline}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")))
+			x.adopt()
+			x.annotate(ReloadAnnotation, "matched")
+			x.set(tt.source)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			x.remove(dependency.Secret, "extra")
+			x.tick(time.Hour)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.act())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded: it counted before it was deleted, so that its creation is a
 // change.
 func TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) {

@@ -36,6 +36,16 @@ func (e *Evaluation) scopeBefore() *scope {
 	return e.before
 }
 
+// remembers reports whether the record knows a source that is absent, so that its deletion may be a change in mode
+// Matched: not if this process knows that it had no mark by then.
+func (e *Evaluation) remembers(r *dependency.Reference) bool {
+	if _, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]; !remembered {
+		return false
+	}
+	deleted := e.graph.Deleted(e.sourceKey(r))
+	return deleted == nil || deleted.Match
+}
+
 // source returns a source of the evaluation, or nil.
 func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 	i, found := slices.BinarySearchFunc(e.Sources, name, func(s Source, name string) int {
@@ -55,9 +65,8 @@ func (e *Evaluation) countedBefore(u *unit) bool {
 	if !before.known || before.Mode == Off || s == nil {
 		return false
 	}
-	_, remembered := e.Record.Sources[u.id]
 	n := before.of(u.counted.Kind, u.counted.Name, naming{})
-	counts, _ := before.verdict(n, s.Reference, s.Source, remembered)
+	counts, _ := before.verdict(n, s.Reference, s.Source, e.remembers(s.Reference))
 	effective := before.effective(s.Reference)
 	return counts && (!onlyAnnotated(s.Reference) || n.named()) && scopeOf(&effective) == scopeOf(&u.counted.Reference)
 }

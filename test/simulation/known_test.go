@@ -124,6 +124,10 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if t.ruledByList && t.ruled > arrival && d.truth.scoped[source] > 0 {
 		return false
 	}
+	// A record that was made before all rules had arrived leaves out what did not count by those that had.
+	if rec := o.hashes[v.records[d.slot]]; rec != nil && !rec.scopes[source].counts() && t.ruled > arrival && v.disordered > changed {
+		return false
+	}
 	if t.arrival < arrival {
 		return true
 	}
