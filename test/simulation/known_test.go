@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // What a server can know. This is asked only about containers that do run with old content: the
@@ -16,6 +17,10 @@ type seenTemplate struct {
 	arrival  int
 	byList   bool
 	remade   bool // another workload of that name was there before, and the list shows no more
+	// written is when the template was last written, by managed fields, and startedBy the revision of a list that
+	// showed that it was written again: another one may have come and gone.
+	written   time.Time
+	startedBy uint64
 	// annotations are those of the workload when it was last seen, and removed is the hash of a
 	// record that was there before and that another client has removed since: while the pods stay
 	// the same, the server remembers it.
@@ -53,7 +58,10 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		case record != "" && (ofKey(record, v.key) || record == v.kept[m.slot]):
 			t.removed = record
 		}
-		t.annotations = m.annotations
+		if t.annotations = m.annotations; byList && !m.templateWritten().Equal(t.written) {
+			t.startedBy = m.revision
+		}
+		t.written = m.templateWritten()
 		v.templates[m.slot] = t
 	default:
 		// With the pods it forgets a record of the previous key that is on the workload no longer.
@@ -61,7 +69,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 			delete(v.kept, m.slot)
 		}
 		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
-			remade: byList && found && t.uid != m.uid, annotations: m.annotations}
+			remade: byList && found && t.uid != m.uid, annotations: m.annotations, written: m.templateWritten()}
 		if t.uid == m.uid {
 			next.optedIn, next.ruled, next.ruledByList, next.rules = t.optedIn, t.ruled, t.ruledByList, t.rules
 		}
@@ -123,6 +131,9 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	}
 	if t.ruledByList && t.ruled > arrival && d.truth.scoped[source] > 0 {
 		return false
+	}
+	if changed <= t.startedBy && !o.world.skews.right() {
+		return false // times tell whether the pods came before it
 	}
 	// A record that was made before all rules had arrived leaves out what did not count by those that had.
 	if rec := o.hashes[v.records[d.slot]]; rec != nil && !rec.scopes[source].counts() && t.ruled > arrival && v.disordered > changed {
