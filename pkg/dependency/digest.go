@@ -94,10 +94,11 @@ func AppendContent(b []byte, r *Reference, source *Source) []byte {
 	}
 	b = appendString(b, string(r.Kind))
 	b = appendString(b, r.Name)
-	if keys, all := r.Keys(); !all {
-		return appendKeys(b, r, source, keys)
+	sight := r.sight()
+	if !sight.all {
+		return appendKeys(b, sight, source)
 	}
-	return appendAll(b, r, source)
+	return appendAll(b, sight, source)
 }
 
 // ContentHash is ConfigHash of references with what AppendContent has appended of each, or of
@@ -113,11 +114,11 @@ func (d *Digester) ContentHash(namespace string, contents iter.Seq[[]byte]) stri
 }
 
 // appendAll appends every key that is seen, and after the last that there is no more.
-func appendAll(b []byte, r *Reference, source *Source) []byte {
+func appendAll(b []byte, sight *sight, source *Source) []byte {
 	if source != nil {
 		for i := range source.Keys {
 			k := &source.Keys[i]
-			if how := r.sees(k); how != seenNot {
+			if how := sight.sees(k); how != seenNot {
 				b = append(b, how)
 				b = appendString(b, k.Key)
 				b = append(b, k.Digest[:]...)
@@ -127,12 +128,12 @@ func appendAll(b []byte, r *Reference, source *Source) []byte {
 	return append(b, seenNot)
 }
 
-func appendKeys(b []byte, r *Reference, source *Source, keys []string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(keys)))
-	for _, key := range keys {
+func appendKeys(b []byte, sight *sight, source *Source) []byte {
+	b = binary.AppendUvarint(b, uint64(len(sight.keys)))
+	for _, key := range sight.keys {
 		b = appendString(b, key)
 		k := source.key(key)
-		how := r.sees(k)
+		how := sight.sees(k)
 		b = append(b, how)
 		if how != seenNot {
 			b = append(b, k.Digest[:]...)

@@ -107,7 +107,7 @@ func TestGraph_StartedOfContainers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &watched{g: NewGraph(), version: template}
-			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("x", "y"))}, Patterns{})
+			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("x", "y"))}, Patterns{})
 			w.set("y", 10, "a")
 			if tt.before != nil {
 				w.set("x", 11, tt.before...)
@@ -160,7 +160,7 @@ func TestGraph_StartedOfContainersWithSecrets(t *testing.T) {
 			o.Spec.Template.Spec = *tt.pod
 			d := FromDeployment(o)
 			d.After(nil, Arrival{Live: true})
-			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("y"))}, Patterns{})
+			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("y"))}, Patterns{})
 			w.set("y", 10, "a")
 			w.g.SetWorkload(d, Patterns{})
 			s := &Source{SourceKey: key, ResourceVersion: "110", Keys: []KeyDigest{{Key: "a"}}}

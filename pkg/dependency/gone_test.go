@@ -54,7 +54,7 @@ func forgetsInDoubt(t *testing.T, r *rand.Rand) {
 				}
 			}
 			for _, g := range graphs {
-				w := &Workload{WorkloadKey: WorkloadKey{Deployment, key.Namespace, "web"}, StartVersion: version, References: References(pod(reads...))}
+				w := &Workload{WorkloadKey: WorkloadKey{Deployment, key.Namespace, "web"}, StartVersion: version, References: referencesOf(pod(reads...))}
 				g.SetWorkload(w, Patterns{})
 			}
 		}

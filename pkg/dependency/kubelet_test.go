@@ -176,7 +176,7 @@ func hashAndMissingSourcesAgreeWithTheKubelet(t *testing.T, r *rand.Rand) {
 		pod := randomPod(r)
 		a := randomWorld(r)
 		b := changedWorld(r, a)
-		references := References(pod)
+		references := referencesOf(pod)
 
 		seenA, starts := kubelet(pod, a)
 		seenB, _ := kubelet(pod, b)

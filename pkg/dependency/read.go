@@ -16,6 +16,7 @@ import (
 )
 
 func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations map[string]string, pod *corev1.PodSpec) *Workload {
+	references, truncated := References(pod)
 	return &Workload{
 		WorkloadKey:         WorkloadKey{kind, m.Namespace, m.Name},
 		UID:                 m.UID,
@@ -24,7 +25,8 @@ func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations ma
 		Labels:              m.Labels,
 		Annotations:         OwnAnnotations(m.Annotations),
 		TemplateAnnotations: OwnAnnotations(templateAnnotations),
-		References:          References(pod),
+		References:          references,
+		Truncated:           truncated,
 		Terminating:         m.DeletionTimestamp != nil,
 		stages:              stagesOf(pod),
 	}

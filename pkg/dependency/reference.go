@@ -97,41 +97,83 @@ const (
 	seenFiles             // as a file; the environments that name it too go without
 )
 
+// way is how uses that name a key show its content.
+type way struct{ file, environment bool }
+
+// sight tells how the content of keys reaches the containers.
+type sight struct {
+	reference *Reference
+	keys      []string // sorted
+	all       bool
+	// Of binary keys, once one is looked at: by the keys that uses name, and by the uses that read all.
+	ways  map[string]way
+	whole way
+}
+
+func (r *Reference) sight() *sight {
+	s := &sight{reference: r}
+	s.keys, s.all = r.Keys()
+	return s
+}
+
 // sees tells how the content of a key, which may be nil, reaches the containers. The
 // kubelet makes environments of data alone, and files of binaryData too.
-func (r *Reference) sees(k *KeyDigest) byte {
+func (s *sight) sees(k *KeyDigest) byte {
 	if k == nil {
 		return seenNot
+	}
+	if !s.all {
+		if _, found := slices.BinarySearch(s.keys, k.Key); !found {
+			return seenNot
+		}
 	}
 	if !k.Binary {
 		return seen
 	}
-	var files, environments bool
-	for i := range r.Uses {
-		u := &r.Uses[i]
-		if u.Reads() && (u.Keys == nil || slices.Contains(u.Keys, k.Key)) {
-			env := u.Type == Env || u.Type == EnvFrom
-			files, environments = files || !env, environments || env
-		}
+	if s.ways == nil {
+		s.findWays()
 	}
+	w := s.ways[k.Key]
 	switch {
-	case !files:
+	case !w.file && !s.whole.file:
 		return seenNot
-	case environments:
+	case w.environment || s.whole.environment:
 		return seenFiles
 	default:
 		return seen
 	}
 }
 
-// satisfiedBy reports whether pods start with what a source has for a required key.
-func (r *Reference) satisfiedBy(k *KeyDigest) bool {
-	if k == nil || !k.Binary {
-		return k != nil
+func (s *sight) findWays() {
+	s.ways = map[string]way{}
+	for i := range s.reference.Uses {
+		u := &s.reference.Uses[i]
+		if !u.Reads() {
+			continue
+		}
+		env := u.Type == Env || u.Type == EnvFrom
+		add := func(w way) way { return way{w.file || !env, w.environment || env} }
+		if u.Keys == nil {
+			s.whole = add(s.whole)
+		}
+		for _, key := range u.Keys {
+			s.ways[key] = add(s.ways[key])
+		}
 	}
-	return !slices.ContainsFunc(r.Uses, func(u Use) bool {
-		return u.Type == Env && !u.Optional && slices.Contains(u.Keys, k.Key)
-	})
+}
+
+// requiredByVariables returns the keys of which environment variables are made that pods do not start
+// without.
+func (r *Reference) requiredByVariables() map[string]bool {
+	keys := map[string]bool{}
+	for i := range r.Uses {
+		if u := &r.Uses[i]; u.Type == Env && !u.Optional {
+			for _, key := range u.Keys {
+				keys[key] = true
+			}
+		}
+	}
+	return keys
 }
 
 // Keys are the keys whose content reaches a container, sorted, or all of them. A

@@ -3,6 +3,7 @@ package dependency
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -89,11 +91,20 @@ func templates(t *testing.T) map[string]*corev1.PodSpec {
 	return out
 }
 
+// referencesOf returns what a template consumes that is no more than is kept.
+func referencesOf(pod *corev1.PodSpec) []Reference {
+	references, truncated := References(pod)
+	if truncated {
+		panic("there are more references than are kept")
+	}
+	return references
+}
+
 func TestReferencesOfPodTemplates(t *testing.T) {
 	for behaviour, pod := range templates(t) {
 		t.Run(behaviour, func(t *testing.T) {
 			before := pod.DeepCopy()
-			got, err := yaml.Marshal(toGolden(References(pod)))
+			got, err := yaml.Marshal(toGolden(referencesOf(pod)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,4 +202,75 @@ func join(path, name string) string {
 		return path
 	}
 	return path + "." + name
+}
+
+// A template is small where what it consumes is not: each source of a volume is consumed at each mount, and each
+// key of it too.
+func TestReferencesAreBounded(t *testing.T) {
+	repeat := func(n int, f func(i int)) {
+		for i := range n {
+			f(i)
+		}
+	}
+	variables := func(n int, name func(i int) string) *corev1.PodSpec {
+		c := corev1.Container{Name: "app"}
+		repeat(n, func(i int) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("V", i), ValueFrom: &corev1.EnvVarSource{
+				SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name(i)}, Key: "k"}}})
+		})
+		return &corev1.PodSpec{Containers: []corev1.Container{c}}
+	}
+	one := func(int) string { return "db" }
+	each := func(i int) string { return fmt.Sprint("s-", i) }
+	volume := func(sources, items, mounts int, subPath string) *corev1.PodSpec {
+		projected := &corev1.ProjectedVolumeSource{}
+		repeat(sources, func(i int) {
+			s := &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: each(i)}}
+			repeat(items, func(j int) {
+				s.Items = append(s.Items, corev1.KeyToPath{Key: fmt.Sprint("k-", j), Path: fmt.Sprint("k-", j)})
+			})
+			projected.Sources = append(projected.Sources, corev1.VolumeProjection{Secret: s})
+		})
+		c := corev1.Container{Name: "app"}
+		repeat(mounts, func(i int) {
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "all", MountPath: fmt.Sprint("/", i), SubPath: subPath})
+		})
+		return &corev1.PodSpec{
+			Containers: []corev1.Container{c},
+			Volumes:    []corev1.Volume{{Name: "all", VolumeSource: corev1.VolumeSource{Projected: projected}}},
+		}
+	}
+	for name, tt := range map[string]struct {
+		pod           *corev1.PodSpec
+		truncated     bool
+		sources, uses int
+	}{
+		"as many sources as are kept":     {variables(MaxSources, each), false, MaxSources, MaxSources},
+		"one more":                        {variables(MaxSources+1, each), true, MaxSources, MaxSources},
+		"as many variables as are kept":   {variables(MaxUses, one), false, 1, MaxUses},
+		"one variable more":               {variables(MaxUses+1, one), true, 1, MaxUses},
+		"as many mounts as are kept":      {volume(10, 0, MaxUses/10, ""), false, 10, MaxUses},
+		"one mount more":                  {volume(10, 0, MaxUses/10+1, ""), true, 10, MaxUses},
+		"as many keys of mounts":          {volume(10, 50, MaxUses/500, ""), false, 10, MaxUses / 50},
+		"one more that has keys":          {volume(10, 50, MaxUses/500+1, ""), true, 10, MaxUses / 50},
+		"many of each":                    {volume(2000, 20, 2000, ""), true, 1, MaxUses / 20},
+		"mounts that show nothing":        {volume(50, 1, maxLooks/50, "other"), false, 50, 50},
+		"more of them than are looked at": {volume(51, 1, maxLooks/50, "other"), true, 50, 50},
+		"a name that is too long":         {variables(1, func(int) string { return strings.Repeat("a", maxName+1) }), false, 0, 0},
+		"the longest name":                {variables(1, func(int) string { return strings.Repeat("a", maxName) }), false, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			references, truncated := References(tt.pod)
+			uses := 0
+			for i := range references {
+				uses += len(references[i].Uses)
+			}
+			if truncated != tt.truncated || len(references) != tt.sources || uses != tt.uses {
+				t.Errorf("%d sources and %d uses are kept, truncated: %v; want %d, %d, %v", len(references), uses, truncated, tt.sources, tt.uses, tt.truncated)
+			}
+			if w := FromDeployment(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: *tt.pod}}}); w.Truncated != tt.truncated {
+				t.Errorf("the workload is truncated: %v", w.Truncated)
+			}
+		})
+	}
 }

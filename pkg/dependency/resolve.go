@@ -18,8 +18,13 @@ func Resolve(r *Reference, source *Source) Resolution {
 		out.Missing = r.Kind.Observed() && !r.Optional()
 		return out
 	}
+	var variables map[string]bool
 	for _, key := range r.RequiredKeys {
-		if !r.satisfiedBy(source.key(key)) {
+		k := source.key(key)
+		if k != nil && k.Binary && variables == nil {
+			variables = r.requiredByVariables()
+		}
+		if k == nil || k.Binary && variables[key] {
 			out.MissingKeys = append(out.MissingKeys, key)
 		}
 	}

@@ -294,10 +294,10 @@ func (s *Source) removedKey(k *KeyDigest) *removedKey {
 func (s *Source) written(r *Reference) (version uint64) {
 	optional := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && u.Optional })
 	spare := slices.ContainsFunc(r.Uses, func(u Use) bool { return u.Reads() && (u.Optional || u.SubPath || len(u.Keys) == 0) })
-	keys, all := r.Keys()
+	sight := r.sight()
 	for i := range s.Keys {
 		k := &s.Keys[i]
-		if !all && !slices.Contains(keys, k.Key) || r.sees(k) == seenNot {
+		if sight.sees(k) == seenNot {
 			continue
 		}
 		version = max(version, k.Version)
@@ -309,10 +309,7 @@ func (s *Source) written(r *Reference) (version uint64) {
 		}
 	}
 	for _, gone := range s.removed {
-		if gone.key != "" && r.sees(&KeyDigest{Key: gone.key, Binary: gone.binary}) == seenNot {
-			continue // the reference never saw it
-		}
-		if all || gone.key == "" || slices.Contains(keys, gone.key) {
+		if gone.key == "" || sight.sees(&KeyDigest{Key: gone.key, Binary: gone.binary}) != seenNot {
 			version = max(version, gone.version)
 		}
 	}
@@ -328,9 +325,9 @@ func (s *Source) Undated(at Moment) bool { return s.undated && at.Version >= s.u
 
 // Shown returns how many keys of the source a reference sees.
 func (s *Source) Shown(r *Reference) (n int) {
-	keys, all := r.Keys()
+	sight := r.sight()
 	for i := range s.Keys {
-		if k := &s.Keys[i]; (all || slices.Contains(keys, k.Key)) && r.sees(k) != seenNot {
+		if sight.sees(&s.Keys[i]) != seenNot {
 			n++
 		}
 	}

@@ -4,18 +4,36 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// How much of what a pod template consumes is kept. A volume with many sources that is mounted many times
+// consumes each of them at each mount, so that a small template could fill any memory; and what is recorded
+// of the sources must fit into an annotation.
+const (
+	// MaxSources is how many sources a template may consume.
+	MaxSources = 500
+	// MaxUses is in how many places it may consume them. A place that names keys counts for each.
+	MaxUses = 5000
+	// maxLooks is how many mounts are looked at, once for each source of their volume.
+	maxLooks = 10 * MaxUses
 )
 
 // References returns what a pod template consumes, in the order of kind and name. The
-// rules are those by which the kubelet makes environments and volumes.
-func References(pod *corev1.PodSpec) []Reference {
-	c := collector{index: map[sourceID]int{}}
+// rules are those by which the kubelet makes environments and volumes. If that is more than
+// MaxSources or MaxUses, it is truncated, and says nothing of the rest.
+func References(pod *corev1.PodSpec) (references []Reference, truncated bool) {
+	c := collector{index: map[sourceID]int{}, mounts: map[string][]mount{}}
 	containers := containersOf(pod)
 	for i := range containers {
 		c.environment(&containers[i])
+		for j := range containers[i].VolumeMounts {
+			m := &containers[i].VolumeMounts[j]
+			c.mounts[m.Name] = append(c.mounts[m.Name], newMount(&containers[i], m))
+		}
 	}
 	for i := range pod.Volumes {
-		c.volume(&pod.Volumes[i], containers)
+		c.volume(&pod.Volumes[i])
 	}
 	for _, secret := range pod.ImagePullSecrets {
 		// Without it the kubelet pulls anonymously, so pods do not need it to start.
@@ -25,7 +43,7 @@ func References(pod *corev1.PodSpec) []Reference {
 		c.references[i].RequiredKeys = sortedSet(c.references[i].RequiredKeys)
 	}
 	slices.SortFunc(c.references, compareReferences)
-	return c.references
+	return c.references, c.truncated
 }
 
 // containersOf returns everything in a pod that has an environment and mounts: init
@@ -47,16 +65,28 @@ type sourceID struct {
 type collector struct {
 	references []Reference
 	index      map[sourceID]int
+	mounts     map[string][]mount // by volume
+	uses       int
+	looks      int
+	truncated  bool // there is more than is kept
 }
 
+// maxName is how long the name of an object can be.
+const maxName = validation.DNS1123SubdomainMaxLength
+
 // add records a use. Keys that pods cannot start without are named apart from those that
-// the use reads. An empty name refers to nothing.
+// the use reads. A name that no object can have refers to nothing.
 func (c *collector) add(kind SourceKind, name string, use Use, requiredKeys ...string) {
-	if name == "" {
+	if name == "" || len(name) > maxName {
 		return
 	}
 	id := sourceID{kind, name}
 	i, found := c.index[id]
+	uses := max(1, len(use.Keys), len(requiredKeys))
+	if c.truncated = c.truncated || c.uses+uses > MaxUses || !found && len(c.references) == MaxSources; c.truncated {
+		return
+	}
+	c.uses += uses
 	if !found {
 		i = len(c.references)
 		c.index[id] = i

@@ -12,26 +12,26 @@ import (
 const secretsStoreDriver = "secrets-store.csi.k8s.io"
 
 // volume records what a volume consumes, by each of its mounts.
-func (c *collector) volume(v *corev1.Volume, containers []corev1.Container) {
+func (c *collector) volume(v *corev1.Volume) {
 	// The kubelet makes no volume that nothing mounts, so pods start without its sources.
-	unused := !mountedByAny(v.Name, containers)
+	unused := len(c.mounts[v.Name]) == 0
 	switch {
 	case v.ConfigMap != nil:
 		f := files{ConfigMap, v.ConfigMap.Name, v.ConfigMap.Items, unused || isTrue(v.ConfigMap.Optional)}
-		c.mounted(Volume, v.Name, f, containers)
+		c.mounted(Volume, v.Name, f)
 	case v.Secret != nil:
 		f := files{Secret, v.Secret.SecretName, v.Secret.Items, unused || isTrue(v.Secret.Optional)}
-		c.mounted(Volume, v.Name, f, containers)
+		c.mounted(Volume, v.Name, f)
 	case v.Projected != nil:
 		for i := range v.Projected.Sources {
 			s := &v.Projected.Sources[i]
 			if s.ConfigMap != nil {
 				f := files{ConfigMap, s.ConfigMap.Name, s.ConfigMap.Items, unused || isTrue(s.ConfigMap.Optional)}
-				c.mounted(Projected, v.Name, f, containers)
+				c.mounted(Projected, v.Name, f)
 			}
 			if s.Secret != nil {
 				f := files{Secret, s.Secret.Name, s.Secret.Items, unused || isTrue(s.Secret.Optional)}
-				c.mounted(Projected, v.Name, f, containers)
+				c.mounted(Projected, v.Name, f)
 			}
 		}
 	case v.CSI != nil:
@@ -46,15 +46,6 @@ func (c *collector) volume(v *corev1.Volume, containers []corev1.Container) {
 		name, required := volumeSecret(v)
 		c.add(Secret, name, Use{Type: VolumeSecret, Volume: v.Name, Optional: unused || !required})
 	}
-}
-
-func mountedByAny(volume string, containers []corev1.Container) bool {
-	for i := range containers {
-		if slices.ContainsFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
-			return true
-		}
-	}
-	return false
 }
 
 // volumeSecret returns the name of the Secret with the credential of a volume, or "", and
@@ -96,10 +87,35 @@ type files struct {
 	optional bool
 }
 
+// mount is where a container mounts a volume.
+type mount struct {
+	container, path string
+	subPath         bool
+	// within is the file or the folder of the volume that it shows; ".": all of it.
+	within string
+}
+
+// newMount reads a mount. A subPath narrows it to the file or folder that it names; what a subPathExpr names is
+// known only in the container.
+func newMount(c *corev1.Container, m *corev1.VolumeMount) mount {
+	out := mount{container: c.Name, path: m.MountPath, subPath: m.SubPath != "" || m.SubPathExpr != "", within: "."}
+	if m.SubPath != "" {
+		// The files are in the folder ..data; what stands beside it are links into it.
+		out.within = path.Clean(strings.TrimPrefix(path.Clean(m.SubPath)+"/", "..data/"))
+	}
+	return out
+}
+
 // mounted records a use for each mount that shows something of the files. When none does
 // there is one use without a container: the kubelet makes the volume all the same, unless
 // nothing mounts it.
-func (c *collector) mounted(typ UseType, volume string, f files, containers []corev1.Container) {
+func (c *collector) mounted(typ UseType, volume string, f files) {
+	if c.looks += len(c.mounts[volume]); c.looks > maxLooks {
+		c.truncated = true
+	}
+	if c.truncated {
+		return
+	}
 	var required []string
 	for _, item := range f.items {
 		required = append(required, item.Key)
@@ -107,22 +123,22 @@ func (c *collector) mounted(typ UseType, volume string, f files, containers []co
 	required = sortedSet(required)
 	use := Use{Type: typ, Volume: volume, Optional: f.optional}
 	shown := false
-	for i := range containers {
-		for j := range containers[i].VolumeMounts {
-			m := &containers[i].VolumeMounts[j]
-			if m.Name != volume {
-				continue
-			}
-			keys, all := f.visible(m)
-			if !all && len(keys) == 0 {
-				continue
-			}
-			shown = true
-			use := use
-			use.Container, use.MountPath, use.Keys = containers[i].Name, m.MountPath, keys
-			use.SubPath = m.SubPath != "" || m.SubPathExpr != ""
-			c.add(f.kind, f.name, use, required...)
+	shows := f.shown()
+	for i := range c.mounts[volume] {
+		m := &c.mounts[volume][i]
+		keys, all := shows.by(m.within)
+		if !all && len(keys) == 0 {
+			continue
 		}
+		// What is required is the same for each mount.
+		var requires []string
+		if !shown {
+			requires = required
+		}
+		shown = true
+		use := use
+		use.Container, use.MountPath, use.Keys, use.SubPath = m.container, m.path, keys, m.subPath
+		c.add(f.kind, f.name, use, requires...)
 	}
 	if !shown {
 		use.Keys = required
@@ -130,24 +146,51 @@ func (c *collector) mounted(typ UseType, volume string, f files, containers []co
 	}
 }
 
-// visible returns the keys that a mount shows, or all. A subPath narrows them to the
-// file or folder that it names; what a subPathExpr names is known only in the container.
-func (f *files) visible(m *corev1.VolumeMount) (keys []string, all bool) {
-	within := "."
-	if m.SubPath != "" {
-		// The files are in the folder ..data; what stands beside it are links into it.
-		within = path.Clean(strings.TrimPrefix(path.Clean(m.SubPath)+"/", "..data/"))
-	}
-	if len(f.items) == 0 {
-		if within == "." {
-			return nil, true
-		}
-		return []string{within}, false // without items a file is named like its key
-	}
+// shown finds out what mounts show of a volume's files.
+type shown struct {
+	items  []corev1.KeyToPath // in the order of their paths, which are clean; nil: a file is named like its key
+	within map[string][]string
+}
+
+func (f *files) shown() *shown {
+	s := &shown{within: map[string][]string{}}
 	for _, item := range f.items {
-		if p := path.Clean(item.Path); within == "." || p == within || strings.HasPrefix(p, within+"/") {
-			keys = append(keys, item.Key)
-		}
+		s.items = append(s.items, corev1.KeyToPath{Key: item.Key, Path: path.Clean(item.Path)})
 	}
-	return sortedSet(keys), false
+	slices.SortFunc(s.items, comparePaths)
+	return s
+}
+
+func comparePaths(a, b corev1.KeyToPath) int { return strings.Compare(a.Path, b.Path) }
+
+// by returns the keys that a mount shows of what is within a folder or a file, or all. Mounts that show the
+// same share what is returned.
+func (s *shown) by(within string) (keys []string, all bool) {
+	if len(s.items) == 0 && within == "." {
+		return nil, true
+	}
+	keys, known := s.within[within]
+	switch {
+	case known:
+		return keys, false
+	case len(s.items) == 0:
+		keys = []string{within}
+	case within == ".":
+		keys = s.keysFrom("", func(string) bool { return true })
+	default:
+		keys = s.keysFrom(within, func(p string) bool { return p == within })
+		keys = append(keys, s.keysFrom(within+"/", func(p string) bool { return strings.HasPrefix(p, within+"/") })...)
+	}
+	keys = sortedSet(keys)
+	s.within[within] = keys
+	return keys, false
+}
+
+// keysFrom returns the keys of the items from a path on for which a condition holds.
+func (s *shown) keysFrom(first string, condition func(path string) bool) (keys []string) {
+	i, _ := slices.BinarySearchFunc(s.items, corev1.KeyToPath{Path: first}, comparePaths)
+	for ; i < len(s.items) && condition(s.items[i].Path); i++ {
+		keys = append(keys, s.items[i].Key)
+	}
+	return keys
 }

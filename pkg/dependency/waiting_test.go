@@ -51,7 +51,7 @@ func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 	} {
 		w := &watched{g: NewGraph(), version: template}
 		// What is not referred to is forgotten.
-		w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("x:a", "y"))}, Patterns{})
+		w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("x:a", "y"))}, Patterns{})
 		tc.do(w)
 		if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tc.want {
 			t.Errorf("%s: the pods start at %d, want %d", name, got, tc.want)
@@ -63,7 +63,7 @@ func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 // workload uses the source, or no other any more. Only what was missing before is waited for.
 func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 	const template, come = 100, 110 // the versions of the template, and of y, which it requires
-	another := &Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: References(pod("y"))}
+	another := &Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("y"))}
 	for name, tt := range map[string]struct {
 		do   func(*watched)
 		want uint64

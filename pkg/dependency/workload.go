@@ -76,6 +76,8 @@ type Workload struct {
 	Replicas   int32
 	Rollout    Rollout
 	References []Reference
+	// Truncated: the pod template consumes more than References holds; see MaxSources and MaxUses.
+	Truncated bool
 	// Opted says, by the annotations, whether the workload is restarted automatically, and
 	// OptedAt is when they began to say so. Zero: they did when the workload was first read.
 	Opted   string

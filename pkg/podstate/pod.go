@@ -59,7 +59,7 @@ func FromPod(o *corev1.Pod) *Pod {
 	if v, err := strconv.ParseUint(o.ResourceVersion, 10, 64); err == nil {
 		p.Version = v
 	}
-	references := dependency.References(&o.Spec)
+	references, _ := dependency.References(&o.Spec)
 	add := func(role Role, name string, statuses []corev1.ContainerStatus) {
 		p.Containers = append(p.Containers, newContainer(role, name, statuses, references))
 	}

@@ -115,8 +115,9 @@ func newHistory(seed uint64) *history {
 	h.spec = corev1.PodSpec{Containers: []corev1.Container{containers[h.IntN(len(containers))]}, Volumes: volumes}
 	h.workload = dependency.Workload{
 		WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"}, Replicas: 1,
-		References: dependency.References(&h.spec), Annotations: map[string]string{},
+		Annotations: map[string]string{},
 	}
+	h.workload.References, _ = dependency.References(&h.spec)
 	h.data = map[string]string{"a": "0", "b": "0"}
 	h.writes = []write{{data: maps.Clone(h.data)}}
 	h.restart()

@@ -176,14 +176,14 @@ func TestGlobsAreBounded(t *testing.T) {
 	}
 
 	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
-	for i := range maxComparisons/maxGlobs + 1 {
+	for i := range dependency.MaxSources {
 		pod.Containers[0].EnvFrom = append(pod.Containers[0].EnvFrom, corev1.EnvFromSource{
 			SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("s-", i)}, Optional: new(true)},
 		})
 	}
 	x := newWorld(t, pod)
-	x.annotate(ExcludeAnnotation, strings.Join(globs, ","))
-	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 32 for a pod template with 626 sources") {
+	x.annotate(SourcesAnnotation, strings.Join(globs, ","), ExcludeAnnotation, strings.Join(globs, ","))
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64 for a pod template with 500 sources") {
 		t.Errorf("it is %+v", d)
 	}
 }

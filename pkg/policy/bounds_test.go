@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -107,5 +108,69 @@ func TestPodsToEvict(t *testing.T) {
 	}
 	if podsToEvict(nil) == "" {
 		t.Error("without pods, it looks as if no eviction had begun")
+	}
+}
+
+// Of a template that consumes more than is kept nothing is called InSync, and nothing is restarted or recorded by
+// itself.
+func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
+	many := func(n int) (parts []part) {
+		for i := range n {
+			parts = append(parts, optionalEnvFrom(dependency.Secret, fmt.Sprint("s-", i)))
+		}
+		return parts
+	}
+	blocked := outcome{State: Blocked, Reason: ReasonTooManySources}
+	for name, tt := range map[string]struct {
+		sources int
+		do      func(*world)
+		want    outcome
+	}{
+		"as many as are kept":     {dependency.MaxSources, func(*world) {}, adoption},
+		"one more":                {dependency.MaxSources + 1, func(*world) {}, blocked},
+		"and one of them changes": {dependency.MaxSources + 1, func(x *world) { x.set(secret("s-1", "k", "2")) }, blocked},
+		"and it has not opted in": {dependency.MaxSources + 1, func(x *world) { x.annotate(ReloadAnnotation, "off") }, outcome{State: Unmanaged, Reason: ReasonNotOptedIn}},
+		"and a key is missing": {dependency.MaxSources + 1, func(x *world) {
+			env(dependency.Secret, "s-1", "k")(&x.deployment.Spec.Template.Spec)
+			x.readDeployment()
+		}, blocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(many(tt.sources)...), secret("s-1", "k", "1"))
+			tt.do(x)
+			x.tick(time.Hour)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Messages name some of many things, and count the rest.
+func TestMessagesAreBounded(t *testing.T) {
+	for n, want := range map[int]string{
+		10: "Secret s-0 is missing; Secret s-1 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; Secret s-8 is missing; Secret s-9 is missing",
+		12: "Secret s-0 is missing; Secret s-1 is missing; Secret s-10 is missing; Secret s-11 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; 2 more are missing or lack keys",
+	} {
+		var parts []part
+		for i := range n {
+			parts = append(parts, env(dependency.Secret, fmt.Sprint("s-", i), "k"))
+		}
+		clauses, absent := newWorld(t, podOf(parts...)).evaluate().Missing()
+		if got := strings.Join(clauses, "; "); got != want || !absent {
+			t.Errorf("%d: absent %v, %s", n, absent, got)
+		}
+	}
+	for n, want := range map[int]string{
+		0: "", 1: "0", 2: "0 and 1", 3: "0, 1 and 2",
+		10: "0, 1, 2, 3, 4, 5, 6, 7, 8 and 9", 11: "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 1 more",
+	} {
+		var names []string
+		for i := range n {
+			names = append(names, fmt.Sprint(i))
+		}
+		if got := enumerate(names); got != want {
+			t.Errorf("%d names: %q, want %q", n, got, want)
+		}
 	}
 }

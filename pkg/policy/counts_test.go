@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -242,6 +243,13 @@ func TestInDoubt(t *testing.T) {
 		"recorded":            {func(*world) {}, false},
 		"changed":             {func(x *world) { x.set(secret("db", "password", "2")) }, false},
 		"nothing is recorded": {func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, true},
+		"not all that pods read is known": {func(x *world) {
+			x.edit(func(d *appsv1.Deployment) {
+				for i := range dependency.MaxSources {
+					optionalEnvFrom(dependency.Secret, fmt.Sprint("s-", i))(&d.Spec.Template.Spec)
+				}
+			})
+		}, true},
 		"changed there and back": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "password", "1"))

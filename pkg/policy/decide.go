@@ -60,6 +60,8 @@ const (
 	ReasonRecordRemoved = "RecordRemoved"
 	// ReasonTerminating: the workload or its namespace is being deleted.
 	ReasonTerminating = "Terminating"
+	// ReasonTooManySources: the pod template consumes more than can be looked at.
+	ReasonTooManySources = "TooManySources"
 	// ReasonNoPods: no pod runs.
 	ReasonNoPods = "NoPods"
 )
@@ -147,6 +149,11 @@ func (e *Evaluation) Decide(o Observed) Decision {
 			d.Action = Abandon
 		}
 		return d
+	}
+	if e.Workload.Truncated {
+		return Decision{State: Blocked, Reason: ReasonTooManySources,
+			Message: fmt.Sprintf("The pod template consumes more than %d ConfigMaps and Secrets, or consumes them in more than %d places, of which one that names keys counts for each: it cannot be told whether all of them are as they were. %s",
+				dependency.MaxSources, dependency.MaxUses, onHold)}
 	}
 	e.decided, e.written = o.Decided, o.Written
 	changed, trigger := e.stale()

@@ -101,17 +101,26 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 }
 
 // Missing names the sources and keys without which new pods do not start, each in a
-// clause; absent reports whether a whole source is among them.
+// clause, of many the first; absent reports whether a whole source is among them.
 func (e *Evaluation) Missing() (clauses []string, absent bool) {
+	more := 0
 	for i := range e.Sources {
 		s := &e.Sources[i]
+		if !s.Missing {
+			continue
+		}
+		absent = absent || len(s.MissingKeys) == 0
 		switch {
+		case len(clauses) == maxNamed:
+			more++
 		case len(s.MissingKeys) > 0:
 			clauses = append(clauses, fmt.Sprintf("%s %s lacks %s", s.Kind, s.Name, missingKeys(s.MissingKeys)))
-		case s.Missing:
+		default:
 			clauses = append(clauses, fmt.Sprintf("%s %s is missing", s.Kind, s.Name))
-			absent = true
 		}
+	}
+	if more > 0 {
+		clauses = append(clauses, fmt.Sprintf("%d more are missing or lack keys", more))
 	}
 	return clauses, absent
 }

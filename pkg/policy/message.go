@@ -36,11 +36,18 @@ func missingKeys(keys []string) string {
 	return "the keys " + enumerate(keys)
 }
 
-// enumerate renders "a", "a and b", or "a, b and c".
+// maxNamed is how many things of a kind a message names; the rest it counts.
+const maxNamed = 10
+
+// enumerate renders "a", "a and b", "a, b and c", or of many "a, b, c and 12 more".
 func enumerate(names []string) string {
 	last := len(names) - 1
-	if last < 1 {
+	switch {
+	case last < 1:
 		return strings.Join(names, "")
+	case len(names) > maxNamed:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+	default:
+		return strings.Join(names[:last], ", ") + " and " + names[last]
 	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

@@ -56,9 +56,9 @@ func (e *Evaluation) comparable() bool {
 }
 
 // InDoubt reports whether it is unknown with which content the pods were started: nothing is
-// recorded, or the pods have to be looked up.
+// recorded, the pods have to be looked up, or not all that they read is known.
 func (e *Evaluation) InDoubt() bool {
-	return !e.comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
+	return e.Workload.Truncated || !e.comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
 }
 
 // unread returns the changes that the pods may not have read. It drops those that were made before

@@ -1216,7 +1216,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "keys are the keys of the source that are read. Absent: all of them.",
+							Description: "keys are the keys of the source that are read. Absent: all of them, unless moreKeys says that there are keys which are not listed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1226,6 +1226,13 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 									},
 								},
 							},
+						},
+					},
+					"moreKeys": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreKeys is how many keys are read besides: an object lists at most 32 KiB of them.",
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"triggersReload": {
@@ -1259,6 +1266,13 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 									},
 								},
 							},
+						},
+					},
+					"moreUsages": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreUsages is how many places consume the source besides: an object lists at most 128 KiB of them.",
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 				},
@@ -1318,6 +1332,13 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 									},
 								},
 							},
+						},
+					},
+					"moreMissingKeys": {
+						SchemaProps: spec.SchemaProps{
+							Description: "moreMissingKeys is how many required keys the source lacks besides: an object lists at most 32 KiB of them.",
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 					"resourceVersion": {

@@ -55,11 +55,46 @@ func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency 
 			Conditions:  conditions(e, d),
 		},
 	}
+	usages, keys, missingKeys := budget(maxUsageBytes), budget(maxKeyBytes), budget(maxKeyBytes)
 	for i := range e.Sources {
-		out.Spec.Sources[i] = renderSource(&e.Sources[i])
-		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i])
+		out.Spec.Sources[i] = renderSource(&e.Sources[i], &usages, &keys)
+		out.Status.Sources[i] = renderSourceStatus(&e.Sources[i], &missingKeys)
 	}
 	return out
+}
+
+// How many bytes of an object list where its sources are consumed, and keys; the rest is counted. The
+// documentation of the API names them. How many sources there are is bounded (see dependency.MaxSources), and
+// patterns are by how long an annotation can be.
+const (
+	maxUsageBytes = 128 << 10
+	maxKeyBytes   = 32 << 10
+)
+
+// budget is how many bytes may yet be listed.
+type budget int
+
+// take returns the first elements that fit, and how many do not.
+func take[E any](b *budget, all []E, size func(*E) int) (some []E, more int64) {
+	for i := range all {
+		if *b -= budget(size(&all[i])); *b < 0 {
+			*b = 0 // what comes later is not shown instead
+			return all[:i:i], int64(len(all) - i)
+		}
+	}
+	return all, 0
+}
+
+func sizeOfKey(key *string) int { return len(*key) + len(`"",`) }
+
+// sizeOfUse is about how many bytes a use has in JSON.
+func sizeOfUse(u *dependency.Use) int {
+	n := len(`{"type":"","container":"","env":"","prefix":"","volume":"","mountPath":"","subPath":true,"keys":[],"optional":true},`)
+	n += len(u.Type) + len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath)
+	for i := range u.Keys {
+		n += sizeOfKey(&u.Keys[i])
+	}
+	return n
 }
 
 // Reloadable reports whether the pods of workloads of a kind can be restarted as a rollout.
@@ -132,18 +167,21 @@ func readable(t metav1.Time) bool {
 	return !t.IsZero() && 0 <= year && year <= 9999
 }
 
-func renderSource(s *policy.Source) v1alpha1.Source {
+func renderSource(s *policy.Source, usages, keys *budget) v1alpha1.Source {
+	uses, moreUses := take(usages, s.Uses, sizeOfUse)
 	out := v1alpha1.Source{
 		Kind:           v1alpha1.SourceKind(s.Kind),
 		Name:           s.Name,
 		Optional:       s.Optional(),
 		TriggersReload: s.Triggers,
 		Reason:         s.Reason,
-		Usages:         make([]v1alpha1.Usage, len(s.Uses)),
+		Usages:         make([]v1alpha1.Usage, len(uses)),
+		MoreUsages:     moreUses,
 	}
-	out.Keys, _ = s.Keys()
-	for i := range s.Uses {
-		u := &s.Uses[i]
+	read, _ := s.Keys()
+	out.Keys, out.MoreKeys = take(keys, read, sizeOfKey)
+	for i := range uses {
+		u := &uses[i]
 		out.Usages[i] = v1alpha1.Usage{
 			Type:      v1alpha1.UsageType(u.Type),
 			Container: u.Container,
@@ -159,8 +197,9 @@ func renderSource(s *policy.Source) v1alpha1.Source {
 	return out
 }
 
-func renderSourceStatus(s *policy.Source) v1alpha1.SourceStatus {
-	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name, MissingKeys: s.MissingKeys}
+func renderSourceStatus(s *policy.Source, missingKeys *budget) v1alpha1.SourceStatus {
+	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name}
+	out.MissingKeys, out.MoreMissingKeys = take(missingKeys, s.MissingKeys, sizeOfKey)
 	if s.Kind.Observed() {
 		present := s.Source != nil
 		out.Present = &present

@@ -2,16 +2,22 @@ package configdependency
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 func renderYAML(t *testing.T, path string) []byte {
@@ -149,5 +155,63 @@ func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
 			}
 			checkReadable(t, view)
 		})
+	}
+}
+
+// The largest templates that are looked at make objects of a bounded size, in which what is not listed is counted.
+func TestRenderedObjectIsBounded(t *testing.T) {
+	const most = 1 << 20
+	long := func(name string, i int) string {
+		return fmt.Sprintf("%s-%0*d", name, validation.DNS1123SubdomainMaxLength-len(name)-1, i)
+	}
+	sources, keys := dependency.MaxSources, dependency.MaxUses/dependency.MaxSources
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: strings.Repeat("c", 63)}}}
+	c := unsynced(t)
+	for i := range sources {
+		for j := range keys {
+			pod.Containers[0].Env = append(pod.Containers[0].Env, corev1.EnvVar{Name: long("V", i*keys+j), ValueFrom: &corev1.EnvVarSource{
+				SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: long("s", i)}, Key: long("k", j)},
+			}})
+		}
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: long("s", i), ResourceVersion: "1"}}
+		c.graph.SetSource(dependency.FromSecret(c.digester, s))
+	}
+	var named []string
+	for i := range 256 {
+		named = append(named, "configmap/"+long("m", i))
+	}
+	w := dependency.FromDeployment(&appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", Annotations: map[string]string{
+			policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(named, ","),
+		}},
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}},
+	})
+	c.setWorkload(w)
+	o := c.render(w, 1)
+	raw, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(raw) > most {
+		t.Errorf("the object has %d bytes, want at most %d", len(raw), most)
+	}
+	var got struct{ listed, usages, keys, missing int64 }
+	for i := range o.Spec.Sources {
+		s, status := &o.Spec.Sources[i], &o.Status.Sources[i]
+		if s.Kind != v1alpha1.SourceSecret {
+			continue
+		}
+		got.listed += int64(len(s.Usages) * len(s.Keys) * len(status.MissingKeys))
+		got.usages += int64(len(s.Usages)) + s.MoreUsages
+		got.keys += int64(len(s.Keys)) + s.MoreKeys
+		got.missing += int64(len(status.MissingKeys)) + status.MoreMissingKeys
+	}
+	if all := int64(dependency.MaxUses); got.usages != all || got.keys != all || got.missing != all || got.listed == 0 || len(o.Spec.Sources) != sources+256 {
+		t.Errorf("%d sources, and %+v, want %d usages, keys and missing keys", len(o.Spec.Sources), got, all)
+	}
+	for what, text := range map[string]string{"message": o.Status.Message, "condition": o.Status.Conditions[0].Message} {
+		if len(text) == 0 || len(text) > 32<<10 { // of a condition no more is valid
+			t.Errorf("the %s has %d bytes", what, len(text))
+		}
 	}
 }

@@ -166,10 +166,14 @@ type Source struct {
 	Name string `json:"name"`
 	// optional is true when pods start without the source: every use of it is optional.
 	Optional bool `json:"optional"`
-	// keys are the keys of the source that are read. Absent: all of them.
+	// keys are the keys of the source that are read. Absent: all of them, unless moreKeys says that
+	// there are keys which are not listed.
 	// +optional
 	// +listType=set
 	Keys []string `json:"keys,omitempty"`
+	// moreKeys is how many keys are read besides: an object lists at most 32 KiB of them.
+	// +optional
+	MoreKeys int64 `json:"moreKeys,omitempty"`
 	// triggersReload reports whether a change of the source restarts the workload by
 	// itself. When it is false, reason says why.
 	TriggersReload bool `json:"triggersReload"`
@@ -186,6 +190,9 @@ type Source struct {
 	// +optional
 	// +listType=atomic
 	Usages []Usage `json:"usages,omitempty"`
+	// moreUsages is how many places consume the source besides: an object lists at most 128 KiB of them.
+	// +optional
+	MoreUsages int64 `json:"moreUsages,omitempty"`
 }
 
 // UsageType is the way in which a workload consumes a source.
@@ -356,6 +363,10 @@ type SourceStatus struct {
 	// +optional
 	// +listType=set
 	MissingKeys []string `json:"missingKeys,omitempty"`
+	// moreMissingKeys is how many required keys the source lacks besides: an object lists at most
+	// 32 KiB of them.
+	// +optional
+	MoreMissingKeys int64 `json:"moreMissingKeys,omitempty"`
 	// resourceVersion is the version of the source that was read last.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
