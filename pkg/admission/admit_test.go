@@ -229,7 +229,7 @@ func TestPassesAsItIs(t *testing.T) {
 		"an update of nothing":     {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
 		"more sources than pods have": {synced, func(r *admissionv1.AdmissionRequest) {
 			var from []any
-			for i := range maxReferences + 1 {
+			for i := range dependency.MaxSources + 1 {
 				from = append(from, object{"secretRef": object{"name": fmt.Sprint("s-", i), "optional": true}})
 			}
 			many := parse(t, deployment("app:1", optedIn+`, "configdep.io/exclude": "secret/s-*"`, ""))

@@ -28,10 +28,6 @@ type shape struct {
 	} `json:"spec"`
 }
 
-// maxReferences bounds the sources of a workload. Each is looked at while the index is
-// locked, and what comes here has not been validated, not even for its size.
-const maxReferences = 500
-
 // readWorkload reads a workload of a kind that there is a reader for.
 func readWorkload(kind, namespace string, raw []byte) (*written, error) {
 	s, err := readShape(kind, raw)
@@ -42,8 +38,8 @@ func readWorkload(kind, namespace string, raw []byte) (*written, error) {
 	if w.Workload, err = readers[kind](raw); err != nil {
 		return nil, fmt.Errorf("reading a %s: %w", kind, err)
 	}
-	if len(w.References) > maxReferences {
-		return nil, fmt.Errorf("a %s with %d sources is left to the controller, at most %d are read", kind, len(w.References), maxReferences)
+	if w.Truncated {
+		return nil, fmt.Errorf("a %s that consumes more than %d sources, or consumes them in more than %d places, is left to the controller", kind, dependency.MaxSources, dependency.MaxUses)
 	}
 	w.Namespace = namespace // one that is created need not say it
 	return w, nil
