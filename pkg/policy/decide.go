@@ -173,7 +173,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	case e.Workload.TemplatePending && e.Record.Hash != "":
 		// What the template that has yet to be applied reads says nothing of the pods.
 		return e.inSync(None)
-	case !e.comparable():
+	case !e.Comparable():
 		return e.notRecorded()
 	case !e.recorded():
 		return e.inSync(WriteBaseline)
@@ -195,7 +195,7 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 	case !w.Idle && stale:
 		d.State, d.Reason, d.Stale = Pending, "ScalingDown", true
 		d.Message = "Content has changed, and the last pods are terminating; new pods read the current content."
-	case !e.comparable():
+	case !e.Comparable():
 		return e.notRecorded()
 	case !w.Idle:
 		d.Message = "The last pods are terminating; new pods read the current content."

@@ -21,7 +21,7 @@ type Vouched struct {
 // cannot be compared. The digester is that with which the graph was read.
 func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Vouched {
 	e := Evaluate(g, digester, w, defaults)
-	if !e.comparable() || e.Record.abandoned() { // the latter is the same with any key
+	if !e.Comparable() || e.Record.abandoned() { // the latter is the same with any key
 		return nil
 	}
 	v := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash}

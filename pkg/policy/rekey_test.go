@@ -120,7 +120,7 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			if changed := e.Record.Hash != e.Hash; changed != tt.changed {
 				t.Errorf("the record is shown as %s, that of what is there is %s", e.Record.Hash, e.Hash)
 			}
-			if e.comparable() && tt.changed && !tt.sameKey && !strings.HasSuffix(e.Record.Hash, "."+mixed) {
+			if e.Comparable() && tt.changed && !tt.sameKey && !strings.HasSuffix(e.Record.Hash, "."+mixed) {
 				t.Errorf("the record of other content is shown as %s", e.Record.Hash)
 			}
 			// Once it is carried out, nothing is left to do, and later changes are seen.

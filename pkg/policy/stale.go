@@ -19,7 +19,7 @@ func (e *Evaluation) Stale() (ids []string, known bool) {
 	if len(ids) == 0 && e.recreating() && !e.Policy.Recreates() {
 		ids = []string{TriggerUnknown} // what the pods that were not evicted were started with
 	}
-	return ids, e.comparable()
+	return ids, e.Comparable()
 }
 
 // stale returns what has changed since the pods were started, and which of it to name as
@@ -27,7 +27,7 @@ func (e *Evaluation) Stale() (ids []string, known bool) {
 func (e *Evaluation) stale() (changed []change, trigger string) {
 	r := &e.Record
 	switch {
-	case !e.comparable():
+	case !e.Comparable():
 		changed = e.changedUnrecorded()
 	case r.Sources == nil && r.Hash == e.Hash:
 	case r.Sources == nil:
@@ -49,16 +49,16 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	return changed, changed[0].unit.id
 }
 
-// comparable reports whether there is a record that can be compared with the current content: one
+// Comparable reports whether there is a record that can be compared with the current content: one
 // that was made with the same key of the hash.
-func (e *Evaluation) comparable() bool {
+func (e *Evaluation) Comparable() bool {
 	return e.Record.abandoned() || e.Record.Hash != "" && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }
 
 // InDoubt reports whether it is unknown with which content the pods were started: nothing is
 // recorded, the pods have to be looked up, or not all that they read is known.
 func (e *Evaluation) InDoubt() bool {
-	return e.Workload.Truncated || !e.comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
+	return e.Workload.Truncated || !e.Comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
 }
 
 // unread returns the changes that the pods may not have read. It drops those that were made before
@@ -293,7 +293,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		u := &e.units[i]
 		c := e.change(u)
 		known := e.graph.Latest(e.Workload.CreatedAt, e.Workload.PodsAfter, e.graph.Since())
-		if !e.comparable() { // else opting in adopts nothing
+		if !e.Comparable() { // else opting in adopts nothing
 			known = e.graph.Latest(known, e.Workload.OptedAt)
 		}
 		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
@@ -305,7 +305,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		}
 		// Or the record shows it: one that is older than the template, as those pods may be, one that
 		// came back with the template, and is about those pods, or a newer one of another replica.
-		differs := e.comparable() && e.differs(u)
+		differs := e.Comparable() && e.differs(u)
 		back := differs && e.broughtBack(u) && !e.outdated(u)
 		if !seen && !differs || e.started(u) <= c.at.Version {
 			continue
@@ -346,7 +346,7 @@ func (u *unit) containers() (names []string) {
 func (e *Evaluation) excursions() (out []Excursion) {
 	// A hash that is left on the template alone, and is not the current one, is about earlier pods.
 	bare := e.Record.Sources == nil
-	if !e.comparable() || bare && e.Record.Hash != e.Hash {
+	if !e.Comparable() || bare && e.Record.Hash != e.Hash {
 		return nil
 	}
 	for i := range e.units {

@@ -62,7 +62,9 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 	switch {
 	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying:
 		c.Status = metav1.ConditionUnknown
-	case d.State == policy.Blocked && !d.Stale && e.InDoubt():
+	case d.State == policy.Blocked && (!d.Stale && e.InDoubt() || !e.Comparable()):
+		// Where nothing is recorded, a replica may have seen that content changed before another one began to
+		// look. Both have to show the same, and while restarts are on hold no record comes.
 		c.Status = metav1.ConditionUnknown
 	case d.State == policy.InSync && (d.Action == policy.None || d.Reason == policy.ReasonRecordRemoved):
 		c.Status = metav1.ConditionTrue

@@ -126,6 +126,10 @@ func TestConditions(t *testing.T) {
 			workload: web(), then: gone("db"), state: v1alpha1.StateBlocked,
 			want: []string{"SourcesResolved False SourceMissing", "InSync False SourceMissing", "RolloutComplete True Complete"},
 		},
+		"content has gone that pods read, and nothing is recorded": {
+			workload: web(), unrecorded: true, then: gone("db"), state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved False SourceMissing", "InSync Unknown SourceMissing", "RolloutComplete True Complete"},
+		},
 		"something has gone that pods need and do not read": {
 			workload: web(), then: gone("share-key"), state: v1alpha1.StateBlocked,
 			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", "RolloutComplete True Complete"},

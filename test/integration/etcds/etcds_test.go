@@ -166,8 +166,11 @@ func (s *scene) eventually(what string, check func(context.Context) error) {
 	s.t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if err == nil || ctx.Err() == nil { // else the time is up, which is not why it waits
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		s.t.Fatalf("waiting until %s: %v: %v", what, err, last)
