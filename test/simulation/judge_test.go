@@ -330,6 +330,11 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		}
 		return ""
 	}
+	for s, now := range o.world.marks() {
+		if scopes[s].counts() && !rec.scopes[s].counts() && now != marks[s] && o.writtenByAnother(r) {
+			return "the record of another server does not know a source, whose mark this one has not seen"
+		}
+	}
 	var lastChanged time.Time
 	gone, differs, again := bare && (rules.glob || rules.other), false, false
 	for s := range scopes {
@@ -348,7 +353,10 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		if back && (d.newest() == nil || !seconds(d.newest().created).After(seen.lastChanged)) {
 			return "content has changed and changed back, and nothing tells whether the template came after that"
 		}
-		if !scopes[s].counts() || !differ || seen.changed <= d.truth.adopted && !r.seen.unseen(d.truth.adopted) {
+		// The webhook may have adopted older content than there was, and with several counters nothing tells that
+		// it did.
+		adopted := seen.changed <= d.truth.adopted && !o.world.severalCounters() && !r.seen.unseen(d.truth.adopted)
+		if !scopes[s].counts() || !differ || adopted {
 			continue
 		}
 		differs = true
@@ -372,6 +380,11 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return "the template is not younger than the content, by its managed fields"
 	}
 	return ""
+}
+
+// writtenByAnother reports whether a server besides the one that asks has written a workload.
+func (o *oracle) writtenByAnother(r *request) bool {
+	return slices.ContainsFunc(o.world.servers, func(s *server) bool { return s != r.server && s.written[r.slot] != confirmed{} })
 }
 
 // afterPatch takes notice of a patch that was applied.
