@@ -3,6 +3,10 @@ package dependency
 import (
 	"fmt"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // BenchmarkDeleteSource measures the deletion of sources that a glob names, one after the other,
@@ -64,6 +68,45 @@ func BenchmarkSetSource(b *testing.B) {
 					next := *s
 					next.Change = Change{Version: uint64(i + 2), Exact: true}
 					g.SetSource(&next)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkSetWorkloadOfManyContainers measures the arrival of a template of n containers, each with a variable of
+// a Secret that is there or is missing, and then of that Secret; and how long it takes to tell when each container
+// started.
+func BenchmarkSetWorkloadOfManyContainers(b *testing.B) {
+	for _, n := range []int{100, 200, 400, 800} {
+		pod := &corev1.PodSpec{}
+		for i := range n {
+			pod.Containers = append(pod.Containers, corev1.Container{Name: fmt.Sprint("c-", i), Env: []corev1.EnvVar{{
+				Name: "A", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "db"}, Key: "k"}},
+			}}})
+		}
+		for _, missing := range []bool{false, true} {
+			b.Run(fmt.Sprintf("containers=%d/missing=%v", n, missing), func(b *testing.B) {
+				for b.Loop() {
+					g := NewGraph()
+					db := &Source{SourceKey: SourceKey{Secret, "shop", "db"}, Keys: []KeyDigest{{Key: "k"}}, Change: Change{Version: 1}}
+					if !missing {
+						g.SetSource(db)
+					}
+					w := FromDeployment(&appsv1.Deployment{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: "2"},
+						Spec:       appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: *pod}},
+					})
+					w.StartVersion = 2
+					g.SetWorkload(w, Patterns{})
+					if missing {
+						db.Change = Change{Version: 3, Exact: true}
+						g.SetSource(db)
+					}
+					for i := range w.References[0].Uses {
+						g.Started(w, &w.References[0].Uses[i])
+					}
 				}
 			})
 		}

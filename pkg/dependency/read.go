@@ -17,7 +17,7 @@ import (
 
 func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations map[string]string, pod *corev1.PodSpec) *Workload {
 	references, truncated := References(pod)
-	return &Workload{
+	w := &Workload{
 		WorkloadKey:         WorkloadKey{kind, m.Namespace, m.Name},
 		UID:                 m.UID,
 		ResourceVersion:     m.ResourceVersion,
@@ -30,6 +30,8 @@ func newWorkload(kind WorkloadKind, m *metav1.ObjectMeta, templateAnnotations ma
 		Terminating:         m.DeletionTimestamp != nil,
 		stages:              stagesOf(pod),
 	}
+	w.numberStages()
+	return w
 }
 
 // OwnAnnotation reports whether an annotation is of this project.

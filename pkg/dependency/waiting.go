@@ -1,7 +1,9 @@
 package dependency
 
 import (
+	"math"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -77,26 +79,88 @@ func (w *Workload) gateOf(u *Use) int {
 	case Volume, Projected:
 		return 0
 	case Env, EnvFrom:
-		return slices.IndexFunc(w.stages, func(s stage) bool { return s.container == u.Container }) + 1
+		return w.stageOf(u.Container) + 1
 	default:
 		return -1
 	}
 }
 
-// holds reports whether a use that a pod requires holds back a gate.
-func (w *Workload) holds(u *Use, gate int) bool {
-	if u.Optional {
-		return false
+// fewStages is how many stages are searched one by one.
+const fewStages = 16
+
+// stageOf returns the number of the stage of a container, or -1.
+func (w *Workload) stageOf(container string) int {
+	if w.stageNumbers == nil {
+		return slices.IndexFunc(w.stages, func(s stage) bool { return s.container == container })
 	}
+	if at, found := w.stageNumbers[container]; found {
+		return at
+	}
+	return -1
+}
+
+// numberStages lets stageOf find one of many.
+func (w *Workload) numberStages() {
+	if len(w.stages) <= fewStages {
+		return
+	}
+	w.stageNumbers = make(map[string]int, len(w.stages))
+	for i := range w.stages {
+		w.stageNumbers[w.stages[i].container] = i
+	}
+}
+
+// gateSet are some of the gates of a workload.
+type gateSet struct {
+	from   int // these and all after them
+	single map[int]bool
+}
+
+// noGate is the set without any.
+func noGate() gateSet { return gateSet{from: math.MaxInt} }
+
+func (s *gateSet) has(gate int) bool { return gate >= s.from || s.single[gate] }
+
+// add adds the gates that a use holds back which a pod requires.
+func (s *gateSet) add(w *Workload, u *Use) {
 	switch u.Type {
 	case Volume, Projected, CSI, VolumeSecret:
-		return true
+		s.from = 0
 	case Env, EnvFrom:
-		at := w.gateOf(u)
-		return at == gate || 0 < at && at < gate && w.stages[at-1].init
-	default:
-		return false
+		switch at := w.gateOf(u); {
+		case at == 0, s.has(at):
+		case w.stages[at-1].init:
+			s.from = at
+		default:
+			if s.single == nil {
+				s.single = map[int]bool{}
+			}
+			s.single[at] = true
+		}
 	}
+}
+
+// held returns the gates that references which are selected hold back, by the uses that pods require and for
+// which a condition holds.
+func (w *Workload) held(selected func(*Reference) bool, condition func(*Reference, *Use) bool) gateSet {
+	set := noGate()
+	for i := range w.References {
+		r := &w.References[i]
+		if !selected(r) {
+			continue
+		}
+		for j := range r.Uses {
+			if u := &r.Uses[j]; !u.Optional && condition(r, u) {
+				set.add(w, u)
+			}
+		}
+	}
+	return set
+}
+
+// closed returns the gates that references which are selected hold back by what is not satisfied.
+func (g *Graph) closed(w *Workload, selected func(*Reference) bool) gateSet {
+	return w.held(selected, func(r *Reference, u *Use) bool { return g.lacks(w, r, u) })
 }
 
 // lacks reports whether a use that holds back a gate is not satisfied.
@@ -119,22 +183,6 @@ func (g *Graph) lacks(w *Workload, r *Reference, u *Use) bool {
 	}
 }
 
-// closed reports whether anything holds back a gate, of the references that are selected.
-func (g *Graph) closed(w *Workload, gate int, selected func(*Reference) bool) bool {
-	for i := range w.References {
-		r := &w.References[i]
-		if !selected(r) {
-			continue
-		}
-		for j := range r.Uses {
-			if u := &r.Uses[j]; w.holds(u, gate) && g.lacks(w, r, u) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // beginWaiting notes which containers of a new template certainly have to wait: what they require
 // was missing before it came.
 func (g *Graph) beginWaiting(w *Workload) {
@@ -142,16 +190,17 @@ func (g *Graph) beginWaiting(w *Workload) {
 	if w.StartVersion == 0 || g.severalCounters {
 		return
 	}
+	closed := g.closed(w, func(r *Reference) bool {
+		key := SourceKey{r.Kind, w.Namespace, r.Name}
+		if s := g.Source(key); s != nil {
+			return s.Change.Version < w.StartVersion
+		}
+		return g.missingSince(key) < w.StartVersion
+	})
 	gates := make([]gate, len(w.stages)+1)
 	waiting := false
 	for i := range gates {
-		gates[i] = gate{start: w.StartVersion, waiting: g.closed(w, i, func(r *Reference) bool {
-			key := SourceKey{r.Kind, w.Namespace, r.Name}
-			if s := g.Source(key); s != nil {
-				return s.Change.Version < w.StartVersion
-			}
-			return g.missingSince(key) < w.StartVersion
-		})}
+		gates[i] = gate{start: w.StartVersion, waiting: closed.has(i)}
 		waiting = waiting || gates[i].waiting
 	}
 	if waiting {
@@ -188,18 +237,25 @@ func (a *arrival) open(w *Workload, gates []gate) []gate {
 	if w.Namespace != a.key.Namespace {
 		return gates
 	}
+	held := w.held(is, func(*Reference, *Use) bool { return true })
+	closed := g.closed(w, is)
+	all := sync.OnceValue(func() gateSet { return g.closed(w, func(*Reference) bool { return true }) })
+	byAny := func(gate int) bool {
+		set := all()
+		return set.has(gate)
+	}
 	cloned := false
 	for i, before := range gates {
-		if !before.waiting || !w.heldBy(i, is) {
+		if !before.waiting || !held.has(i) {
 			continue
 		}
 		now := before
 		switch {
-		case g.closed(w, i, is):
+		case closed.has(i):
 			now.lost = max(now.lost, a.change.Version)
 		case !a.change.Exact, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:
 			now = gate{start: now.start} // it is not known when they start
-		case g.closed(w, i, func(*Reference) bool { return true }):
+		case byAny(i):
 			continue
 		default:
 			now = gate{start: max(now.start, a.change.Version+1)}
@@ -282,15 +338,4 @@ func (u use) whileWaiting() use {
 		return use{}
 	}
 	return use{workload: u.workload}
-}
-
-// heldBy reports whether a reference that is selected can hold back a gate.
-func (w *Workload) heldBy(gate int, selected func(*Reference) bool) bool {
-	for i := range w.References {
-		r := &w.References[i]
-		if selected(r) && slices.ContainsFunc(r.Uses, func(u Use) bool { return w.holds(&u, gate) }) {
-			return true
-		}
-	}
-	return false
 }

@@ -116,7 +116,9 @@ type Workload struct {
 	complete   uint64
 	completeAt Moment
 	stages     []stage
-	gates      []gate // nil: no container of the template had to wait for anything
+	// stageNumbers are those of stages by their containers; nil: they are few.
+	stageNumbers map[string]int
+	gates        []gate // nil: no container of the template had to wait for anything
 	// heard is how many changes of sources it has been told of; see arrival.
 	heard uint64
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not

@@ -60,8 +60,9 @@ func FromPod(o *corev1.Pod) *Pod {
 		p.Version = v
 	}
 	references, _ := dependency.References(&o.Spec)
+	reads := readsOf(references)
 	add := func(role Role, name string, statuses []corev1.ContainerStatus) {
-		p.Containers = append(p.Containers, newContainer(role, name, statuses, references))
+		p.Containers = append(p.Containers, newContainer(role, name, statuses, reads[name]))
 	}
 	for i := range o.Spec.InitContainers {
 		role := Init
@@ -87,8 +88,32 @@ func revisionOf(o *corev1.Pod) string {
 	return o.Labels[appsv1.ControllerRevisionHashLabelKey]
 }
 
-func newContainer(role Role, name string, statuses []corev1.ContainerStatus, references []dependency.Reference) Container {
-	c := Container{Name: name, Role: role, Waiting: "NotStarted"}
+// readsOf returns what each container reads, by source.
+func readsOf(references []dependency.Reference) map[string][]dependency.Reference {
+	reads := map[string][]dependency.Reference{}
+	for i := range references {
+		r := &references[i]
+		for j := range r.Uses {
+			u := &r.Uses[j]
+			if u.Container == "" || !u.Reads() {
+				continue
+			}
+			own := reads[u.Container]
+			if n := len(own); n == 0 || own[n-1].Kind != r.Kind || own[n-1].Name != r.Name {
+				part := *r
+				part.Uses = nil
+				own = append(own, part)
+			}
+			last := &own[len(own)-1]
+			last.Uses = append(last.Uses, *u)
+			reads[u.Container] = own
+		}
+	}
+	return reads
+}
+
+func newContainer(role Role, name string, statuses []corev1.ContainerStatus, reads []dependency.Reference) Container {
+	c := Container{Name: name, Role: role, Waiting: "NotStarted", Reads: reads}
 	if i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name }); i >= 0 {
 		s := &statuses[i]
 		c.Restarts = s.RestartCount
@@ -99,16 +124,6 @@ func newContainer(role Role, name string, statuses []corev1.ContainerStatus, ref
 			c.Started, c.Waiting = s.State.Terminated.StartedAt.Time, ""
 		case s.State.Waiting != nil && s.State.Waiting.Reason != "":
 			c.Waiting = s.State.Waiting.Reason
-		}
-	}
-	for i := range references {
-		uses := slices.DeleteFunc(slices.Clone(references[i].Uses), func(u dependency.Use) bool {
-			return u.Container != name || !u.Reads()
-		})
-		if len(uses) > 0 {
-			r := references[i]
-			r.Uses = uses
-			c.Reads = append(c.Reads, r)
 		}
 	}
 	return c
