@@ -46,7 +46,7 @@ var named = []namedChange{
 	},
 	{
 		"pods have read what changed up to two revisions after they started", "pkg/policy/stale.go",
-		"return e.started(c.unit) > c.at.Version ||", "return e.started(c.unit)+2 > c.at.Version ||",
+		"return started > c.at.Version ||", "return started+2 > c.at.Version ||",
 	},
 	{
 		"the removal of a key has a time", "pkg/policy/stale.go",

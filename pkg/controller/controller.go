@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,6 +46,8 @@ type Controller struct {
 	notes map[dependency.WorkloadKey]*note
 	// restored is how often revisions have gone back.
 	restored int
+
+	readUpTo atomic.Uint64 // the revision up to which everything has been read; 0: that cannot be told
 }
 
 // note is what is remembered of a workload while this replica leads.
@@ -104,11 +107,13 @@ func (c *Controller) Synced(g *dependency.Graph, at dependency.Progress) {
 		clear(c.notes)
 	}
 	c.mu.Unlock()
+	c.Progressed(at)
 	c.enqueueAll(g)
 }
 
 // Changed is part of ingest.Sink.
-func (c *Controller) Changed(_ *dependency.Graph, _ dependency.Progress, workloads []dependency.WorkloadKey) {
+func (c *Controller) Changed(_ *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
+	c.Progressed(at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.queue == nil {
@@ -120,7 +125,13 @@ func (c *Controller) Changed(_ *dependency.Graph, _ dependency.Progress, workloa
 }
 
 // Progressed is part of ingest.Sink.
-func (c *Controller) Progressed(dependency.Progress) {}
+func (c *Controller) Progressed(at dependency.Progress) {
+	if at.SeveralCounters {
+		c.readUpTo.Store(0)
+	} else {
+		c.readUpTo.Store(at.Watermark)
+	}
+}
 
 func (c *Controller) enqueueAll(g *dependency.Graph) {
 	c.mu.Lock()

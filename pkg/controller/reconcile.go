@@ -54,6 +54,9 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		if wait := n.pace.wait(c.Clock.Now(), s.workload.ResourceVersion); wait > 0 {
 			return wait, nil
 		}
+		if read := c.readUpTo.Load(); read > 0 && read < s.KnownBy {
+			return behindPause, nil
+		}
 		if wait := n.looked.Add(restlessPause).Sub(c.Clock.Now()); s.Action == policy.Inspect && wait > 0 {
 			return wait, nil
 		}
@@ -78,6 +81,9 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 		}
 	}
 }
+
+// behindPause is after which time it is looked again whether everything has been read that a record knows.
+const behindPause = time.Second
 
 // findings are what was looked up because a decision asked for it.
 type findings struct {

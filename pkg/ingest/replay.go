@@ -105,6 +105,16 @@ func (r *Replay) Delete(o runtime.Object) error {
 	return err
 }
 
+// Bookmark applies that everything up to a version of a resource has been read.
+func (r *Replay) Bookmark(resource, version string) error {
+	s := r.streams[resource]
+	if s == nil {
+		return fmt.Errorf("%s are not read", resource)
+	}
+	r.index.bookmark(s, version)
+	return nil
+}
+
 // Probe applies the answer to the question for the current revision of a resource, asked for
 // just now. If revisions have gone back, the index is reset, and everything has to be listed
 // again by a new Replay.

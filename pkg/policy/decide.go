@@ -116,6 +116,10 @@ type Decision struct {
 	DueAt time.Time
 	// WrittenAt is when the content was last written, for Verify.
 	WrittenAt time.Time
+	// KnownBy is a version up to which everything has to be read before anything is done: the record of
+	// another replica differs, and no change that was made after it says why. It may know newer content than
+	// this process. 0: there is no such record.
+	KnownBy uint64
 	// Excursions are the times in question, for Inspect. Mixed are the IDs of those in which some
 	// containers may have been started, for WriteMixed.
 	Excursions []Excursion
@@ -167,7 +171,9 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	case e.recreating() && !e.Policy.Recreates():
 		return e.decideStrategyChanged()
 	case len(changed) > 0:
-		return e.decideStale(o, changed, trigger, excursions)
+		d := e.decideStale(o, changed, trigger, excursions)
+		d.KnownBy = e.knownBy(changed)
+		return d
 	case len(excursions) > 0:
 		return e.decideExcursions(o, excursions)
 	case e.Workload.TemplatePending && e.Record.Hash != "":
@@ -266,6 +272,17 @@ func (e *Evaluation) recorded() bool {
 		}
 	}
 	return true
+}
+
+// knownBy returns Decision.KnownBy.
+func (e *Evaluation) knownBy(changes []change) uint64 {
+	recorded := e.Workload.RecordedAt.Version
+	if e.decided == 0 && slices.ContainsFunc(changes, func(c change) bool {
+		return c.at.Version <= recorded && e.knows(c.unit) && !e.recordedMixed(c.unit)
+	}) {
+		return recorded
+	}
+	return 0
 }
 
 // decideStale decides when pods run with old content, as far as is known.

@@ -286,9 +286,9 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			tc.do(x)
 			got := x.evaluate().Decide(Observed{Now: x.now})
 			// WrittenAt is for Verify alone, and counts in its own tests.
-			ignore := cmpopts.IgnoreFields(Decision{}, "WrittenAt", "Because")
+			ignore := cmpopts.IgnoreFields(Decision{}, "WrittenAt", "Because", "KnownBy")
 			if tc.want.Action == Verify {
-				ignore = cmpopts.IgnoreFields(Decision{}, "Because")
+				ignore = cmpopts.IgnoreFields(Decision{}, "Because", "KnownBy")
 			}
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -117,22 +117,26 @@ func TestVerify_IsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
 }
 
 // A list tells neither when the template changed since it was last read, nor that it changed and
-// changed back.
+// changed back. But what was written with the very next revision was not the template.
 func TestVerify_IsAskedOfATemplateThatWasListed(t *testing.T) {
 	image := func(x *world, image string) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 	}
+	other := func(x *world) { x.set(configMap("unrelated", "a", "1")) }
 	for name, tt := range map[string]struct {
+		before    func(*world) // the content changes
 		meanwhile func(*world)
 		want      Action
 	}{
-		"it changed":                  {func(x *world) { image(x, "app:2") }, Verify},
-		"it changed and changed back": {func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }, Verify},
-		"it did not change":           {func(*world) {}, RollOut},
+		"it changed":                         {other, func(x *world) { image(x, "app:2") }, Verify},
+		"it changed and changed back":        {other, func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }, Verify},
+		"it did not change":                  {other, func(*world) {}, RollOut},
+		"it changed after the next revision": {func(*world) {}, func(x *world) { image(x, "app:2") }, WriteBaseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
 			x.adopt()
+			tt.before(x)
 			x.set(secret("db", "password", "2"))
 			x.tick(time.Second)
 			x.broken(func() { tt.meanwhile(x) })

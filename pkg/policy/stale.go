@@ -68,7 +68,7 @@ func (e *Evaluation) unread(changes []change) []change {
 		if e.recordedMixed(c.unit) && !e.outdated(c.unit) && !e.broughtBack(c.unit) {
 			return false
 		}
-		return e.started(c.unit) > c.at.Version || e.adoptedByWebhook(c.at)
+		return e.startedAfter(&c) || e.adoptedByWebhook(c.at)
 	})
 }
 
@@ -127,6 +127,13 @@ func (e *Evaluation) findStart(u *unit) uint64 {
 		}
 	}
 	return least
+}
+
+// startedAfter reports whether the first container that reads a unit started after a change. Where the lower bound of the
+// template is just the upper bound of the change, it did as well: one revision is not that of two writes.
+func (e *Evaluation) startedAfter(c *change) bool {
+	started := e.started(c.unit)
+	return started > c.at.Version || started > 0 && started == c.at.Version && started == e.Workload.StartVersion
 }
 
 // afterRecord reports whether the record cannot know a change: this process read it after it decided
@@ -209,7 +216,7 @@ func (e *Evaluation) changedSinceCounted(u *unit) bool {
 // after the pods had started.
 func (e *Evaluation) unordered(u *unit) bool {
 	c := e.change(u)
-	return (c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at)) && e.started(u) <= c.at.Version
+	return (c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at)) && !e.startedAfter(&c)
 }
 
 // changedUnrecorded returns what pods cannot have read, where nothing is recorded: what changed
@@ -232,7 +239,7 @@ func (e *Evaluation) changedAfter(u *unit, moments ...dependency.Moment) bool {
 
 func (e *Evaluation) sawAfter(c *change, moments ...dependency.Moment) bool {
 	moments = append(moments, e.graph.Since())
-	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && e.started(c.unit) <= c.at.Version
+	return !c.seen.IsZero() && e.graph.Before(e.graph.Latest(moments...), c.at) && !e.startedAfter(c)
 }
 
 // markedAt returns when an annotation of a source, which may be nil, last said whether it counts. One that
@@ -307,7 +314,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		// came back with the template, and is about those pods, or a newer one of another replica.
 		differs := e.Comparable() && e.differs(u)
 		back := differs && e.broughtBack(u) && !e.outdated(u)
-		if !seen && !differs || e.started(u) <= c.at.Version {
+		if !seen && !differs || !e.startedAfter(&c) {
 			continue
 		}
 		if c.at.Version > 0 && c.at.Version <= e.Workload.PodsAfter.Version {
@@ -358,7 +365,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || !e.afterRecord(&c) {
 			continue
 		}
-		if e.started(u) > c.at.Version && !e.Workload.StartUnsure {
+		if e.startedAfter(&c) && !e.Workload.StartUnsure {
 			continue // it was over when the pods started
 		}
 		x := Excursion{ID: u.id, Containers: u.containers(), order: c.order}

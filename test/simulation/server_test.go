@@ -362,6 +362,21 @@ func (s *server) list(id streamID) {
 	}
 }
 
+// bookmark tells the server of each resource that everything up to now has reached it, where it has.
+func (s *server) bookmark() {
+	if !s.alive || !s.view.synced || s.view.rekeying || s.view.begun < s.world.restored {
+		return
+	}
+	for _, resource := range unused {
+		s.must(s.replay.Bookmark(resource, fmt.Sprint(s.world.shown(deployments, s.world.revision))))
+	}
+	for id := range streamCount {
+		if st := &s.streams[id]; !st.held && !st.relist && len(st.queue) == 0 {
+			s.must(s.replay.Bookmark(id.String(), fmt.Sprint(s.world.shown(id, s.world.revision))))
+		}
+	}
+}
+
 // look notes what reaches the server.
 func (s *server) look(e *event, byList bool) {
 	s.view.arrivals++

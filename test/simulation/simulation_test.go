@@ -201,6 +201,9 @@ func (s *simulation) sleep(d time.Duration) {
 			continue
 		}
 		s.answers = 0
+		for _, server := range s.world.servers {
+			server.bookmark()
+		}
 		left := time.Until(end)
 		if left <= 0 {
 			return

@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// TestRecordThatKnowsMore is of a leader that has read the record of another replica, and not yet the content that it
+// says: it would restart the pods with content of before. Once it has read everything up to the record, that differs for
+// a reason.
+func TestRecordThatKnowsMore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		then func(c *cluster, late func())
+		want []string
+	}{
+		"the content comes": {func(_ *cluster, late func()) { late() }, nil},
+		"there is none to come": {func(c *cluster, _ func()) {
+			for _, resource := range []string{"configmaps", "cronjobs", "daemonsets", "deployments", "jobs", "namespaces", "pods", "replicasets", "secrets", "statefulsets"} {
+				if err := c.replay.Bookmark(resource, strconv.FormatUint(c.version, 10)); err != nil {
+					c.t.Fatal(err)
+				}
+			}
+		}, []string{"2m1s rollout web"}},
+		"a change after the record comes": {func(c *cluster, late func()) {
+			late()
+			c.advance(time.Second)
+			c.set(secret("db", "3"))
+		}, []string{"2m2s rollout web"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				c.set(secret("db", "2"))
+				c.set(deployment("web", "db"))
+				other := c.present()
+				c.newProcess()
+				c.set(secret("db", "1"))
+				c.synced()
+				defer c.lead()()
+				c.advance(time.Minute)
+				if got := c.took(); len(got) != 1 {
+					t.Fatalf("when it was adopted: %v", got)
+				}
+				c.hold()
+				c.set(secret("db", "2"))
+				late := c.news
+				c.held, c.news = false, nil
+				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+					d.Annotations[policy.ConfigHashAnnotation] = other.Hash
+					d.Annotations[policy.AppliedSourcesAnnotation] = `{"Secret/db":` + strconv.Quote(other.Sources["Secret/db"]) + `}`
+				})
+				c.advance(time.Minute)
+				c.expect("the content has yet to come")
+				tt.then(c, func() {
+					for _, news := range late {
+						news()
+					}
+				})
+				c.advance(time.Minute)
+				c.expect(name, tt.want...)
+			})
+		})
+	}
+}
