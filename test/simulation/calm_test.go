@@ -85,6 +85,9 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 		if !scope.counts() && !absent {
 			continue
 		}
+		if seen := &s.view.sources[source]; seen.byList && s.view.listed[sourceStream(source)] >= d.truth.templated {
+			return true // a list does not tell whether it changed before the pods started
+		}
 		if s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
 			return true
 		}

@@ -128,8 +128,12 @@ func (o *oracle) says(slot int, hash string, v *view) bool {
 		return false
 	}
 	marks := v.marks()
-	scopes := rulesOf(v.templates[slot].annotations, v.annotations, o.world.defaultMode).counting().scopes(d.template.variant, &marks)
+	rules := rulesOf(v.templates[slot].annotations, v.annotations, o.world.defaultMode)
+	scopes := rules.counting().scopes(d.template.variant, &marks)
 	for s := range scopes {
+		if rules.mode == "matched" && !v.sources[s].present {
+			return false // an absent source does not say whether it matches: the record may have it, by other keys
+		}
 		if rec.scopes[s].counts() && (!rec.scopes[s].same(scopes[s]) || o.recordDiffers(rec, &rec.scopes, s, v)) {
 			return false
 		}
