@@ -129,7 +129,7 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if o.world.severalCounters() && (t.optedIn > arrival || d.truth.scoped[source] > 0 && t.ruled > arrival) {
 		return false
 	}
-	if t.ruledByList && t.ruled > arrival && d.truth.scoped[source] > 0 {
+	if t.ruledByList && (t.ruled > arrival || seen.byList) && d.truth.scoped[source] > 0 {
 		return false
 	}
 	if changed <= t.startedBy && !o.world.skews.right() {

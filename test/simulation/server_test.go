@@ -306,13 +306,18 @@ func (s *server) deliver(id streamID) bool {
 	default:
 		return false
 	}
+	s.noticeRestore()
+	return true
+}
+
+// noticeRestore lets the server read everything again if it has found that revisions have gone back.
+func (s *server) noticeRestore() {
 	if n := s.index.Progress().Restored; n != s.regressed {
 		s.regressed = n
 		s.world.logf("    server %d begins again", s.id)
 		s.index.Reset()
 		s.again()
 	}
-	return true
 }
 
 func (s *server) list(id streamID) {
@@ -364,9 +369,10 @@ func (s *server) list(id streamID) {
 
 // bookmark tells the server of each resource that everything up to now has reached it, where it has.
 func (s *server) bookmark() {
-	if !s.alive || !s.view.synced || s.view.rekeying || s.view.begun < s.world.restored {
+	if !s.alive || !s.view.synced || s.view.rekeying {
 		return
 	}
+	defer s.noticeRestore()
 	for _, resource := range unused {
 		s.must(s.replay.Bookmark(resource, fmt.Sprint(s.world.shown(deployments, s.world.revision))))
 	}
