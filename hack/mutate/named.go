@@ -50,7 +50,7 @@ var named = []namedChange{
 	},
 	{
 		"the removal of a key has a time", "pkg/policy/stale.go",
-		" && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id])) {", " {",
+		" && (!e.knows(u) || !u.hadOtherKeys(e.Record.Sources[u.id])) {", " {",
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",

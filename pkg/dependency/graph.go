@@ -226,7 +226,7 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 		return s.LastWritten(r)
 	}
 	gone := g.goneOf(key)
-	if gone.Source != nil && gone.Shown(r) == 0 { // nothing that r reads went with it
+	if gone.Source != nil && len(gone.Shown(r)) == 0 { // nothing that r reads went with it
 		return gone.moment(gone.written(r))
 	}
 	return gone.change.Moment()

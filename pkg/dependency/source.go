@@ -323,15 +323,15 @@ func (s *Source) LastWritten(r *Reference) Moment { return s.moment(s.written(r)
 // were removed then, or later.
 func (s *Source) Undated(at Moment) bool { return s.undated && at.Version >= s.undatedFrom }
 
-// Shown returns how many keys of the source a reference sees.
-func (s *Source) Shown(r *Reference) (n int) {
+// Shown returns the keys of the source that a reference sees, sorted.
+func (s *Source) Shown(r *Reference) (names []string) {
 	sight := r.sight()
 	for i := range s.Keys {
 		if sight.sees(&s.Keys[i]) != seenNot {
-			n++
+			names = append(names, s.Keys[i].Key)
 		}
 	}
-	return n
+	return names
 }
 
 // KeyDigest stands for one key and its content.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -172,5 +173,68 @@ func TestMessagesAreBounded(t *testing.T) {
 		if got := enumerate(names); got != want {
 			t.Errorf("%d names: %q, want %q", n, got, want)
 		}
+	}
+}
+
+// An entry shows which keys there were, so that one that was removed is missed though another has come.
+func TestUnit_HadOtherKeys(t *testing.T) {
+	entry := func(n int, names ...string) (*unit, string) {
+		var pairs []string
+		for i := range n {
+			pairs = append(pairs, fmt.Sprintf("k-%02d", i), "1")
+		}
+		for _, name := range names {
+			pairs = append(pairs, name, "1")
+		}
+		e := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", pairs...)).evaluate()
+		return &e.units[0], e.units[0].entry()
+	}
+	type keys struct {
+		n     int
+		names []string
+	}
+	for name, tt := range map[string]struct {
+		before, now keys
+		want        bool
+	}{
+		"the same":                     {keys{n: 3}, keys{n: 3}, false},
+		"there was none":               {keys{}, keys{n: 3}, false},
+		"one has come":                 {keys{n: 2}, keys{n: 3}, false},
+		"as many as are told apart":    {keys{n: 2}, keys{n: maxKeyNames}, false},
+		"one has gone":                 {keys{n: 3}, keys{n: 2}, true},
+		"all have gone":                {keys{n: 3}, keys{}, true},
+		"one has gone, and one come":   {keys{2, []string{"a"}}, keys{2, []string{"b"}}, true},
+		"many are the same":            {keys{n: maxKeyNames + 1}, keys{n: maxKeyNames + 1}, false},
+		"of many one has come":         {keys{n: maxKeyNames + 1}, keys{n: maxKeyNames + 2}, true}, // it cannot be told
+		"one more than are told apart": {keys{n: maxKeyNames}, keys{n: maxKeyNames + 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, before := entry(tt.before.n, tt.before.names...)
+			u, _ := entry(tt.now.n, tt.now.names...)
+			if got := u.hadOtherKeys(before); got != tt.want {
+				t.Errorf("%s with %s: %v, want %v", before, u.entry(), got, tt.want)
+			}
+		})
+	}
+	u, _ := entry(1)
+	for _, before := range []string{"*.0123456789abcdef.2", "*.0123456789abcdef.", "*.mixed."} {
+		if !u.hadOtherKeys(before) {
+			t.Errorf("%s does not tell which keys there were", before)
+		}
+	}
+}
+
+// A hash on the template alone is not the record that a workload carries, though nothing counts of which it could tell.
+func TestDecide_HashOfNothingOnTheTemplate(t *testing.T) {
+	x := newWorld(t, podOf())
+	hash := x.evaluate().Hash
+	x.edit(func(d *appsv1.Deployment) {
+		d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: hash}
+	})
+	if d := x.act(); d.Action != WriteBaseline {
+		t.Errorf("it is %+v", d)
+	}
+	if d := x.decide(); d.Action != None || x.workload().Annotations[ConfigHashAnnotation] != hash {
+		t.Errorf("once recorded: %+v", d)
 	}
 }

@@ -263,7 +263,7 @@ func (e *Evaluation) recorded() bool {
 	if e.Workload.RecordRekeyed() { // the annotations say it again when the previous key is back
 		return annotations[ConfigHashAnnotation] == present.Hash && annotations[AppliedSourcesAnnotation] == present.sources()
 	}
-	if e.Workload.RecordDropped() || e.Record.Hash != present.Hash || len(e.Record.Sources) != len(present.Sources) {
+	if e.Workload.RecordDropped() || e.Record.Hash != present.Hash || e.Record.Sources == nil || len(e.Record.Sources) != len(present.Sources) {
 		return false
 	}
 	for id, entry := range present.Sources {

@@ -131,8 +131,8 @@ func TestRecord_KeepsItsFormat(t *testing.T) {
 	e := x.evaluate()
 	want := Record{Hash: "v1.989cd9c9.9577be247a7585041dcb560e9228b812", Sources: map[string]string{
 		"ConfigMap/none-*":   "glob-9d2c3f7f.",
-		"ConfigMap/settings": "*.778e8897ca9f303f.2",
-		"Secret/db":          "90a6b2c8.22c2e105bd46c1ae.1",
+		"ConfigMap/settings": "*.778e8897ca9f303f.ea08454ae51a",
+		"Secret/db":          "90a6b2c8.22c2e105bd46c1ae.a958cb",
 		"Secret/extra":       "*.78d6ba4c729bb829.0",
 		"Secret/feature-*":   "glob-09ebe3a7.fe503fbad1a7b45f.1",
 	}}

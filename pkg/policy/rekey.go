@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"strings"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -15,6 +16,8 @@ type Vouched struct {
 	// same are the units whose content was as recorded, and whole reports whether all of it was.
 	same  map[string]bool
 	whole bool
+	// keys are those that there were by the record, of units of which all were still there.
+	keys map[string][]string
 }
 
 // Vouch returns what the record of a workload says of the content of a graph, or nil: it
@@ -24,10 +27,13 @@ func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Wor
 	if !e.Comparable() || e.Record.abandoned() { // the latter is the same with any key
 		return nil
 	}
-	v := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash}
+	v := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash, keys: map[string][]string{}}
 	for i := range e.units {
 		u := &e.units[i]
 		v.same[u.id] = u.says(e.Record.Sources[u.id])
+		if names, known := u.keysThen(e.Record.Sources[u.id]); known {
+			v.keys[u.id] = names
+		}
 	}
 	return v
 }
@@ -35,7 +41,7 @@ func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Wor
 // Translate returns a workload with its record expressed by another key of the hash: that of the
 // digester, with which the graph was read again after a place in the order of reading. A unit that
 // was as recorded, and has not changed since, gets the entry of its current content; any other
-// keeps the entry of the previous key, which differs from all.
+// keeps the digest of the previous key, which differs from all.
 func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults, order uint64) *dependency.Workload {
 	e := Evaluate(g, digester, w, defaults)
 	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash) {
@@ -52,6 +58,10 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 		}
 		if same {
 			sources[u.id] = u.entry()
+		} else if names, known := v.keys[u.id]; known && sources != nil { // which keys there were is said by the new key too
+			entry := sources[u.id]
+			digest := func(content []byte) string { return digestOf(digester, w.Namespace, content) }
+			sources[u.id] = entry[:strings.LastIndexByte(entry, '.')+1] + namesOf(digest, names)
 		}
 		whole = whole && (sources == nil || same)
 	}

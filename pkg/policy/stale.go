@@ -480,7 +480,7 @@ func (e *Evaluation) findChange(u *unit) change {
 	c.at, c.order, c.seen = e.graph.Latest(r.written), r.written.Order, r.last.Seen
 	// A source or a key that is removed leaves no time behind: managedFields do not date the
 	// removal of a key.
-	if r.source != nil && !r.source.Undated(r.written) && (!e.knows(u) || !u.hadMoreKeys(e.Record.Sources[u.id])) {
+	if r.source != nil && !r.source.Undated(r.written) && (!e.knows(u) || !u.hadOtherKeys(e.Record.Sources[u.id])) {
 		c.written = r.source.LastChanged.Time
 	}
 	return c

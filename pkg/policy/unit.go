@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -16,7 +17,7 @@ type unit struct {
 	id     string
 	scope  string // which keys count, and how they are seen
 	digest string // what the pods read of them; empty: a glob that names nothing
-	keys   int    // how many of them there are
+	keys   string // stands for the names of those that there are
 	// counted is the source; nil: it is a glob, of which matched is what it names, and others are sources
 	// of the template that it names as well, and that do not belong to it.
 	counted *counted
@@ -33,8 +34,8 @@ type unit struct {
 type counted struct {
 	dependency.Reference // narrowed to what counts
 	source               *dependency.Source
-	content              []byte // what stands for what is read of it
-	keys                 int    // how many keys that are
+	content              []byte   // what stands for what is read of it
+	keys                 []string // these keys
 	// What has been looked up of it, as long as the graph stays the same.
 	known   bool
 	written dependency.Moment // an upper bound of when what is read last changed
@@ -56,6 +57,9 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 		if c.last.Version == 0 && (unused.Version > e.Workload.StartVersion || e.Workload.StartUnsure) {
 			c.written, c.last = unused.Moment(), unused
 		}
+		if c.written == (dependency.Moment{}) { // it was not there when everything had been read, and perhaps before
+			c.written.Version = e.graph.Since().Version
+		}
 	}
 	c.known = true
 	return c
@@ -66,10 +70,10 @@ func (u *unit) entry() string {
 	if u.digest == "" {
 		return u.scope + "."
 	}
-	return u.scope + "." + u.digest + "." + strconv.Itoa(u.keys)
+	return u.scope + "." + u.digest + "." + u.keys
 }
 
-// says reports whether an entry says the current content of the unit. It does not compare how many
+// says reports whether an entry says the current content of the unit. It does not compare which
 // keys there are: some of them may be seen by no container.
 func (u *unit) says(entry string) bool {
 	own := u.entry()
@@ -79,13 +83,6 @@ func (u *unit) says(entry string) bool {
 // mixedEntry is what a record remembers of the unit when some pods were started with other
 // content of it than others.
 func (u *unit) mixedEntry() string { return u.scope + "." + mixed + "." }
-
-// hadMoreKeys reports whether an entry was made when there were more keys than now, or may
-// have been.
-func (u *unit) hadMoreKeys(entry string) bool {
-	n, err := strconv.Atoi(entry[strings.LastIndexByte(entry, '.')+1:])
-	return err != nil || n > u.keys
-}
 
 func idOf(kind dependency.SourceKind, name string) string { return string(kind) + "/" + name }
 
@@ -127,19 +124,78 @@ func (e *Evaluation) match(u *unit) {
 	u.scope = e.Policy.globScope(u)
 }
 
-// digestContent completes a unit by what stands for its content.
+// digestContent completes a unit by what stands for its content, and for the names of its keys.
 func (u *unit) digestContent(digester *dependency.Digester, namespace string) {
-	var content []byte
+	digest := func(content []byte) string { return digestOf(digester, namespace, content) }
 	switch {
-	case u.counted != nil:
-		content, u.keys = u.counted.content, u.counted.keys
-	case u.matched.Count == 0:
-		return
+	case u.counted == nil && u.matched.Count == 0:
+		u.keys = noKeys
+	case u.counted == nil:
+		u.digest, u.keys = digest(u.matched.AppendContent(nil))[:16], strconv.Itoa(u.matched.Keys)
 	default:
-		content, u.keys = u.matched.AppendContent(nil), u.matched.Keys
+		u.digest, u.keys = digest(u.counted.content)[:16], namesOf(digest, u.counted.keys)
 	}
+}
+
+func digestOf(digester *dependency.Digester, namespace string, content []byte) string {
 	hash := digester.ContentHash(namespace, func(yield func([]byte) bool) { yield(content) })
-	u.digest = hash[strings.LastIndexByte(hash, '.')+1:][:16]
+	return hash[strings.LastIndexByte(hash, '.')+1:]
+}
+
+// namesOf stands for the names of keys.
+func namesOf(digest func([]byte) string, names []string) string {
+	switch {
+	case len(names) == 0:
+		return noKeys
+	case len(names) > maxKeyNames:
+		return manyKeys + digest([]byte("keys\x00" + strings.Join(names, "\x00")))[:8]
+	}
+	var out strings.Builder
+	for _, name := range names {
+		out.WriteString(digest([]byte("key\x00" + name))[:keyNameLength])
+	}
+	return out.String()
+}
+
+// What stands for the names of keys: noKeys, a digest of each, or of many manyKeys and a digest of all.
+const (
+	noKeys        = "0"
+	manyKeys      = "-"
+	maxKeyNames   = 8
+	keyNameLength = 6
+)
+
+// hadOtherKeys reports whether an entry was made when there was a key that is not there now, or may have been.
+func (u *unit) hadOtherKeys(entry string) bool {
+	_, known := u.keysThen(entry)
+	return !known
+}
+
+// keysThen returns the keys that there were when an entry was made, if all of them are still there.
+func (u *unit) keysThen(entry string) (names []string, known bool) {
+	before := entry[strings.LastIndexByte(entry, '.')+1:]
+	switch {
+	case before == noKeys:
+		return nil, true
+	case before == u.keys && u.counted != nil:
+		return u.counted.keys, true
+	case before == "", len(before)%keyNameLength != 0, len(u.keys)%keyNameLength != 0:
+		return nil, false
+	}
+	for then := range slices.Chunk([]byte(before), keyNameLength) {
+		at := 0
+		for now := range slices.Chunk([]byte(u.keys), keyNameLength) {
+			if bytes.Equal(now, then) {
+				break
+			}
+			at++
+		}
+		if u.counted == nil || at == len(u.counted.keys) {
+			return nil, false
+		}
+		names = append(names, u.counted.keys[at])
+	}
+	return names, true
 }
 
 // eachSource calls f for the sources of a unit that are there, those of a glob that changed last first, until

@@ -93,6 +93,7 @@ func (w *workload) baseline(before *state) {
 		w.hash = "" // the pods of the last rollout have read something newer
 	}
 	w.noteRecord()
+	w.decidedAt = before.version // at the earliest: the patch is bound to it
 }
 
 // adoptedAt returns the revision from which on some processes, each of which may have made a
