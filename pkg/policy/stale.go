@@ -179,10 +179,7 @@ func (e *Evaluation) changed() (changed []change) {
 // may be what makes it count.
 func (e *Evaluation) changedSinceCounted(u *unit) bool {
 	w := e.Workload
-	since, recorded := w.OptedAt, w.RecordedSinceScoped()
-	if !recorded {
-		since = e.graph.Latest(since, w.ScopedAt)
-	}
+	since, recorded := e.graph.Latest(w.OptedAt, w.ScopedAt), w.RecordedSinceScoped()
 	byItself := func(c *change) bool { return c.order > max(w.TemplateOrder, w.OptedAt.Order, w.ScopedAt.Order) }
 	changed := func(c *change, s *dependency.Source, countedBefore bool) bool {
 		if countedBefore && e.sawAfter(c, e.markedAt(s, true)) && e.afterRecord(c) {

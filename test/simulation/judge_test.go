@@ -299,6 +299,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if t := r.seen.templates[d.slot]; t.remade && t.uid == d.uid && rec != nil && t.identity == d.template.identity() {
 		return "the workload was deleted and created again while the server did not watch, and how old its record is cannot be told"
 	}
+	if t := r.seen.templates[d.slot]; t.guessed && t.uid == d.uid && t.identity == d.template.identity() {
+		return "a Deployment was paused when it was listed, and whether its pods are of its template is not known"
+	}
 	if r.seen.strange[d.slot] && r.seen.kept[d.slot] == d.hash() {
 		return "the record did not say the content when its key was replaced"
 	}

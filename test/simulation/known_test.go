@@ -17,6 +17,8 @@ type seenTemplate struct {
 	arrival  int
 	byList   bool
 	remade   bool // another workload of that name was there before, and the list shows no more
+	// guessed: a list showed a paused Deployment, and its status need not tell whether its pods are of the template.
+	guessed bool
 	// written is when the template was last written, by managed fields, and startedBy the revision of a list that
 	// showed that it was written again: another one may have come and gone.
 	written   time.Time
@@ -69,7 +71,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 			delete(v.kept, m.slot)
 		}
 		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
-			remade: byList && found && t.uid != m.uid, annotations: m.annotations, written: m.templateWritten()}
+			remade: byList && found && t.uid != m.uid, annotations: m.annotations, written: m.templateWritten(), guessed: byList && m.paused}
 		if t.uid == m.uid {
 			next.optedIn, next.ruled, next.ruledByList, next.rules = t.optedIn, t.ruled, t.ruledByList, t.rules
 		}
