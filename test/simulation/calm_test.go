@@ -54,6 +54,9 @@ func (o *oracle) checkCalm() {
 // settle notes that a calm has shown with what pods run: from now on, a leader that has seen all that
 // others have must agree. One that does not lead does not know what the leader has looked up.
 func (o *oracle) settle(d *workload, present contents) {
+	if d.kind == "DaemonSet" && d.wanted() == 0 {
+		return // nothing is recorded, as a node may come at any moment
+	}
 	for s := range present {
 		for k, v := range present[s] {
 			if !slices.ContainsFunc(o.world.servers, func(server *server) bool {
