@@ -186,7 +186,7 @@ func (w *workload) shown(view *v1alpha1.ConfigDependency, mayDoubt bool) error {
 			return fmt.Errorf("%s is shown at version %q, not %q", u.source, got, version)
 		}
 	}
-	if mayDoubt && view.Status.Reason == "Verifying" {
+	if mayDoubt && (view.Status.Reason == "Verifying" || view.Status.Reason == "SourceChanged") {
 		return nil
 	}
 	if want := w.want(); string(view.Status.State) != want {
