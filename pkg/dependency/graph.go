@@ -45,7 +45,7 @@ type Graph struct {
 	lastUnused      *lru.Cache
 	unusedElsewhere Change
 	bounds          bounds
-	// writers remembers when field managers wrote. Snapshots share it, so that it may know of later
+	// writers remembers when field managers wrote, by namespace. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
 	// since is when the first lists were complete. What came first of what they showed is
@@ -91,7 +91,7 @@ func newGraph(b bounds) *Graph {
 		globUsers:  newTree[globUse, struct{}](compareGlobUses),
 		gone:       newTree[SourceKey, goneSource](compareSources),
 		unused:     newTree[SourceKey, Change](compareSources),
-		writers:    lru.New(maxWriters),
+		writers:    lru.New(maxWriterNamespaces),
 
 		goneContents: map[string]*goneContents{},
 		globSpaces:   map[string]*globSpace{},

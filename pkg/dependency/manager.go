@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 )
 
 // FieldManager stands for the name of a field manager in this process. The name itself is not
@@ -19,25 +20,40 @@ func managerOf(entry *metav1.ManagedFieldsEntry) FieldManager {
 	return FieldManager(maphash.String(seed, entry.Manager) | 1)
 }
 
-// maxWriters bounds of how many field managers and namespaces it is remembered when they last
-// wrote.
-const maxWriters = 10_000
-
-type writer struct {
-	namespace string
-	manager   FieldManager
-}
+// Of how many field managers of a namespace, and of how many namespaces, it is remembered when they last
+// wrote. Who writes under many names has only those of the same namespace forgotten.
+const (
+	maxWriters          = 64
+	maxWriterNamespaces = 10_000
+)
 
 // LastWriteBy returns when this process last saw a field manager change the content of a source
 // or a pod template in a namespace, zero if that is not known.
 func (g *Graph) LastWriteBy(namespace string, manager FieldManager) time.Time {
-	at, _ := g.writers.Get(writer{namespace, manager})
+	writers := g.writersOf(namespace)
+	if writers == nil {
+		return time.Time{}
+	}
+	at, _ := writers.Get(manager)
 	seen, _ := at.(time.Time)
 	return seen
 }
 
+// writersOf returns when field managers last wrote in a namespace; nil: none has.
+func (g *Graph) writersOf(namespace string) *lru.Cache {
+	found, _ := g.writers.Get(namespace)
+	writers, _ := found.(*lru.Cache)
+	return writers
+}
+
 func (g *Graph) noteWrite(namespace string, manager FieldManager, seen time.Time) {
-	if manager != 0 && seen.After(g.LastWriteBy(namespace, manager)) {
-		g.writers.Add(writer{namespace, manager}, seen)
+	if manager == 0 || !seen.After(g.LastWriteBy(namespace, manager)) {
+		return
 	}
+	writers := g.writersOf(namespace)
+	if writers == nil {
+		writers = lru.New(maxWriters)
+		g.writers.Add(namespace, writers)
+	}
+	writers.Add(manager, seen)
 }

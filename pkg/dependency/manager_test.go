@@ -109,10 +109,32 @@ func TestLastWriteBy(t *testing.T) {
 	if at := g.LastWriteBy(namespace, 0); !at.IsZero() {
 		t.Errorf("of no known manager: %v", at)
 	}
-	for i := range maxWriters + 1 {
+	for i := range maxWriterNamespaces + 1 {
 		configMap("of-"+strconv.Itoa(i), "helm", "1", start)
 	}
-	if n := g.writers.Len(); n != maxWriters {
-		t.Errorf("%d writers are remembered, want %d", n, maxWriters)
+	if n := g.writers.Len(); n != maxWriterNamespaces {
+		t.Errorf("writers of %d namespaces are remembered, want %d", n, maxWriterNamespaces)
+	}
+}
+
+// Who writes under many names has nothing forgotten of other namespaces.
+func TestLastWriteBy_IsBounded(t *testing.T) {
+	g := NewGraph()
+	start := time.Unix(1000, 0)
+	g.noteWrite("shop", 1, start)
+	for i := range 10 * maxWriters {
+		g.noteWrite("busy", FieldManager(i+1), start)
+	}
+	if got := g.LastWriteBy("shop", 1); !got.Equal(start) {
+		t.Errorf("it is forgotten: %v", got)
+	}
+	if n := g.writersOf("busy").Len(); n != maxWriters {
+		t.Errorf("%d are remembered, want %d", n, maxWriters)
+	}
+	if got := g.LastWriteBy("busy", 10*maxWriters); !got.Equal(start) {
+		t.Errorf("the last of many is forgotten: %v", got)
+	}
+	if got := g.LastWriteBy("other", 1); !got.IsZero() {
+		t.Errorf("in another namespace: %v", got)
 	}
 }
