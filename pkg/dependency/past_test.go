@@ -65,3 +65,24 @@ func TestGraph_RemembersTheLastContents(t *testing.T) {
 	change(80, "4")
 	expect("1 from 30 until 40", "1 from 50 until 60", "2 from 60 until 70", "3 from 70 until 80")
 }
+
+// Former contents of a source with many keys are fewer, the latest being kept.
+func TestGraph_RemembersFewContentsOfManyKeys(t *testing.T) {
+	for keys, want := range map[int]int{maxPastKeys / maxPast: maxPast, maxPastKeys/maxPast + 1: maxPast - 1, maxPastKeys: 1, maxPastKeys + 1: 0} {
+		var s *Source
+		for version := range 10 {
+			next := &Source{ResourceVersion: strconv.Itoa(version + 1)}
+			for i := range keys {
+				next.Keys = append(next.Keys, KeyDigest{Key: fmt.Sprintf("%06d", i), Digest: Digest{byte(version)}})
+			}
+			next.After(s, nil, Arrival{Live: s != nil, Order: uint64(version + 1)})
+			s = next
+		}
+		if len(s.past) != want {
+			t.Errorf("of %d keys %d contents are remembered, want %d", keys, len(s.past), want)
+		}
+		if n := len(s.past); n > 0 && s.past[n-1].Until.Version != 10 {
+			t.Errorf("of %d keys the last one ended at %d", keys, s.past[n-1].Until.Version)
+		}
+	}
+}

@@ -90,8 +90,9 @@ const (
 	maxRemoved = 32
 	// maxEpisodes bounds its changes.
 	maxEpisodes = 16
-	// maxPast bounds the contents before the current one.
-	maxPast = 4
+	// maxPast bounds the contents before the current one, and maxPastKeys the keys of all of them.
+	maxPast     = 4
+	maxPastKeys = 4096
 )
 
 // The annotations that users set on ConfigMaps and Secrets, with the value "true".
@@ -240,7 +241,14 @@ func addPast(s *Source, until Change) []Past {
 		before = before[len(before)-maxPast+1:]
 	}
 	was := &Source{SourceKey: s.SourceKey, Keys: s.Keys, LastChanged: s.LastChanged, Change: s.Change}
-	return append(slices.Clip(before), Past{was, until})
+	past := append(slices.Clip(before), Past{was, until})
+	keys := 0
+	for i := len(past) - 1; i >= 0; i-- {
+		if keys += len(past[i].Keys); keys > maxPastKeys {
+			return slices.Clone(past[i+1:])
+		}
+	}
+	return past
 }
 
 // goneKeys returns the keys that were removed, and those that moved to binaryData, where
