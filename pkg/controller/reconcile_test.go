@@ -8,10 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -286,6 +288,8 @@ func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."
 		invalid = `Warning InvalidAnnotation Deployment/shop/web: Invalid annotation configdep.io/settle="soon": ` +
 			`must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`
+		many = "Warning ConfigTooManySources Deployment/shop/web: The pod template consumes more than 500 ConfigMaps and Secrets, or consumes them in more than " +
+			"5000 places, of which one that names keys counts for each: it cannot be told whether all of them are as they were. Automatic restarts are on hold until this is fixed."
 	)
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -320,6 +324,17 @@ func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 		c.set(secret("db", "2"))
 		c.advance(time.Minute)
 		c.expectEvents("paused by its owner, who knows")
+		few := live(c, deployment("web", "db")).Spec.Template.Spec
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+			for i := range dependency.MaxSources {
+				d.Spec.Template.Spec.ImagePullSecrets = append(d.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: fmt.Sprint("s-", i)})
+			}
+		})
+		c.advance(time.Minute)
+		c.expectEvents("more sources than are looked at", many)
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Template.Spec = few })
+		c.advance(time.Minute)
+		c.expectEvents("fewer")
 		c.expect("nothing was restarted")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = false })
 		c.advance(time.Minute)
