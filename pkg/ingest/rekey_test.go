@@ -172,7 +172,7 @@ func TestReplacedKeyLosesNoChange(t *testing.T) {
 			r.read("30")
 		}, policy.RollOut},
 		"the template has changed meanwhile": {func(r *rekeying) {
-			r.write("14", "2", true)
+			r.write("15", "2", true)
 			r.index.Rekey()
 			r.web.Spec.Template.Spec.Containers[0].Image = "app:2"
 			r.web.ResourceVersion = "16"
