@@ -64,7 +64,7 @@ func TestWorkload_StartUnsure(t *testing.T) {
 			o.Spec.Template.Annotations[ReloadedAtAnnotation] = reloadedAt
 		}
 		w := FromDeployment(o)
-		w.After(previous, Arrival{Live: true})
+		w.After(previous, Arrival{Live: previous != nil})
 		return w
 	}
 	const first, second, third = "2026-03-01T12:00:00Z", "2026-03-01T12:00:00.5Z", "2026-03-01T12:00:01Z"

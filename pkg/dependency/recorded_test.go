@@ -124,6 +124,28 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 	}
 }
 
+// Of a workload that was created before our eyes, all templates are known.
+func TestWorkload_StartOfANewOne(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   []observed
+		want bool
+	}{
+		"another template":        {[]observed{{image: "1"}, {image: "2"}}, false},
+		"a third one":             {[]observed{{image: "1"}, {image: "2"}, {image: "3"}}, false},
+		"the first comes back":    {[]observed{{image: "1"}, {image: "2"}, {image: "1"}}, true},
+		"one in a list":           {[]observed{{image: "1"}, {image: "1", listed: true}, {image: "2"}}, true},
+		"created again":           {[]observed{{image: "1", listed: true}, {image: "1", another: true}, {image: "2", another: true}}, false},
+		"created again, unseen":   {[]observed{{image: "1"}, {image: "1", another: true, listed: true}, {image: "2", another: true}}, true},
+		"deleted, and then again": {[]observed{{image: "1"}, {image: "1", another: true, gone: true}, {image: "2", another: true}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if w := readAll(tt.do...); w.StartUnsure != tt.want {
+				t.Errorf("unsure %v, want %v", w.StartUnsure, tt.want)
+			}
+		})
+	}
+}
+
 // A template that comes in the middle of a rollout may be one from before, whose pods were never
 // replaced, unless we made it: it carries a time that no other has.
 func TestWorkload_StartIsUnsure(t *testing.T) {
@@ -134,7 +156,7 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 	recreated := observed{image: "1", stamp: "h", annotations: recordOf("i", later)}
 	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	for name, tt := range map[string]struct {
-		do     []observed
+		do     []observed // the first is listed
 		want   bool
 		before string // the revision
 	}{
@@ -175,6 +197,7 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 		"the record has an invalid time": {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", "now")}}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			tt.do[0].listed = true
 			w := readAll(tt.do...)
 			if w.StartUnsure != tt.want || w.RevisionBefore != tt.before {
 				t.Errorf("unsure %v, revision %q before, want %v, %q", w.StartUnsure, w.RevisionBefore, tt.want, tt.before)

@@ -339,9 +339,11 @@ func (w *Workload) keepTemplates(before *Workload, samePods bool, at Arrival) {
 	case before != nil:
 		w.complete, w.completeAt = before.complete, before.completeAt
 	}
-	missed := before == nil || !at.Live && before.ResourceVersion != w.ResourceVersion
+	missed := !at.Live && (before == nil || before.ResourceVersion != w.ResourceVersion)
 	switch {
 	case w.completed, missed, w.applied == 0: // nothing to remember, or not known
+	case before == nil: // it has just been created
+		w.since = []uint64{w.applied}
 	case samePods && before.completed:
 		w.since = []uint64{w.applied}
 	case samePods:
