@@ -243,8 +243,8 @@ func addPast(s *Source, until Change) []Past {
 	was := &Source{SourceKey: s.SourceKey, Keys: s.Keys, LastChanged: s.LastChanged, Change: s.Change}
 	past := append(slices.Clip(before), Past{was, until})
 	keys := 0
-	for i := len(past) - 1; i >= 0; i-- {
-		if keys += len(past[i].Keys); keys > maxPastKeys {
+	for i, p := range slices.Backward(past) {
+		if keys += len(p.Keys); keys > maxPastKeys {
 			return slices.Clone(past[i+1:])
 		}
 	}
