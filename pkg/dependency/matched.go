@@ -122,10 +122,15 @@ func (m *Matched) each(first []*Source, order *ordering, f func(*Source) bool) {
 }
 
 // EachGone calls f for those that have been deleted, with when they were, the latest first, until f
-// returns false. The name is empty for all that are not remembered by their names.
+// returns false. The name is empty for all that are not remembered by their names. One that is there again and
+// ignored is none of them.
 func (m *Matched) EachGone(f func(name string, change Change) bool) {
 	for _, gone := range m.aggregate.gone {
-		if !m.apart[gone.name] && !f(gone.name, gone.change) {
+		id := m.aggregate.id
+		if s := m.graph.Source(SourceKey{id.Kind, id.namespace, gone.name}); m.apart[gone.name] || s != nil && s.Ignored {
+			continue
+		}
+		if !f(gone.name, gone.change) {
 			return
 		}
 	}
