@@ -82,7 +82,7 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 	}
 }
 
-// behindPause is after which time it is looked again whether everything has been read that a record knows.
+// behindPause is how long to wait before checking again whether everything that a record knows has been read.
 const behindPause = time.Second
 
 // findings are what was looked up because a decision asked for it.

@@ -91,7 +91,7 @@ func templates(t *testing.T) map[string]*corev1.PodSpec {
 	return out
 }
 
-// referencesOf returns what a template consumes that is no more than is kept.
+// referencesOf returns what a template within the bounds consumes.
 func referencesOf(pod *corev1.PodSpec) []Reference {
 	references, truncated := References(pod)
 	if truncated {

@@ -50,7 +50,8 @@ type Record struct {
 	// Hash is the hash of all of it; empty when nothing is remembered.
 	Hash string
 	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS stands for the names
-	// of the keys that there were, or of a glob is how many there were. It is nil when only the hash is remembered, as after an owner
+	// of the keys that there were, or of a glob is how many there were. It is nil when only the hash is
+	// remembered, as after an owner
 	// has removed the annotations of the workload and not those of its pod template.
 	Sources map[string]string
 }
