@@ -74,6 +74,7 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 	full := m{"config-hash": "h", "applied-sources": "s"}
 	verified := m{"config-hash": "h", "applied-sources": "s", "verified-at": "v"}
 	restart := m{"config-hash": "h", "applied-sources": "s", "last-reload": "r"}
+	evicting := m{"config-hash": "h", "applied-sources": "s", "last-reload": "r", "recreating": "p,q"}
 	type record struct {
 		Hash, Sources string
 		Dropped       bool
@@ -100,6 +101,9 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 		"of the same restart":                    {[]observed{{annotations: restart}, {annotations: restart}}, record{"h", "s", false, Moment{10, 1}}},
 		"of another restart":                     {[]observed{{annotations: restart}, {annotations: m{"config-hash": "h", "applied-sources": "s", "last-reload": "q"}}}, record{"h", "s", false, Moment{20, 2}}},
 		"that of a restart is removed":           {[]observed{{annotations: restart}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"of one that evicts, at the same moment": {[]observed{{annotations: restart}, {annotations: evicting}}, record{"h", "s", false, Moment{20, 2}}},
+		"a pod was evicted":                      {[]observed{{annotations: evicting}, {annotations: m{"config-hash": "h", "applied-sources": "s", "last-reload": "r", "recreating": "q"}}}, record{"h", "s", false, Moment{10, 1}}},
+		"all pods were":                          {[]observed{{annotations: evicting}, {annotations: restart}}, record{"h", "s", false, Moment{10, 1}}},
 		"it is removed":                          {[]observed{{annotations: full}, {}}, record{"h", "s", true, Moment{10, 1}}},
 		"it is removed for long":                 {[]observed{{annotations: full}, {}, {}}, record{"h", "s", true, Moment{10, 1}}},
 		"a part of it is removed":                {[]observed{{annotations: full}, {annotations: m{"config-hash": "h"}}}, record{"h", "s", true, Moment{10, 1}}},

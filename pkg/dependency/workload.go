@@ -394,10 +394,11 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) {
 }
 
 // says reports whether a record says nothing that another one does not. The record of a restart may
-// have the same content as the one before, and is about other pods.
+// have the same content as the one before, and is about other pods: it tells when it was made, and which
+// pods are to be evicted.
 func (r record) says(other record) bool {
 	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "") &&
-		(r.reload == other.reload || r.reload == "")
+		(r.reload == other.reload || r.reload == "") && (other.recreating != "" || r.recreating == "")
 }
 
 // keepRecord keeps a record that another client has removed while the pods stayed the same:

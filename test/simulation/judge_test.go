@@ -329,7 +329,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 				return "nothing is recorded, and a source has changed, if not in what counts"
 			case changed > d.truth.templated && r.seen.unseen(d.truth.adopted):
 				return "nothing is recorded, and it was not seen whether the workload had opted in before a source changed"
-			case unseen && !r.seen.sources[s].arrived.IsZero() && (d.truth.cause != optedIn || changed > d.truth.adopted):
+			case unseen && !r.seen.sources[s].arrived.IsZero() && (d.truth.cause != optedIn || changed > d.truth.adopted || r.seen.unseen(d.truth.adopted)):
 				return "nothing is recorded, and it was not seen what came first"
 			}
 		}
