@@ -18,7 +18,7 @@ import (
 
 // crowd is how many pods of others the selector of a workload selects before its own: more than
 // a workload may have for its pods to be evicted one by one.
-const crowd = policy.MaxPodsToEvict + 1_000
+var crowd = policy.MaxPodsToEvict + 1_000
 
 // crowded lets the API server list the pods of a crowd before all others, in pages.
 func (c *cluster) crowded() {
@@ -41,7 +41,7 @@ func (c *cluster) crowded() {
 			}
 		}
 		if options.Limit == 0 {
-			options.Limit = crowd + int64(len(own))
+			options.Limit = int64(crowd + len(own))
 		}
 		from, err := strconv.Atoi("0" + options.Continue)
 		if err != nil {

@@ -426,10 +426,14 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return
 	}
 	ended := before.annotations[recreatingAnnotation] != "" && d.annotations[recreatingAnnotation] == ""
-	// If another client has replaced the list of them, those of other templates are left to the rollout.
+	// If another client has replaced the list of them, those of other templates are left to the rollout, and all
+	// to what came with a template that was brought back since.
 	named := before.annotations[recreatingAnnotation] == d.truth.evicting
+	ours := func(p *pod) bool {
+		return p.identity == d.template.identity() && d.truth.templated <= d.truth.recreated
+	}
 	if ended && slices.ContainsFunc(d.pods, func(p *pod) bool {
-		return !p.terminating && p.born < d.truth.recreated && (named || p.identity == d.template.identity())
+		return !p.terminating && p.born < d.truth.recreated && (named || ours(p))
 	}) {
 		o.fail("the eviction of %s is ended, pods are left, and the record does not tell of them", workloadName(d.slot))
 	}
