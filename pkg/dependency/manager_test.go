@@ -131,7 +131,7 @@ func TestLastWriteBy_IsBounded(t *testing.T) {
 	if n := g.writersOf("busy").Len(); n != maxWriters {
 		t.Errorf("%d are remembered, want %d", n, maxWriters)
 	}
-	if got := g.LastWriteBy("busy", 10*maxWriters); !got.Equal(start) {
+	if got := g.LastWriteBy("busy", FieldManager(10*maxWriters)); !got.Equal(start) {
 		t.Errorf("the last of many is forgotten: %v", got)
 	}
 	if got := g.LastWriteBy("other", 1); !got.IsZero() {
