@@ -43,6 +43,11 @@ type manifest struct {
 	mode, minInterval, strategy, listed, exclude string // mode: what opting in declares
 }
 
+// readsUnasked reports whether an annotation alone names a source, so that pods start without it.
+func (m *manifest) readsUnasked(source string) bool {
+	return matches(m.listed, source) && useOf(m.variant, source) == nil
+}
+
 // renameReplicaSet gives a Deployment that is created again another image. With the same template
 // its ReplicaSet would have the name of the one that is being deleted, and the controller of
 // ReplicaSets, which remembers by name which pods it expects, may wait for five minutes for those

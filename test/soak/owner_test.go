@@ -66,7 +66,9 @@ func (o *owner) do(ctx context.Context, op operation) error {
 			op.source = "s0"
 		}
 		present = o.sources[op.source]
-		op.do = "recreate equal"
+		if op.do = "recreate equal"; slices.ContainsFunc(o.workloads, func(m *manifest) bool { return m.readsUnasked(op.source) }) {
+			op.do = "write again"
+		}
 	case "set image":
 		m.image = op.number
 		return o.apply(ctx, m)
