@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -200,6 +201,37 @@ func TestDecide_HashAlone(t *testing.T) {
 			x.adopt()
 			x.annotate(AppliedSourcesAnnotation, "[]")
 			tt.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A hash does not say which keys there were, and nothing dates that one is removed: a process that finds no
+// more than another hash, on a younger template, cannot take what reads all keys, or one that is not there, for
+// read.
+func TestDecide_HashAloneAndKeysThatMayHaveGone(t *testing.T) {
+	verify := outcome{Pending, ReasonVerifying, Verify, TriggerUnknown}
+	for name, tt := range map[string]struct {
+		pod  corev1.PodSpec
+		now  *corev1.Secret
+		want outcome
+	}{
+		"a key of all has gone":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1"), rollOut(TriggerUnknown)},
+		"one of all is another":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "2"), rollOut(TriggerUnknown)},
+		"one that is read has gone":   {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1"), rollOut(TriggerUnknown)},
+		"one that is read is another": {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1", "user", "2"), verify},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, tt.pod, secret("db", "password", "1", "user", "1"))
+			x.adopt()
+			x.annotate(AppliedSourcesAnnotation, "[]")
+			x.set(tt.now)
+			x.tick(time.Minute)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			x.restart()
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

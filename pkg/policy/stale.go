@@ -477,10 +477,19 @@ func (e *Evaluation) findChange(u *unit) change {
 	c.at, c.order, c.seen = e.graph.Latest(r.written), r.written.Order, r.last.Seen
 	// A source or a key that is removed leaves no time behind: managedFields do not date the
 	// removal of a key.
-	if r.source != nil && !r.source.Undated(r.written) && (!e.knows(u) || !u.hadOtherKeys(e.Record.Sources[u.id])) {
+	if r.source != nil && !r.source.Undated(r.written) && !e.mayHaveLostKeys(u) {
 		c.written = r.source.LastChanged.Time
 	}
 	return c
+}
+
+// mayHaveLostKeys reports whether a unit that differs from the record may do so because a key was removed.
+func (e *Evaluation) mayHaveLostKeys(u *unit) bool {
+	if e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned() { // a hash does not say which keys there were
+		names, all := u.counted.Keys()
+		return all || len(u.counted.keys) < len(names)
+	}
+	return e.knows(u) && u.hadOtherKeys(e.Record.Sources[u.id])
 }
 
 func (c *change) addChange(e *Evaluation, other dependency.Change) {

@@ -78,6 +78,10 @@ var cases = map[string]*history{
 	"RecordStrippedEachTime": one(before(change(s0, 0, 2), calm, change(s0, 0, 3), calm)...).with(func(h *history) {
 		h.Workloads[0].Reaction, h.Workloads[0].Delay = stripsMetadata, 3*time.Second
 	}),
+	"RecordStrippedAndKeyRemovedWhileNoServerRuns": one(has(0, 1), has(s0, 1), create, birth, lead, calm, change(s0, 0, 2), calm, wait(time.Minute), do("set image", 0, 1), calm,
+		do("kill", 0, 0), do("rewrite", 1, -1), wait(time.Minute), operation{Do: "remove key", A: s0, B: 1}, wait(time.Minute), birth, lead, calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", readsSecretAndMap, readsSecretAndMap)
+	}),
 
 	// Records that were never written.
 	"FirstRecordRefused":    one(before(optOut, do("rewrite", 1, -1), do("refuse", 1, 0), optIn, wait(time.Second), change(s0, 0, 2), wait(time.Hour), calm)...),

@@ -479,8 +479,8 @@ func (o *oracle) judgeBaseline(r *request, d *workload, p *pod, c *container, be
 		return
 	}
 	name, what := workloadName(d.slot), sourceNames[source]+"."+keyNames[key]
-	rec, bare := o.remembered(&r.seen, before)
-	vouched := rec == nil || bare || !o.comparable(rec, d, source) ||
+	rec, _ := o.remembered(&r.seen, before) // or of a hash alone
+	vouched := rec == nil || !o.comparable(rec, d, source) ||
 		d.truth.scopes[source].seen(source, key, rec.contents[source][key]) == d.truth.scopes[source].seen(source, key, r.seen.sources[source].content[key])
 	switch {
 	case o.misled(&r.seen, d, p, c, source, key):
