@@ -12,13 +12,18 @@ import (
 // kept, because clients may write anything into it. Zero: none.
 type FieldManager uint64
 
+// OwnFieldManager is the name under which configdep writes to workloads.
+const OwnFieldManager = "configdep"
+
 // maxManagers bounds what is kept of one object. The API server keeps 10 managers that update,
 // and any number of those that apply.
 const maxManagers = 16
 
-func managerOf(entry *metav1.ManagedFieldsEntry) FieldManager {
-	return FieldManager(maphash.String(seed, entry.Manager) | 1)
-}
+var own = managerNamed(OwnFieldManager)
+
+func managerOf(entry *metav1.ManagedFieldsEntry) FieldManager { return managerNamed(entry.Manager) }
+
+func managerNamed(name string) FieldManager { return FieldManager(maphash.String(seed, name) | 1) }
 
 // Of how many field managers of a namespace, and of how many namespaces, it is remembered when they last
 // wrote. Who writes under many names has only those of the same namespace forgotten.

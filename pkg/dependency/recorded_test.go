@@ -19,11 +19,12 @@ type observed struct {
 	reloadedAt  string
 	stamp       string // the hash in the template
 	revision    string
-	gone        bool   // the process has forgotten what it knew
-	listed      bool   // not live
-	another     bool   // created in the place of the one before
-	written     int    // when the template was last written, in seconds
-	rekeyed     string // what the hash is with another key, which has replaced that of the annotations
+	gone        bool     // the process has forgotten what it knew
+	listed      bool     // not live
+	another     bool     // created in the place of the one before
+	written     int      // when the template was last written, in seconds
+	by          []string // by whom, if not by the owner
+	rekeyed     string   // what the hash is with another key, which has replaced that of the annotations
 }
 
 // readAll reads versions 10, 20 and so on of a Deployment with three replicas.
@@ -51,7 +52,12 @@ func readAll(versions ...observed) (w *Workload) {
 		}
 		if v.written != 0 {
 			at := metav1.Unix(int64(v.written), 0)
-			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{}}}`)}}
+			if v.by == nil {
+				v.by = []string{"owner"}
+			}
+			for _, by := range v.by {
+				o.ManagedFields = append(o.ManagedFields, metav1.ManagedFieldsEntry{Manager: by, Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{}}}`)})
+			}
 		}
 		o.Status = v.status
 		previous := w
@@ -157,6 +163,7 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 	recordOf := func(hash, at string) map[string]string {
 		return map[string]string{"config-hash": hash, "last-reload": `{"time":"` + at + `"}`}
 	}
+	us := []string{OwnFieldManager}
 	recreated := observed{image: "1", stamp: "h", annotations: recordOf("i", later)}
 	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	for name, tt := range map[string]struct {
@@ -193,6 +200,12 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 		"one that only the record dates": {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}}, false, ""},
 		"a while after the one before":   {[]observed{{image: "1", written: atNoon - 121}, {image: "1", reloadedAt: noon}}, false, ""},
 		"too soon after the one before":  {[]observed{{image: "1", written: atNoon - 120}, {image: "1", reloadedAt: noon}}, true, ""},
+		"it is seen that we made it":     {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us}}, false, ""},
+		"others wrote then":              {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{OwnFieldManager, "owner"}}}, true, ""},
+		"others, and we":                 {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{"owner", OwnFieldManager}}}, true, ""},
+		"it is listed":                   {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us, listed: true}}, true, ""},
+		"we made it without a time":      {[]observed{{image: "1", written: atNoon}, {image: "1", stamp: "h", written: atNoon, by: us}}, true, ""},
+		"we made the one before":         {[]observed{{image: "1", reloadedAt: noon, written: atNoon, by: us}, {image: "2", reloadedAt: noon, written: atNoon, by: us}}, true, ""},
 		"soon after a known restart":     {[]observed{{image: "1", written: atNoon - 1, reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
 		"and the owner changes":          {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}, {image: "2", stamp: "h", annotations: recordOf("h", noon)}}, true, ""},
 		"and comes back":                 {[]observed{{image: "1", stamp: "h", annotations: recordOf("h", later)}, {image: "1", stamp: "g", annotations: recordOf("g", noon)}}, true, ""},

@@ -149,6 +149,8 @@ type Workload struct {
 
 	// templateBy is the field manager that wrote the template last.
 	templateBy FieldManager
+	// writtenByUs: it is configdep, and no other manager has written the template in that second.
+	writtenByUs bool
 
 	reloaded time.Time // the latest of the restarts that the template or the record has told of
 	template uint64    // the fingerprint of the pod template, in this process
@@ -311,7 +313,7 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 		if earlier.IsZero() && !before.TemplateWritten.IsZero() {
 			earlier = before.TemplateWritten.Add(ClockMargin)
 		}
-		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(earlier)
+		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(earlier) && !w.restarted(before, at)
 		w.RevisionBefore = before.Revision
 		if before.complete != 0 && before.complete != w.applied {
 			w.PodsAfter = before.completeAt
@@ -325,6 +327,13 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 	if before != nil {
 		w.reloaded = latest(w.reloaded, before.reloaded)
 	}
+}
+
+// restarted reports whether the write that this process saw change the template was a restart of ours: its
+// template carries a time that no other has.
+func (w *Workload) restarted(before *Workload, at Arrival) bool {
+	time := w.TemplateAnnotations[ReloadedAtAnnotation]
+	return at.Live && w.writtenByUs && time != "" && time != before.TemplateAnnotations[ReloadedAtAnnotation]
 }
 
 // maxTemplates bounds the templates that are remembered of a workload whose rollouts are never

@@ -37,7 +37,7 @@ const (
 
 // FieldManager is the name under which workloads are patched. It must not begin with
 // "kubectl": Flux takes the fields of such managers for drift, and reverts them.
-const FieldManager = "configdep"
+const FieldManager = dependency.OwnFieldManager
 
 // Triggers of restarts besides the names of sources.
 const (
