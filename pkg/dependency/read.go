@@ -140,7 +140,7 @@ func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplat
 			w.TemplateBy = append(w.TemplateBy, by)
 		}
 		if entry.Time != nil && !entry.Time.Time.Before(w.TemplateWritten) {
-			alone := w.templateBy == 0 || w.writtenByUs || entry.Time.Time.After(w.TemplateWritten)
+			alone := w.templateBy == 0 || w.writtenByUs || entry.Time.After(w.TemplateWritten)
 			w.writtenByUs = alone && by == own
 			w.TemplateWritten, w.templateBy = entry.Time.Time, by
 		}
