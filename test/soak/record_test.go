@@ -157,12 +157,12 @@ func (w *workload) differing() {
 // mayBeMixed reports whether the history has a reason to look at what the pods have read of a
 // source: it has changed and is again what was recorded, or pods of the template may be older than
 // its rollout, because that began before the last one was complete. The ReplicaSet of a Deployment
-// tells that it is new; a revision of other kinds does not, so that its pods may be as old as the
-// workload.
+// tells that it is new, if its number does; a revision of other kinds does not, so that its pods may be as old
+// as the workload.
 func (w *workload) mayBeMixed(name string) bool {
 	now := w.cell.revision
 	return w.cell.differed(w.variant, name, min(w.recordedAt, w.decidedAt), now) ||
-		w.unsure && (w.reused || w.kind != "Deployment") && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, w.createdAt, now)
+		w.unsure && (w.reused || w.kind != "Deployment" || !w.counted()) && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, w.createdAt, now)
 }
 
 // checkHash wants a hash to stand for one content of one namespace, and that to have one hash.

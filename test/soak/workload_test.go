@@ -1,8 +1,10 @@
 package soak
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -39,6 +41,8 @@ type workload struct {
 	// of before, and if unsure, its rollout began before the last one was complete.
 	startedAt      int64
 	reused, unsure bool
+	// numberBefore is what the controller of a Deployment had counted when the template came.
+	numberBefore int
 	// completeAt is the revision at which the rollout of a template was last complete, or the workload was
 	// created, and wholeAt is what that was when the present template came.
 	completeAt, wholeAt int64
@@ -283,4 +287,15 @@ func (w *workload) began(before *state) {
 	w.startedAt, w.wholeAt, w.kept = w.cell.revision, w.completeAt, nil
 	w.reused = w.templates[identityOf(w.state)]
 	w.unsure = before != nil && (!before.complete || !w.cell.oracle.undisturbed)
+	w.numberBefore = numberOf(cmp.Or(before, w.state))
 }
+
+// numberOf returns what the controller of a Deployment has counted; 0: nothing, or it is not said.
+func numberOf(s *state) int {
+	n, _ := strconv.Atoi(s.annotations["deployment.kubernetes.io/revision"])
+	return n
+}
+
+// counted reports whether the controller of a Deployment has counted the template as a new one. It gives the
+// same number twice where it has not read yet what it wrote.
+func (w *workload) counted() bool { return w.numberBefore > 0 && numberOf(w.state) > w.numberBefore }
