@@ -126,7 +126,9 @@ type Workload struct {
 	RecordedAt Moment
 	// RecordedWithTemplate: another pod template came in the same write as the record.
 	RecordedWithTemplate bool
-	dropped              *record
+	// restart is the template of a restart of ours that wrote the record; 0: the record is another one.
+	restart uint64
+	dropped *record
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
@@ -396,11 +398,18 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) {
 			w.RecordedAt = w.written(at)
 		}
 	case w.record().says(before.record()) && (w.dropped != nil || !before.RecordRekeyed()): // else it was written with the key
-		w.RecordedAt, w.RecordedWithTemplate = before.RecordedAt, before.RecordedWithTemplate
+		w.RecordedAt, w.RecordedWithTemplate, w.restart = before.RecordedAt, before.RecordedWithTemplate, before.restart
 	default:
 		w.RecordedAt, w.RecordedWithTemplate = w.written(at), before.template != w.template
+		if w.RecordedWithTemplate && at.Live && w.writtenByUs {
+			w.restart = w.template
+		}
 	}
 }
+
+// OfRecordedRestart reports whether the pods are of the template of a restart that wrote the record, so that none of them
+// is older than the record, whatever templates there were meanwhile.
+func (w *Workload) OfRecordedRestart() bool { return w.restart != 0 && w.restart == w.applied }
 
 // says reports whether a record says nothing that another one does not. The record of a restart may
 // have the same content as the one before, and is about other pods: it tells when it was made, and which

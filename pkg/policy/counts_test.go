@@ -240,6 +240,43 @@ func TestDecide_HashAloneAndKeysThatMayHaveGone(t *testing.T) {
 	}
 }
 
+// Where the record is older than the pods, and content has changed since they started and is again what it was then,
+// as far as that is remembered, times tell whether any of them read what was between.
+func TestDecide_ContentIsRestoredThatIsNotRecorded(t *testing.T) {
+	thereAndBack := func(x *world) {
+		x.set(secret("db", "password", "3"))
+		x.tick(time.Minute)
+		x.set(secret("db", "password", "2"))
+	}
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"to what they read":                     {thereAndBack, inspect("Secret/db")},
+		"to what is recorded, and they did not": {func(x *world) { x.set(secret("db", "password", "1")) }, rollOut("Secret/db")},
+		"no pod starts meanwhile": {func(x *world) {
+			x.remove(dependency.Secret, "db")
+			x.set(secret("db", "password", "2"))
+		}, baseline},
+		"while a watch is broken": {func(x *world) { x.broken(func() { thereAndBack(x) }) }, baseline},
+		"with several counters":   {func(x *world) { x.graph.SetSeveralCounters(true); thereAndBack(x) }, rollOut("Secret/db")},
+		"it is another":           {func(x *world) { x.set(secret("db", "password", "3")) }, rollOut("Secret/db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			x.set(secret("db", "password", "2"))
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			x.tick(time.Minute)
+			tt.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Pods that an eviction has not reached are stale, and of what changed since then they are
 // too.
 func TestStale_AfterTheStrategyWasChanged(t *testing.T) {

@@ -36,6 +36,48 @@ func rolledBack(t *testing.T, with func(*appsv1.Deployment)) *world {
 	return x
 }
 
+// TestDecide_RestartComesBack: the template of a restart goes, and comes back before its pods are replaced. They know what
+// changed before the restart, and need not know what changed later.
+func TestDecide_RestartComesBack(t *testing.T) {
+	set := func(value string) func(*world) {
+		return func(x *world) { x.set(secret("db", "password", value)); x.tick(time.Minute) }
+	}
+	for name, tt := range map[string]struct {
+		before, between func(*world)
+		want            outcome
+	}{
+		"content has changed often before": {both(set("2"), set("3")), func(*world) {}, outcome{InSync, nothing.Reason, None, "Secret/db"}},
+		"it changes meanwhile":             {both(set("2"), set("3")), set("4"), inspect("Secret/db")},
+		"the record is written anew": {both(set("2"), set("3")), func(x *world) {
+			e := x.evaluate()
+			x.patch(VerifiedPatch(e.Workload, e.Present(), x.now))
+		}, inspect("Secret/db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			tt.before(x)
+			if d := x.act(); d.Action != RollOut {
+				t.Fatalf("%+v", d)
+			}
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
+			x.tick(time.Minute)
+			tt.between(x)
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3
+				d.Status.ObservedGeneration = 3
+			})
+			x.tick(time.Minute)
+			if !x.workload().StartUnsure {
+				t.Fatal("the pods are taken to be newer than the template")
+			}
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestDecide_Rollback(t *testing.T) {
 	want := []Excursion{{ID: "Secret/db", To: epoch.Add(2 * time.Minute), Containers: []string{"app"}, OlderPods: true}}
 	t.Run("pods may be older", func(t *testing.T) {

@@ -123,8 +123,9 @@ func TestRestart_ByEvictionIsMadeOnce(t *testing.T) {
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.tick(time.Minute)
-	x.set(secret("db", "password", "2"))
-	x.set(secret("db", "password", "1"))
+	for _, value := range []string{"2", "3", "4", "5", "1"} { // more than are remembered
+		x.set(secret("db", "password", value))
+	}
 	x.tick(time.Minute)
 	if d := x.act(); d.Action != RollOut {
 		t.Fatalf("content has changed and changed back: %+v", d)

@@ -160,7 +160,7 @@ func (e *Evaluation) changed() (changed []change) {
 		case !e.knows(u):
 			found = e.changedSinceCounted(u)
 		case e.outdated(u):
-			found = e.changedAfter(u) || e.differs(u) && e.unordered(u)
+			found = e.changedAfter(u) && !e.restored(u) || e.differs(u) && e.unordered(u)
 		default:
 			found = e.differs(u)
 		}
@@ -300,6 +300,9 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		if !e.Comparable() { // else opting in adopts nothing
 			known = e.graph.Latest(known, e.Workload.OptedAt)
 		}
+		if e.Workload.OfRecordedRestart() {
+			known = e.graph.Latest(known, e.Workload.RecordedAt)
+		}
 		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
 		// A record that is newer than the template knows what changed before it; one that came back
 		// with the template does not.
@@ -346,7 +349,8 @@ func (u *unit) containers() (names []string) {
 	return names
 }
 
-// excursions returns what has changed and changed back since the record was made.
+// excursions returns what has changed and changed back since the record was made, or, if that is older, since the
+// pods were started.
 func (e *Evaluation) excursions() (out []Excursion) {
 	// A hash that is left on the template alone, and is not the current one, is about earlier pods.
 	bare := e.Record.Sources == nil
@@ -355,7 +359,9 @@ func (e *Evaluation) excursions() (out []Excursion) {
 	}
 	for i := range e.units {
 		u := &e.units[i]
-		if !bare && (!e.knows(u) || e.differs(u) || e.outdated(u)) {
+		switch {
+		case bare:
+		case !e.knows(u), e.outdated(u) && !e.restored(u), !e.outdated(u) && e.differs(u):
 			continue
 		}
 		c := e.change(u)
@@ -432,6 +438,20 @@ func (e *Evaluation) cameBack(u *unit) (found bool) {
 	return found
 }
 
+// restored reports whether a unit has changed since its pods started, and has the content again that it had
+// then, as far as this process remembers.
+func (e *Evaluation) restored(u *unit) bool {
+	started := e.started(u)
+	if u.glob != nil || started == 0 {
+		return false
+	}
+	r := &u.counted.Reference
+	return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
+		return p.Change.Version <= started && started < p.Until.Version && p.Until.Exact &&
+			bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, p.Source))
+	})
+}
+
 // wasOther reports whether a unit had other content when this process began to look, or may have had.
 func (e *Evaluation) wasOther(u *unit) bool {
 	if u.glob == nil {
@@ -475,21 +495,28 @@ func (e *Evaluation) findChange(u *unit) change {
 	}
 	r := e.lookUp(u.counted)
 	c.at, c.order, c.seen = e.graph.Latest(r.written), r.written.Order, r.last.Seen
-	// A source or a key that is removed leaves no time behind: managedFields do not date the
-	// removal of a key.
-	if r.source != nil && !r.source.Undated(r.written) && !e.mayHaveLostKeys(u) {
+	if r.source != nil && !e.undated(u) {
 		c.written = r.source.LastChanged.Time
 	}
 	return c
 }
 
-// mayHaveLostKeys reports whether a unit that differs from the record may do so because a key was removed.
-func (e *Evaluation) mayHaveLostKeys(u *unit) bool {
-	if e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned() { // a hash does not say which keys there were
-		names, all := u.counted.Keys()
-		return all || len(u.counted.keys) < len(names)
+// undated reports whether no time need tell when what is read of a source that is there last changed: a key may
+// have been removed, which managedFields do not date.
+func (e *Evaluation) undated(u *unit) bool {
+	names, all := u.counted.Keys()
+	switch {
+	case e.Record.Sources[u.id] == u.mixedEntry(): // pods differ, whenever it changed
+		return true
+	case !all && len(u.counted.keys) == len(names): // all are there
+		return false
+	case u.counted.source.Undated(u.counted.written):
+		return true
+	case e.knows(u):
+		return u.hadOtherKeys(e.Record.Sources[u.id])
+	default: // a hash alone does not say which keys there were
+		return e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned()
 	}
-	return e.knows(u) && u.hadOtherKeys(e.Record.Sources[u.id])
 }
 
 func (c *change) addChange(e *Evaluation, other dependency.Change) {

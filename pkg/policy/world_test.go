@@ -331,6 +331,9 @@ func (x *world) patch(data []byte, err error) {
 			}
 		}
 	}
+	client := x.client
+	x.client = FieldManager
+	defer func() { x.client = client }()
 	x.edit(func(d *appsv1.Deployment) {
 		merge(&d.Annotations, p.Metadata.Annotations)
 		merge(&d.Spec.Template.Annotations, p.Spec.Template.Metadata.Annotations)

@@ -352,7 +352,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 				differ, gone = true, gone || scopes[s].seen(s, k, seen.content[k]) == 0
 			}
 		}
-		gone = gone || scopes[s].counts() && (bare && !seen.present || scopes[s].annotted && rules.glob)
+		gone = gone || scopes[s].counts() && (bare && mayHaveLostKeys(scopes[s], seen.content) || scopes[s].annotted && rules.glob)
 		gone = gone || differ && scopes[s].counts() && scopes[s].keys&seen.undated != 0
 		back := scopes[s].counts() && !differ && unseen && slices.Max(seen.witnessed[:]) > d.truth.adopted
 		if back && (d.newest() == nil || !seconds(d.newest().created).After(seen.lastChanged)) {
@@ -385,6 +385,16 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return "the template is not younger than the content, by its managed fields"
 	}
 	return ""
+}
+
+// mayHaveLostKeys reports whether a container reads all keys, or one that is not there.
+func mayHaveLostKeys(reads scope, c content) bool {
+	for k, v := range c {
+		if reads.keys == allKeys || reads.keys.has(k) && v == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // writtenByAnother reports whether a server besides the one that asks has written a workload.

@@ -119,6 +119,9 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if !v.synced || changed <= max(v.since, c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
 	}
+	if d.truth.cause == lost && changed <= d.truth.optedAt { // as if there had never been a record
+		return false
+	}
 	if v.unseen(d.truth.scoped[source]) && d.truth.scoped[source] > 0 && !v.orderly(d.truth.scoped[source], changed) {
 		return false
 	}
@@ -138,7 +141,11 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 		return false // times tell whether the pods came before it
 	}
 	// A record that was made before all rules had arrived leaves out what did not count by those that had.
-	if rec := o.hashes[v.records[d.slot]]; rec != nil && !rec.scopes[source].counts() && t.ruled > arrival && v.disordered > changed {
+	disordered := v.disordered > changed
+	if rec := o.hashes[v.records[d.slot]]; rec != nil && !rec.scopes[source].counts() && t.ruled > arrival && (disordered || o.world.severalCounters()) {
+		return false
+	}
+	if t.optedIn > arrival && disordered { // it saw the workload opt out in between, as it never was
 		return false
 	}
 	if t.arrival < arrival {

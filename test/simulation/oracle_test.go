@@ -52,6 +52,8 @@ type truth struct {
 	// adopted is the revision of the last opt-in without a record: what was there then is
 	// taken as known.
 	adopted uint64
+	// optedAt is the revision of the last opt-in, with a record or without one.
+	optedAt uint64
 	// templated is the revision of the template, and rolled that at which the present pods
 	// were made from it.
 	templated, rolled uint64
@@ -201,6 +203,9 @@ func (o *oracle) lookAt(d *workload) {
 				d.allow(s, contents[s])
 			}
 		}
+	}
+	if t.opted && !was && !first {
+		t.optedAt = o.world.revision
 	}
 	if t.opted && !was && !first && rec != nil {
 		for s := range contents {
