@@ -16,15 +16,17 @@ type pod struct {
 	waiting  bool    // for a source or a key
 	read     reading // what it was started with
 	at       int64   // the revision at which it was
-	phase    string
-	ready    bool
+	// adopted is the revision at which what was there of a source last counted as what it was started with.
+	adopted map[string]int64
+	phase   string
+	ready   bool
 }
 
 // start lets a pod read the present content, as soon as nothing that it requires is missing.
 func (p *pod) start(c *cell) {
 	if p.waiting {
 		read, starts := consume(p.variant, c.sources)
-		p.read, p.waiting, p.at = read, !starts, c.revision
+		p.read, p.waiting, p.at, p.adopted = read, !starts, c.revision, map[string]int64{}
 	}
 }
 

@@ -53,7 +53,10 @@ func (w *workload) ruled(before rules) {
 func (w *workload) adopt(name string, at int64) {
 	read, found := w.cell.reading(w.variant, name, at)
 	for _, p := range w.pods {
-		if found && !p.waiting && p.variant == w.variant && p.at < at && p.read[name] != read {
+		if !found || p.waiting || p.variant != w.variant || max(p.at, p.adopted[name]) >= at {
+			continue
+		}
+		if p.adopted[name] = at; p.read[name] != read {
 			w.log("pods of r%d: %s is adopted as it was at r%d:%s", p.at, name, at, read)
 			p.read[name] = read
 		}
