@@ -151,6 +151,7 @@ func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 func TestMessagesAreBounded(t *testing.T) {
 	for n, want := range map[int]string{
 		10: "Secret s-0 is missing; Secret s-1 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; Secret s-8 is missing; Secret s-9 is missing",
+		11: "Secret s-0 is missing; Secret s-1 is missing; Secret s-10 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; Secret s-8 is missing; 1 more is missing or lacks keys",
 		12: "Secret s-0 is missing; Secret s-1 is missing; Secret s-10 is missing; Secret s-11 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; 2 more are missing or lack keys",
 	} {
 		var parts []part

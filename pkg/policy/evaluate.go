@@ -77,8 +77,6 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 				c.keys = source.Shown(&c.Reference)
 			}
 			e.count(c, n, globs)
-		} else if s.Reason != ReasonExcluded && !onlyAnnotated(r) { // the patterns that exclude are in the scope already
-			setApart(r, n, globs)
 		}
 		if p.Mode == Off && s.Triggers { // nothing does, but the hash still says something
 			s.Triggers, s.Reason = false, ReasonReloadOff
@@ -119,7 +117,11 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 			clauses = append(clauses, fmt.Sprintf("%s %s is missing", s.Kind, s.Name))
 		}
 	}
-	if more > 0 {
+	switch more {
+	case 0:
+	case 1:
+		clauses = append(clauses, "1 more is missing or lacks keys")
+	default:
 		clauses = append(clauses, fmt.Sprintf("%d more are missing or lack keys", more))
 	}
 	return clauses, absent

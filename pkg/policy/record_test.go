@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -420,4 +421,39 @@ func FuzzLastReload(f *testing.F) {
 			t.Errorf("%q (-read +read again):\n%s", value, diff)
 		}
 	})
+}
+
+// TestRecreatedPatch_WritesARemovedRecordAgain: with the list of pods, as far as it is remembered.
+func TestRecreatedPatch_WritesARemovedRecordAgain(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.adopt()
+		if bare {
+			x.restart()
+			x.edit(func(d *appsv1.Deployment) { delete(d.Annotations, AppliedSourcesAnnotation) })
+			x.restart()
+		}
+		w := x.workload()
+		want := map[string]any{RecreatingAnnotation: nil, ConfigHashAnnotation: w.Annotations[ConfigHashAnnotation]}
+		if !bare {
+			want[AppliedSourcesAnnotation] = w.Annotations[AppliedSourcesAnnotation]
+		}
+		x.edit(func(d *appsv1.Deployment) {
+			delete(d.Annotations, ConfigHashAnnotation)
+			delete(d.Annotations, AppliedSourcesAnnotation)
+		})
+		data, err := RecreatedPatch(x.workload())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Metadata struct{ Annotations map[string]any }
+		}
+		if err := json.Unmarshal(data, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got.Metadata.Annotations); diff != "" {
+			t.Errorf("the hash alone: %v (-want +got):\n%s", bare, diff)
+		}
+	}
 }

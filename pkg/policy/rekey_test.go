@@ -137,3 +137,33 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 		})
 	}
 }
+
+// What is recorded with another key says which keys there were: content that changed before a younger template is
+// dated, if none of them is gone.
+func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		now  []string
+		want outcome
+	}{
+		"one is another": {[]string{"password", "2", "user", "1"}, outcome{Pending, ReasonVerifying, Verify, "Secret/db"}},
+		"one has gone":   {[]string{"password", "1"}, rollOut("Secret/db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "1"))
+			x.adopt()
+			x.tick(time.Minute)
+			x.away(func() {
+				x.set(secret("db", tt.now...))
+				x.tick(time.Minute)
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			})
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("before it is replaced (-want +got):\n%s", diff)
+			}
+			x.rekey(1, func(*world) {}, func(*world) {})
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // Content that the client of the pod template changes must be quiet for longer, because the
@@ -76,6 +78,33 @@ func TestAReleaseMakesOneRollout(t *testing.T) {
 			t.Fatalf("after the template has followed: %+v", d)
 		}
 		x.tick(time.Second)
+	}
+}
+
+// Of what a glob names, all that changed lately may be of a release, and nothing that changed long before.
+func TestContentThatAGlobNamesIsOfARelease(t *testing.T) {
+	for between, want := range map[time.Duration]time.Duration{
+		5 * time.Second: 30 * time.Second,
+		time.Hour:       time.Second,
+	} {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("a", "k", "1"), configMap("b", "k", "1"))
+		x.annotate(SourcesAnnotation, "configmap/*")
+		x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, 30*time.Second
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		x.adopt()
+		x.tick(time.Hour)
+		x.set(configMap("a", "k", "2"))
+		x.tick(between)
+		if d := x.act(); d.Action == RollOut {
+			x.tick(time.Minute)
+			x.decide()
+		}
+		x.client = "external-secrets"
+		x.set(configMap("b", "k", "2"))
+		d := x.decide()
+		if got := d.RecheckAt.Sub(x.now); d.State != Settling || got.Round(time.Second) != want {
+			t.Errorf("%v later: %+v, want to wait for %v", between, d, want)
+		}
 	}
 }
 

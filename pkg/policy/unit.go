@@ -98,23 +98,18 @@ func (e *Evaluation) globs() (globs []unit) {
 
 // count adds a reference to the units. A source that only annotations name belongs, while it is there,
 // to each glob that does, and has a unit of its own if it is named without one: an edit of one of them
-// changes nothing for the others.
+// changes nothing for the others. What the template reads is set apart from the globs that name it as well.
 func (e *Evaluation) count(c *counted, n naming, globs []unit) {
 	if onlyAnnotated(&c.Reference) {
 		if !n.byName && len(n.globs) > 0 && c.source != nil {
 			return
 		}
 	} else {
-		setApart(&c.Reference, n, globs)
+		for _, i := range n.globs {
+			globs[i].others = append(globs[i].others, c.Name)
+		}
 	}
 	e.units = append(e.units, unit{id: idOf(c.Kind, c.Name), scope: scopeOf(&c.Reference), counted: c})
-}
-
-// setApart notes a source of the template for the globs that name it although it does not belong to them.
-func setApart(r *dependency.Reference, n naming, globs []unit) {
-	for _, i := range n.globs {
-		globs[i].others = append(globs[i].others, r.Name)
-	}
 }
 
 // match finds out what a glob names.
