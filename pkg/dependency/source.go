@@ -111,6 +111,8 @@ type Change struct {
 	Seen time.Time
 	// Order is when this process read it; see Moment.
 	Order uint64
+	// After is the version after which it was made, if it is not exact; 0: that is not known.
+	After uint64
 }
 
 // Moment returns when it was.
@@ -190,7 +192,7 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			s.undatedFrom = previous.undatedFrom
 		}
 	}
-	s.Change = Change{Version: version, Exact: at.Live, Seen: at.Seen, Order: at.Order}
+	s.Change = Change{Version: version, Exact: at.Live, After: at.After, Seen: at.Seen, Order: at.Order}
 	if previous != nil && !at.Rekeyed {
 		s.past = addPast(previous, s.Change)
 	}

@@ -198,6 +198,8 @@ type Arrival struct {
 	// Rekeyed: what was known before was read with another key of the hash, so that digests
 	// cannot be compared.
 	Rekeyed bool
+	// After is the revision up to which everything had been read before a list; 0: it is not known.
+	After uint64
 }
 
 // After completes a workload by what was known before of the workload of that name, or nil.

@@ -299,6 +299,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	}
 	for _, o := range changed {
 		at := x.arrival(false)
+		at.After = x.seen.of(stream.name).revision
 		at.Rekeyed = rekeyed && o.source != nil
 		touched.add(x.put(o, at))
 		next()

@@ -444,7 +444,7 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 		dependency.Change{Version: 101, Exact: true}, uint64(103),
 		dependency.Change{Version: 101, Exact: true}, uint64(103),
 		dependency.Change{Version: 104, Exact: true, Seen: minute(2)}, uint64(103),
-		dependency.Change{Version: 106, Seen: minute(3)}, uint64(103),
+		dependency.Change{Version: 106, Seen: minute(3), After: 104}, uint64(103),
 		dependency.Change{Version: 108, Seen: minute(4)}, uint64(103),
 		dependency.Change{Version: 108, Seen: minute(4)}, uint64(103),
 		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(103),

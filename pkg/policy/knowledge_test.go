@@ -350,3 +350,42 @@ func TestDecide_TemplateBeginsToReadWhatChangedBeforeOptingIn(t *testing.T) {
 		})
 	}
 }
+
+// A replica that was cut off finds other content in a list, of a version that is newer than the record of the leader,
+// because the metadata was written after that. The record tells of the change, so that it is no later one; unless the
+// replica had been reading beyond the record, or has seen more changes.
+func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
+	set := func(value string) func(*world) {
+		return func(x *world) { x.set(secret("db", "password", value)) }
+	}
+	again := func(x *world) { x.set(annotated(secret("db", "password", "2"), "a", "b")) }
+	recordOf := func(value string) func(*world) {
+		return func(x *world) {
+			there := newWorld(x.t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", value))
+			x.patch(BaselinePatch(x.workload(), there.evaluate().Present()))
+		}
+	}
+	cutOff := func(fs ...func(*world)) func(*world) {
+		return func(x *world) { x.broken(func() { both(fs...)(x) }) }
+	}
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"cut off before the record":            {cutOff(set("2"), recordOf("2"), again), nothing},
+		"and there was another change":         {both(set("3"), cutOff(recordOf("2"), set("2"), again)), nothing},
+		"it is recorded, and changes twice":    {both(recordOf("2"), set("3"), cutOff(set("2"), again)), inspect("Secret/db")},
+		"the record was of a leader that lags": {both(recordOf("2"), cutOff(set("2"), again)), inspect("Secret/db")},
+		"with several counters":                {both(func(x *world) { x.graph.SetSeveralCounters(true) }, cutOff(set("2"), recordOf("2"), again)), nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			tt.do(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

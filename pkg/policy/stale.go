@@ -145,6 +145,17 @@ func (e *Evaluation) afterRecord(c *change) bool {
 	return e.graph.Before(e.Workload.RecordedAt, c.at)
 }
 
+// toldByRecord reports whether a change that a list showed may be the one that the record of another replica was made
+// for: it says what came of it.
+func (e *Evaluation) toldByRecord(c *change) bool {
+	u, recorded := c.unit, e.Workload.RecordedAt
+	if e.decided != 0 || e.graph.SeveralCounters() || c.after == 0 || c.after >= recorded.Version || !e.knows(u) || e.differs(u) {
+		return false
+	}
+	_, _, times := e.timesChanged(u, recorded, 0)
+	return times == 1
+}
+
 // outdated reports whether the record was written before the pods that read a unit were started,
 // so that it says nothing of them.
 func (e *Evaluation) outdated(u *unit) bool { return e.recordVersion() < e.started(u) }
@@ -307,7 +318,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		// A record that is newer than the template knows what changed before it; one that came back
 		// with the template does not.
 		if e.recordVersion() > e.Workload.StartVersion {
-			seen = seen && e.afterRecord(&c)
+			seen = seen && e.afterRecord(&c) && !e.toldByRecord(&c)
 			known = e.graph.Latest(known, e.Workload.RecordedAt)
 		}
 		// Or the record shows it: one that is older than the template, as those pods may be, one that
@@ -365,7 +376,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 			continue
 		}
 		c := e.change(u)
-		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || !e.afterRecord(&c) {
+		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || !e.afterRecord(&c) || e.toldByRecord(&c) {
 			continue
 		}
 		if e.startedAfter(&c) && !e.Workload.StartUnsure {
@@ -471,6 +482,8 @@ type change struct {
 	at            dependency.Moment
 	seen, written time.Time
 	order         uint64 // of when this process read the last change
+	// after is the version after which the last change was made, if a list showed it; 0: that is not known.
+	after uint64
 }
 
 func (e *Evaluation) change(u *unit) change {
@@ -494,7 +507,7 @@ func (e *Evaluation) findChange(u *unit) change {
 		return c
 	}
 	r := e.lookUp(u.counted)
-	c.at, c.order, c.seen = e.graph.Latest(r.written), r.written.Order, r.last.Seen
+	c.at, c.order, c.seen, c.after = e.graph.Latest(r.written), r.written.Order, r.last.Seen, r.last.After
 	if r.source != nil && !e.undated(u) {
 		c.written = r.source.LastChanged.Time
 	}

@@ -29,9 +29,10 @@ type world struct {
 	key      byte   // of the digester
 	client   string // the field manager of what is written
 	now      time.Time
-	live     bool // the first list has been read
-	listed   bool // a watch is broken, and everything is listed again
-	rekeyed  bool // what is read again was read with another key of the hash
+	live     bool   // the first list has been read
+	listed   bool   // a watch is broken, and everything is listed again
+	cut      uint64 // the version up to which everything had been read then
+	rekeyed  bool   // what is read again was read with another key of the hash
 
 	graph       *dependency.Graph
 	digester    *dependency.Digester
@@ -104,16 +105,16 @@ func (x *world) away(f func()) {
 
 // broken lets changes happen while a watch is broken. A list shows what has become of everything.
 func (x *world) broken(f func()) {
-	graph := x.graph
+	graph, cut := x.graph, x.version
 	x.graph = dependency.NewGraph()
 	x.restart()
 	f()
-	x.graph, x.live, x.listed = graph, false, true
+	x.graph, x.live, x.listed, x.cut = graph, false, true, cut
 	for _, s := range x.sources {
 		x.read(s)
 	}
 	x.readDeployment()
-	x.live, x.listed = true, false
+	x.live, x.listed, x.cut = true, false, 0
 }
 
 // rekey gives the digester another key, with which everything is read again. What is known
@@ -266,7 +267,7 @@ func both(fs ...func(*world)) func(*world) {
 // arrival returns how the next thing is read.
 func (x *world) arrival() dependency.Arrival {
 	x.order++
-	at := dependency.Arrival{Order: x.order, Rekeyed: x.rekeyed}
+	at := dependency.Arrival{Order: x.order, Rekeyed: x.rekeyed, After: x.cut}
 	if x.live || x.listed {
 		at.Live, at.Seen = x.live, x.now
 	}
