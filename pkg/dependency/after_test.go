@@ -351,3 +351,30 @@ func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 		{reads("b", "c"), Moment{40, 4}},
 	})
 }
+
+// What a list shows came after all that its stream had brought before.
+func TestWorkload_StartThatAListShows(t *testing.T) {
+	read := func(previous *Workload, version, image string, after uint64) *Workload {
+		o := &appsv1.Deployment{}
+		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "u", version
+		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
+		w := FromDeployment(o)
+		w.After(previous, Arrival{After: after})
+		return w
+	}
+	before := read(nil, "10", "1", 0)
+	for name, tt := range map[string]struct {
+		got  *Workload
+		want uint64
+	}{
+		"the first list":                  {before, 0},
+		"it was not there":                {read(nil, "40", "1", 20), 21},
+		"it had another template":         {read(before, "40", "2", 20), 21},
+		"it is not known how far it came": {read(before, "40", "2", 0), 11},
+		"it had this one":                 {read(before, "40", "1", 20), 0},
+	} {
+		if tt.got.StartVersion != tt.want {
+			t.Errorf("%s: since %d, want %d", name, tt.got.StartVersion, tt.want)
+		}
+	}
+}

@@ -274,8 +274,10 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 		w.StartUnsure, w.PodsAfter, w.RevisionBefore = previous.StartUnsure, previous.PodsAfter, previous.RevisionBefore
 	case at.Live:
 		w.StartVersion = versionOf(w.ResourceVersion)
-	case previous != nil: // at any time since that was read
-		w.StartVersion = versionOf(previous.ResourceVersion) + 1
+	case previous != nil: // at any time since that was read, and so was all that came before the list
+		w.StartVersion = max(versionOf(previous.ResourceVersion), at.After) + 1
+	case at.After != 0: // it was not there then
+		w.StartVersion = at.After + 1
 	}
 	// Another template may have come and gone unseen, unless the controller has counted no rollout since.
 	if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) && !w.sameRevision(previous) {

@@ -116,29 +116,29 @@ func TestVerify_IsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
 	}
 }
 
-// A list tells neither when the template changed since it was last read, nor that it changed and
-// changed back. But what was written with the very next revision was not the template.
+// A list tells neither when the template changed since the watch was cut, nor that it changed and changed back. But
+// what had been read before was written before.
 func TestVerify_IsAskedOfATemplateThatWasListed(t *testing.T) {
 	image := func(x *world, image string) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 	}
+	content := func(x *world) { x.set(secret("db", "password", "2")); x.tick(time.Second) }
 	other := func(x *world) { x.set(configMap("unrelated", "a", "1")) }
 	for name, tt := range map[string]struct {
-		before    func(*world) // the content changes
-		meanwhile func(*world)
-		want      Action
+		before, meanwhile func(*world)
+		want              Action
 	}{
-		"it changed":                         {other, func(x *world) { image(x, "app:2") }, Verify},
-		"it changed and changed back":        {other, func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }, Verify},
-		"it did not change":                  {other, func(*world) {}, RollOut},
-		"it changed after the next revision": {func(*world) {}, func(x *world) { image(x, "app:2") }, WriteBaseline},
+		"it changed too":              {other, both(other, content, func(x *world) { image(x, "app:2") }), Verify},
+		"it changed and changed back": {other, both(other, content, func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }), Verify},
+		"it did not change":           {content, func(*world) {}, RollOut},
+		"only the content changed":    {other, content, RollOut},
+		"the content changed before":  {content, func(x *world) { image(x, "app:2") }, WriteBaseline},
+		"and another one before that": {both(other, content, other), func(x *world) { image(x, "app:2") }, WriteBaseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
 			x.adopt()
 			tt.before(x)
-			x.set(secret("db", "password", "2"))
-			x.tick(time.Second)
 			x.broken(func() { tt.meanwhile(x) })
 			x.tick(time.Minute)
 			if d := x.decide(); d.Action != tt.want {
@@ -454,9 +454,13 @@ func TestVerify_OfContentThatIsRecorded(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
 	x.set(secret("db", "password", "2"))
-	x.set(secret("db", "password", "1"))
 	x.tick(time.Minute)
-	x.broken(func() { x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" }) })
+	x.broken(func() {
+		x.set(configMap("unrelated", "a", "1"))
+		x.set(secret("db", "password", "1"))
+		x.tick(time.Minute)
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	})
 	if d := x.decide(); d.Action != Verify {
 		t.Fatalf("%+v", d)
 	}
