@@ -203,8 +203,9 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 		"it is seen that we made it":     {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us}}, false, ""},
 		"others wrote then":              {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{OwnFieldManager, "owner"}}}, true, ""},
 		"others, and we":                 {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{"owner", OwnFieldManager}}}, true, ""},
-		"it is listed":                   {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us, listed: true}}, true, ""},
-		"we made it without a time":      {[]observed{{image: "1", written: atNoon}, {image: "1", stamp: "h", written: atNoon, by: us}}, true, ""},
+		"it is listed":                   {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us, listed: true}}, false, ""},
+		"we made it without a time":      {[]observed{{image: "1", written: atNoon}, {image: "1", stamp: "h", written: atNoon, by: us}}, false, ""},
+		"the same without a time":        {[]observed{{image: "1", stamp: "h", written: atNoon, by: us}, {image: "2", stamp: "h", written: atNoon, by: us}}, true, ""},
 		"we made the one before":         {[]observed{{image: "1", reloadedAt: noon, written: atNoon, by: us}, {image: "2", reloadedAt: noon, written: atNoon, by: us}}, true, ""},
 		"soon after a known restart":     {[]observed{{image: "1", written: atNoon - 1, reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
 		"and the owner changes":          {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}, {image: "2", stamp: "h", annotations: recordOf("h", noon)}}, true, ""},
@@ -220,6 +221,22 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 				t.Errorf("unsure %v, revision %q before, want %v, %q", w.StartUnsure, w.RevisionBefore, tt.want, tt.before)
 			}
 		})
+	}
+}
+
+// Pods of other kinds may be left of a template of before, although no rollout was under way.
+func TestWorkload_Restarted(t *testing.T) {
+	before := &Workload{}
+	for kind, want := range map[WorkloadKind][2]bool{Deployment: {true, true}, StatefulSet: {false, true}, DaemonSet: {false, true}} {
+		for i, key := range []string{ConfigHashAnnotation, ReloadedAtAnnotation} {
+			w := &Workload{WorkloadKey: WorkloadKey{Kind: kind}, TemplateAnnotations: map[string]string{key: "v"}, writtenByUs: true}
+			if got := w.restarted(before); got != want[i] {
+				t.Errorf("a %s with %s: %v", kind, key, got)
+			}
+			if w.writtenByUs = false; w.restarted(before) {
+				t.Errorf("a %s with %s of another client", kind, key)
+			}
+		}
 	}
 }
 

@@ -319,7 +319,7 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 		if earlier.IsZero() && !before.TemplateWritten.IsZero() {
 			earlier = before.TemplateWritten.Add(ClockMargin)
 		}
-		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(earlier) && !w.restarted(before, at)
+		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(earlier) && !w.restarted(before)
 		w.RevisionBefore = before.Revision
 		if before.complete != 0 && before.complete != w.applied {
 			w.PodsAfter = before.completeAt
@@ -335,11 +335,15 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 	}
 }
 
-// restarted reports whether the write that this process saw change the template was a restart of ours: its
-// template carries a time that no other has.
-func (w *Workload) restarted(before *Workload, at Arrival) bool {
-	time := w.TemplateAnnotations[ReloadedAtAnnotation]
-	return at.Live && w.writtenByUs && time != "" && time != before.TemplateAnnotations[ReloadedAtAnnotation]
+// restarted reports whether the template is that of a restart of ours. It carries a time that no other has; or it was made
+// when no rollout was under way, so that pods of no other were left (those of other kinds than Deployments may have some
+// that no rollout counts).
+func (w *Workload) restarted(before *Workload) bool {
+	is := func(annotation string) bool {
+		value := w.TemplateAnnotations[annotation]
+		return value != "" && value != before.TemplateAnnotations[annotation]
+	}
+	return w.writtenByUs && (is(ReloadedAtAnnotation) || w.Kind == Deployment && is(ConfigHashAnnotation))
 }
 
 // maxTemplates bounds the templates that are remembered of a workload whose rollouts are never
@@ -467,6 +471,12 @@ func (w *Workload) WithRecord(hash, sources string) *Workload {
 		next.dropped = nil // the key that was replaced is back
 	}
 	return &next
+}
+
+// LastReload describes the last restart: the value of LastReloadAnnotation, also if another client has removed it with
+// the record. Empty: there was none.
+func (w *Workload) LastReload() string {
+	return cmp.Or(w.Annotations[LastReloadAnnotation], w.record().reload)
 }
 
 // Recreating returns which pods have to be evicted: the value of RecreatingAnnotation, also if

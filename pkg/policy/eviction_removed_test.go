@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -23,5 +24,45 @@ func TestRecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
 		if d := x.act(); d.Action != want {
 			t.Fatalf("%+v, want %s", d, want)
 		}
+	}
+}
+
+// TestRecordRemovedDuringAnEviction: whatever is written next, the list of pods to evict and the last restart are written
+// again with it.
+func TestRecordRemovedDuringAnEviction(t *testing.T) {
+	last := LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db", Streak: 3}
+	for name, tt := range map[string]struct {
+		do    func(*world)
+		mixed []string
+		want  Action
+	}{
+		"a record": {func(*world) {}, nil, WriteBaseline},
+		"that the pods were looked up": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.set(secret("db", "password", "1"))
+		}, nil, Inspect},
+		"that they differ": {func(x *world) {
+			x.set(secret("db", "password", "2"))
+			x.set(secret("db", "password", "1"))
+		}, []string{"Secret/db"}, Inspect},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.annotate(StrategyAnnotation, "recreate")
+			x.adopt()
+			x.annotate(RecreatingAnnotation, "a1b2c3d4", LastReloadAnnotation, last.json())
+			x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "", RecreatingAnnotation, "", LastReloadAnnotation, "")
+			if got := LastReloadOf(x.workload()); got == nil || got.Streak != 3 {
+				t.Errorf("the last restart is forgotten: %+v", got)
+			}
+			x.mixed = tt.mixed
+			tt.do(x)
+			if d := x.act(); d.Action != tt.want {
+				t.Fatalf("%+v", d)
+			}
+			if got := x.deployment.Annotations; got[RecreatingAnnotation] != "a1b2c3d4" || got[LastReloadAnnotation] != last.json() {
+				t.Errorf("%v", got)
+			}
+		})
 	}
 }

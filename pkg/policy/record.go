@@ -85,12 +85,8 @@ type LastReload struct {
 // LastReloadOf returns what a workload remembers of its last restart, or nil. An invalid value,
 // which another client may have written, counts as none.
 func LastReloadOf(w *dependency.Workload) *LastReload {
-	raw, found := w.Annotations[LastReloadAnnotation]
-	if !found {
-		return nil
-	}
 	var last LastReload
-	if json.Unmarshal([]byte(raw), &last) != nil || last.Time.IsZero() {
+	if json.Unmarshal([]byte(w.LastReload()), &last) != nil || last.Time.IsZero() {
 		return nil
 	}
 	return &last
@@ -252,20 +248,30 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 	if w.Annotations[VerifiedAnnotation] != "" {
 		annotations[VerifiedAnnotation] = nil
 	}
-	if w.Annotations[RecreatingAnnotation] == "" && w.Recreating() != "" { // another client removed it too
-		annotations[RecreatingAnnotation] = w.Recreating()
-	}
+	restore(annotations, w)
 	return patch(w, annotations, nil)
+}
+
+// restore adds what belongs to the record and another client has removed with it: the pods to evict, and the last
+// restart, which the back-off follows.
+func restore(annotations object, w *dependency.Workload) {
+	for key, value := range map[string]string{RecreatingAnnotation: w.Recreating(), LastReloadAnnotation: w.LastReload()} {
+		if _, said := annotations[key]; !said && value != "" && w.Annotations[key] == "" {
+			annotations[key] = value
+		}
+	}
 }
 
 // VerifiedPatch returns the JSON merge patch that records that the pods were looked up at a
 // time and found to have been started with the current content.
 func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byte, error) {
-	return patch(w, object{
+	annotations := object{
 		ConfigHashAnnotation:     present.Hash,
 		AppliedSourcesAnnotation: present.sources(),
 		VerifiedAnnotation:       now.UTC().Format(time.RFC3339Nano) + " " + w.ResourceVersion,
-	}, nil)
+	}
+	restore(annotations, w)
+	return patch(w, annotations, nil)
 }
 
 // mixed takes the place of the digest of content that is not the same for all pods.
@@ -319,6 +325,7 @@ func RecreatedPatch(w *dependency.Workload) ([]byte, error) {
 		if sources != "" {
 			annotations[AppliedSourcesAnnotation] = sources
 		}
+		restore(annotations, w)
 	}
 	return patch(w, annotations, nil)
 }

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 )
 
 // arrived takes notice of what has reached a server.
@@ -151,6 +152,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	}
 	if value := body.Metadata.Annotations[recreatingAnnotation]; value != nil {
 		switch {
+		case *value == d.truth.evicting && ptr.Deref(body.Metadata.Annotations[lastReloadAnnotation], "") == d.truth.reloaded: // both were removed
 		case body.Metadata.Annotations[lastReloadAnnotation] != nil:
 			restarts, d.truth.evicting = true, *value
 		case *value != d.truth.evicting:
@@ -413,6 +415,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	}
 	present := o.world.contents()
 	if restarts {
+		d.truth.reloaded = d.annotations[lastReloadAnnotation]
 		if d.annotations[recreatingAnnotation] != "" {
 			d.truth.recreated = o.world.revision
 			d.maybe = startedWith(present)

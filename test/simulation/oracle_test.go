@@ -64,6 +64,7 @@ type truth struct {
 	// the annotation that names them.
 	recreated uint64
 	evicting  string
+	reloaded  string // the annotation that told of the last restart
 	seen      bool
 	variant   int  // for which the scopes are
 	recorded  bool // there was a record
