@@ -12,7 +12,7 @@ import (
 //
 // Two things slow it down. A request that fails is tried again with a delay that doubles
 // with each failure. A write of what has been written before means that another client takes
-// it away: after freeRounds such rounds, the next write waits for a delay that doubles with
+// it away: after some such rounds, the next write waits for a delay that doubles with
 // each round.
 //
 // A write of new content is no round of a fight and causes no delay of its own, but it has to
@@ -40,7 +40,7 @@ const (
 	freeConflicts = 5
 	nextConflict  = time.Second
 
-	// freeRounds is how often something is written again at once.
+	// freeRounds is how many rounds cause no delay; after one more, the next write waits.
 	freeRounds = 3
 	// The delays of a fight after that.
 	firstRound = time.Second

@@ -328,7 +328,7 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 }
 
 // tellLookFailed leaves an event when a decision needs a look at the pods or their templates, or
-// an eviction, and that fails. Writes tell of their failures themselves.
+// an eviction, and that fails. Other writes tell of their failures themselves.
 func (c *Controller) tellLookFailed(s *step, err error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // deleted meanwhile

@@ -169,8 +169,11 @@ func isReady(p *corev1.Pod) bool {
 func (c *Controller) endRecreate(ctx context.Context, s *step) error {
 	c.note(s.workload.WorkloadKey).ending = nil
 	data, err := policy.RecreatedPatch(s.workload)
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.patch(ctx, s, data)
 	}
-	return c.patch(ctx, s, data)
+	if err != nil {
+		return fmt.Errorf("recording that all pods have been evicted: %w", err)
+	}
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // What is remembered of deleted sources is bounded for each namespace, so that deletions in one namespace
-// neither cost memory that others need nor make anything forgotten elsewhere:
+// neither cost memory that others need nor make anything forgotten elsewhere, but for the last bound:
 //
 //   - When a source was deleted that workloads refer to by name, as long as one of them does. The names
 //     are in the workloads, so these entries are bounded by their bytes, whatever their age.

@@ -82,8 +82,8 @@ type Workload struct {
 	// OptedAt is when they began to say so. Zero: they did when the workload was first read.
 	Opted   string
 	OptedAt Moment
-	// Scope stands for the annotations that say which sources count, and ScopedAt is when they last changed,
-	// from ScopedFrom; of changes between two records it is the first. Zero: they have not.
+	// Scope stands for the annotations that say which sources count, and ScopedAt is when they first changed after the
+	// last record, or last before it, from ScopedFrom. Zero: they have not.
 	Scope, ScopedFrom string
 	ScopedAt          Moment
 

@@ -18,7 +18,7 @@ const (
 	Unmanaged  State = "Unmanaged"  // nothing restarts it by itself
 	InSync     State = "InSync"     // its pods run with the current content
 	Settling   State = "Settling"   // content has changed and must be quiet for a while
-	Pending    State = "Pending"    // a restart is due
+	Pending    State = "Pending"    // a restart is due, or it is not known yet whether one is
 	RollingOut State = "RollingOut" // its rollout is not complete
 	Failed     State = "Failed"     // its rollout does not progress
 	Blocked    State = "Blocked"    // restarts are on hold until a user acts
@@ -40,7 +40,7 @@ const (
 	WriteVerified Action = "WriteVerified" // record that no container was
 	WriteMixed    Action = "WriteMixed"    // record that some may have been
 	RollOut       Action = "RollOut"
-	Continue      Action = "Continue" // evict the next pod
+	Continue      Action = "Continue" // go on with an eviction: evict the next pod, or end it
 	Abandon       Action = "Abandon"  // end an eviction before all pods are evicted, and record that they differ
 )
 
@@ -103,13 +103,14 @@ type Decision struct {
 	// Reason is one word; Message says to users what happens next and why.
 	Reason, Message string
 	Action          Action
-	// Trigger names what has changed, when a restart is due or under way; of several, one.
+	// Trigger names what has changed, when a restart is due or under way, else what the last restart was for; of
+	// several, one.
 	Trigger string
 	// Because names all that has changed, in a clause.
 	Because string
 	// RecheckAt is when time alone changes the decision; zero: it does not.
 	RecheckAt time.Time
-	// Stale reports whether the pods are known to run with other content than the current.
+	// Stale reports whether the pods are taken to run with other content than the current.
 	Stale bool
 	// DueAt is when the restart was due, by the time at which the change was seen and by
 	// the policy; zero when that is not known.

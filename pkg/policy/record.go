@@ -274,7 +274,8 @@ func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byt
 	return patch(w, annotations, nil)
 }
 
-// mixed takes the place of the digest of content that is not the same for all pods.
+// mixed takes the place of the digest of content that is not the same for all pods; and, in a record that is expressed
+// by another key, of that which differs from the current.
 const mixed = "mixed"
 
 // MixedPatch returns the JSON merge patch that records that some pods were started with

@@ -50,7 +50,7 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 }
 
 // Comparable reports whether there is a record that can be compared with the current content: one
-// that was made with the same key of the hash.
+// that was made with the same key of the hash, or one that says with any key that pods are left.
 func (e *Evaluation) Comparable() bool {
 	return e.Record.abandoned() || e.Record.Hash != "" && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }

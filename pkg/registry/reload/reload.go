@@ -169,6 +169,8 @@ func unneeded(c *content, l *live) string {
 		return "Not restarted: it is not recorded with which content the pods were started, so they are not known to be stale. Mode Always restarts them."
 	case !c.known:
 		return "Not restarted: the recorded hash was made with another key and cannot be compared, so the pods are not known to be stale. Mode Always restarts them."
+	case l.Truncated:
+		return "Not restarted: the pod template consumes more than is looked at, so the pods are not known to be stale. " + perPod
 	case c.inDoubt:
 		return "Not restarted: content has changed and changed back, or the pod template has, so the pods are not known to be stale. " + perPod
 	}
