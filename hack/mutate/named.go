@@ -30,7 +30,7 @@ var named = []namedChange{
 	},
 	{
 		"an upper bound of the start of pods instead of a lower one", "pkg/dependency/workload.go",
-		"w.StartVersion = versionOf(previous.ResourceVersion) + 1", "w.StartVersion = versionOf(w.ResourceVersion)",
+		"w.StartVersion = max(versionOf(previous.ResourceVersion), at.After) + 1", "w.StartVersion = versionOf(w.ResourceVersion)",
 	},
 	{
 		"a change whose version is only a bound ends waiting", "pkg/dependency/waiting.go",
@@ -50,7 +50,11 @@ var named = []namedChange{
 	},
 	{
 		"the removal of a key has a time", "pkg/policy/stale.go",
-		" && (!e.knows(u) || !u.hadOtherKeys(e.Record.Sources[u.id])) {", " {",
+		"return u.hadOtherKeys(e.Record.Sources[u.id])", "return false",
+	},
+	{
+		"a hash alone dates the removal of a key", "pkg/policy/stale.go",
+		"return e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned()", "return false",
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",
@@ -58,7 +62,7 @@ var named = []namedChange{
 	},
 	{
 		"what a list shows is taken for an exact event", "pkg/dependency/source.go",
-		"s.Change = Change{Version: version, Exact: at.Live, Seen: at.Seen, Order: at.Order}", "s.Change = Change{Version: version, Exact: true, Seen: at.Seen, Order: at.Order}",
+		"s.Change = Change{Version: version, Exact: at.Live, After: at.After, Seen: at.Seen, Order: at.Order}", "s.Change = Change{Version: version, Exact: true, Seen: at.Seen, Order: at.Order}",
 	},
 	{
 		"the template of a paused Deployment is taken for that of its pods", "pkg/dependency/workload.go",
