@@ -195,7 +195,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	// After a rollback the template may carry the hash already.
 	always := w.TemplateAnnotations[policy.ConfigHashAnnotation] == s.present.Hash
 	// And pods of an earlier template with this hash may still run, with other content.
-	always = always || w.Rollout.Phase != dependency.RolloutComplete
+	always = always || w.Rollout.Phase != dependency.RolloutComplete || w.OthersLeft()
 	restart := policy.Restart{Present: s.present, Always: always}
 	var err error
 	if s.policy.Recreates() {

@@ -169,15 +169,15 @@ func TestWhenContentChanged(t *testing.T) {
 		want Change
 	}{
 		"found in the first list: then or before":     {first, Change{Version: 10}},
-		"made before our eyes":                        {at(nil, "10", "1", now, true), Change{10, true, now, 0, 0}},
-		"changed":                                     {at(first, "20", "2", now, true), Change{20, true, now, 0, 0}},
+		"made before our eyes":                        {at(nil, "10", "1", now, true), Change{Version: 10, Exact: true, Seen: now}},
+		"changed":                                     {at(first, "20", "2", now, true), Change{Version: 20, Exact: true, Seen: now}},
 		"metadata changed":                            {at(first, "20", "1", now, true), Change{Version: 10}},
-		"a key goes":                                  {at(first, "20", "", now, true), Change{20, true, now, 0, 0}},
-		"kept as long as it stays":                    {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{20, true, now, 0, 0}},
-		"made empty":                                  {at(nil, "10", "", now, true), Change{10, true, now, 0, 0}},
-		"made while none watched, and then listed":    {at(nil, "20", "1", now, false), Change{20, false, now, 0, 0}},
+		"a key goes":                                  {at(first, "20", "", now, true), Change{Version: 20, Exact: true, Seen: now}},
+		"kept as long as it stays":                    {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{Version: 20, Exact: true, Seen: now}},
+		"made empty":                                  {at(nil, "10", "", now, true), Change{Version: 10, Exact: true, Seen: now}},
+		"made while none watched, and then listed":    {at(nil, "20", "1", now, false), Change{Version: 20, Exact: false, Seen: now}},
 		"changed once more before the first sync":     {at(first, "20", "2", time.Time{}, false), Change{Version: 20}},
-		"a version that is no number is the earliest": {at(nil, "x", "1", now, true), Change{0, true, now, 0, 0}},
+		"a version that is no number is the earliest": {at(nil, "x", "1", now, true), Change{Version: 0, Exact: true, Seen: now}},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got.Change); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -465,7 +465,11 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	if g.users.any(key) {
 		was := *deleted
 		was.deletedAt = change.Version
-		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), change.Seen}); change.Seen.IsZero() {
+		at := change.Seen
+		if !change.Since.IsZero() && change.Since.Before(at) { // nothing else dates it
+			at = change.Since
+		}
+		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), at}); change.Seen.IsZero() {
 			was.episodes = nil
 		}
 		was.past = addPast(deleted, change)

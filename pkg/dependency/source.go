@@ -113,6 +113,8 @@ type Change struct {
 	Order uint64
 	// After is the version after which it was made, if it is not exact; 0: that is not known.
 	After uint64
+	// Since is a time after which it was made; zero: that is not known. What sets content leaves a time by itself.
+	Since time.Time
 }
 
 // Moment returns when it was.

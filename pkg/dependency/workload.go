@@ -335,6 +335,10 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 	}
 }
 
+// OthersLeft reports whether there may be pods of other templates although the rollout is complete: it does not count
+// them.
+func (w *Workload) OthersLeft() bool { return w.surplus }
+
 // restarted reports whether the template is that of a restart of ours. It carries a time that no other has; or it was made
 // when no rollout was under way, so that pods of no other were left (those of other kinds than Deployments may have some
 // that no rollout counts).

@@ -221,7 +221,8 @@ func (x *Index) remove(stream *stream, o *object) {
 	defer x.tellSinks()
 	x.change()
 	defer x.mu.Unlock()
-	x.apply(stream, o.ResourceVersion, func() touched { return x.drop(stream, o.Namespace, o.Name, o.ResourceVersion) })
+	since := x.seen.of(stream.name).at
+	x.apply(stream, o.ResourceVersion, func() touched { return x.drop(stream, o.Namespace, o.Name, o.ResourceVersion, since) })
 }
 
 // apply applies an event, and has the sinks told of it.
@@ -305,7 +306,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		next()
 	}
 	for n := range gone {
-		touched.add(x.drop(stream, n.namespace, n.name, version))
+		touched.add(x.drop(stream, n.namespace, n.name, version, x.seen.of(stream.name).at))
 		next()
 	}
 	x.observe(stream, version)
@@ -428,14 +429,14 @@ func (x *Index) arrival(live bool) dependency.Arrival {
 	return at
 }
 
-// drop removes an object of a stream from the graph and returns what this concerns.
-func (x *Index) drop(stream *stream, namespace, name, version string) touched {
+// drop removes an object of a stream, which was there at a time, from the graph and returns what this concerns.
+func (x *Index) drop(stream *stream, namespace, name, version string, since time.Time) touched {
 	switch {
 	case stream.sources != "":
 		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
 		v, _ := strconv.ParseUint(version, 10, 64)
 		at := x.arrival(true)
-		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order})
+		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order, Since: since})
 		return x.users(key)
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})

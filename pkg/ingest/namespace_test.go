@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -47,8 +48,8 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 			x.note(x.put(o, x.arrival(true)))
 		},
 		"one is created":             func(x *Index) { x.note(x.put(deployment("young", 102, "db"), x.arrival(true))) },
-		"one goes":                   func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102")) },
-		"what annotations name goes": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102")) },
+		"one goes":                   func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102", time.Time{})) },
+		"what annotations name goes": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102", time.Time{})) },
 		"a source is written":        func(x *Index) { x.note(x.put(secret("s-1", 102), x.arrival(true))) },
 	} {
 		t.Run(kind, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -387,5 +388,80 @@ func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// looked returns what is decided when a container has been found to run since a time.
+func (x *world) looked(since time.Time) Decision {
+	x.t.Helper()
+	d := x.decide()
+	if d.Action != Inspect {
+		return d
+	}
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+		Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
+	}}}}
+	found, err := InspectPods(d.Excursions, func(look func(*corev1.Pod)) error { look(pod); return nil })
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	found.Of, found.StartedBy = d.Excursions, x.workload().StartedBy
+	return x.evaluate().Decide(Observed{Now: x.now, StaleSince: x.staleSince, Inspected: found})
+}
+
+// A record that came back with its template, or was written by a replica that lagged, says other content than there was.
+// When content becomes what it says, pods that are older than that have read something else.
+func TestDecide_RecordThatComesTrue(t *testing.T) {
+	for name, before := range map[string]func(*world){
+		"an undo": func(x *world) {
+			template, annotations := x.deployment.Spec.Template.DeepCopy(), maps.Clone(x.deployment.Annotations)
+			x.set(secret("db", "password", "2"))
+			x.tick(time.Minute)
+			if d := x.act(); d.Action != RollOut {
+				x.t.Fatalf("%+v", d)
+			}
+			x.tick(time.Hour)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template, d.Annotations = *template, annotations })
+		},
+		"a replica that lags": func(x *world) {
+			present := x.evaluate().Present()
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
+			x.set(secret("db", "password", "2"))
+			x.patch(BaselinePatch(x.workload(), Record{Hash: present.Hash + "0", Sources: present.Sources})) // it is written once more
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			before(x)
+			x.tick(10 * time.Minute)
+			pod := x.now // it reads 2
+			x.tick(10 * time.Minute)
+			x.set(secret("db", "password", "1"))
+			x.tick(10 * time.Minute)
+			if d := x.looked(pod); d.Action != WriteMixed {
+				t.Errorf("%+v", d)
+			}
+			if d := x.looked(x.now); d.Action != WriteVerified {
+				t.Errorf("of a younger pod: %+v", d)
+			}
+		})
+	}
+}
+
+// What changed between a record and younger pods is no part of an excursion that came after they had started.
+func TestDecide_ExcursionBeginsAfterThePods(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "0"))
+	x.adopt()
+	x.set(secret("db", "password", "1"))
+	x.tick(time.Hour)
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+	pod := x.now // it reads 1
+	x.tick(time.Hour)
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	x.tick(time.Hour)
+	if d := x.looked(pod); d.Action != WriteVerified {
+		t.Errorf("%+v", d)
 	}
 }

@@ -384,7 +384,14 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		}
 		x := Excursion{ID: u.id, Containers: u.containers(), order: c.order}
 		var times int
-		x.From, x.To, times = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
+		if e.outdated(u) && !e.Workload.StartUnsure {
+			x.From, x.To, times = e.timesChanged(u, dependency.Moment{Version: e.started(u)}, 0)
+		} else {
+			x.From, x.To, times = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
+			if e.otherWhenRecorded(u) {
+				x.From = time.Time{}
+			}
+		}
 		x.To = later(x.To, c.seen)
 		if e.decided == 0 && !e.graph.Before(e.graph.Since(), e.Workload.RecordedAt) && e.wasOther(u) {
 			x.From, times = time.Time{}, times+1 // it had changed before this process began to look
@@ -460,6 +467,22 @@ func (e *Evaluation) restored(u *unit) bool {
 	return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
 		return p.Change.Version <= started && started < p.Until.Version && p.Until.Exact &&
 			bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, p.Source))
+	})
+}
+
+// otherWhenRecorded reports whether the content of a unit was, or may have been, another one than the record says when
+// that was written: it came back with a template, or is of a replica that lagged.
+func (e *Evaluation) otherWhenRecorded(u *unit) bool {
+	if e.decided != 0 || u.glob != nil || e.graph.SeveralCounters() {
+		return false
+	}
+	r, recorded := &u.counted.Reference, e.Workload.RecordedAt.Version
+	return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
+		from := p.Change.Version
+		if !p.Change.Exact {
+			from = p.Change.After
+		}
+		return from <= recorded && recorded < p.Until.Version && !bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, p.Source))
 	})
 }
 

@@ -82,6 +82,27 @@ var cases = map[string]*history{
 		do("kill", 0, 0), do("rewrite", 1, -1), wait(time.Minute), operation{Do: "remove key", A: s0, B: 1}, wait(time.Minute), birth, lead, calm).with(func(h *history) {
 		h.Workloads[0] = opted("Deployment", readsSecretAndMap, readsSecretAndMap)
 	}),
+	"UndoneRecordComesTrueWhileASourceIsMissing": one(has(s0, 1), has(1, 1), create, birth, lead, calm, change(s0, 0, 2), calm,
+		operation{Do: "delete source", A: 1}, wait(time.Minute), do("undo", 0, 0), wait(10*time.Minute), change(s0, 0, 1), wait(10*time.Minute), has(1, 1), calm).with(func(h *history) {
+		h.Workloads[0] = opted("Deployment", twoContainers, twoContainers)
+	}),
+	"UndoneRecordComesTrueWithoutLeader": one(before(change(s0, 0, 2), calm, do("resign", 0, 0), do("undo", 0, 0), wait(10*time.Minute),
+		change(s0, 0, 1), wait(time.Second), lead, calm)...),
+	"RecordOfAWebhookThatLagsComesTrue": one(has(s0, 1), create, birth, operation{Do: "birth", A: 1}, lead, do("install webhook", 0, 0),
+		operation{Do: "webhook", A: 1, B: 1}, calm, do("refuse", 1, 0), change(s0, 0, 2), wait(100*time.Millisecond), operation{Do: "hold", A: 1, B: int(secrets)},
+		change(s0, 0, 3), do("set image", 0, 1), wait(10*time.Minute), change(s0, 0, 2), wait(time.Second), do("refuse", 0, 0), calm).with(func(h *history) { h.Servers = 2 }),
+	"RecordOfALeaderThatLagsComesTrue": one(has(s0, 1), create, birth, operation{Do: "birth", A: 1}, lead, do("pause", 0, 0), do("hold", int(secrets), 0),
+		change(s0, 0, 2), optIn, wait(time.Second), do("resign", 0, 0), operation{Do: "lead", A: 1}, wait(5*time.Minute), do("evict pod", 0, 0),
+		wait(5*time.Minute), change(s0, 0, 1), wait(time.Minute), do("resume", 0, 0), calm).with(func(h *history) {
+		h.Servers = 2
+		h.Workloads[0].Annotations = map[string]string{}
+	}),
+	"RestartGoesBackToTheTemplateOfAPodOnATaintedNode": one(before(change(s0, 0, 2), calm, do("hold pods", 0, 2), do("scale", 1, 0), wait(time.Minute),
+		change(s0, 0, 3), wait(time.Minute), do("evict pod", 0, 0), wait(time.Minute), do("restart container", 0, 0), wait(time.Minute),
+		change(s0, 0, 2), wait(time.Minute), do("evict pod", 0, 1), wait(time.Minute), calm)...).with(func(h *history) { h.Workloads[0].Kind = "DaemonSet" }),
+	"DeletionThatIsSeenLate": one(has(0, 1), has(s0, 1), create, birth, lead, calm, do("hold", int(secrets), 0), operation{Do: "delete source", A: s0},
+		do("evict pod", 0, 1), wait(10*time.Minute), do("relist", int(secrets), 0), do("release", int(secrets), 0), wait(300*time.Millisecond), has(s0, 1),
+		calm).with(func(h *history) { h.Workloads[0] = opted("Deployment", readsAnOptionalSource, readsAnOptionalSource) }),
 
 	// Records that were never written.
 	"FirstRecordRefused":    one(before(optOut, do("rewrite", 1, -1), do("refuse", 1, 0), optIn, wait(time.Second), change(s0, 0, 2), wait(time.Hour), calm)...),

@@ -101,6 +101,8 @@ const (
 	readsSecretAndMap = 1 // all of c0, and of s0 if it is there
 	readsS0           = 9
 	twoContainers     = 10 // one reads s0.a, the other c1.a
+
+	readsAnOptionalSource = 11 // all of s0 if it is there, after an init container that reads c0.a
 )
 
 // usesOf returns all uses of a variant.
