@@ -65,6 +65,8 @@ type note struct {
 	record     string
 	// looked is when pods were last looked at.
 	looked time.Time
+	// unreported is how often in a row the kubelets had yet to report.
+	unreported int
 	// told is the last thing that was told in an event about a workload that is blocked.
 	told string
 	// waits is what an eviction waits for, since when, and whether that was told.

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -91,6 +92,48 @@ func TestContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
 		}
 		c.expect("nothing is known for certain")
 	})
+}
+
+// TestKubeletThatHasYetToReport: the pods are looked at ever less often until it does, and then the time is known.
+func TestKubeletThatHasYetToReport(t *testing.T) {
+	for name, want := range map[string]string{"in between": "mixed rollout", "hours before": "verified"} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				withPod(c)
+				c.took()
+				looks := 0
+				c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					looks++
+					return false, nil, nil
+				})
+				p := pod("web-1", c.currentSet())
+				start := time.Now().Add(-3 * time.Hour)
+				creates := func() {
+					if name == "in between" {
+						start = time.Now()
+					}
+					p.Spec.NodeName, p.CreationTimestamp = "a", metav1.Now()
+					p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{
+						Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"},
+					}}}
+					c.set(p)
+				}
+				excursions["by a missing source"](c, creates)()
+				c.advance(20 * time.Minute)
+				c.expectState("the kubelet has said nothing", policy.Pending, policy.ReasonVerifying)
+				c.expect("the kubelet has said nothing")
+				if looks < 8 || looks > 12 { // after 5 s, twice as long each time, up to 5 minutes
+					t.Errorf("the pods were looked at %d times in 20 minutes", looks)
+				}
+				p.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start)}}
+				c.set(p)
+				c.advance(10 * time.Minute)
+				if got := c.kinds(); got != want {
+					t.Errorf("got %q, want %q: %+v", got, want, c.decision())
+				}
+			})
+		})
+	}
 }
 
 // TestContentThatChangesWhileARecordIsWritten, and changes back: the record was decided on before.

@@ -107,7 +107,13 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 		again = found.verified != nil
 	case policy.Inspect:
 		found.inspected, err = c.inspect(ctx, s)
-		again = found.inspected != nil
+		n := c.note(s.workload.WorkloadKey)
+		if again = found.inspected != nil; again && found.inspected.Unreported && len(found.inspected.Mixed) == 0 {
+			again, after = false, double(restlessPause, n.unreported, lastRetry)
+			n.unreported++
+		} else {
+			n.unreported = 0
+		}
 	}
 	return again, after, err
 }

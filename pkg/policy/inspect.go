@@ -18,6 +18,9 @@ type Inspection struct {
 	StartedBy uint64
 	// Mixed are the IDs of the excursions that a container may have been started in.
 	Mixed []string
+	// Unreported: a container waits, as far as is known, that may have been started in one of the others: its kubelet
+	// need not have reported that yet. The pods have to be looked at again.
+	Unreported bool
 }
 
 // of reports whether an inspection is about excursions, and about the template as it is now.
@@ -26,25 +29,48 @@ func (i *Inspection) of(w *dependency.Workload, excursions []Excursion) bool {
 }
 
 // InspectPods finds out in which excursions a container may have been started, so that it may have
-// read the content of that time. A container that is waiting will read the current content. Each
-// calls look for every pod, one after the other; if it fails, so does InspectPods.
+// read the content of that time. A container that is waiting will read the current content, once its kubelet has said
+// that it has not been started. Each calls look for every pod, one after the other; if it fails, so does InspectPods.
 func InspectPods(excursions []Excursion, each func(look func(*corev1.Pod)) error) (*Inspection, error) {
 	mixed := make([]bool, len(excursions))
+	found := &Inspection{}
 	err := each(func(p *corev1.Pod) {
 		for i := range excursions {
 			mixed[i] = mixed[i] || excursions[i].mayHaveBeenReadBy(p)
+			found.Unreported = found.Unreported || excursions[i].mayBeReadUnreported(p)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	found := &Inspection{}
 	for i := range excursions {
 		if mixed[i] {
 			found.Mixed = append(found.Mixed, excursions[i].ID)
 		}
 	}
 	return found, nil
+}
+
+// mayBeReadUnreported reports whether a pod is old enough for a container to have been started in an excursion, and one
+// of them is waiting for reasons that the API server or the kubelet gives before it starts anything. The kubelet
+// reports what it has started when it has started all containers, whose images it pulls one after the other.
+func (x *Excursion) mayBeReadUnreported(p *corev1.Pod) bool {
+	if p.CreationTimestamp.After(x.To.Add(dependency.ClockMargin)) {
+		return false
+	}
+	if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" && len(p.Status.ContainerStatuses) == 0 {
+		return true
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			s := &statuses[i]
+			if w := s.State.Waiting; w != nil && (w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing") && s.RestartCount == 0 &&
+				(len(x.Containers) == 0 || slices.Contains(x.Containers, s.Name)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (x *Excursion) mayHaveBeenReadBy(p *corev1.Pod) bool {

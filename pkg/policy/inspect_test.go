@@ -18,6 +18,9 @@ func TestInspectPods(t *testing.T) {
 	ended := func(after time.Duration) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: metav1.NewTime(epoch.Add(after))}}
 	}
+	waits := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+	}
 	for name, tt := range map[string]struct {
 		excursion Excursion // from a minute until two minutes after the epoch, unless it says otherwise
 		init      bool
@@ -33,8 +36,8 @@ func TestInspectPods(t *testing.T) {
 		"after, and the beginning is unknown":    {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: started(time.Hour)},
 		"it has ended":                           {state: ended(90 * time.Second), want: true},
 		"it has ended, and started before":       {state: ended(-time.Hour)},
-		"it waits":                               {state: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}},
-		"it waits, and the beginning is unknown": {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}},
+		"it waits":                               {state: waits("CreateContainerConfigError")},
+		"it waits, and the beginning is unknown": {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: waits("ImagePullBackOff")},
 		"an init container":                      {init: true, state: started(90 * time.Second), want: true},
 		"one that reads it":                      {excursion: Excursion{Containers: []string{"app"}}, state: started(90 * time.Second), want: true},
 		"one that does not":                      {excursion: Excursion{Containers: []string{"other"}}, state: started(90 * time.Second)},
@@ -66,6 +69,42 @@ func TestInspectPods(t *testing.T) {
 			})
 			if diff := cmp.Diff(&Inspection{Mixed: want}, found); diff != "" || err != nil {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// A kubelet reports what it has started when it has started all containers of a pod.
+func TestInspectPods_BeforeTheKubeletReports(t *testing.T) {
+	to := epoch.Add(2 * time.Minute)
+	status := func(name, reason string, restarts int32) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: name, RestartCount: restarts, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+	for name, tt := range map[string]struct {
+		created time.Time
+		node    string
+		status  corev1.PodStatus
+		want    bool
+	}{
+		"it is being created":              {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "ContainerCreating", 0)}, true},
+		"others start first":               {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "PodInitializing", 0)}, true},
+		"for no reason":                    {to, "a", corev1.PodStatus{InitContainerStatuses: status("app", "", 0)}, true},
+		"nothing is said":                  {to, "a", corev1.PodStatus{Phase: corev1.PodPending}, true},
+		"it has no node":                   {to, "", corev1.PodStatus{Phase: corev1.PodPending}, false},
+		"it has ended":                     {to, "a", corev1.PodStatus{Phase: corev1.PodFailed}, false},
+		"it is younger, within the margin": {to.Add(2 * time.Minute), "a", corev1.PodStatus{Phase: corev1.PodPending}, true},
+		"it is younger":                    {to.Add(2*time.Minute + time.Second), "a", corev1.PodStatus{Phase: corev1.PodPending}, false},
+		"it was started before":            {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "ContainerCreating", 1)}, false},
+		"it cannot start":                  {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "CreateContainerConfigError", 0)}, false},
+		"it does not read it":              {to, "a", corev1.PodStatus{ContainerStatuses: status("other", "ContainerCreating", 0)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := InspectPods([]Excursion{{ID: "Secret/db", To: to, Containers: []string{"app"}}}, func(look func(*corev1.Pod)) error {
+				look(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(tt.created)}, Spec: corev1.PodSpec{NodeName: tt.node}, Status: tt.status})
+				return nil
+			})
+			if err != nil || found.Unreported != tt.want || len(found.Mixed) > 0 {
+				t.Errorf("%+v, %v", found, err)
 			}
 		})
 	}
