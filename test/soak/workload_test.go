@@ -53,6 +53,7 @@ type workload struct {
 	recorded   map[string]string
 	remembered reading
 	hash       string // of the last rollout, until the owner changes the template
+	reloaded   string // what the server has written of the last restart
 	pausedWith string // the identity of the template with which it was paused
 
 	owed     int // restarts that were due at the last calm and could not be made
@@ -167,12 +168,14 @@ func (w *workload) compare(before *state) {
 		w.ownerWrote(before, template)
 		return
 	}
-	restarted := now.annotations[lastReloadAnnotation] != "" && before.annotations[lastReloadAnnotation] != now.annotations[lastReloadAnnotation]
+	last := now.annotations[lastReloadAnnotation] // it may be written again after the owner has removed it
+	restarted := last != "" && before.annotations[lastReloadAnnotation] != last && w.reloaded != last
 	if template || restarted || before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation] {
 		w.serverWrote(before)
 	}
 	switch {
 	case template, restarted:
+		w.reloaded = last
 		w.restarted(before)
 	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
 		if before.annotations[verifiedAnnotation] != now.annotations[verifiedAnnotation] {
