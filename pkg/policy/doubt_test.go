@@ -90,6 +90,17 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Errorf("once looked up: %+v", d)
 		}
 	})
+	t.Run("pods may be older, with several counters", func(t *testing.T) {
+		x := rolledBack(t, func(*appsv1.Deployment) {})
+		x.graph.SetSeveralCounters(true)
+		if diff := cmp.Diff(want, x.evaluate().doubts(), cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		x.set(configMap("settings", "a", "2")) // it came later
+		if diff := cmp.Diff(want, x.evaluate().doubts(), cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+			t.Errorf("and later content (-want +got):\n%s", diff)
+		}
+	})
 	t.Run("they are found to be", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		x.mixed = []string{"Secret/db"}

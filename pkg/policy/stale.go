@@ -325,10 +325,11 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		// came back with the template, and is about those pods, or a newer one of another replica.
 		differs := e.Comparable() && e.differs(u)
 		back := differs && e.broughtBack(u) && !e.outdated(u)
-		if !seen && !differs || !e.startedAfter(&c) {
+		several := e.graph.SeveralCounters()
+		if !seen && !differs || !e.startedAfter(&c) && (!several || c.order > e.Workload.TemplateOrder) {
 			continue
 		}
-		if c.at.Version > 0 && c.at.Version <= e.Workload.PodsAfter.Version {
+		if !several && c.at.Version > 0 && c.at.Version <= e.Workload.PodsAfter.Version {
 			continue // all pods came after it
 		}
 		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}

@@ -67,8 +67,10 @@ func (o *oracle) calm(leader int) {
 		// their template is not taken to be read.
 		later := func(name string) bool { return w.cell.changed(w.variant, name, w.startedAt, w.cell.revision) }
 		doubt := w.differ(w.remembered, w.read) && (!o.undisturbed || w.owed > 0 || slices.ContainsFunc(w.rules().counted(w.variant), later))
+		// A leader that began to watch later does not know that the pods have been waiting.
+		waited := !w.starts && !o.servers[leader].saw(w.startedAt) && slices.ContainsFunc(w.rules().counted(w.variant), later)
 		held := w.managed() && !w.starts || !w.managed() && record(w.state) != ""
-		if w.owed = 0; held && (stale || doubt || w.mixed) {
+		if w.owed = 0; held && (stale || doubt || waited || w.mixed) {
 			w.owed = 1
 		}
 		if w.managed() && w.starts {
