@@ -452,3 +452,35 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 		}
 	}
 }
+
+// A template that carries a hash of before comes back in the middle of a rollout, and the record is lost: pods of that
+// time may be left.
+func TestDecide_HashAloneComesBack(t *testing.T) {
+	for value, want := range map[string]outcome{"1": {InSync, nothing.Reason, WriteBaseline, ""}, "2": inspect("Secret/db")} {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+		x.adopt()
+		hash := x.evaluate().Hash
+		image := func(image string, annotations map[string]string) {
+			x.edit(func(d *appsv1.Deployment) {
+				d.Generation++
+				d.Annotations = map[string]string{ReloadAnnotation: "auto"}
+				d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations = image, annotations
+				if annotations != nil { // the rollout of the other has only begun
+					d.Status.ObservedGeneration = d.Generation
+				}
+			})
+		}
+		image("", map[string]string{ConfigHashAnnotation: hash})
+		x.away(func() {
+			x.set(secret("db", "password", value))
+			x.tick(time.Minute)
+			image("app:2", nil)
+		})
+		x.tick(time.Minute)
+		image("", map[string]string{ConfigHashAnnotation: hash})
+		x.tick(time.Minute)
+		if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
+			t.Errorf("content %s (-want +got):\n%s", value, diff)
+		}
+	}
+}

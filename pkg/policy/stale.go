@@ -145,6 +145,9 @@ func (e *Evaluation) afterRecord(c *change) bool {
 	return e.graph.Before(e.Workload.RecordedAt, c.at)
 }
 
+// hashDiffers reports whether only a hash is recorded, and it is not the current one: any unit may differ.
+func (e *Evaluation) hashDiffers() bool { return e.Record.Sources == nil && e.Record.Hash != e.Hash }
+
 // toldByRecord reports whether a change that a list showed may be the one that the record of another replica was made
 // for: it says what came of it.
 func (e *Evaluation) toldByRecord(c *change) bool {
@@ -323,7 +326,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 		}
 		// Or the record shows it: one that is older than the template, as those pods may be, one that
 		// came back with the template, and is about those pods, or a newer one of another replica.
-		differs := e.Comparable() && e.differs(u)
+		differs := e.Comparable() && (e.differs(u) || e.hashDiffers())
 		back := differs && e.broughtBack(u) && !e.outdated(u)
 		several := e.graph.SeveralCounters()
 		if !seen && !differs || !e.startedAfter(&c) && (!several || c.order > e.Workload.TemplateOrder) {

@@ -308,6 +308,9 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		return "the record did not say the content when its key was replaced"
 	}
 	if r.reload != nil {
+		if r.seen.key != o.world.key {
+			return "a user has asked for it, and the server has not read the key that replaced its own"
+		}
 		if len(r.server.streams[workloadStream(d.kind)].queue)+len(r.server.streams[namespaces].queue) > 0 {
 			return "a user has asked for it, and the server has not seen the workload or its namespace as it is"
 		}
