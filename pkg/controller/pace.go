@@ -16,7 +16,7 @@ import (
 // each round.
 //
 // A write of new content is no round of a fight and causes no delay of its own, but it has to
-// wait for one that is under way, up to lastRetry or lastRound. Otherwise it is made at once; how
+// wait for one that is under way, up to longestDelay. Otherwise it is made at once; how
 // often content may restart a workload is a matter of its policy.
 type pace struct {
 	failures int
@@ -32,9 +32,10 @@ type pace struct {
 }
 
 const (
-	// The delays after failed requests.
+	// longestDelay is that of each kind.
+	longestDelay = 5 * time.Minute
+	// firstRetry is the delay after a request that failed.
 	firstRetry = 5 * time.Millisecond
-	lastRetry  = 5 * time.Minute
 	// After freeConflicts conflicts in a row, requests are made nextConflict apart at least,
 	// also when the workload has changed.
 	freeConflicts = 5
@@ -42,9 +43,8 @@ const (
 
 	// freeRounds is how many rounds cause no delay; after one more, the next write waits.
 	freeRounds = 3
-	// The delays of a fight after that.
+	// firstRound is the delay then.
 	firstRound = time.Second
-	lastRound  = 5 * time.Minute
 
 	// remembered is how many writes are remembered.
 	remembered = 16
@@ -61,7 +61,7 @@ func (p *pace) wait(now time.Time, version string) time.Duration {
 
 // failed notes that a request about a version has failed, and returns how long to wait.
 func (p *pace) failed(now time.Time, version string, err error) time.Duration {
-	delay := double(firstRetry, p.failures, lastRetry)
+	delay := double(firstRetry, p.failures)
 	p.failures++
 	if p.conflict = ""; apierrors.IsConflict(err) {
 		if p.conflict, p.hastened = version, now; p.failures > freeConflicts {
@@ -69,7 +69,7 @@ func (p *pace) failed(now time.Time, version string, err error) time.Duration {
 		}
 	}
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
-		delay = max(delay, min(time.Duration(seconds)*time.Second, lastRetry))
+		delay = max(delay, min(time.Duration(seconds)*time.Second, longestDelay))
 	}
 	p.notBefore = now.Add(delay)
 	return delay
@@ -87,7 +87,7 @@ func (p *pace) wrote(now time.Time, what uint64) (fight bool) {
 		return false
 	}
 	// A fight is over when it has paused for twice as long as we did.
-	if now.Sub(p.last) > 2*double(firstRound, max(0, p.rounds-freeRounds), lastRound)+time.Minute {
+	if now.Sub(p.last) > 2*double(firstRound, max(0, p.rounds-freeRounds))+time.Minute {
 		p.rounds = 0
 	}
 	p.rounds++
@@ -95,18 +95,18 @@ func (p *pace) wrote(now time.Time, what uint64) (fight bool) {
 	if p.rounds <= freeRounds {
 		return false
 	}
-	p.notBefore = now.Add(double(firstRound, p.rounds-freeRounds-1, lastRound))
+	p.notBefore = now.Add(double(firstRound, p.rounds-freeRounds-1))
 	return true
 }
 
-// double returns a delay, doubled n times, and a limit at most.
-func double(first time.Duration, n int, limit time.Duration) time.Duration {
+// double returns a delay, doubled n times, and the longest at most.
+func double(first time.Duration, n int) time.Duration {
 	delay := first
 	for range n {
-		if delay >= limit {
-			return limit
+		if delay >= longestDelay {
+			return longestDelay
 		}
 		delay *= 2
 	}
-	return min(delay, limit)
+	return min(delay, longestDelay)
 }

@@ -109,7 +109,7 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 		found.inspected, err = c.inspect(ctx, s)
 		n := c.note(s.workload.WorkloadKey)
 		if again = found.inspected != nil; again && found.inspected.Unreported && len(found.inspected.Mixed) == 0 {
-			again, after = false, double(restlessPause, n.unreported, lastRetry)
+			again, after = false, double(restlessPause, n.unreported)
 			n.unreported++
 		} else {
 			n.unreported = 0
@@ -259,7 +259,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		// The same words each time, so that the events of a fight are counted in one.
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",
-			w.Kind, duration.HumanDuration(lastRound)))
+			w.Kind, duration.HumanDuration(longestDelay)))
 	}
 	return nil
 }
