@@ -39,6 +39,8 @@ var benchmarks = []benchmark{
 	{"startup", false, benchmarkStartup},
 	{"memory", false, benchmarkMemory},
 	{"footprint", true, benchmarkFootprint},
+	{"growth", false, benchmarkGrowth},
+	{"size", false, benchmarkSize},
 }
 
 // settings come from the environment.

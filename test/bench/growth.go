@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	growthRounds = 5
+	// growthLimit is how long a round may take.
+	growthLimit = 2 * time.Minute
+)
+
+// growth is something that is measured with n of what it depends on, with 2n and with 4n.
+type growth struct {
+	name string
+	n    int
+	// prepare makes n of it, in an empty namespace.
+	prepare func(context.Context, *scene, int) error
+	// act makes something happen for the nth time that changes an object for each of them; nil: so many watches
+	// begin.
+	act   func(ctx context.Context, s *scene, n, round int) error
+	times int  // in each round, as processor time is told in hundredths of a second
+	all   bool // the objects are in other namespaces
+}
+
+var growths = []growth{
+	{name: "a Secret of n workloads", n: 500, times: 5, prepare: prepareReaders, act: func(ctx context.Context, s *scene, _, round int) error {
+		return s.put(ctx, s.secret("shared", fmt.Sprint("value-", round)))
+	}},
+	{name: "a Secret that n globs match", n: 100, times: 20, prepare: prepareGlobs, act: func(ctx context.Context, s *scene, _, round int) error {
+		return s.put(ctx, s.secret(globbed, fmt.Sprint("value-", round)))
+	}},
+	{name: "n watches begin", n: 50, times: 1, prepare: func(ctx context.Context, s *scene, _ int) error {
+		return prepareReaders(ctx, s, s.count(500))
+	}},
+	{name: "n namespaces are annotated", n: 100, times: 5, prepare: prepareNamespaces, act: annotateNamespaces, all: true},
+}
+
+// benchmarkGrowth measures by how much the processor time of the server grows with what a tenant, or the size
+// of a cluster, can make grow.
+func benchmarkGrowth(ctx context.Context, e *environment) (rows []row, err error) {
+	for i := range growths {
+		g := &growths[i]
+		var used [3]samples
+		for j := range used {
+			if used[j], err = e.grow(ctx, g, e.count(g.n)<<j, i, j); err != nil {
+				return rows, fmt.Errorf("%s: %w", g.name, err)
+			}
+		}
+		for j := 1; j < len(used); j++ {
+			floor := make(samples, len(used[0]))
+			for k, one := range used[0] {
+				floor[k] = one * float64(int(1)<<j)
+			}
+			r := row{name: fmt.Sprintf("growth: %s, n = %d", g.name, e.count(g.n)<<j), unit: "ms CPU", n: growthRounds, got: used[j].summary(),
+				floor: floor.summary(), floorName: fmt.Sprintf("%d times that of %d", 1<<j, e.count(g.n)), limit: limit{ratio: 1.5}}
+			say("%s: %v %s, %s %v", r.name, r.got, r.unit, r.floorName, r.floor)
+			rows = append(rows, r)
+		}
+	}
+	rows[0].note = `processor time of the server from before it happens, some times in a row, until a watch has all that changed,
+  or all watches have what they begin with. A ratio of 1 is linear.`
+	return rows, nil
+}
+
+// grow measures one size.
+func (e *environment) grow(ctx context.Context, g *growth, n, i, j int) (used samples, err error) {
+	s, err := e.newScene(ctx, fmt.Sprintf("growth-%d-%d", i, j))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.end(ctx)) }()
+	if err := errors.Join(g.prepare(ctx, s, n), e.idle(ctx)); err != nil {
+		return nil, err
+	}
+	path := in(s.namespace, dependencies)
+	if g.all {
+		path = dependencies
+	}
+	witness, err := (&stand{config: e.readerAtServer, list: path, size: 1}).gather(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer witness.disperse()
+	for round := range 1 + growthRounds { // the first is not measured
+		before, err := e.subjectCPU()
+		if err != nil {
+			return nil, err
+		}
+		for i := range g.times {
+			if err := g.once(ctx, s, witness, n, round*g.times+i); err != nil {
+				return nil, err
+			}
+		}
+		after, err := e.subjectCPU()
+		if err != nil {
+			return nil, err
+		}
+		if round > 0 {
+			used.addTime(after-before, time.Millisecond)
+		}
+	}
+	return used, nil
+}
+
+func (g *growth) once(ctx context.Context, s *scene, witness *crowd, n, round int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, growthLimit, fmt.Errorf("it took more than %v", growthLimit))
+	defer cancel()
+	if g.act == nil {
+		path := in(s.namespace, dependencies) + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+		c, err := gather(ctx, s.readerAtServer(), path, n, s.count(500))
+		if err == nil {
+			c.disperse()
+		}
+		return err
+	}
+	witness.expect(n)
+	if err := g.act(ctx, s, n, round); err != nil {
+		return err
+	}
+	return witness.await(ctx)
+}
+
+// prepareReaders makes workloads that read the Secret shared.
+func prepareReaders(ctx context.Context, s *scene, n int) error {
+	if err := s.put(ctx, s.secret("shared", "value")); err != nil {
+		return err
+	}
+	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+		return s.put(ctx, bystander(deploymentName(i), reads("", "shared")))
+	})
+}
+
+// globbed is the name of a Secret that many globs match, each in its own way.
+var globbed = strings.Repeat("a", 60)
+
+// prepareGlobs makes workloads with a glob each, all of which differ, and match that Secret.
+func prepareGlobs(ctx context.Context, s *scene, n int) error {
+	if err := s.put(ctx, s.secret(globbed, "value")); err != nil {
+		return err
+	}
+	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+		d := bystander(deploymentName(i), reads("", ""))
+		d.Annotations = s.subject.annotations(true)
+		d.Annotations["configdep.io/sources"] = "secret/" + globbed[:1+i%50] + "*" + globbed[:i/50]
+		d.Spec.Paused = true // it is shown what has changed, and nothing restarted
+		return s.put(ctx, d)
+	})
+}
+
+func grownNamespace(s *scene, i int) string { return fmt.Sprintf("%s-%d", s.namespace, i) }
+
+// prepareNamespaces makes namespaces with a workload each.
+func prepareNamespaces(ctx context.Context, s *scene, n int) error {
+	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: grownNamespace(s, i)}}
+		if _, err := s.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		_, err := s.client.AppsV1().Deployments(namespace.Name).Create(ctx, bystander("app", reads("", "shared")), createdBy)
+		return err
+	})
+}
+
+// annotateNamespaces changes what the namespaces say about their workloads.
+func annotateNamespaces(ctx context.Context, s *scene, n, round int) error {
+	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+		_, err := s.client.CoreV1().Namespaces().Patch(ctx, grownNamespace(s, i), types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{"configdep.io/exclude":"secret/of-%d"}}}`, round), metav1.PatchOptions{FieldManager: kubectl})
+		return err
+	})
+}

@@ -1,0 +1,401 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/test/hop"
+	"github.com/configdep/configdep/test/install"
+)
+
+// The largest cluster, at scale 1, and who watches it.
+var sizeShape = shape{workloads: 50_000, sources: 100_000, sourceBytes: 1 << 10}
+
+const (
+	sizeWatches = 2000 // of single namespaces, but for
+	sizeWide    = 200  // of all namespaces
+	// One namespace of so many is annotated with globs, of which each source there is one.
+	sizeGlobs = 10
+	// One workload of so many has opted in.
+	sizeOptedIn = 50
+
+	// sizePhase is how long each phase lasts: before the first rolling update, after each, and after
+	// the kill.
+	sizePhase = time.Minute
+	// sizeMinReady is minReadySeconds of the manifests: how long a replica must be ready before the next is replaced.
+	sizeMinReady = 25 * time.Second
+	// What changes in a second, besides one source of a namespace with globs.
+	sizeStatuses, sizeSources = 20, 5
+	// sizeLimit is how long the watches may take to know everything in the end.
+	sizeLimit = 5 * time.Minute
+)
+
+// sizes is a cluster at its size.
+type sizes struct {
+	*environment
+	replicas []*install.Replica
+	hopper   *hop.Hopper
+	objects  *spectacle
+	all      []*spectator
+	started  atomic.Int64 // changes
+
+	delays struct {
+		sync.Mutex
+		samples
+	}
+}
+
+// benchmarkSize has two replicas at work in a sizeShape cluster, with many watches, through two rolling
+// updates and a kill, and counts what clients must not see.
+func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) {
+	if err := e.fill(ctx, sizeShape); err != nil {
+		return nil, err
+	}
+	s := &sizes{environment: e}
+	if err := s.annotate(ctx); err != nil {
+		return nil, fmt.Errorf("opting in: %w", err)
+	}
+	extra, err := e.install.StartExtra("size", install.ReplicaOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer extra.Kill()
+	if err := extra.AwaitReady(ctx); err != nil {
+		return nil, err
+	}
+	s.replicas = []*install.Replica{e.server(), extra}
+	if s.hopper, err = hop.New(s.replicas[0].Address(), s.replicas[1].Address()); err != nil {
+		return nil, err
+	}
+	defer s.hopper.Close()
+	ended, err := s.watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer ended()
+	return s.play(ctx)
+}
+
+// annotate opts workloads in, and gives globs to some namespaces.
+func (s *sizes) annotate(ctx context.Context) error {
+	say("opting in")
+	err := inParallel(ctx, 0, s.filled.workloads/sizeOptedIn, func(ctx context.Context, i int) error {
+		i *= sizeOptedIn - 1 // in turn in all namespaces
+		_, err := s.client.AppsV1().Deployments(namespaceOf(i)).Patch(ctx, deploymentName(i), types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"configdep.io/reload":"auto"}}}`), metav1.PatchOptions{FieldManager: kubectl})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return inParallel(ctx, 0, namespaces/sizeGlobs, func(ctx context.Context, i int) error {
+		_, err := s.client.CoreV1().Namespaces().Patch(ctx, namespaceOf(i*sizeGlobs), types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"configdep.io/sources":"secret/*,configmap/*"}}}`), metav1.PatchOptions{FieldManager: kubectl})
+		return err
+	})
+}
+
+// watch begins all watches from what one list shows, as informers have listed that were there before.
+func (s *sizes) watch(ctx context.Context) (end func(), err error) {
+	say("%d watches begin, of which %d of all namespaces", s.count(sizeWatches), s.count(sizeWide))
+	config := s.readerAtServer()
+	lister, err := newRequester(ownConnection(s.hopper.Config(config)))
+	if err != nil {
+		return nil, err
+	}
+	content, err := lister.read(ctx, request{path: dependencies})
+	if err != nil {
+		return nil, err
+	}
+	if s.objects, err = newSpectacle(content); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var client *requester
+	for i := range s.count(sizeWatches) {
+		if i%crowdPerConnection == 0 {
+			if client, err = newRequester(ownConnection(s.hopper.Config(config))); err != nil {
+				cancel()
+				wg.Wait()
+				return nil, err
+			}
+		}
+		path := dependencies
+		if i >= s.count(sizeWide) {
+			path = in(namespaceOf(i), dependencies)
+		}
+		one := s.objects.spectator(client, path)
+		s.all = append(s.all, one)
+		wg.Go(func() { one.run(ctx) })
+	}
+	return func() { cancel(); wg.Wait() }, nil
+}
+
+// play lets the cluster change through all phases, and tells what the watches have seen.
+func (s *sizes) play(ctx context.Context) ([]row, error) {
+	changing, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	failed := make(chan error, 1)
+	change := func(each time.Duration, f func(context.Context, int) error) {
+		wg.Go(func() {
+			if err := s.change(changing, each, f); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		})
+	}
+	change(time.Second/sizeStatuses, s.writeStatus)
+	change(time.Second/sizeSources, s.writeSource)
+	change(time.Second, s.writeGlobbed)
+
+	phase := time.Duration(float64(sizePhase) * min(1, max(s.scale, 0.1)))
+	pause := func(what string) error {
+		say("%s; %d changes so far, %d relists, %d tries again", what, s.started.Load(), s.objects.relists.Load(), s.objects.retries.Load())
+		select {
+		case err := <-failed:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(phase):
+			return nil
+		}
+	}
+	before, err := s.cpuOfReplicas()
+	if err != nil {
+		return nil, err
+	}
+	var probes errgroup.Group
+	probing, stopProbes := context.WithCancel(ctx)
+	defer stopProbes()
+	for _, r := range s.replicas {
+		probes.Go(func() error { return s.probe(probing, r) })
+	}
+	err = pause("before the first rolling update")
+	stopProbes()
+	if err := errors.Join(err, probes.Wait()); err != nil {
+		return nil, err
+	}
+	after, err := s.cpuOfReplicas()
+	if err != nil {
+		return nil, err
+	}
+	delays := s.delays.samples
+	for i := range 2 {
+		for _, r := range s.replicas {
+			if err := errors.Join(r.Terminate(), r.Start(), r.AwaitReady(ctx)); err != nil {
+				return nil, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-time.After(sizeMinReady):
+			}
+		}
+		if err := pause(fmt.Sprintf("after rolling update %d", i+1)); err != nil {
+			return nil, err
+		}
+	}
+	rolled := s.objects.relists.Load()
+	s.replicas[0].Kill()
+	if err := errors.Join(s.replicas[0].Start(), s.replicas[0].AwaitReady(ctx), pause("after the kill")); err != nil {
+		return nil, err
+	}
+	stop()
+	wg.Wait()
+	missed, err := s.missed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rss, peak samples
+	for _, r := range s.replicas {
+		m, err := memoryOf(r.PID())
+		if err != nil {
+			return nil, err
+		}
+		rss, peak = append(rss, m.rss), append(peak, m.peak)
+	}
+	cpu := samples{float64(after-before) / float64(time.Millisecond) / phase.Seconds() / float64(len(s.replicas))}
+	rows := []row{
+		{name: "size: delay until a watch shows a change, p99", unit: "ms", n: len(delays),
+			got: summary{delays.quantile(0.99), delays.quantile(0.5), delays.quantile(0.999)}, limit: limit{value: 50}},
+		{name: "size: relists through two rolling updates", unit: "lists", n: len(s.all), got: exactly(float64(rolled)), limit: limit{value: 0, exact: true}},
+		{name: "size: relists after a kill", unit: "lists", n: len(s.all), got: exactly(float64(s.objects.relists.Load() - rolled))},
+		{name: "size: calls of handlers that were missed", unit: "objects", n: len(s.all), got: exactly(float64(missed)), limit: limit{value: 0, exact: true}},
+		{name: "size: versions that two states have", unit: "events", n: int(s.objects.events.Load()), got: exactly(float64(s.objects.repeated.Load())), limit: limit{value: 0, exact: true}},
+		{name: "size: CPU of a replica in a second", unit: "ms", n: 1, got: cpu.summary()},
+		{name: "size: memory of a replica", unit: "MB", n: len(rss), got: rss.summary()},
+		{name: "size: memory peak of a replica", unit: "MB", n: len(peak), got: peak.summary()},
+	}
+	rows[0].note = fmt.Sprintf(`%v; a namespace of %d has globs that match all it has, and a workload of %d has opted in.
+  %d watches, of which %d of all namespaces, each on a client that takes an event for a change of what it holds only if the version
+  is another. Each second %d statuses, %d sources, and one source that a glob matches for all workloads of its namespace are
+  written; %d changes in all. The delay is from the answer of kube-apiserver to a write of its own until a watch of the same
+  replica has it, before the first rolling update; in brackets p50 and p99.9. All, with the clients, share the processors. A client
+  decodes nothing but names and versions, as %d informers with all objects would not fit into the machine.`,
+		s.filled, sizeGlobs, sizeOptedIn, s.count(sizeWatches), s.count(sizeWide), sizeStatuses, sizeSources, s.started.Load(), s.count(sizeWide))
+	return rows, nil
+}
+
+func (s *sizes) cpuOfReplicas() (sum time.Duration, err error) {
+	for _, r := range s.replicas {
+		used, err := cpuTime(r.PID())
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+// change makes a change as often as that, until the context is done.
+func (s *sizes) change(ctx context.Context, each time.Duration, f func(context.Context, int) error) error {
+	tick := time.NewTicker(each)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := f(ctx, rand.IntN(s.filled.workloads)); err != nil && ctx.Err() == nil {
+			return err
+		}
+		s.started.Add(1)
+	}
+}
+
+// writeStatus writes the status of a Deployment as its controller does.
+func (s *sizes) writeStatus(ctx context.Context, i int) error {
+	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"replicas":2,"updatedReplicas":2,"readyReplicas":%d,"availableReplicas":%[2]d}}`,
+		1+s.started.Load()%5, s.started.Load()%3)
+	_, err := s.client.AppsV1().Deployments(namespaceOf(i)).Patch(ctx, deploymentName(i), types.MergePatchType, status,
+		metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "status")
+	return err
+}
+
+// writeSource changes a Secret that no glob matches.
+func (s *sizes) writeSource(ctx context.Context, i int) error {
+	if i%sizeGlobs == 0 {
+		i++
+	}
+	return s.writeSecret(ctx, i)
+}
+
+// writeGlobbed changes one that globs match.
+func (s *sizes) writeGlobbed(ctx context.Context, i int) error {
+	return s.writeSecret(ctx, i-i%sizeGlobs)
+}
+
+func (s *sizes) writeSecret(ctx context.Context, i int) error {
+	o := secret(i, sizeShape.sourceBytes)
+	o.Data["KEY_3"] = []byte(strconv.FormatInt(s.started.Load(), 10))
+	_, err := s.client.CoreV1().Secrets(namespaceOf(i)).Update(ctx, o, updatedBy)
+	return err
+}
+
+// probe measures how long a change takes to a watch of a replica.
+func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
+	config := r.RESTConfig()
+	config.BearerToken = s.reader.BearerToken
+	client, err := newRequester(ownConnection(config))
+	if err != nil {
+		return err
+	}
+	defer client.client.CloseIdleConnections()
+	const namespace = metav1.NamespaceDefault
+	d := deployment(0)
+	d.Name = "probe-" + r.Name()
+	if _, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, createdBy); err != nil {
+		return err
+	}
+	defer func() {
+		_ = s.client.AppsV1().Deployments(namespace).Delete(context.Background(), d.Name, metav1.DeleteOptions{})
+	}()
+	path := in(namespace, dependencies) + "?watch=true&resourceVersion=0&fieldSelector=metadata.name%3Ddeployment." + d.Name
+	body, _, err := client.open(ctx, request{path: path})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer body.Close()
+	lines := newLines(body)
+	for n := 1; ctx.Err() == nil; n++ {
+		label := fmt.Appendf(nil, "%q:\"%d\"", changeLabel, n)
+		_, err := s.client.AppsV1().Deployments(namespace).Patch(ctx, d.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%s}}}`, label), metav1.PatchOptions{})
+		written := time.Now()
+		for seen := err != nil; !seen; {
+			var line []byte
+			line, err = lines.next()
+			seen = err != nil || bytes.Contains(line, label)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("probing %s: %w", r.Name(), err)
+		}
+		s.delays.Lock()
+		s.delays.addTime(time.Since(written), time.Millisecond)
+		s.delays.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// missed counts the objects that watches do not hold as they are, once nothing changes any more.
+func (s *sizes) missed(ctx context.Context) (missed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sizeLimit)
+	defer cancel()
+	var truths []*spectacle
+	for _, r := range s.replicas {
+		config := r.RESTConfig()
+		config.BearerToken = s.reader.BearerToken
+		client, err := newRequester(ownConnection(config))
+		if err != nil {
+			return 0, err
+		}
+		defer client.client.CloseIdleConnections()
+		var truth *spectacle
+		err = poll(ctx, time.Second, func() bool {
+			var content []byte
+			if content, err = client.read(ctx, request{path: dependencies}); err == nil {
+				truth, err = newSpectacle(content)
+			}
+			return err == nil && (len(truths) == 0 || truth.same(truths[0]))
+		})
+		if err != nil {
+			return 0, fmt.Errorf("replicas show the same: %w", err)
+		}
+		truths = append(truths, truth)
+	}
+	_ = poll(ctx, time.Second, func() bool {
+		missed = 0
+		for _, one := range s.all {
+			missed += one.missing(truths[0])
+		}
+		return missed == 0
+	})
+	return missed, nil
+}

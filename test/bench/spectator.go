@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A spectacle is what spectators look at: the objects of a list, by number.
+type spectacle struct {
+	version string
+	numbers map[string]int // by namespace/name
+	names   []string
+	states  []held
+
+	events, repeated, relists, retries atomic.Int64
+}
+
+// held is what a client holds of an object: digests of its version and of the rest.
+type held struct{ version, content uint64 }
+
+var digests = maphash.MakeSeed()
+
+// newSpectacle reads a list in JSON.
+func newSpectacle(content []byte) (*spectacle, error) {
+	var list struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(content, &list); err != nil {
+		return nil, err
+	}
+	s := &spectacle{version: list.Metadata.ResourceVersion, numbers: make(map[string]int, len(list.Items))}
+	for _, item := range list.Items {
+		o, err := seenIn(item)
+		if err != nil {
+			return nil, err
+		}
+		name := string(o.namespace) + "/" + string(o.name)
+		s.numbers[name] = len(s.names)
+		s.names, s.states = append(s.names, name), append(s.states, o.held())
+	}
+	return s, nil
+}
+
+// same reports whether another list shows the same content.
+func (s *spectacle) same(other *spectacle) bool {
+	if len(s.names) != len(other.names) {
+		return false
+	}
+	for i, name := range s.names {
+		if at, found := other.numbers[name]; !found || other.states[at].content != s.states[i].content {
+			return false
+		}
+	}
+	return true
+}
+
+// seen is what is read of an object in JSON.
+type seen struct {
+	namespace, name, version []byte
+	before, after            []byte // what is around the version
+}
+
+func (o *seen) held() held {
+	var h maphash.Hash
+	h.SetSeed(digests)
+	_, _ = h.Write(o.before)
+	_, _ = h.Write(o.after)
+	return held{maphash.Bytes(digests, o.version), h.Sum64()}
+}
+
+// seenIn reads an object as the server writes it: metadata comes before all that differs, and in it the
+// name, the namespace and the version before anything that a user writes.
+func seenIn(object []byte) (o seen, err error) {
+	at := bytes.Index(object, []byte(`"metadata":{`))
+	if at < 0 {
+		return o, fmt.Errorf("%.200q has no metadata", object)
+	}
+	object = object[at:]
+	value := func(field string) []byte {
+		_, rest, _ := bytes.Cut(object, []byte(`"`+field+`":"`))
+		text, _, _ := bytes.Cut(rest, []byte(`"`))
+		return text
+	}
+	o.name, o.namespace, o.version = value("name"), value("namespace"), value("resourceVersion")
+	if len(o.version) == 0 {
+		return o, fmt.Errorf("%.200q has no version", object)
+	}
+	o.before, o.after, _ = bytes.Cut(object, []byte(`"resourceVersion":"`+string(o.version)+`"`))
+	return o, nil
+}
+
+// lines reads lines of any length. A line is valid until the next is read.
+type lines struct {
+	reader *bufio.Reader
+	buffer []byte
+}
+
+func newLines(r io.Reader) *lines { return &lines{reader: bufio.NewReaderSize(r, 16<<10)} }
+
+func (l *lines) next() ([]byte, error) {
+	line, err := l.reader.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	l.buffer = append(l.buffer[:0], line...)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		line, err = l.reader.ReadSlice('\n')
+		l.buffer = append(l.buffer, line...)
+	}
+	return l.buffer, err
+}
+
+// A spectator watches as an informer does that has listed before, and lists again when it has to.
+type spectator struct {
+	of     *spectacle
+	client *requester
+	path   string
+
+	mu      sync.Mutex
+	version string
+	holds   []held // by number; the zero value: nothing
+	scope   string // what names of objects begin with
+}
+
+// spectator returns one that has what the spectacle began with.
+func (s *spectacle) spectator(client *requester, path string) *spectator {
+	one := &spectator{of: s, client: client, path: path, version: s.version, holds: make([]held, len(s.states))}
+	if _, rest, found := strings.Cut(path, "/namespaces/"); found {
+		namespace, _, _ := strings.Cut(rest, "/")
+		one.scope = namespace + "/"
+	}
+	for i, name := range s.names {
+		if strings.HasPrefix(name, one.scope) {
+			one.holds[i] = s.states[i]
+		}
+	}
+	return one
+}
+
+var errGone = errors.New("the version is too old")
+
+// run watches until the context is done.
+func (o *spectator) run(ctx context.Context) {
+	for wait := time.Duration(0); ctx.Err() == nil; {
+		received, err := o.watch(ctx)
+		if errors.Is(err, errGone) {
+			o.of.relists.Add(1)
+			err = o.list(ctx)
+		}
+		if received || err == nil {
+			wait = 0
+		}
+		if err != nil && ctx.Err() == nil {
+			o.of.retries.Add(1)
+			wait = min(max(2*wait, 100*time.Millisecond), 5*time.Second)
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+		}
+	}
+}
+
+// watch goes on from what is known until the watch ends.
+func (o *spectator) watch(ctx context.Context) (received bool, err error) {
+	body, _, err := o.client.open(ctx, request{path: o.path + "?watch=true&allowWatchBookmarks=true&resourceVersion=" + o.version})
+	if err != nil {
+		if strings.Contains(err.Error(), fmt.Sprint(http.StatusGone, " ")) {
+			err = errGone
+		}
+		return false, err
+	}
+	defer body.Close()
+	lines := newLines(body)
+	for {
+		line, err := lines.next()
+		if errors.Is(err, io.EOF) {
+			return received, nil // as every watch ends
+		}
+		if err == nil {
+			err = o.take(line)
+		}
+		if err != nil {
+			return received, err
+		}
+		received = true
+	}
+}
+
+// take takes an event as a handler does: an object of the version that is held is no other.
+func (o *spectator) take(line []byte) error {
+	rest, isEvent := bytes.CutPrefix(line, eventPrefix)
+	kind, object, _ := bytes.Cut(rest, []byte(`"`))
+	switch {
+	case !isEvent:
+		return fmt.Errorf("%.200q is not an event", line)
+	case string(kind) == "ERROR" && bytes.Contains(line, []byte(`"code":410`)):
+		return errGone
+	case string(kind) == "ERROR":
+		return fmt.Errorf("the watch was told %s", line)
+	}
+	// What is around an object in an event is not around it in a list.
+	object = bytes.TrimSuffix(bytes.TrimSpace(object), []byte("}"))
+	read, err := seenIn(object)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.version = string(read.version)
+	if string(kind) == "BOOKMARK" {
+		return nil
+	}
+	o.of.events.Add(1)
+	number, known := o.of.numbers[string(read.namespace)+"/"+string(read.name)]
+	switch now := read.held(); {
+	case !known: // it was created later, and counts for none
+	case string(kind) == "DELETED":
+		o.holds[number] = held{}
+	case o.holds[number].version != now.version:
+		o.holds[number] = now
+	case o.holds[number].content != now.content:
+		o.of.repeated.Add(1)
+	}
+	return nil
+}
+
+// list begins anew.
+func (o *spectator) list(ctx context.Context) error {
+	content, err := o.client.read(ctx, request{path: o.path})
+	if err != nil {
+		return err
+	}
+	list, err := newSpectacle(content)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.version = list.version
+	for i, name := range o.of.names {
+		if !strings.HasPrefix(name, o.scope) {
+			continue
+		}
+		at, found := list.numbers[name]
+		switch {
+		case !found:
+			o.holds[i] = held{}
+		case o.holds[i].version != list.states[at].version:
+			o.holds[i] = list.states[at]
+		case o.holds[i].content != list.states[at].content:
+			o.of.repeated.Add(1)
+		}
+	}
+	return nil
+}
+
+// missing counts the objects that it does not hold as they are.
+func (o *spectator) missing(truth *spectacle) (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i, name := range o.of.names {
+		if !strings.HasPrefix(name, o.scope) {
+			continue
+		}
+		want := held{}
+		if at, found := truth.numbers[name]; found {
+			want = truth.states[at]
+		}
+		if o.holds[i].content != want.content {
+			n++
+		}
+	}
+	return n
+}
