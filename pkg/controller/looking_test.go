@@ -43,6 +43,17 @@ func afterPauses(pause time.Duration, happen []func()) {
 	}
 }
 
+// countLooks counts how often pods are looked at, at which time something happens.
+func (c *cluster) countLooks(happens func()) *int {
+	looks := new(int)
+	c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		*looks++
+		happens()
+		return false, nil, nil
+	})
+	return looks
+}
+
 // thereAndBack are a change of content, the start of a container with it, and the change back.
 func (c *cluster) thereAndBack() []func() {
 	return []func(){
@@ -78,17 +89,14 @@ func TestContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
-		looks := 0
-		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			looks++
+		looks := c.countLooks(func() {
 			c.set(secret("db", "9"))
 			c.set(secret("db", "1"))
-			return false, nil, nil
 		})
 		excursions["by a missing source"](c, func() {})()
 		c.advance(time.Minute)
-		if looks < 10 || looks > 14 {
-			t.Errorf("pods were looked at %d times in a minute", looks)
+		if *looks < 10 || *looks > 14 {
+			t.Errorf("pods were looked at %d times in a minute", *looks)
 		}
 		c.expect("nothing is known for certain")
 	})
@@ -101,11 +109,7 @@ func TestKubeletThatHasYetToReport(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				withPod(c)
 				c.took()
-				looks := 0
-				c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-					looks++
-					return false, nil, nil
-				})
+				looks := c.countLooks(func() {})
 				p := pod("web-1", c.currentSet())
 				start := time.Now().Add(-3 * time.Hour)
 				creates := func() {
@@ -122,8 +126,8 @@ func TestKubeletThatHasYetToReport(t *testing.T) {
 				c.advance(20 * time.Minute)
 				c.expectState("the kubelet has said nothing", policy.Pending, policy.ReasonVerifying)
 				c.expect("the kubelet has said nothing")
-				if looks < 8 || looks > 12 { // after 5 s, twice as long each time, up to 5 minutes
-					t.Errorf("the pods were looked at %d times in 20 minutes", looks)
+				if *looks < 8 || *looks > 12 { // after 5 s, twice as long each time, up to 5 minutes
+					t.Errorf("the pods were looked at %d times in 20 minutes", *looks)
 				}
 				p.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start)}}
 				c.set(p)

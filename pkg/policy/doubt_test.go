@@ -48,7 +48,7 @@ func TestDecide_RestartComesBack(t *testing.T) {
 	}{
 		"content has changed often before": {both(set("2"), set("3")), func(*world) {}, outcome{InSync, nothing.Reason, None, "Secret/db"}},
 		"it changes meanwhile":             {both(set("2"), set("3")), set("4"), inspect("Secret/db")},
-		"the record is written anew": {both(set("2"), set("3")), func(x *world) {
+		"the record is written again": {both(set("2"), set("3")), func(x *world) {
 			e := x.evaluate()
 			x.patch(VerifiedPatch(e.Workload, e.Present(), x.now))
 		}, inspect("Secret/db")},

@@ -51,8 +51,7 @@ type Record struct {
 	Hash string
 	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS stands for the names
 	// of the keys that there were, or of a glob is how many there were. It is nil when only the hash is
-	// remembered, as after an owner
-	// has removed the annotations of the workload and not those of its pod template.
+	// remembered, as after an owner has removed the annotations of the workload and not those of its pod template.
 	Sources map[string]string
 }
 

@@ -8,7 +8,7 @@
 // limits are on ratios, the two sides take turns, and medians are compared. Some rows
 // count rollouts: these must be met, whatever the machine.
 //
-//	go run ./test/bench                     # everything; about three quarters of an hour
+//	go run ./test/bench                     # everything, which takes long
 //	BENCH_ONLY='list|get' go run ./test/bench
 //	BENCH_SCALE=0.05 go run ./test/bench    # a twentieth of the objects; limits are shown, not judged
 //	BENCH_PROFILE=dir go run ./test/bench   # writes profiles of the server to dir

@@ -239,7 +239,7 @@ func (o *spectator) take(line []byte) error {
 	return nil
 }
 
-// list begins anew.
+// list takes what a list shows in the place of what it holds.
 func (o *spectator) list(ctx context.Context) error {
 	content, err := o.client.read(ctx, request{path: o.path})
 	if err != nil {

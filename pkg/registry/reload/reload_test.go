@@ -559,3 +559,14 @@ func TestStorage(t *testing.T) {
 		t.Error("the UID of the request, a precondition, is wiped before it is checked")
 	}
 }
+
+// What a template consumes beyond what is looked at is no content that has changed and changed back.
+func TestIfStaleSaysThatMoreIsConsumedThanIsLookedAt(t *testing.T) {
+	c := &content{previous: hashA, known: true, inDoubt: true}
+	for truncated, want := range map[bool]string{true: "more than is looked at", false: "changed and changed back"} {
+		l := &live{Workload: &dependency.Workload{Replicas: 1, Truncated: truncated}}
+		if got := unneeded(c, l); !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

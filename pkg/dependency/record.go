@@ -1,0 +1,106 @@
+package dependency
+
+import "cmp"
+
+// record holds the annotations that remember with which content the pods were started, and
+// the restart for which they were written.
+type record struct {
+	hash, sources, verified, recreating, reload string
+	// rekeyed: the annotations express it by a key of the hash that has been replaced.
+	rekeyed bool
+}
+
+// dateRecord finds out when the record was written. Previous may be another object.
+func (w *Workload) dateRecord(previous, before *Workload, at Arrival) {
+	switch {
+	case w.record().hash == "":
+	case before == nil:
+		if at.Live || previous != nil { // it was created with it, or has got it since
+			w.RecordedAt = w.written(at)
+		}
+	case w.record().says(before.record()) && (w.dropped != nil || !before.RecordRekeyed()): // else it was written with the key
+		w.RecordedAt, w.RecordedWithTemplate, w.restart = before.RecordedAt, before.RecordedWithTemplate, before.restart
+	default:
+		w.RecordedAt, w.RecordedWithTemplate = w.written(at), before.template != w.template
+		if w.RecordedWithTemplate && at.Live && w.writtenByUs {
+			w.restart = w.template
+		}
+	}
+}
+
+// OfRecordedRestart reports whether the pods are of the template of a restart that wrote the record, so that none of them
+// is older than the record, whatever templates there were meanwhile.
+func (w *Workload) OfRecordedRestart() bool { return w.restart != 0 && w.restart == w.applied }
+
+// says reports whether a record says nothing that another one does not. The record of a restart may
+// have the same content as the one before, and is about other pods: it tells when it was made, and which
+// pods are to be evicted.
+func (r record) says(other record) bool {
+	return r.hash == other.hash && r.sources == other.sources && (r.verified == other.verified || r.verified == "") &&
+		(r.reload == other.reload || r.reload == "") && (other.recreating != "" || r.recreating == "")
+}
+
+// keepRecord keeps a record that another client has removed while the pods stayed the same:
+// they still run with what it says.
+func (w *Workload) keepRecord(previous *Workload) {
+	before, now := previous.record(), w.record()
+	if before.rekeyed && KeyOf(now.hash) != KeyOf(before.hash) {
+		if before.rekeyed = now.hash != ""; before.rekeyed { // else another client has removed it
+			before.recreating = now.recreating
+		}
+		w.dropped = &before
+		return
+	}
+	if before.hash != "" && (now.hash == "" || now.hash == before.hash && now.sources == "" && before.sources != "") {
+		w.dropped = &before
+	}
+}
+
+// Record returns the annotations that remember with which content the pods were started:
+// those of the workload, or those that it carried when another client removed them.
+func (w *Workload) Record() (hash, sources string) {
+	r := w.record()
+	return r.hash, r.sources
+}
+
+func (w *Workload) record() record {
+	if w.dropped != nil {
+		return *w.dropped
+	}
+	return record{
+		w.Annotations[ConfigHashAnnotation], w.Annotations[AppliedSourcesAnnotation], w.Annotations[VerifiedAnnotation],
+		w.Annotations[RecreatingAnnotation], w.Annotations[LastReloadAnnotation], false,
+	}
+}
+
+// WithRecord returns the workload with its record expressed by the current key of the hash, which
+// has replaced the key of the annotations.
+func (w *Workload) WithRecord(hash, sources string) *Workload {
+	next := *w
+	r := w.record()
+	r.hash, r.sources, r.rekeyed = hash, sources, !w.RecordDropped() // a dropped one is in no annotation
+	next.dropped = &r
+	if hash == w.Annotations[ConfigHashAnnotation] && sources == w.Annotations[AppliedSourcesAnnotation] {
+		next.dropped = nil // the key that was replaced is back
+	}
+	return &next
+}
+
+// LastReload describes the last restart: the value of LastReloadAnnotation, also if another client has removed it with
+// the record. Empty: there was none.
+func (w *Workload) LastReload() string {
+	return cmp.Or(w.Annotations[LastReloadAnnotation], w.record().reload)
+}
+
+// Recreating returns which pods have to be evicted: the value of RecreatingAnnotation, also if
+// another client has removed it with the record. Empty: none.
+func (w *Workload) Recreating() string {
+	return cmp.Or(w.Annotations[RecreatingAnnotation], w.record().recreating)
+}
+
+// RecordDropped reports whether another client has removed the record, or a part of it.
+func (w *Workload) RecordDropped() bool { return w.dropped != nil && !w.dropped.rekeyed }
+
+// RecordRekeyed reports whether the annotations express the record by a key of the hash that has
+// been replaced.
+func (w *Workload) RecordRekeyed() bool { return w.dropped != nil && w.dropped.rekeyed }

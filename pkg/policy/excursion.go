@@ -1,0 +1,233 @@
+package policy
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Excursion is a time in which content was not the current one. Containers that were started in it
+// have read something else. When content changed and changed back, it lasted from the one to the
+// other; when content changed before a rollback to pods that may never have been replaced, it lasted
+// until that change.
+type Excursion struct {
+	// ID names the source or the glob.
+	ID string
+	// From is when it began, zero if that is not known; To is when it ended.
+	From, To time.Time
+	// Containers are those that read it; nil: any may.
+	Containers []string
+	// OlderPods: only pods that are older than the current template may have been started in it.
+	OlderPods bool
+	// order is the place of the last change in the order of reading: several may have one time.
+	order uint64
+}
+
+func (x Excursion) same(other Excursion) bool {
+	return x.ID == other.ID && x.order == other.order && x.From.Equal(other.From) && x.To.Equal(other.To) && x.OlderPods == other.OlderPods
+}
+
+// doubts returns the changes since the record that the pods are taken to have read, because their
+// template is newer, although some pods may be older than the template.
+func (e *Evaluation) doubts() (out []Excursion) {
+	if !e.Workload.StartUnsure {
+		return nil
+	}
+	// Pods of a template that carries the hash were created when the content was there. Their
+	// containers may have been restarted in place since, if it was other content in between.
+	stamped := e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash
+	for i := range e.units {
+		u := &e.units[i]
+		c := e.change(u)
+		known := e.graph.Latest(e.Workload.CreatedAt, e.Workload.PodsAfter, e.graph.Since())
+		if !e.Comparable() { // else opting in adopts nothing
+			known = e.graph.Latest(known, e.Workload.OptedAt)
+		}
+		if e.Workload.OfRecordedRestart() {
+			known = e.graph.Latest(known, e.Workload.RecordedAt)
+		}
+		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
+		// A record that is newer than the template knows what changed before it; one that came back
+		// with the template does not.
+		if e.recordVersion() > e.Workload.StartVersion {
+			seen = seen && e.afterRecord(&c) && !e.toldByRecord(&c)
+			known = e.graph.Latest(known, e.Workload.RecordedAt)
+		}
+		// Or the record shows it: one that is older than the template, as those pods may be, one that
+		// came back with the template, and is about those pods, or a newer one of another replica.
+		differs := e.Comparable() && (e.differs(u) || e.hashDiffers())
+		back := differs && e.broughtBack(u) && !e.outdated(u)
+		several := e.graph.SeveralCounters()
+		if !seen && !differs || !e.startedAfter(&c) && (!several || c.order > e.Workload.TemplateOrder) {
+			continue
+		}
+		if !several && c.at.Version > 0 && c.at.Version <= e.Workload.PodsAfter.Version {
+			continue // all pods came after it
+		}
+		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
+		if x.To.IsZero() { // it was removed while no template named it
+			x.To = e.Workload.TemplateWritten
+		}
+		if stamped && !back {
+			var times int
+			x.From, _, times = e.timesChanged(u, known, 0)
+			if times < 2 {
+				continue
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// containers returns the containers that read a unit; nil: any may.
+func (u *unit) containers() (names []string) {
+	if u.glob != nil {
+		return nil
+	}
+	for i := range u.counted.Uses {
+		if use := &u.counted.Uses[i]; use.Reads() && use.Container != "" {
+			names = append(names, use.Container)
+		}
+	}
+	return names
+}
+
+// excursions returns what has changed and changed back since the record was made, or, if that is older, since the
+// pods were started.
+func (e *Evaluation) excursions() (out []Excursion) {
+	// A hash that is left on the template alone, and is not the current one, is about earlier pods.
+	bare := e.Record.Sources == nil
+	if !e.Comparable() || bare && e.Record.Hash != e.Hash {
+		return nil
+	}
+	for i := range e.units {
+		u := &e.units[i]
+		switch {
+		case bare:
+		case !e.knows(u), e.outdated(u) && !e.restored(u), !e.outdated(u) && e.differs(u):
+			continue
+		}
+		c := e.change(u)
+		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || !e.afterRecord(&c) || e.toldByRecord(&c) {
+			continue
+		}
+		if e.startedAfter(&c) && !e.Workload.StartUnsure {
+			continue // it was over when the pods started
+		}
+		x := Excursion{ID: u.id, Containers: u.containers(), order: c.order}
+		var times int
+		if e.outdated(u) && !e.Workload.StartUnsure {
+			x.From, x.To, times = e.timesChanged(u, dependency.Moment{Version: e.started(u)}, 0)
+		} else {
+			x.From, x.To, times = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
+			if e.otherWhenRecorded(u) {
+				x.From = time.Time{}
+			}
+		}
+		x.To = later(x.To, c.seen)
+		if e.decided == 0 && !e.graph.Before(e.graph.Since(), e.Workload.RecordedAt) && e.wasOther(u) {
+			x.From, times = time.Time{}, times+1 // it had changed before this process began to look
+		}
+		if e.Workload.StartUnsure && e.Workload.RecordedAt.Version < e.Workload.StartVersion {
+			x.From = time.Time{} // pods that the template found may be older than the record
+		}
+		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 && !e.cameBack(u) {
+			continue // the change that the record was made for was read after it
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// timesChanged returns when the content of a unit first and last changed, and how often: after a
+// place in the order of reading, or, if that is 0, after a moment. The first is zero if it is not
+// known, as of a glob.
+func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int) {
+	since = e.graph.Latest(since, e.graph.Since())
+	changed := func(key dependency.SourceKey) (first, last time.Time, times int) {
+		if order != 0 {
+			return e.graph.ReadSince(key, order)
+		}
+		return e.graph.ChangedSince(key, since)
+	}
+	if u.glob == nil {
+		return changed(e.sourceKey(&u.counted.Reference))
+	}
+	u.matched.EachRecent(func(s *dependency.Source) bool {
+		_, at, n := changed(s.SourceKey)
+		last, times = later(last, at), times+n
+		return n > 0
+	})
+	u.matched.EachGone(func(_ string, gone dependency.Change) bool {
+		counts := gone.Order > order && (order != 0 || e.graph.Before(since, gone.Moment()))
+		if counts {
+			last, times = later(last, gone.Seen), times+1
+		}
+		return counts
+	})
+	return time.Time{}, last, times
+}
+
+// cameBack reports whether a source of a unit has had its content before, and other content in between, as
+// far as this process remembers.
+func (e *Evaluation) cameBack(u *unit) (found bool) {
+	had := func(r *dependency.Reference, s *dependency.Source) bool {
+		now := dependency.AppendContent(nil, r, s)
+		return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
+			return bytes.Equal(now, dependency.AppendContent(nil, r, p.Source))
+		})
+	}
+	if u.glob == nil {
+		return had(&u.counted.Reference, u.counted.source)
+	}
+	u.matched.EachRecent(func(s *dependency.Source) bool {
+		_, _, times := e.graph.ChangedSince(s.SourceKey, e.Workload.RecordedAt)
+		found = times > 0 && had(&dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: wholly}, s)
+		return times > 0 && !found
+	})
+	return found
+}
+
+// restored reports whether a unit has changed since its pods started, and has the content again that it had
+// then, as far as this process remembers.
+func (e *Evaluation) restored(u *unit) bool {
+	started := e.started(u)
+	if u.glob != nil || started == 0 {
+		return false
+	}
+	r := &u.counted.Reference
+	return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
+		return p.Change.Version <= started && started < p.Until.Version && p.Until.Exact &&
+			bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, p.Source))
+	})
+}
+
+// otherWhenRecorded reports whether the content of a unit was, or may have been, another one than the record says when
+// that was written: it came back with a template, or is of a replica that lagged.
+func (e *Evaluation) otherWhenRecorded(u *unit) bool {
+	if e.decided != 0 || u.glob != nil || e.graph.SeveralCounters() {
+		return false
+	}
+	r, recorded := &u.counted.Reference, e.Workload.RecordedAt.Version
+	return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
+		from := p.Change.Version
+		if !p.Change.Exact {
+			from = p.Change.After
+		}
+		return from <= recorded && recorded < p.Until.Version && !bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, p.Source))
+	})
+}
+
+// wasOther reports whether a unit had other content when this process began to look, or may have had.
+func (e *Evaluation) wasOther(u *unit) bool {
+	if u.glob == nil {
+		c := u.counted
+		first, known := e.graph.First(e.sourceKey(&c.Reference))
+		return !known || !bytes.Equal(c.content, dependency.AppendContent(nil, &c.Reference, first))
+	}
+	c := e.change(u)
+	return !c.seen.IsZero()
+}
