@@ -163,7 +163,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	e.decided, e.written = o.Decided, o.Written
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
-		return e.missing(len(changed) > 0)
+		return e.missing(len(changed) > 0 && !e.Workload.Idle)
 	}
 	excursions := append(e.doubts(), e.excursions()...)
 	switch {

@@ -85,6 +85,16 @@ func TestWhatAWorkloadSays(t *testing.T) {
 			func(x *world) { x.remove(dependency.Secret, "db") },
 			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
+		"a source is missing, and no pod runs": {
+			func(x *world) {
+				x.edit(func(d *appsv1.Deployment) {
+					replicas(d, 0)
+					d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation}
+				})
+				x.remove(dependency.Secret, "db")
+			},
+			Decision{State: Blocked, Reason: ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
+		},
 		"a key is missing": {
 			func(x *world) { x.set(secret("db", "user", "u")) },
 			Decision{State: Blocked, Reason: ReasonKeyMissing, Stale: true, Message: "Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},

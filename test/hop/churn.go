@@ -18,6 +18,8 @@ import (
 // Label is on half of the workloads of a Churn, for clients that select.
 const Label = "hop"
 
+const reloadAnnotation = "configdep.io/reload"
+
 // resource is a resource of workloads or of sources.
 type resource struct {
 	schema.GroupVersionResource
@@ -146,11 +148,14 @@ func (c *Churn) create(ctx context.Context, t thing, o map[string]any) error {
 	u := &unstructured.Unstructured{Object: o}
 	u.SetGroupVersionKind(t.GroupVersion().WithKind(t.kind))
 	u.SetName(t.name)
-	_, err := c.of(t).Create(ctx, u, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil // the answer to an earlier try was lost
+	created, err := c.of(t).Create(ctx, u, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // the answer to an earlier try was lost
+		created, err = c.of(t).Get(ctx, t.name, metav1.GetOptions{})
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.observe(ctx, t, created)
 }
 
 func (c *Churn) patch(ctx context.Context, t thing, o map[string]any) error {
@@ -158,7 +163,21 @@ func (c *Churn) patch(ctx context.Context, t thing, o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.of(t).Patch(ctx, t.name, types.MergePatchType, raw, metav1.PatchOptions{})
+	patched, err := c.of(t).Patch(ctx, t.name, types.MergePatchType, raw, metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	return c.observe(ctx, t, patched)
+}
+
+// observe does what the controller of a workload without replicas does. Without it, each server would wait for
+// ever for the last pods to terminate, and what it says meanwhile depends on what it has seen.
+func (c *Churn) observe(ctx context.Context, t thing, o *unstructured.Unstructured) error {
+	if _, managed := o.GetAnnotations()[reloadAnnotation]; !managed {
+		return nil
+	}
+	status := fmt.Appendf(nil, `{"status":{"observedGeneration":%d}}`, o.GetGeneration())
+	_, err := c.of(t).Patch(ctx, t.name, types.MergePatchType, status, metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -169,14 +188,14 @@ func (c *Churn) content() map[string]any {
 }
 
 // spec is what may change of the workload of a number: its labels, and two of the sources
-// that come and go, beside the one that all use. One in eight is restarted when they change, which time alone
-// shows at first.
+// that come and go, beside the one that all use. One in eight is a Deployment whose record the server writes again
+// when they change.
 func (c *Churn) spec(i int) map[string]any {
 	c.value++
 	labels := map[string]any{Label: []string{"yes", "no"}[c.rand.IntN(2)], "value": fmt.Sprint(c.value)}
 	annotations := map[string]any{}
 	if i%8 == 0 {
-		annotations["configdep.io/reload"], annotations["configdep.io/settle"] = "auto", "2s"
+		annotations[reloadAnnotation] = "auto"
 	}
 	from := []any{map[string]any{"secretRef": map[string]any{"name": c.shared("").name}}}
 	for range 2 {

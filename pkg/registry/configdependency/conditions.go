@@ -62,6 +62,8 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 	switch {
 	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying:
 		c.Status = metav1.ConditionUnknown
+	case d.State == policy.Blocked && e.Workload.Idle: // no pod runs with anything else
+		c.Status = metav1.ConditionTrue
 	case d.State == policy.Blocked && (!d.Stale && e.InDoubt() || !e.Comparable()):
 		// Where nothing is recorded, a replica may have seen that content changed before another one began to
 		// look. Both have to show the same, and while restarts are on hold no record comes.

@@ -80,6 +80,9 @@ func TestConditions(t *testing.T) {
 	status := func(s appsv1.DeploymentStatus) func(*appsv1.Deployment) {
 		return func(o *appsv1.Deployment) { o.Status = s }
 	}
+	scaledDown := func(o *appsv1.Deployment) {
+		o.Spec.Replicas, o.Status = new(int32), appsv1.DeploymentStatus{ObservedGeneration: 2}
+	}
 	failed := appsv1.DeploymentStatus{ObservedGeneration: 2, Conditions: []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
 	}}
@@ -129,6 +132,14 @@ func TestConditions(t *testing.T) {
 		"content has gone that pods read, and nothing is recorded": {
 			workload: web(), unrecorded: true, then: gone("db"), state: v1alpha1.StateBlocked,
 			want: []string{"SourcesResolved False SourceMissing", "InSync Unknown SourceMissing", "RolloutComplete True Complete"},
+		},
+		"content has gone, and no pod runs that read it": {
+			workload: web(scaledDown), then: gone("db"), state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", "RolloutComplete True Complete"},
+		},
+		"content has gone, nothing is recorded, and no pod runs": {
+			workload: web(scaledDown), unrecorded: true, then: gone("db"), state: v1alpha1.StateBlocked,
+			want: []string{"SourcesResolved False SourceMissing", "InSync True SourceMissing", "RolloutComplete True Complete"},
 		},
 		"something has gone that pods need and do not read": {
 			workload: web(), then: gone("share-key"), state: v1alpha1.StateBlocked,
