@@ -414,6 +414,13 @@ func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, versio
 	}
 }
 
+// OptedAfter reports whether what the annotations say came to be after a version: that of a namespace, which is read
+// on a stream of its own and may come later than what was written after it.
+func (w *Workload) OptedAfter(version string) bool { return versionOf(version) < w.OptedAt.Version }
+
+// OptedBy notes that a namespace has opted the workload in, with a version before OptedAt.
+func (w *Workload) OptedBy(version string) { w.OptedAt.Version = versionOf(version) }
+
 // RecordedSinceScoped reports whether the record was written after the annotations that say which sources
 // count last changed, or with them.
 func (w *Workload) RecordedSinceScoped() bool { return w.RecordedAt.Order >= w.ScopedAt.Order }

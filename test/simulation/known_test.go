@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 )
@@ -143,6 +144,9 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	// A record that was made before all rules had arrived leaves out what did not count by those that had.
 	disordered := v.disordered > changed
 	if rec := o.hashes[v.records[d.slot]]; rec != nil && !rec.scopes[source].counts() && t.ruled > arrival && (disordered || o.world.severalCounters()) {
+		return false
+	}
+	if t.optedIn > arrival && !maps.Equal(v.annotations, o.world.annotations) { // the namespace opted in before, unseen
 		return false
 	}
 	if t.optedIn > arrival && disordered { // it saw the workload opt out in between, as it never was

@@ -1,0 +1,44 @@
+package policy
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// A namespace opts a workload in and the workload itself does after that, which is read first.
+func TestNote_NamespaceThatIsReadLate(t *testing.T) {
+	read := func(version, reload string) *dependency.Workload {
+		o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: version}}
+		if reload != "" {
+			o.Annotations = map[string]string{ReloadAnnotation: reload}
+		}
+		return dependency.FromDeployment(o)
+	}
+	for name, tc := range map[string]struct {
+		namespace map[string]string
+		version   string
+		want      uint64
+	}{
+		"opts in, before":                 {map[string]string{ReloadAnnotation: "auto"}, "106", 106},
+		"opts in, after":                  {map[string]string{ReloadAnnotation: "auto"}, "110", 108},
+		"does not opt in":                 {map[string]string{ReloadAnnotation: "off"}, "106", 108},
+		"says something else of restarts": {map[string]string{SettleAnnotation: "1m"}, "106", 108},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, opted := read("100", ""), read("108", "auto")
+			Note(first, nil, nil, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
+			at := dependency.Arrival{Live: true, Order: 2}
+			opted.After(first, at)
+			Note(opted, first, nil, Defaults{Mode: Off}, "108", at)
+			told := *opted
+			Note(&told, opted, tc.namespace, Defaults{Mode: Off}, tc.version, dependency.Arrival{Live: true, Order: 3})
+			if told.OptedAt.Version != tc.want {
+				t.Errorf("opted in at %d, want %d", told.OptedAt.Version, tc.want)
+			}
+		})
+	}
+}
