@@ -1,6 +1,9 @@
 package dependency
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // record holds the annotations that remember with which content the pods were started, and
 // the restart for which they were written.
@@ -10,8 +13,9 @@ type record struct {
 	rekeyed bool
 }
 
-// dateRecord finds out when the record was written. Previous may be another object.
-func (w *Workload) dateRecord(previous, before *Workload, at Arrival) {
+// dateRecord finds out when the record was written, and reports whether it was by this state of the same object. Previous
+// may be another object.
+func (w *Workload) dateRecord(previous, before *Workload, at Arrival) (written bool) {
 	switch {
 	case w.record().hash == "":
 	case before == nil:
@@ -25,7 +29,55 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) {
 		if w.RecordedWithTemplate && at.Live && w.writtenByUs {
 			w.restart = w.template
 		}
+		return true
 	}
+	return false
+}
+
+// leftTemplate is a template that was replaced, with what was recorded of its pods then.
+type leftTemplate struct {
+	template uint64
+	record   record
+}
+
+// keepLeft remembers what was recorded of the pods of templates that may still have some. A restart records the
+// content of its time; when its template is replaced by the one before and the record stays, it says nothing of the pods
+// that were never replaced. A list may show no more of that than the record of a restart whose template is gone. (That
+// of a restart by eviction looks the same, once no pod is left to evict.)
+func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival) {
+	was := before.record()
+	if before.undone != nil {
+		was = *before.undone
+	}
+	if !samePods {
+		if !before.completed {
+			w.left = before.left
+		}
+		w.left = append(slices.Clip(w.left[max(0, len(w.left)-maxTemplates+1):]), leftTemplate{before.applied, was})
+		i := slices.IndexFunc(w.left, func(l leftTemplate) bool { return l.template == w.applied })
+		if w.StartUnsure && !written && i >= 0 && w.applied != 0 {
+			w.undone = &w.left[i].record
+		}
+		return
+	}
+	if w.left = before.left; w.completed {
+		w.left = nil
+	}
+	switch {
+	case !written:
+		w.undone = before.undone
+	case !at.Live && w.LastReload() != before.LastReload() && w.Recreating() == "":
+		w.undone = &was
+	}
+}
+
+// Undone returns what was recorded of the pods before a restart, in the form of Record, if that restart was undone or
+// may have been.
+func (w *Workload) Undone() (hash, sources string, is bool) {
+	if w.undone == nil {
+		return "", "", false
+	}
+	return w.undone.hash, w.undone.sources, true
 }
 
 // OfRecordedRestart reports whether the pods are of the template of a restart that wrote the record, so that none of them

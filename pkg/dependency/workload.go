@@ -129,6 +129,10 @@ type Workload struct {
 	// restart is the template of a restart of ours that wrote the record; 0: the record is another one.
 	restart uint64
 	dropped *record
+	// left are the templates that were replaced since a rollout was complete, and undone is what was recorded of the
+	// pods before a restart that was undone; see keepLeft.
+	left   []leftTemplate
+	undone *record
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
@@ -211,7 +215,10 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	if samePods || rekeyed {
 		w.keepRecord(before)
 	}
-	w.dateRecord(previous, before, at)
+	written := w.dateRecord(previous, before, at)
+	if before != nil {
+		w.keepLeft(before, samePods, written, at)
+	}
 }
 
 // written returns when the object was written as it is, which is an upper bound of when anything of

@@ -222,7 +222,7 @@ func (x *Index) remove(stream *stream, o *object) {
 	x.change()
 	defer x.mu.Unlock()
 	since := x.seen.of(stream.name).at
-	x.apply(stream, o.ResourceVersion, func() touched { return x.drop(stream, o.Namespace, o.Name, o.ResourceVersion, since) })
+	x.apply(stream, o.ResourceVersion, func() touched { return x.drop(stream, o.Namespace, o.Name, o.ResourceVersion, seen{at: since}) })
 }
 
 // apply applies an event, and has the sinks told of it.
@@ -306,7 +306,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		next()
 	}
 	for n := range gone {
-		touched.add(x.drop(stream, n.namespace, n.name, version, x.seen.of(stream.name).at))
+		touched.add(x.drop(stream, n.namespace, n.name, version, x.seen.of(stream.name)))
 		next()
 	}
 	x.observe(stream, version)
@@ -430,13 +430,13 @@ func (x *Index) arrival(live bool) dependency.Arrival {
 }
 
 // drop removes an object of a stream, which was there at a time, from the graph and returns what this concerns.
-func (x *Index) drop(stream *stream, namespace, name, version string, since time.Time) touched {
+func (x *Index) drop(stream *stream, namespace, name, version string, since seen) touched {
 	switch {
 	case stream.sources != "":
 		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
 		v, _ := strconv.ParseUint(version, 10, 64)
 		at := x.arrival(true)
-		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order, Since: since})
+		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at})
 		return x.users(key)
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})

@@ -448,7 +448,7 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 		dependency.Change{Version: 108, Seen: minute(4), Since: minute(3)}, uint64(103),
 		dependency.Change{Version: 108, Seen: minute(4), Since: minute(3)}, uint64(103),
 		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(103),
-		dependency.Change{Version: 112, Seen: minute(7), Since: minute(6)}, uint64(103),
+		dependency.Change{Version: 112, Seen: minute(7), After: 110, Since: minute(6)}, uint64(103),
 		dependency.Change{}, uint64(114), // no workload has used it meanwhile
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

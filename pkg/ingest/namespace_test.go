@@ -3,7 +3,6 @@ package ingest
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -48,8 +47,8 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 			x.note(x.put(o, x.arrival(true)))
 		},
 		"one is created":             func(x *Index) { x.note(x.put(deployment("young", 102, "db"), x.arrival(true))) },
-		"one goes":                   func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102", time.Time{})) },
-		"what annotations name goes": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102", time.Time{})) },
+		"one goes":                   func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102", seen{})) },
+		"what annotations name goes": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102", seen{})) },
 		"a source is written":        func(x *Index) { x.note(x.put(secret("s-1", 102), x.arrival(true))) },
 	} {
 		t.Run(kind, func(t *testing.T) {

@@ -165,7 +165,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0 && !e.Workload.Idle)
 	}
-	excursions := append(e.doubts(), e.excursions()...)
+	excursions := slices.Concat(e.doubts(), e.undone(), e.excursions())
 	switch {
 	case e.Workload.Replicas == 0:
 		return e.decideNoReplicas(len(changed) > 0 || len(excursions) > 0)

@@ -82,6 +82,40 @@ func (e *Evaluation) doubts() (out []Excursion) {
 	return out
 }
 
+// undone returns what had changed when the workload was restarted, if that restart was undone: some pods may never
+// have been replaced. Without a record from before it, that is what has changed since they started.
+func (e *Evaluation) undone() (out []Excursion) {
+	hash, sources, is := e.Workload.Undone()
+	last := LastReloadOf(e.Workload)
+	if !is || last == nil {
+		return nil
+	}
+	before := recordFrom(hash, sources)
+	comparable := before.Hash != "" && dependency.KeyOf(before.Hash) == dependency.KeyOf(e.Hash)
+	for i := range e.units {
+		u := &e.units[i]
+		var differs bool
+		switch entry, known := before.Sources[u.id]; {
+		case !comparable:
+			differs = e.changedAfter(u, e.Workload.OptedAt)
+		case before.Sources == nil:
+			differs = before.Hash != e.Hash
+		default:
+			differs = known && !u.says(entry)
+		}
+		if !differs {
+			continue
+		}
+		c := e.change(u)
+		x := Excursion{ID: u.id, To: c.written, Containers: u.containers(), OlderPods: true, order: c.order}
+		if x.To.IsZero() {
+			x.To = last.Time.Time
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
 // containers returns the containers that read a unit; nil: any may.
 func (u *unit) containers() (names []string) {
 	if u.glob != nil {

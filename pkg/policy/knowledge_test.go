@@ -391,6 +391,32 @@ func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 	}
 }
 
+// The same of a source that a list does not show any more, by name and of a glob.
+func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
+	for name, sources := range map[string]string{"by name": "secret/more", "of a glob": "secret/m*"} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("more", "k", "1"))
+			x.annotate(SourcesAnnotation, sources)
+			x.adopt()
+			x.broken(func() {
+				x.remove(dependency.Secret, "more")
+				x.restart()
+				x.patch(BaselinePatch(x.workload(), x.evaluate().Present()))
+				x.version++ // of something else
+			})
+			x.tick(time.Minute)
+			if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			x.set(secret("more", "k", "1"))
+			x.tick(time.Minute)
+			if d := x.decide(); d.Action != RollOut {
+				t.Errorf("it comes back: %s", d.Action)
+			}
+		})
+	}
+}
+
 // looked returns what is decided when a container has been found to run since a time.
 func (x *world) looked(since time.Time) Decision {
 	x.t.Helper()

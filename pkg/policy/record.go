@@ -62,6 +62,10 @@ func RecordOf(w *dependency.Workload) Record {
 	if hash == "" {
 		return Record{Hash: w.TemplateAnnotations[ConfigHashAnnotation]}
 	}
+	return recordFrom(hash, sources)
+}
+
+func recordFrom(hash, sources string) Record {
 	r := Record{Hash: hash}
 	if json.Unmarshal([]byte(sources), &r.Sources) != nil {
 		r.Sources = nil

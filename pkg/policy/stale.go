@@ -57,7 +57,7 @@ func (e *Evaluation) Comparable() bool {
 // InDoubt reports whether it is unknown with which content the pods were started: nothing is
 // recorded, the pods have to be looked up, or not all that they read is known.
 func (e *Evaluation) InDoubt() bool {
-	return e.Workload.Truncated || !e.Comparable() || len(e.doubts()) > 0 || len(e.excursions()) > 0
+	return e.Workload.Truncated || !e.Comparable() || len(e.doubts()) > 0 || len(e.undone()) > 0 || len(e.excursions()) > 0
 }
 
 // unread returns the changes that the pods may not have read. It drops those that were made before
@@ -337,6 +337,9 @@ func (e *Evaluation) undated(u *unit) bool {
 func (c *change) addChange(e *Evaluation, other dependency.Change) {
 	c.at, c.order = e.graph.Latest(c.at, other.Moment()), max(c.order, other.Order)
 	c.seen = later(c.seen, other.Seen)
+	if other.Order == c.order {
+		c.after = other.After
+	}
 }
 
 func later(a, b time.Time) time.Time {

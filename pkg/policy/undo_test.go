@@ -108,3 +108,62 @@ func TestDecide_UndoOptsInAgain(t *testing.T) {
 		})
 	}
 }
+
+// The record of a restart that another client undoes in the middle of its rollout says nothing of the pods that were never
+// replaced, also where this process did not see their content change.
+func TestDecide_RestartThatIsUndone(t *testing.T) {
+	observed := func(observed int64) func(*world) { // of generation 2
+		return func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 2, observed })
+		}
+	}
+	strip := func(x *world) {
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Annotations = nil })
+	}
+	change := func(x *world) { x.set(secret("db", "password", "2")) }
+	changeUnseen := func(x *world) { x.away(func() { change(x) }) }
+	restart := func(x *world) {
+		x.tick(time.Minute)
+		if d := x.act(); d.Action != RollOut {
+			x.t.Fatalf("not restarted: %+v", d)
+		}
+	}
+	request := func(x *world) {
+		e := x.evaluate()
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Requested(nil, x.now, "admin", ""), Always: true}))
+	}
+	cutOff := func(fs ...func(*world)) func(*world) {
+		return func(x *world) { x.broken(func() { x.restart(); both(fs...)(x) }) }
+	}
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"in the middle of its rollout":            {both(changeUnseen, observed(1), restart, strip), inspect("Secret/db")},
+		"after the second restart":                {both(changeUnseen, observed(1), restart, request, strip), inspect("Secret/db")},
+		"and found to be right":                   {both(changeUnseen, observed(1), restart, strip, func(x *world) { x.act() }), nothing},
+		"after its rollout":                       {both(changeUnseen, observed(1), restart, observed(2), strip), nothing},
+		"of content that had not changed":         {both(observed(1), request, strip), nothing},
+		"unseen":                                  {cutOff(change, restart, strip), inspect("Secret/db")},
+		"unseen, and found to be right":           {both(cutOff(change, restart, strip), func(x *world) { x.act() }), nothing},
+		"unseen, of content that had not changed": {cutOff(request, strip), nothing},
+		"unseen, without a record before": {
+			both(func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, ""); x.restart() }, cutOff(change, request, strip)),
+			inspect("Secret/db"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "other", "k")),
+				secret("db", "password", "1"), secret("other", "k", "1"))
+			x.adopt()
+			tt.do(x)
+			got := outcomeOf(x.decide())
+			if got.Action == None { // its rollout and its last trigger are another matter
+				got = nothing
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

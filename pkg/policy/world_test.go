@@ -113,6 +113,15 @@ func (x *world) broken(f func()) {
 	for _, s := range x.sources {
 		x.read(s)
 	}
+	var gone []dependency.SourceKey
+	x.graph.EachSource(func(s *dependency.Source) {
+		if x.sources[s.SourceKey] == nil {
+			gone = append(gone, s.SourceKey)
+		}
+	})
+	for _, key := range gone {
+		x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now, Order: x.arrival().Order, After: cut})
+	}
 	x.readDeployment()
 	x.live, x.listed, x.cut = true, false, 0
 }

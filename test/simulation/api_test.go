@@ -77,12 +77,16 @@ func (r *request) patch() clienttesting.PatchAction {
 	return p
 }
 
-// evicts reports whether it is a restart that names pods to evict.
-func (r *request) evicts() bool {
+// evicts reports whether a request is a restart that names pods to evict. One that writes both annotations again, which
+// another client has removed, is none.
+func (w *world) evicts(r *request) bool {
 	var body patchBody
-	p := r.patch()
-	return p != nil && json.Unmarshal(p.GetPatch(), &body) == nil &&
-		body.Metadata.Annotations[recreatingAnnotation] != nil && body.Metadata.Annotations[lastReloadAnnotation] != nil
+	p, d := r.patch(), w.workloads[r.slot]
+	if p == nil || d == nil || json.Unmarshal(p.GetPatch(), &body) != nil || body.Metadata.Annotations[recreatingAnnotation] == nil {
+		return false
+	}
+	reload := body.Metadata.Annotations[lastReloadAnnotation]
+	return reload != nil && *reload != d.truth.reloaded
 }
 
 // verb returns what is asked for, as in "list pods" or "create pods/eviction".

@@ -195,7 +195,7 @@ func (o *oracle) comparable(rec *recorded, d *workload, source int) bool {
 // current; empty: none could.
 func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) string {
 	for _, s := range o.world.servers {
-		if !s.alive || !s.leads || o.misled(&s.view, d, p, c, source, key) {
+		if !s.alive || o.misled(&s.view, d, p, c, source, key) {
 			continue
 		}
 		if o.knew(&s.view, d, c, source, key) {

@@ -107,7 +107,7 @@ func (s *simulation) note() {
 			case r.reload != nil:
 			case r.action.GetVerb() == "get":
 				r.server.looked[r.slot] = r.seen
-			case r.evicts(): // it was decided before the pods were listed
+			case s.world.evicts(r): // it was decided before the pods were listed
 				r.seen = r.server.looked[r.slot]
 			}
 			s.world.logf("%v", r)
