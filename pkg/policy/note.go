@@ -30,7 +30,7 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 		}
 	}
 	w.Opt(opted, scope.String(), off, previous, version, at)
-	if previous != nil && !off && w.OptedAfter(version) && Of(nil, namespace, defaults).Mode != Off {
+	if previous != nil && !off && version != w.ResourceVersion && w.OptedAfter(version) && Of(nil, namespace, defaults).Mode != Off {
 		w.OptedBy(version) // before it opted in by itself
 	}
 	p.bound(len(w.References)) // what is not used is not kept either

@@ -42,3 +42,16 @@ func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 		})
 	}
 }
+
+// A workload that is read again as it was before its namespace opted it in did so no earlier.
+func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
+	w := dependency.FromDeployment(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100"}})
+	auto := map[string]string{ReloadAnnotation: "auto"}
+	Note(w, nil, nil, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
+	opted, again := *w, *w
+	Note(&opted, w, auto, Defaults{Mode: Off}, "106", dependency.Arrival{Live: true, Order: 2})
+	Note(&again, &opted, auto, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 3})
+	if again.OptedAt.Version != 106 {
+		t.Errorf("opted in at %d, want 106", again.OptedAt.Version)
+	}
+}
