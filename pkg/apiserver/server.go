@@ -176,6 +176,7 @@ func (s *Server) lead(ctx context.Context) {
 			LeaseDuration: o.LeaseDuration.Duration,
 			RenewDeadline: o.RenewDeadline.Duration,
 			RetryPeriod:   o.RetryPeriod.Duration,
+			StandBy:       func(ctx context.Context) { s.controller.StandBy(ctx, s.index) },
 		}
 		election.Run(ctx, run)
 		return

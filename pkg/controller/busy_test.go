@@ -49,7 +49,7 @@ func TestBusy(t *testing.T) {
 // back are.
 func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 	c := New(Config{})
-	c.lead(nil)
+	c.begin(nil, false)
 	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
 	for i, tt := range []struct {
 		restored int

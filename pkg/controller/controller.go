@@ -37,12 +37,13 @@ type Config struct {
 	Digester func() *dependency.Digester
 }
 
-// Controller restarts workloads. It is a sink of the index, and idle until Run.
+// Controller restarts workloads. It is a sink of the index, and idle until Run or StandBy.
 type Controller struct {
 	Config
 
 	mu    sync.Mutex
-	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: not leading
+	queue workqueue.TypedDelayingInterface[dependency.WorkloadKey] // nil: neither Run nor StandBy runs
+	leads bool                                                     // Run runs
 	notes map[dependency.WorkloadKey]*note
 	// restored is how often revisions have gone back.
 	restored int
@@ -50,7 +51,7 @@ type Controller struct {
 	readUpTo atomic.Uint64 // the revision up to which everything has been read; 0: that cannot be told
 }
 
-// note is what is remembered of a workload while this replica leads.
+// note is what is remembered of a workload while this replica leads, or while it does not.
 type note struct {
 	// written is the version of our last write, and writtenAt is when it was made. Until it has come
 	// back through the index, or is taken for lost, nothing is decided.
@@ -80,7 +81,9 @@ type note struct {
 	// that was said.
 	managed    bool
 	declaredBy string
-	pace       pace
+	// doubted is since when a replica that does not lead has seen something to look after; see StandBy.
+	doubted time.Time
+	pace    pace
 }
 
 // lostAfter is how long a write of ours may take to come back through the index. After that it is taken
@@ -122,7 +125,11 @@ func (c *Controller) Changed(_ *dependency.Graph, at dependency.Progress, worklo
 		return
 	}
 	for _, key := range workloads {
-		c.queue.Add(key)
+		if c.leads {
+			c.queue.Add(key)
+		} else {
+			c.queue.AddAfter(key, standbyPause)
+		}
 	}
 }
 
@@ -138,47 +145,51 @@ func (c *Controller) Progressed(at dependency.Progress) {
 func (c *Controller) enqueueAll(g *dependency.Graph) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.queue == nil {
+	if c.queue == nil || !c.leads {
 		return
 	}
 	g.EachWorkload(func(w *dependency.Workload) { c.queue.Add(w.WorkloadKey) })
 }
 
-// Run handles workloads until the context is done, and returns when nothing is under way
-// any more.
+// Run restarts workloads until the context is done, and returns when nothing is under way any more.
 func (c *Controller) Run(ctx context.Context, graph Graph) {
 	logger := klog.FromContext(ctx)
-	// Each workload has a pace of its own; see pace.
-	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock})
-	c.lead(queue)
 	logger.Info("Leading: restarting workloads whose content changes")
 	metrics.Leading(true)
 	defer func() {
-		c.lead(nil)
 		metrics.Leading(false)
 		logger.Info("Not leading any more")
 	}()
+	c.serve(ctx, graph, c.Workers, true)
+}
+
+// serve handles workloads by a number of workers until the context is done.
+func (c *Controller) serve(ctx context.Context, graph Graph, workers int, leads bool) {
+	// Each workload has a pace of its own; see pace.
+	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock})
+	c.begin(queue, leads)
+	defer c.begin(nil, false)
 	graph.Read(c.enqueueAll)
 
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
-	for range c.Workers {
+	for range workers {
 		wg.Go(func() {
-			for c.next(ctx, graph, queue) {
+			for c.next(ctx, graph, queue, leads) {
 			}
 		})
 	}
 	wg.Wait()
 }
 
-func (c *Controller) lead(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) {
+func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue, c.notes = queue, map[dependency.WorkloadKey]*note{}
+	c.queue, c.leads, c.notes = queue, leads, map[dependency.WorkloadKey]*note{}
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.
-func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey]) bool {
+func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -187,7 +198,11 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	if ctx.Err() != nil {
 		return true // what is left is for the next leader
 	}
-	after, err := c.reconcile(ctx, graph, key)
+	handle := c.assist
+	if leads {
+		handle = c.reconcile
+	}
+	after, err := handle(ctx, graph, key)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Handling a workload, will try again", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
 	}
@@ -197,11 +212,17 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	return true
 }
 
+func (c *Controller) leading() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leads
+}
+
 // Busy reports whether workloads are waiting to be handled.
 func (c *Controller) Busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.queue != nil && c.queue.Len() > 0
+	return c.leads && c.queue.Len() > 0
 }
 
 // note returns what is remembered of a workload.

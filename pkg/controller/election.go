@@ -17,6 +17,8 @@ type Election struct {
 	LeaseDuration time.Duration
 	RenewDeadline time.Duration
 	RetryPeriod   time.Duration
+	// StandBy is called while this replica does not lead, with a context that is done when it is to; nil: nothing is.
+	StandBy func(context.Context)
 }
 
 // Run calls lead whenever this replica leads, with a context that is done when it does
@@ -34,6 +36,8 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	// The elector outlives the context until lead has returned.
 	elector, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
+	endStandBy := e.standBy(ctx)
+	defer endStandBy()
 	var t turn
 	config := leaderelection.LeaderElectionConfig{
 		Lock:          e.Lock,
@@ -46,6 +50,7 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(leading context.Context) {
 				t.take(func() {
+					endStandBy()
 					leading, stop := context.WithCancel(leading)
 					defer stop()
 					defer context.AfterFunc(ctx, stop)()
@@ -69,6 +74,23 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	le.Run(elector)
 	t.end()
 	e.release(ctx)
+}
+
+// standBy calls StandBy in the background, and returns what ends that and waits for it.
+func (e *Election) standBy(ctx context.Context) (end func()) {
+	if e.StandBy == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		e.StandBy(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // turn is taken once, or not at all any more when it has ended.

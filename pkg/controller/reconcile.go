@@ -164,8 +164,10 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		if s.Action == policy.WriteMixed {
 			s.data, s.err = e.MixedPatch(s.Mixed)
 		}
-		c.tellBlocked(n, s)
-		c.tellUnmanaged(n, s)
+		if c.leading() {
+			c.tellBlocked(n, s)
+			c.tellUnmanaged(n, s)
+		}
 	})
 	return s
 }

@@ -108,7 +108,7 @@ func TestDecide_TellsExcursions(t *testing.T) {
 		x.set(secret("db", "password", value))
 	}
 	if diff := cmp.Diff([]Excursion{
-		{ID: "Secret/db", From: start.Add(10 * time.Second), To: start.Add(30 * time.Second), Containers: []string{"app"}},
+		{ID: "Secret/db", From: start.Add(10 * time.Second), To: start.Add(30 * time.Second), Containers: []string{"app"}, Witnessed: true},
 	}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 		t.Errorf("of a source (-want +got):\n%s", diff)
 	}

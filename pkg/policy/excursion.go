@@ -21,6 +21,8 @@ type Excursion struct {
 	Containers []string
 	// OlderPods: only pods that are older than the current template may have been started in it.
 	OlderPods bool
+	// Witnessed: this process saw the content change and change back, so that it knows better than one that did not.
+	Witnessed bool
 	// order is the place of the last change in the order of reading: several may have one time.
 	order uint64
 }
@@ -171,6 +173,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 && !e.cameBack(u) {
 			continue // the change that the record was made for was read after it
 		}
+		x.Witnessed = !x.From.IsZero() && c.after == 0 && !e.Workload.StartUnsure
 		out = append(out, x)
 	}
 	return out

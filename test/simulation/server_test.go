@@ -39,8 +39,8 @@ type server struct {
 	view       view
 	gate       gate
 
-	leads bool
-	// Since it leads: the last write of each workload that was confirmed, and when it could first see
+	leads bool // else it stands by
+	// Since it leads, or stands by: the last write of each workload that was confirmed, and when it could first see
 	// that its pods run with other content.
 	written    map[int]confirmed
 	staleSince map[int]time.Time
@@ -241,15 +241,19 @@ func (s *server) restored() {
 	}
 }
 
-// lead runs the controller until resign or death.
-func (s *server) lead() {
+// run runs the controller until halt, as a leader or standing by.
+func (s *server) run(leads bool) {
 	ctx, cancel := context.WithCancel(quiet)
-	s.stop, s.ended, s.leads = cancel, make(chan struct{}), true
+	s.stop, s.ended, s.leads = cancel, make(chan struct{}), leads
 	s.written, s.staleSince = map[int]confirmed{}, map[int]time.Time{}
 	s.stopped.Store(false)
+	serve := s.controller.StandBy
+	if leads {
+		serve = s.controller.Run
+	}
 	go func() {
 		defer close(s.ended)
-		s.controller.Run(ctx, s)
+		serve(ctx, s)
 	}()
 }
 

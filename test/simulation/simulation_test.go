@@ -225,7 +225,8 @@ func (s *simulation) lead(server *server) bool {
 	if !server.alive || server.leads {
 		return false
 	}
-	server.lead()
+	s.halt(server, false)
+	server.run(true)
 	s.world.oracle.look()
 	return true
 }
@@ -236,6 +237,14 @@ func (s *simulation) resign(server *server, ghosts bool) bool {
 	if !server.leads {
 		return false
 	}
+	s.halt(server, ghosts)
+	server.run(false)
+	s.world.oracle.look()
+	return true
+}
+
+// halt ends what the controller of a server does; see resign.
+func (s *simulation) halt(server *server, ghosts bool) {
 	server.stopped.Store(true)
 	server.stop()
 	s.network.mu.Lock()
@@ -255,8 +264,6 @@ func (s *simulation) resign(server *server, ghosts bool) bool {
 	server.gate.open()
 	<-server.ended
 	server.leads = false
-	s.world.oracle.look()
-	return true
 }
 
 // kill ends the process of a server.
@@ -264,7 +271,7 @@ func (s *simulation) kill(server *server, ghosts bool) bool {
 	if !server.alive {
 		return false
 	}
-	s.resign(server, ghosts)
+	s.halt(server, ghosts)
 	server.alive = false
 	server.index, server.replay, server.controller = nil, nil, nil
 	s.world.oracle.look()
@@ -276,6 +283,7 @@ func (s *simulation) birth(server *server) bool {
 		return false
 	}
 	server.birth()
+	server.run(false)
 	return true
 }
 
