@@ -357,7 +357,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 				differ, gone = true, gone || scopes[s].seen(s, k, seen.content[k]) == 0
 			}
 		}
-		gone = gone || scopes[s].counts() && (bare && mayHaveLostKeys(scopes[s], seen.content) || scopes[s].annotted && rules.glob)
+		gone = gone || scopes[s].counts() && (bare && mayHaveLostKeys(s, scopes[s], seen.content) || scopes[s].annotted && rules.glob)
 		gone = gone || differ && scopes[s].counts() && scopes[s].keys&seen.undated != 0
 		back := scopes[s].counts() && !differ && unseen && slices.Max(seen.witnessed[:]) > d.truth.adopted
 		if back && (d.newest() == nil || !seconds(d.newest().created).After(seen.lastChanged)) {
@@ -392,10 +392,10 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	return ""
 }
 
-// mayHaveLostKeys reports whether a container reads all keys, or one that is not there.
-func mayHaveLostKeys(reads scope, c content) bool {
+// mayHaveLostKeys reports whether containers read all keys of a source, or one that they do not see.
+func mayHaveLostKeys(source int, reads scope, c content) bool {
 	for k, v := range c {
-		if reads.keys == allKeys || reads.keys.has(k) && v == 0 {
+		if reads.keys == allKeys || reads.keys.has(k) && reads.seen(source, k, v) == 0 {
 			return true
 		}
 	}

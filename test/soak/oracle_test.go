@@ -75,7 +75,8 @@ func (c *cell) setSource(name string, now content) {
 		_, still := now[key]
 		vanished = vanished || !still
 	}
-	if !maps.Equal(c.sources[name], now) {
+	same := maps.Equal(c.sources[name], now)
+	if !same {
 		c.changes++
 	}
 	c.sources[name] = now
@@ -87,6 +88,10 @@ func (c *cell) setSource(name string, now content) {
 		if w.state != nil {
 			w.vanished = w.vanished || vanished && w.rules().counts(w.variant, name)
 			w.look()
+			if same && w.down != nil && w.rules().counts(w.variant, name) {
+				// A client that sets content and writes metadata makes the content look newer.
+				w.changed, w.down.absorbed = c.at, false
+			}
 		}
 		for _, p := range w.pods {
 			p.start(c)
