@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -395,4 +396,53 @@ func TestNeverTwoLeaders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStandsByWhileItDoesNotLead: never beside lead, and again once the lease is lost.
+func TestStandsByWhileItDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lease{}
+		r := &replica{start: time.Now()}
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&lockedBuffer{})))))
+		during := func(what string, lingers time.Duration) func(context.Context) {
+			return func(ctx context.Context) {
+				r.note(what)
+				<-ctx.Done()
+				<-time.After(lingers)
+				r.note("ends what it does")
+			}
+		}
+		e := &Election{
+			Lock:          &lock{lease: l, identity: "a"},
+			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 3 * time.Second,
+			StandBy: during("stands by", 2*time.Second),
+		}
+		unreachable := func(context.Context, string) error { return errors.New("no route to host") }
+		l.accessing(unreachable)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			e.Run(ctx, during("leads", 0))
+		}()
+		pass(time.Minute)
+		r.expect(t, "without access", "0s stands by")
+		l.accessing(nil)
+		pass(8 * time.Second)
+		if !r.leading() || len(r.events) != 2 || !strings.HasSuffix(r.events[0], "ends what it does") {
+			t.Fatalf("with access: %q", r.events)
+		}
+		r.events = nil
+		l.accessing(unreachable)
+		pass(time.Minute)
+		if len(r.events) != 2 || !strings.HasSuffix(r.events[0], "ends what it does") || !strings.HasSuffix(r.events[1], "stands by") {
+			t.Fatalf("when the lease is lost: %q", r.events)
+		}
+		r.events = nil
+		stop()
+		l.accessing(nil)
+		<-ended
+		if len(r.events) != 1 {
+			t.Errorf("in the end: %q", r.events)
+		}
+	})
 }

@@ -50,12 +50,8 @@ func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival
 		was = *before.undone
 	}
 	if !samePods {
-		if !before.completed {
-			w.left = before.left
-		}
-		w.left = append(slices.Clip(w.left[max(0, len(w.left)-maxTemplates+1):]), leftTemplate{before.applied, was})
-		i := slices.IndexFunc(w.left, func(l leftTemplate) bool { return l.template == w.applied })
-		if w.StartUnsure && !written && i >= 0 && w.applied != 0 {
+		w.left = append(slices.Clip(before.left[max(0, len(before.left)-maxTemplates+1):]), leftTemplate{before.applied, was})
+		if i := slices.IndexFunc(w.left, func(l leftTemplate) bool { return l.template == w.applied }); i >= 0 {
 			w.undone = &w.left[i].record
 		}
 		return

@@ -173,7 +173,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 && !e.cameBack(u) {
 			continue // the change that the record was made for was read after it
 		}
-		x.Witnessed = !x.From.IsZero() && c.after == 0 && !e.Workload.StartUnsure
+		x.Witnessed = !x.From.IsZero() && c.after == 0
 		out = append(out, x)
 	}
 	return out

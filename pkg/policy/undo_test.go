@@ -120,7 +120,18 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 	strip := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Annotations = nil })
 	}
-	change := func(x *world) { x.set(secret("db", "password", "2")) }
+	change := func(x *world) { x.set(secret("db", "password", "2", "user", "1")) }
+	hash := ""
+	bare := func(x *world) { // the template has the hash that it had, and the workload what it has
+		if hash == "" {
+			hash = x.evaluate().Hash
+			x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+		}
+		x.edit(func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: hash}
+		})
+		x.restart()
+	}
 	changeUnseen := func(x *world) { x.away(func() { change(x) }) }
 	restart := func(x *world) {
 		x.tick(time.Minute)
@@ -147,17 +158,36 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		"unseen":                                  {cutOff(change, restart, strip), inspect("Secret/db")},
 		"unseen, and found to be right":           {both(cutOff(change, restart, strip), func(x *world) { x.act() }), nothing},
 		"unseen, of content that had not changed": {cutOff(request, strip), nothing},
+		"unseen, and again without a change":      {both(cutOff(change, restart, strip), cutOff(request, strip)), inspect("Secret/db")},
+		"unseen, and its pods are evicted": {
+			both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") }, cutOff(change, restart)),
+			outcome{RollingOut, ReasonRecreating, Continue, "Secret/db"},
+		},
+		"of a key that was removed": {
+			both(func(x *world) { x.away(func() { x.set(secret("db", "password", "1")) }) }, observed(1), restart, strip), inspect("Secret/db"),
+		},
+		"unseen, where a hash alone was left": {
+			both(bare, cutOff(change, request, strip, bare)), inspect("Secret/db"),
+		},
+		"unseen, where a hash alone was left, of content that had not changed": {both(bare, cutOff(request, strip, bare)), nothing},
 		"unseen, without a record before": {
 			both(func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, ""); x.restart() }, cutOff(change, request, strip)),
 			inspect("Secret/db"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "other", "k")),
-				secret("db", "password", "1"), secret("other", "k", "1"))
+			x := newWorld(t, podOf(envFrom(dependency.Secret, "db"), env(dependency.Secret, "other", "k")),
+				secret("db", "password", "1", "user", "1"), secret("other", "k", "1"))
 			x.adopt()
+			hash = ""
 			tt.do(x)
-			got := outcomeOf(x.decide())
+			d := x.decide()
+			for _, e := range d.Excursions {
+				if e.ID != "Secret/db" || e.To.IsZero() {
+					t.Errorf("%+v", e)
+				}
+			}
+			got := outcomeOf(d)
 			if got.Action == None { // its rollout and its last trigger are another matter
 				got = nothing
 			}
