@@ -212,10 +212,11 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	return true
 }
 
-func (c *Controller) leading() bool {
+// StandsBy reports whether StandBy runs.
+func (c *Controller) StandsBy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.leads
+	return c.queue != nil && !c.leads
 }
 
 // Busy reports whether workloads are waiting to be handled.

@@ -144,7 +144,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
-		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected}
+		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected, StandsBy: c.StandsBy()}
 		if n.hash == e.Record.Hash {
 			observed.Decided = n.decided
 			if n.hash != "" {
@@ -164,7 +164,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		if s.Action == policy.WriteMixed {
 			s.data, s.err = e.MixedPatch(s.Mixed)
 		}
-		if c.leading() {
+		if !observed.StandsBy {
 			c.tellBlocked(n, s)
 			c.tellUnmanaged(n, s)
 		}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,7 +64,7 @@ func (c *Controller) assist(ctx context.Context, graph Graph, key dependency.Wor
 func (s *step) forStandby(n *note, found findings) bool {
 	switch s.Action {
 	case policy.Inspect:
-		return found.inspected == nil && !slices.ContainsFunc(s.Excursions, func(x policy.Excursion) bool { return !x.Witnessed })
+		return found.inspected == nil
 	case policy.WriteMixed:
 		return found.inspected != nil
 	case policy.WriteVerified:

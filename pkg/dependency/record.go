@@ -2,6 +2,7 @@ package dependency
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 )
 
@@ -42,15 +43,17 @@ type leftTemplate struct {
 
 // keepLeft remembers what was recorded of the pods of templates that may still have some. A restart records the
 // content of its time; when its template is replaced by the one before and the record stays, it says nothing of the pods
-// that were never replaced. A list may show no more of that than the record of a restart whose template is gone. (That
-// of a restart by eviction looks the same, once no pod is left to evict.)
+// that were never replaced. A list may show no more of that than the record of a restart whose template is gone.
 func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival) {
 	was := before.record()
 	if before.undone != nil {
 		was = *before.undone
 	}
 	if !samePods {
-		w.left = append(slices.Clip(before.left[max(0, len(before.left)-maxTemplates+1):]), leftTemplate{before.applied, was})
+		if !before.completed { // else no other has pods
+			w.left = before.left
+		}
+		w.left = append(slices.Clip(w.left[max(0, len(w.left)-maxTemplates+1):]), leftTemplate{before.applied, was})
 		if i := slices.IndexFunc(w.left, func(l leftTemplate) bool { return l.template == w.applied }); i >= 0 {
 			w.undone = &w.left[i].record
 		}
@@ -62,9 +65,15 @@ func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival
 	switch {
 	case !written:
 		w.undone = before.undone
-	case !at.Live && w.LastReload() != before.LastReload() && w.Recreating() == "":
+	case !at.Live && w.LastReload() != before.LastReload() && !w.evicted():
 		w.undone = &was
 	}
+}
+
+// evicted reports whether the last restart was made by evicting pods.
+func (w *Workload) evicted() bool {
+	var last struct{ Evicted bool }
+	return json.Unmarshal([]byte(w.LastReload()), &last) == nil && last.Evicted
 }
 
 // Undone returns what was recorded of the pods before a restart, in the form of Record, if that restart was undone or

@@ -84,7 +84,13 @@ type Observed struct {
 	Written uint64
 	// Inspected is set when the last Decide said Inspect.
 	Inspected *Inspection
+	// StandsBy: another replica leads. If this one is in doubt because it was cut off, and has not seen itself what
+	// pods may have read, it leaves that to the leader: it says what the record says.
+	StandsBy bool
 }
+
+// doubtRecheck is after which time a doubt is looked at again: another replica may have become the leader.
+const doubtRecheck = 30 * time.Second
 
 // Verification is what was found out about pods when Decide said Verify.
 type Verification struct {
@@ -166,6 +172,19 @@ func (e *Evaluation) Decide(o Observed) Decision {
 		return e.missing(len(changed) > 0 && !e.Workload.Idle)
 	}
 	excursions := slices.Concat(e.doubts(), e.undone(), e.excursions())
+	doubts := len(excursions)
+	if o.StandsBy {
+		excursions = slices.DeleteFunc(excursions, func(x Excursion) bool { return !x.Witnessed })
+	}
+	d := e.decideKnown(o, changed, trigger, excursions)
+	if d.RecheckAt.IsZero() && (d.Action == Inspect || len(excursions) < doubts) {
+		d.RecheckAt = o.Now.Add(doubtRecheck)
+	}
+	return d
+}
+
+// decideKnown decides by what has changed since the pods were started, and by what may have changed back.
+func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, excursions []Excursion) Decision {
 	switch {
 	case e.Workload.Replicas == 0:
 		return e.decideNoReplicas(len(changed) > 0 || len(excursions) > 0)

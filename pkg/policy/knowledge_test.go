@@ -417,6 +417,45 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 	}
 }
 
+// A replica that does not lead leaves what it knows from lists alone to the leader, and looks again after a time. Of what
+// it has seen itself it is in doubt, until the leader has recorded what it found.
+func TestDecide_StandsBy(t *testing.T) {
+	thereAndBack := func(x *world) {
+		x.set(secret("db", "password", "2"))
+		x.tick(time.Second)
+		x.set(secret("db", "password", "1"))
+	}
+	for name, tt := range map[string]struct {
+		do     func(*world)
+		leader outcome
+		want   outcome
+	}{
+		"seen":                {thereAndBack, inspect("Secret/db"), inspect("Secret/db")},
+		"seen in part":        {both(func(x *world) { x.set(secret("db", "password", "2")) }, func(x *world) { x.broken(func() { x.set(secret("db", "password", "1")) }) }), inspect("Secret/db"), nothing},
+		"seen, and more":      {both(thereAndBack, func(x *world) { x.set(secret("db", "password", "3")) }, func(x *world) { x.tick(time.Minute) }), rollOut("Secret/db"), rollOut("Secret/db")},
+		"nothing has changed": {func(*world) {}, nothing, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			tt.do(x)
+			for standsBy, want := range map[bool]outcome{false: tt.leader, true: tt.want} {
+				d := x.evaluate().Decide(Observed{Now: x.now, StandsBy: standsBy})
+				if diff := cmp.Diff(want, outcomeOf(d)); diff != "" {
+					t.Errorf("stands by: %t (-want +got):\n%s", standsBy, diff)
+				}
+				again := time.Time{}
+				if tt.leader == inspect("Secret/db") {
+					again = x.now.Add(doubtRecheck)
+				}
+				if !d.RecheckAt.Equal(again) {
+					t.Errorf("stands by: %t: it is decided again at %v, want %v", standsBy, d.RecheckAt, again)
+				}
+			}
+		})
+	}
+}
+
 // looked returns what is decided when a container has been found to run since a time.
 func (x *world) looked(since time.Time) Decision {
 	x.t.Helper()

@@ -53,6 +53,7 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 	}
 	restart := Restart{Present: present, Last: LastReload{Trigger: "Secret/db"}}
 	last := restart.Last.json()
+	evicted := (&LastReload{Trigger: "Secret/db", Evicted: true}).json()
 	for name, tt := range map[string]struct {
 		before map[string]string
 		patch  func(*dependency.Workload) ([]byte, error)
@@ -67,7 +68,7 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 			func(w *dependency.Workload) ([]byte, error) {
 				return (&Policy{Mode: Auto, Strategy: Recreate}).RestartPatch(w, &restart)
 			},
-			with("last-reload", last, "verified-at", "-", "recreating", noPod)},
+			with("last-reload", evicted, "verified-at", "-", "recreating", noPod)},
 		"a record":               {nil, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) }, record},
 		"a record, after a look": {map[string]string{VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) }, with("verified-at", "-")},
 		"a record, while pods are evicted": {map[string]string{RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) },

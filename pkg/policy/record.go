@@ -83,6 +83,8 @@ type LastReload struct {
 	// have followed each other closely, which makes the next one wait longer.
 	Automatic *metav1.MicroTime `json:"automatic,omitempty"`
 	Streak    int               `json:"streak,omitempty"`
+	// Evicted: it was made by evicting pods, and not by another template.
+	Evicted bool `json:"evicted,omitempty"`
 }
 
 // LastReloadOf returns what a workload remembers of its last restart, or nil. An invalid value,
@@ -163,15 +165,17 @@ type Restart struct {
 // policy says, and records with which content. It names only our annotations, and the API server
 // refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
+	last := r.Last
+	last.Evicted = p.Recreates() && len(r.Pods) <= MaxPodsToEvict
 	annotations := object{
 		ConfigHashAnnotation:     r.Present.Hash,
 		AppliedSourcesAnnotation: r.Present.sources(),
-		LastReloadAnnotation:     r.Last.json(),
+		LastReloadAnnotation:     last.json(),
 	}
 	if w.Annotations[VerifiedAnnotation] != "" {
 		annotations[VerifiedAnnotation] = nil
 	}
-	if p.Recreates() && len(r.Pods) <= MaxPodsToEvict {
+	if last.Evicted {
 		annotations[RecreatingAnnotation] = podsToEvict(r.Pods)
 		return patch(w, annotations, nil)
 	}

@@ -163,6 +163,14 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 			both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") }, cutOff(change, restart)),
 			outcome{RollingOut, ReasonRecreating, Continue, "Secret/db"},
 		},
+		"unseen, and its pods have been evicted": {
+			both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") },
+				cutOff(change, restart, func(x *world) {
+					x.patch(BaselinePatch(x.workload(), x.evaluate().Present()))
+					x.annotate(RecreatingAnnotation, "")
+				})),
+			nothing,
+		},
 		"of a key that was removed": {
 			both(func(x *world) { x.away(func() { x.set(secret("db", "password", "1")) }) }, observed(1), restart, strip), inspect("Secret/db"),
 		},

@@ -244,7 +244,7 @@ func (r *renderer) publish(watermark uint64, workloads []dependency.WorkloadKey,
 func (r *renderer) render(w *dependency.Workload) *v1alpha1.ConfigDependency {
 	e := policy.Evaluate(r.graph, r.digester, w, r.defaults)
 	now := r.clock.Now()
-	d := e.Decide(policy.Observed{Now: now})
+	d := e.Decide(policy.Observed{Now: now, StandsBy: r.standsBy != nil && r.standsBy()})
 	if !d.RecheckAt.IsZero() {
 		r.waiting.Insert(w.WorkloadKey)
 		r.due.AddAfter(w.WorkloadKey, d.RecheckAt.Sub(now))

@@ -27,6 +27,7 @@ type Views struct {
 	due      workqueue.TypedDelayingInterface[dependency.WorkloadKey] // that time alone changes
 	// See maxPiece and maxBacklog.
 	piece, backlog int
+	standsBy       func() bool // nil: it never does; see LeaveDoubts
 	cache          *watchcache.Cache[*v1alpha1.ConfigDependency]
 
 	mu       sync.Mutex
@@ -71,6 +72,10 @@ func NewViews(defaults policy.Defaults, historyBytes int, c clock.WithTicker) *V
 		waiting: sets.New[dependency.WorkloadKey](),
 	}
 }
+
+// LeaveDoubts sets what tells whether another replica leads, which is left what only that one can decide; see
+// policy.Observed. It must not be called once anything has been read.
+func (v *Views) LeaveDoubts(standsBy func() bool) { v.standsBy = standsBy }
 
 func key(namespace, name string) string { return namespace + "/" + name }
 
