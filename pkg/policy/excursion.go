@@ -167,13 +167,13 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		if e.decided == 0 && !e.graph.Before(e.graph.Since(), e.Workload.RecordedAt) && e.wasOther(u) {
 			x.From, times = time.Time{}, times+1 // it had changed before this process began to look
 		}
+		x.Witnessed = !x.From.IsZero() && c.after == 0
 		if e.Workload.StartUnsure && e.Workload.RecordedAt.Version < e.Workload.StartVersion {
 			x.From = time.Time{} // pods that the template found may be older than the record
 		}
 		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 && !e.cameBack(u) {
 			continue // the change that the record was made for was read after it
 		}
-		x.Witnessed = !x.From.IsZero() && c.after == 0
 		out = append(out, x)
 	}
 	return out

@@ -69,11 +69,11 @@ func (o *oracle) settle(d *workload, present contents) {
 }
 
 // mayDoubt reports whether a server that does not lead may disagree with the leader: it has seen a
-// change that the leader may not have seen, and it does not look up pods. If the doubt is about pods
+// change that the leader may not have seen. If the doubt is about pods
 // that are older than the template, any change of what counts allows it; else one that the pods of
 // the template may not have read.
 func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
-	if s.leads {
+	if s.leads || reason == "Verifying" { // which it leaves to the leader, or looks into itself
 		return false
 	}
 	t := s.view.templates[d.slot]
@@ -96,7 +96,7 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 		if s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
 			return true
 		}
-		if (reason == "Verifying" || t.again && t.uid == d.uid) && s.view.sources[source].witnessed != [keyCount]uint64{} {
+		if t.again && t.uid == d.uid && s.view.sources[source].witnessed != [keyCount]uint64{} {
 			return true
 		}
 	}

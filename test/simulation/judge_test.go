@@ -231,9 +231,12 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 	}
 	// Where revisions cannot be compared, and the owner reverts each restart, it is thought to be
 	// stale all the time, so that the limit has passed.
-	fights := d.holder.fights() && o.world.severalCounters()
-	if !fights && !arrived.IsZero() && r.sent.Before(settled) && !r.seen.unseen(d.truth.rolled) && d.annotations[recreatingAnnotation] == "" {
+	fights, evicting := d.holder.fights() && o.world.severalCounters(), d.annotations[recreatingAnnotation] != ""
+	if !fights && !arrived.IsZero() && r.sent.Before(settled) && !r.seen.unseen(d.truth.rolled) && !evicting {
 		o.fail("%s is restarted %v after a change, before that has settled (%v)", name, r.sent.Sub(arrived), rules.settle)
+	}
+	if evicting && !rules.recreate {
+		return // it ends in another way a restart that has begun
 	}
 	last := r.server.restarted[d.slot]
 	if d.annotations[lastReloadAnnotation] == last.text && last.uid == d.uid && r.sent.Before(last.at.Add(rules.minInterval)) {
