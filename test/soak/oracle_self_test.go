@@ -24,7 +24,7 @@ func newTold(t *testing.T) *told {
 	t.Helper()
 	o := &oracle{cells: map[string]*cell{}, hashes: map[string]string{}, servers: []*process{{}, {}}}
 	c := &cell{oracle: o, namespace: t.Name(), sources: map[string]content{}, past: map[string]past{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
-	w := &workload{cell: c, name: "w0", kind: "Deployment", pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}}
+	w := &workload{cell: c, name: "w0", kind: "Deployment", pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}, reloads: map[string]bool{}}
 	o.cells[c.namespace], c.workloads["w0"] = c, w
 	p := &told{oracle: o, cell: c, of: w}
 	for _, name := range sourceNames {

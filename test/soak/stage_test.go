@@ -45,7 +45,7 @@ func newStage(ctx context.Context, h *history) (*stage, error) {
 		namespace := fmt.Sprintf("soak-%d-%t-%d", h.seed, h.webhook, i)
 		c := &cell{oracle: s.oracle, namespace: namespace, sources: map[string]content{}, past: map[string]past{}, versions: map[string]int64{}, workloads: map[string]*workload{}}
 		for _, m := range workloads {
-			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}}
+			c.workloads[m.name] = &workload{cell: c, name: m.name, kind: m.kind, pods: map[string]*pod{}, counts: map[string]int64{}, templates: map[string]bool{}, reloads: map[string]bool{}}
 		}
 		s.oracle.cells[namespace] = c
 		s.owners = append(s.owners, &owner{

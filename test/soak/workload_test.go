@@ -52,9 +52,9 @@ type workload struct {
 	// there, and remembered the content.
 	recorded   map[string]string
 	remembered reading
-	hash       string // of the last rollout, until the owner changes the template
-	reloaded   string // what the server has written of the last restart
-	pausedWith string // the identity of the template with which it was paused
+	hash       string          // of the last rollout, until the owner changes the template
+	reloads    map[string]bool // what the server has written of restarts
+	pausedWith string          // the identity of the template with which it was paused
 
 	owed     int // restarts that were due at the last calm and could not be made
 	changes  int // of the content that it reads
@@ -148,6 +148,7 @@ func (w *workload) set(now *state) {
 	}
 	if now != nil {
 		w.templates[identityOf(now)] = true
+		w.reloads[now.annotations[lastReloadAnnotation]] = true
 		if text := written(now); before == nil || text != written(before) {
 			w.log("  now %s", text)
 		}
@@ -169,13 +170,12 @@ func (w *workload) compare(before *state) {
 		return
 	}
 	last := now.annotations[lastReloadAnnotation] // it may be written again after the owner has removed it
-	restarted := last != "" && before.annotations[lastReloadAnnotation] != last && w.reloaded != last
+	restarted := last != "" && !w.reloads[last]
 	if template || restarted || before.annotations[appliedAnnotation] != now.annotations[appliedAnnotation] {
 		w.serverWrote(before)
 	}
 	switch {
 	case template, restarted:
-		w.reloaded = last
 		w.restarted(before)
 	case before.annotations[appliedAnnotation] == now.annotations[appliedAnnotation]:
 		if before.annotations[verifiedAnnotation] != now.annotations[verifiedAnnotation] {
