@@ -99,6 +99,8 @@ type Workload struct {
 	// were never replaced: this process has not seen all templates since one was complete, or this
 	// one was among them.
 	StartUnsure bool
+	// CameBack: this process has seen that: the template came back by an event.
+	CameBack bool
 	// PodsAfter is a lower bound of when the oldest pods of the current template were created, also if
 	// StartUnsure: at that moment all pods were of another one. Zero: it is not known.
 	PodsAfter Moment
@@ -270,7 +272,8 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 	switch {
 	case !started:
 		w.StartVersion, w.StartedBy, w.gates, w.heard = previous.StartVersion, previous.StartedBy, previous.gates, previous.heard
-		w.StartUnsure, w.PodsAfter, w.RevisionBefore = previous.StartUnsure, previous.PodsAfter, previous.RevisionBefore
+		w.StartUnsure, w.CameBack = previous.StartUnsure, previous.CameBack
+		w.PodsAfter, w.RevisionBefore = previous.PodsAfter, previous.RevisionBefore
 	case at.Live:
 		w.StartVersion = versionOf(w.ResourceVersion)
 	case previous != nil: // at any time since that was read, and so was all that came before the list
@@ -319,6 +322,7 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 			earlier = before.TemplateWritten.Add(ClockMargin)
 		}
 		w.StartUnsure = !before.completed && !before.neverHad(w.applied) && !restart.After(earlier) && !w.restarted(before)
+		w.CameBack = w.StartUnsure && at.Live && before.since != nil
 		w.RevisionBefore = before.Revision
 		if before.complete != 0 && before.complete != w.applied {
 			w.PodsAfter = before.completeAt

@@ -79,7 +79,7 @@ func TestDecide_RestartComesBack(t *testing.T) {
 }
 
 func TestDecide_Rollback(t *testing.T) {
-	want := []Excursion{{ID: "Secret/db", To: epoch.Add(2 * time.Minute), Containers: []string{"app"}, OlderPods: true}}
+	want := []Excursion{{ID: "Secret/db", To: epoch.Add(2 * time.Minute), Containers: []string{"app"}, OlderPods: true, Witnessed: true}}
 	t.Run("pods may be older", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
@@ -197,7 +197,7 @@ func TestDecide_Rollback(t *testing.T) {
 			went := x.now
 			x.tick(time.Minute)
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = pod, 3 })
-			want := []Excursion{{ID: "Secret/extra", To: went, Containers: []string{"app"}, OlderPods: true}}
+			want := []Excursion{{ID: "Secret/extra", To: went, Containers: []string{"app"}, OlderPods: true, Witnessed: true}}
 			if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

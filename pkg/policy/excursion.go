@@ -21,7 +21,7 @@ type Excursion struct {
 	Containers []string
 	// OlderPods: only pods that are older than the current template may have been started in it.
 	OlderPods bool
-	// Witnessed: this process saw the content change and change back, so that it knows better than one that did not.
+	// Witnessed: this process saw itself how it came to that, so that it knows better than one that did not.
 	Witnessed bool
 	// order is the place of the last change in the order of reading: several may have one time.
 	order uint64
@@ -69,6 +69,7 @@ func (e *Evaluation) doubts() (out []Excursion) {
 			continue // all pods came after it
 		}
 		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
+		x.Witnessed = e.Workload.CameBack && c.after == 0
 		if x.To.IsZero() { // it was removed while no template named it
 			x.To = e.Workload.TemplateWritten
 		}
@@ -93,12 +94,12 @@ func (e *Evaluation) undone() (out []Excursion) {
 		return nil
 	}
 	before := recordFrom(hash, sources)
-	comparable := before.Hash != "" && dependency.KeyOf(before.Hash) == dependency.KeyOf(e.Hash)
+	sameKey := before.Hash != "" && dependency.KeyOf(before.Hash) == dependency.KeyOf(e.Hash)
 	for i := range e.units {
 		u := &e.units[i]
 		var differs bool
 		switch entry, known := before.Sources[u.id]; {
-		case !comparable:
+		case !sameKey:
 			differs = e.changedAfter(u, e.Workload.OptedAt)
 		case before.Sources == nil:
 			differs = before.Hash != e.Hash
@@ -109,7 +110,7 @@ func (e *Evaluation) undone() (out []Excursion) {
 			continue
 		}
 		c := e.change(u)
-		x := Excursion{ID: u.id, To: c.written, Containers: u.containers(), OlderPods: true, order: c.order}
+		x := Excursion{ID: u.id, To: c.written, Containers: u.containers(), OlderPods: true, order: c.order, Witnessed: e.Workload.CameBack}
 		if x.To.IsZero() {
 			x.To = last.Time.Time
 		}

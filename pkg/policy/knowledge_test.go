@@ -420,20 +420,32 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 // A replica that does not lead leaves what it knows from lists alone to the leader, and looks again after a time. Of what
 // it has seen itself it is in doubt, until the leader has recorded what it found.
 func TestDecide_StandsBy(t *testing.T) {
+	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	thereAndBack := func(x *world) {
-		x.set(secret("db", "password", "2"))
+		change(x)
 		x.tick(time.Second)
 		x.set(secret("db", "password", "1"))
+	}
+	listed := func(f func(*world)) func(*world) { return func(x *world) { x.broken(func() { f(x) }) } }
+	template := func(image string, observed int64) func(*world) {
+		return func(x *world) {
+			x.edit(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image, d.Generation, d.Status.ObservedGeneration = image, 3, observed
+			})
+		}
 	}
 	for name, tt := range map[string]struct {
 		do     func(*world)
 		leader outcome
 		want   outcome
 	}{
-		"seen":                {thereAndBack, inspect("Secret/db"), inspect("Secret/db")},
-		"seen in part":        {both(func(x *world) { x.set(secret("db", "password", "2")) }, func(x *world) { x.broken(func() { x.set(secret("db", "password", "1")) }) }), inspect("Secret/db"), nothing},
-		"seen, and more":      {both(thereAndBack, func(x *world) { x.set(secret("db", "password", "3")) }, func(x *world) { x.tick(time.Minute) }), rollOut("Secret/db"), rollOut("Secret/db")},
-		"nothing has changed": {func(*world) {}, nothing, nothing},
+		"seen":                                {thereAndBack, inspect("Secret/db"), inspect("Secret/db")},
+		"seen in part":                        {both(func(x *world) { x.set(secret("db", "password", "2")) }, func(x *world) { x.broken(func() { x.set(secret("db", "password", "1")) }) }), inspect("Secret/db"), nothing},
+		"seen, and more":                      {both(thereAndBack, func(x *world) { x.set(secret("db", "password", "3")) }, func(x *world) { x.tick(time.Minute) }), rollOut("Secret/db"), rollOut("Secret/db")},
+		"nothing has changed":                 {func(*world) {}, nothing, nothing},
+		"a template has come back":            {both(template("app:2", 1), change, template("", 3)), inspect("Secret/db"), inspect("Secret/db")},
+		"a list shows that it has":            {both(template("app:2", 1), change, listed(template("", 3))), inspect("Secret/db"), baseline},
+		"a list shows what changed meanwhile": {both(template("app:2", 1), listed(change), template("", 3)), inspect("Secret/db"), baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))

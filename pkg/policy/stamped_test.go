@@ -67,7 +67,7 @@ func TestRollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
 	x.tick(time.Minute)
-	want := Excursion{ID: "Secret/db", From: x.now, Containers: []string{"app"}, OlderPods: true}
+	want := Excursion{ID: "Secret/db", From: x.now, Containers: []string{"app"}, OlderPods: true, Witnessed: true}
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	want.To = x.now
