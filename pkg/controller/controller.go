@@ -51,7 +51,7 @@ type Controller struct {
 	readUpTo atomic.Uint64 // the revision up to which everything has been read; 0: that cannot be told
 }
 
-// note is what is remembered of a workload while this replica leads, or while it does not.
+// note is what is remembered of a workload during a term, in which this replica leads or stands by.
 type note struct {
 	// written is the version of our last write, and writtenAt is when it was made. Until it has come
 	// back through the index, or is taken for lost, nothing is decided.
@@ -182,10 +182,19 @@ func (c *Controller) serve(ctx context.Context, graph Graph, workers int, leads 
 	wg.Wait()
 }
 
+// begin begins or ends a term. Of earlier ones it is remembered what was known when records were written, as long as
+// they stand.
 func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queue, c.leads, c.notes = queue, leads, map[dependency.WorkloadKey]*note{}
+	c.queue, c.leads = queue, leads
+	notes := map[dependency.WorkloadKey]*note{}
+	for key, n := range c.notes {
+		if n.hash != "" {
+			notes[key] = &note{written: n.written, writtenAt: n.writtenAt, hash: n.hash, decided: n.decided}
+		}
+	}
+	c.notes = notes
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.

@@ -145,7 +145,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		}
 		s = &step{workload: w, policy: e.Policy}
 		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected, StandsBy: c.StandsBy()}
-		if n.hash == e.Record.Hash {
+		if n.hash == e.Record.Hash && w.RecordedAt.Version <= n.written { // no other client has written it since
 			observed.Decided = n.decided
 			if n.hash != "" {
 				observed.Written = n.written
