@@ -3,7 +3,7 @@
 // It is level-triggered: whatever happens to a workload or its sources puts the workload
 // into a queue, and a worker asks policy.Decide what is to be done. A restart is one
 // patch, bound to the version of the workload that the decision was made for. One replica
-// at a time leads.
+// at a time leads; the others stand by.
 //
 // The record on the workload says with which content its pods were started. A new process
 // or leader compares it with the current content, so that it neither loses a change that the
@@ -21,8 +21,9 @@
 //     is adopted as that of the pods.
 //   - When a workload without a record opted in (Pending, NotRecorded). Lost before the first
 //     record is written, changes since then are adopted as well.
-//   - Content that changed and changed back (Pending, Verifying). Lost before the leader has
-//     looked at the pods, the state is InSync, as the record says.
+//   - Content that changed and changed back (Pending, Verifying). Lost before a replica has
+//     looked at the pods, the state is InSync, as the record says. A replica that does not lead looks too, if it has
+//     seen that and nothing has been recorded for a while.
 //   - Whether the template or the content changed first. Lost, the revision of the template is
 //     looked up (Pending, Verifying), and the workload is restarted in doubt.
 //
