@@ -158,8 +158,7 @@ func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int
 	return err
 }
 
-// mayDoubt reports whether a replica may not know that the pods are newer than their content, while the
-// leader finds nothing to look up: it has not seen all templates that came since the pods were of one.
+// mayDoubt reports whether a replica may take pods for older than their content, of which the leader knows better: it has not seen all templates that came since the pods were of one.
 func (w *workload) mayDoubt(replica int) bool {
 	return replica != leader() && !w.cell.oracle.servers[replica].sawAll(w.wholeAt, w.startedAt)
 }
@@ -186,7 +185,7 @@ func (w *workload) shown(view *v1alpha1.ConfigDependency, mayDoubt bool) error {
 			return fmt.Errorf("%s is shown at version %q, not %q", u.source, got, version)
 		}
 	}
-	if mayDoubt && (view.Status.Reason == "Verifying" || view.Status.Reason == "SourceChanged") {
+	if mayDoubt && view.Status.Reason == "SourceChanged" {
 		return nil
 	}
 	if want := w.want(); string(view.Status.State) != want {

@@ -36,6 +36,12 @@ func (w *workload) settled() error {
 	return nil
 }
 
+// seenByAny reports whether any server has seen all templates that came since the pods were of one. If it does not lead, it
+// looks at the pods itself.
+func (w *workload) seenByAny() bool {
+	return slices.ContainsFunc(w.cell.oracle.servers, func(s *process) bool { return s.sawAll(w.wholeAt, w.startedAt) })
+}
+
 // calm judges what has come of a phase, and begins the next.
 func (o *oracle) calm(leader int) {
 	for _, c := range o.cells {
@@ -55,7 +61,7 @@ func (o *oracle) calm(leader int) {
 			switch {
 			case !w.managed() || !w.starts:
 				continue
-			case p.at < w.startedAt && !o.servers[leader].saw(w.startedAt):
+			case p.at < w.startedAt && !o.servers[leader].saw(w.startedAt) && !w.seenByAny():
 				o.tally.unknowable++
 				w.log("pod %s runs with %v, which cannot be known: its template came back before the leader watched", name, p.read)
 			default:
