@@ -139,7 +139,7 @@ type Workload struct {
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
 	// TemplateSeen is when this process saw the template change. Zero: it has not. TemplateOrder is when it
-	// read the template; see Moment.
+	// read the template of the pods; see Moment.
 	TemplateSeen  time.Time
 	TemplateOrder uint64
 	// TemplateBy are the field managers that own fields of the template, at most maxManagers.
@@ -236,8 +236,8 @@ func (w *Workload) dateObject(before *Workload, at Arrival) {
 	case at.Live:
 		w.CreatedAt = w.written(at)
 	}
-	if w.TemplateSeen, w.TemplateOrder = at.Seen, at.Order; before != nil && before.template == w.template {
-		w.TemplateSeen, w.TemplateOrder = before.TemplateSeen, before.TemplateOrder
+	if w.TemplateSeen = at.Seen; before != nil && before.template == w.template {
+		w.TemplateSeen = before.TemplateSeen
 	}
 }
 
@@ -267,6 +267,9 @@ func (w *Workload) findApplied(before *Workload, at Arrival) {
 // dateStart finds out between which versions the pods of the applied template started. Previous may
 // be another object.
 func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
+	if w.TemplateOrder = at.Order; samePods {
+		w.TemplateOrder = previous.TemplateOrder
+	}
 	scaledUp := samePods && previous.Idle && !w.Idle
 	started := !samePods || scaledUp
 	switch {
@@ -280,6 +283,9 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 		w.StartVersion = max(versionOf(previous.ResourceVersion), at.After) + 1
 	case at.After != 0: // it was not there then
 		w.StartVersion = at.After + 1
+	}
+	if w.TemplatePending { // the pods wait for what another one reads
+		w.gates = nil
 	}
 	// Another template may have come and gone unseen, unless the controller has counted no rollout since.
 	if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) && !w.sameRevision(previous) {

@@ -461,6 +461,9 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		return
 	}
 	o.tally.Baselines++
+	if known, _ := o.remembered(&r.seen, before); known == nil {
+		d.truth.first = o.world.revision
+	}
 	if ended {
 		return // the last has been evicted
 	}
