@@ -72,7 +72,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Workers:  c.options.ConcurrentReloads,
 		Digester: s.digester.Load,
 	})
-	views.LeaveDoubts(s.controller.StandsBy)
+	views.SetStandby(s.controller)
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
 	s.index.SetDefaults(c.options.Reload)
 	s.index.Within(c.options.Namespaces)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,8 @@ type Controller struct {
 	notes map[dependency.WorkloadKey]*note
 	// restored is how often revisions have gone back.
 	restored int
+	// found is what was found out about pods while this replica stands by.
+	found map[dependency.WorkloadKey]*policy.Inspection
 
 	readUpTo atomic.Uint64 // the revision up to which everything has been read; 0: that cannot be told
 }
@@ -61,6 +64,7 @@ type note struct {
 	// that had been read when it was decided on, in the order of reading.
 	hash    string
 	decided uint64
+	said    said
 	// staleSince is when content was first seen to differ from that of a record.
 	staleSince time.Time
 	record     string
@@ -81,9 +85,21 @@ type note struct {
 	// that was said.
 	managed    bool
 	declaredBy string
-	// doubted is since when a replica that does not lead has seen something to look after; see StandBy.
-	doubted time.Time
+	// doubted: a replica that does not lead has seen something to look after; see StandBy.
+	doubted bool
 	pace    pace
+}
+
+// said is what a record says besides its hash: two with the same hash may be of different moments.
+type said struct{ verified, reload string }
+
+func saidBy(annotations map[string]string) said {
+	return said{annotations[policy.VerifiedAnnotation], annotations[policy.LastReloadAnnotation]}
+}
+
+// stands reports whether the record of a workload is the one that we wrote last, as far as it is there.
+func (n *note) stands(w *dependency.Workload) bool {
+	return w.Annotations[policy.ConfigHashAnnotation] == "" || saidBy(w.Annotations) == n.said
 }
 
 // lostAfter is how long a write of ours may take to come back through the index. After that it is taken
@@ -128,7 +144,7 @@ func (c *Controller) Changed(_ *dependency.Graph, at dependency.Progress, worklo
 		if c.leads {
 			c.queue.Add(key)
 		} else {
-			c.queue.AddAfter(key, standbyPause)
+			c.queue.AddAfter(key, standbyPause/2)
 		}
 	}
 }
@@ -145,10 +161,13 @@ func (c *Controller) Progressed(at dependency.Progress) {
 func (c *Controller) enqueueAll(g *dependency.Graph) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.queue == nil || !c.leads {
-		return
+	switch {
+	case c.queue == nil:
+	case c.leads:
+		g.EachWorkload(func(w *dependency.Workload) { c.queue.Add(w.WorkloadKey) })
+	default:
+		g.EachWorkload(func(w *dependency.Workload) { c.queue.AddAfter(w.WorkloadKey, standbyPause/2) })
 	}
-	g.EachWorkload(func(w *dependency.Workload) { c.queue.Add(w.WorkloadKey) })
 }
 
 // Run restarts workloads until the context is done, and returns when nothing is under way any more.
@@ -166,10 +185,17 @@ func (c *Controller) Run(ctx context.Context, graph Graph) {
 // serve handles workloads by a number of workers until the context is done.
 func (c *Controller) serve(ctx context.Context, graph Graph, workers int, leads bool) {
 	// Each workload has a pace of its own; see pace.
-	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: "configdep_rollouts", Clock: c.Clock})
+	name := "configdep_rollouts"
+	if !leads {
+		name = "configdep_standby"
+	}
+	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: name, Clock: c.Clock})
 	c.begin(queue, leads)
 	defer c.begin(nil, false)
-	graph.Read(c.enqueueAll)
+	graph.Read(func(g *dependency.Graph) {
+		c.forgetDeleted(g)
+		c.enqueueAll(g)
+	})
 
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
@@ -191,10 +217,17 @@ func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.Wor
 	notes := map[dependency.WorkloadKey]*note{}
 	for key, n := range c.notes {
 		if n.hash != "" {
-			notes[key] = &note{written: n.written, writtenAt: n.writtenAt, hash: n.hash, decided: n.decided}
+			notes[key] = &note{written: n.written, writtenAt: n.writtenAt, hash: n.hash, decided: n.decided, said: n.said}
 		}
 	}
-	c.notes = notes
+	c.notes, c.found = notes, map[dependency.WorkloadKey]*policy.Inspection{}
+}
+
+// forgetDeleted drops the notes of workloads that were deleted before a term.
+func (c *Controller) forgetDeleted(g *dependency.Graph) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.notes, func(key dependency.WorkloadKey, _ *note) bool { return g.Workload(key) == nil })
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.
@@ -228,6 +261,13 @@ func (c *Controller) StandsBy() bool {
 	return c.queue != nil && !c.leads
 }
 
+// Found returns what was found out about the pods of a workload while this replica stands by, or nil.
+func (c *Controller) Found(key dependency.WorkloadKey) *policy.Inspection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.found[key]
+}
+
 // Busy reports whether workloads are waiting to be handled.
 func (c *Controller) Busy() bool {
 	c.mu.Lock()
@@ -251,4 +291,5 @@ func (c *Controller) forget(key dependency.WorkloadKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.notes, key)
+	delete(c.found, key)
 }

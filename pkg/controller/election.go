@@ -17,7 +17,8 @@ type Election struct {
 	LeaseDuration time.Duration
 	RenewDeadline time.Duration
 	RetryPeriod   time.Duration
-	// StandBy is called while this replica does not lead, with a context that is done when it is to; nil: nothing is.
+	// StandBy is called while this replica does not lead. Its context is done before lead is called, which waits until it
+	// has returned. Nil: nothing is called.
 	StandBy func(context.Context)
 }
 

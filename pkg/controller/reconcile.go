@@ -145,7 +145,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		}
 		s = &step{workload: w, policy: e.Policy}
 		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected, StandsBy: c.StandsBy()}
-		if n.hash == e.Record.Hash && w.RecordedAt.Version <= n.written { // no other client has written it since
+		if n.hash == e.Record.Hash && n.stands(w) {
 			observed.Decided = n.decided
 			if n.hash != "" {
 				observed.Written = n.written
@@ -190,6 +190,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
 	case err == nil, apierrors.IsConflict(err), ctx.Err() != nil:
+	case c.StandsBy(): // the leader tells of its own
 	default:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigRecordFailed",
 			fmt.Sprintf("Recording the content that the pods run with failed and will be retried: %v", err))
@@ -256,8 +257,9 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		return err
 	}
 	n.written, n.writtenAt, n.decided = version(patched.GetResourceVersion()), c.Clock.Now(), s.order
-	n.hash = patched.GetAnnotations()[policy.ConfigHashAnnotation]
-	if n.pace.wrote(c.Clock.Now(), s.checksum()) {
+	annotations := patched.GetAnnotations()
+	n.hash, n.said = annotations[policy.ConfigHashAnnotation], saidBy(annotations)
+	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.StandsBy() {
 		// The same words each time, so that the events of a fight are counted in one.
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",

@@ -11,13 +11,15 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// standbyPause is for how long a doubt is left to the leader, which looks at pods within seconds.
+// standbyPause is for how long a doubt is left to the leader at most, which looks at pods within seconds; at least for
+// half of it.
 const standbyPause = 30 * time.Second
 
 // StandBy looks after what this replica has seen and the leader may have missed, as it was cut off or has started since:
-// content that changed and changed back. If nothing has been recorded of that after standbyPause, it looks at the pods
-// itself and records what it finds, so that the leader restarts the workload if any has read the other content. It
-// goes on until the context is done, and must not be called beside Run.
+// content that changed and changed back, or a template that came back. If nothing has been recorded of that after
+// standbyPause, it looks at the pods itself. Where any has read other content, it records that, so that the leader
+// restarts the workload; else Found tells that none has. It goes on until the context is done, and must not be called
+// beside Run.
 func (c *Controller) StandBy(ctx context.Context, graph Graph) {
 	c.serve(ctx, graph, 1, false)
 }
@@ -25,21 +27,22 @@ func (c *Controller) StandBy(ctx context.Context, graph Graph) {
 // assist handles one workload while another replica leads. It returns after which time to do so again; 0: when it has
 // changed.
 func (c *Controller) assist(ctx context.Context, graph Graph, key dependency.WorkloadKey) (time.Duration, error) {
-	var found findings
-	for {
+	found := findings{inspected: c.Found(key)}
+	for looked := false; ; looked = true {
 		s := c.decide(graph, key, found)
 		if s == nil {
 			return 0, nil
 		}
 		n, now := c.note(key), c.Clock.Now()
-		if !s.forStandby(n, found) {
-			n.doubted = time.Time{}
+		if s.Action != policy.Inspect && s.Action != policy.WriteMixed || s.Action == policy.Inspect && looked {
+			n.doubted = false
 			return 0, nil
 		}
-		if n.doubted.IsZero() {
-			n.doubted = now
+		if !n.doubted {
+			n.doubted = true
+			return standbyPause / 2, nil
 		}
-		if wait := max(n.doubted.Add(standbyPause).Sub(now), n.pace.wait(now, s.workload.ResourceVersion)); wait > 0 {
+		if wait := n.pace.wait(now, s.workload.ResourceVersion); wait > 0 {
 			return wait, nil
 		}
 		again, after, err := c.act(ctx, s, &found)
@@ -55,21 +58,13 @@ func (c *Controller) assist(ctx context.Context, graph Graph, key dependency.Wor
 		case !again:
 			return max(after, standbyPause), nil
 		}
+		c.find(key, found.inspected)
 	}
 }
 
-// forStandby reports whether a step is one that a replica takes which does not lead: to look at pods because of what it
-// has seen itself, and to record what it has found. It must not record other content than is recorded, of which it may
-// know less than the leader.
-func (s *step) forStandby(n *note, found findings) bool {
-	switch s.Action {
-	case policy.Inspect:
-		return found.inspected == nil
-	case policy.WriteMixed:
-		return found.inspected != nil
-	case policy.WriteVerified:
-		return found.inspected != nil && n.record == s.present.Hash
-	default:
-		return false
-	}
+// find notes what was found out about the pods of a workload.
+func (c *Controller) find(key dependency.WorkloadKey, found *policy.Inspection) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.found[key] = found
 }

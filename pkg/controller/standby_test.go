@@ -3,14 +3,18 @@ package controller
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -31,6 +35,17 @@ func (c *cluster) standBy() (stop func()) {
 	return stop
 }
 
+// shown returns what a view of the Deployment web shows.
+func (c *cluster) shown() (d policy.Decision) {
+	c.t.Helper()
+	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
+	c.index.Read(func(g *dependency.Graph) {
+		e := policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults)
+		d = e.Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})
+	})
+	return d
+}
+
 // TestStandBy: content changes and changes back, and the leader does not see it.
 func TestStandBy(t *testing.T) {
 	changeBack := func(c *cluster, between func()) {
@@ -41,40 +56,47 @@ func TestStandBy(t *testing.T) {
 		c.set(secret("db", "1"))
 	}
 	thereAndBack := func(c *cluster) { changeBack(c, func() {}) }
+	readIt := func(c *cluster) { changeBack(c, func() { c.started("web-1", "app") }) }
 	for name, tt := range map[string]struct {
-		do   func(*cluster)
-		want string // kinds of requests, with the pause in between
+		do    func(*cluster)
+		want  string // kinds of requests
+		state policy.State
 	}{
-		"no pod has read it": {thereAndBack, "verified"},
-		"a pod has read it":  {func(c *cluster) { changeBack(c, func() { c.started("web-1", "app") }) }, "mixed"},
+		"no pod has read it": {thereAndBack, "", policy.InSync},
+		"a pod has read it":  {readIt, "mixed", policy.Pending},
 		"pods cannot be listed at first": {func(c *cluster) {
 			c.interceptFirst("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no route") })
-			thereAndBack(c)
-		}, "verified"},
+			readIt(c)
+		}, "mixed", policy.Pending},
+		"the record cannot be written": {func(c *cluster) {
+			c.refusing(func(clienttesting.Action) error {
+				return apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New("no"))
+			})
+			readIt(c)
+		}, "forbidden", policy.Pending},
 		"the leader has recorded that it looked": {func(c *cluster) {
-			thereAndBack(c)
-			c.advance(standbyPause / 2)
+			readIt(c)
+			c.advance(standbyPause / 3)
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.VerifiedAnnotation] = "2026-01-01T00:00:00Z 1" })
-		}, ""},
-		"content has changed for good": {func(c *cluster) { c.set(secret("db", "2")) }, ""},
+		}, "", policy.InSync},
+		"content has changed for good": {func(c *cluster) { c.set(secret("db", "2")) }, "", policy.Pending},
 		"the record is removed": {func(c *cluster) {
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} })
-		}, ""},
+		}, "", policy.InSync},
 		"the workload has opted out": {func(c *cluster) {
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = "off" })
-			thereAndBack(c)
-		}, ""},
-		"a source is missing": {func(c *cluster) { c.remove(live(c, configMap("late", "1"))) }, ""},
+			readIt(c)
+		}, "", policy.Unmanaged},
+		"a source is missing": {func(c *cluster) { c.remove(live(c, configMap("late", "1"))) }, "", policy.Blocked},
 		"it has seen a part in a list": {func(c *cluster) {
 			c.hold()
 			c.set(secret("db", "2"))
 			c.synced()
+			c.started("web-1", "app")
 			c.set(secret("db", "3"))
 			c.advance(time.Minute)
-			c.hold()
 			c.set(secret("db", "1"))
-			c.synced()
-		}, ""},
+		}, "", policy.InSync},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -82,10 +104,15 @@ func TestStandBy(t *testing.T) {
 				c.told()
 				stop := c.standBy()
 				tt.do(c)
-				c.advance(standbyPause - time.Millisecond)
+				c.advance(standbyPause/2 - time.Millisecond)
 				c.expect("it is left to the leader")
+				c.advance(standbyPause/2 + time.Minute)
+				if d := c.shown(); d.State != tt.state {
+					t.Errorf("it says %s (%s), want %s", d.State, d.Reason, tt.state)
+				}
 				c.advance(time.Hour)
-				if got := c.kinds(); got != tt.want {
+				switch got := c.kinds(); {
+				case tt.want == "forbidden" && strings.Count(got, "mixed") < 2, tt.want != "forbidden" && got != tt.want:
 					t.Errorf("it wrote %q, want %q", got, tt.want)
 				}
 				c.expectEvents("it tells nothing")
@@ -96,6 +123,60 @@ func TestStandBy(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStandBy_Pause: a doubt is left to the leader for a while, which bounds the time until it is looked into.
+func TestStandBy_Pause(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.standBy()
+		c.set(secret("db", "2"))
+		c.advance(time.Minute)
+		c.started("web-1", "app")
+		c.advance(time.Minute)
+		c.set(secret("db", "1"))
+		c.advance(standbyPause)
+		if got := c.kinds(); got != "mixed" {
+			t.Errorf("after %v: %q", standbyPause, got)
+		}
+	})
+}
+
+// TestStandBy_WhatTheLeaderSaw: a leader that cannot look at the pods loses the lease, and stands by with what it saw.
+func TestStandBy_WhatTheLeaderSaw(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		failing := true
+		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return failing, nil, errors.New("no route")
+		})
+		excursions["by a missing source"](c, func() { c.started("web-1", "app") })()
+		c.advance(time.Minute)
+		c.expect("it cannot look")
+		c.standBy()
+		c.mu.Lock()
+		failing = false
+		c.mu.Unlock()
+		c.advance(time.Minute)
+		if got := c.kinds(); got != "mixed" {
+			t.Errorf("it wrote %q", got)
+		}
+	})
+}
+
+// TestBegin_ForgetsDeleted: nothing is remembered of workloads that were deleted between two terms.
+func TestBegin_ForgetsDeleted(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		stop := adopted(c)
+		stop()
+		c.remove(live(c, deployment("web", "db")))
+		c.lead()
+		if len(c.controller.notes) != 0 {
+			t.Errorf("%d notes", len(c.controller.notes))
+		}
+	})
 }
 
 // TestStandByEndsBeforeItLeads: nothing that it does goes on beside Run.
@@ -119,6 +200,44 @@ func TestStandByEndsBeforeItLeads(t *testing.T) {
 		c.advance(time.Hour)
 		if got := c.kinds(); got != "verified" {
 			t.Errorf("the leader wrote %q", got)
+		}
+	})
+}
+
+// TestOwnRecordInAList: a list shows our own record in a later version of the workload. What was read after it was decided
+// on is no less unknown to it.
+func TestOwnRecordInAList(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		withPod(c)
+		c.resign()
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { // so that it is recorded again
+			delete(d.Annotations, policy.ConfigHashAnnotation)
+			delete(d.Annotations, policy.AppliedSourcesAnnotation)
+		})
+		c.newProcess()
+		c.synced()
+		c.delayFirst("patch", "deployments", time.Millisecond, c.hold) // its watch breaks
+		c.lead()
+		c.advance(time.Second)
+		c.took()
+		read := func(value string) { // live
+			c.set(secret("db", value))
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if err := c.replay.Set(c.objects["secrets/db"].DeepCopyObject()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read("2")
+		c.advance(time.Minute)
+		c.started("web-1", "app")
+		c.advance(time.Minute)
+		read("1")
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Labels = map[string]string{"x": "y"} })
+		c.synced()
+		c.advance(time.Hour)
+		if got := c.kinds(); !strings.HasPrefix(got, "mixed") {
+			t.Errorf("it wrote %q", got)
 		}
 	})
 }

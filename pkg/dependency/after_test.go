@@ -214,7 +214,7 @@ func TestSource_CreatedAgain(t *testing.T) {
 			if got := g.LastWritten("shop", optional).Version; got != 30 {
 				t.Errorf("what is optional was written at %d, want 30", got)
 			}
-			if _, _, times := g.ChangedSince(key, Moment{Version: 15}); times == 0 {
+			if _, _, times, _ := g.ChangedSince(key, Moment{Version: 15}); times == 0 {
 				t.Error("it has not changed")
 			}
 		})
@@ -376,5 +376,18 @@ func TestWorkload_StartThatAListShows(t *testing.T) {
 		if tt.got.StartVersion != tt.want {
 			t.Errorf("%s: since %d, want %d", name, tt.got.StartVersion, tt.want)
 		}
+		created := uint64(0)
+		if name == "it was not there" {
+			created = tt.want
+		}
+		if tt.got.CreatedAt.Version != created {
+			t.Errorf("%s: created after %d, want %d", name, tt.got.CreatedAt.Version, created)
+		}
+	}
+	again := read(before, "40", "1", 20)
+	again.UID, again.CreatedAt = "another", Moment{}
+	again.After(before, Arrival{After: 20})
+	if again.CreatedAt.Version != 21 {
+		t.Errorf("created again after %d", again.CreatedAt.Version)
 	}
 }

@@ -294,11 +294,12 @@ func (g *Graph) missingSince(key SourceKey) uint64 {
 }
 
 // changed returns when a source first and last changed, of the changes that count, and how often. It may have changed
-// more often than is known; then the first is zero, as it is when that is not remembered.
-func (s *Source) changed(counts func(Moment) bool) (first, last time.Time, times int) {
+// more often than is known; then the first is zero, as it is when that is not remembered. See Graph.ChangedSince.
+func (s *Source) changed(counts func(Moment) bool) (first, last time.Time, times int, live bool) {
 	if s == nil {
-		return time.Time{}, time.Time{}, 0
+		return time.Time{}, time.Time{}, 0, true
 	}
+	live = true
 	for i := range s.episodes {
 		e := &s.episodes[i]
 		switch {
@@ -306,12 +307,12 @@ func (s *Source) changed(counts func(Moment) bool) (first, last time.Time, times
 			continue
 		case times > 0:
 		case i == 0 && s.changedMore:
-			times++
+			times, live = times+1, false
 		case i > 0 || len(s.episodes) < maxEpisodes:
 			first = e.at
 		}
-		last = e.at
+		last, live = e.at, live && !e.listed
 		times++
 	}
-	return first, last, times
+	return first, last, times, live
 }

@@ -267,13 +267,14 @@ func (g *Graph) Past(key SourceKey) []Past {
 
 // ChangedSince returns when the content of a source first and last changed after a moment,
 // by the clock of the API server where that is known, else by ours, and how often. The first
-// is zero when that is not remembered, both when it has not changed.
-func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int) {
+// is zero when that is not remembered, both when it has not changed. Live reports whether each of these changes came
+// by an event, so that there were no others.
+func (g *Graph) ChangedSince(key SourceKey, since Moment) (first, last time.Time, times int, live bool) {
 	return g.sourceOrGone(key).changed(func(at Moment) bool { return g.Before(since, at) })
 }
 
 // ReadSince is ChangedSince for a place in the order in which this process has read things.
-func (g *Graph) ReadSince(key SourceKey, order uint64) (first, last time.Time, times int) {
+func (g *Graph) ReadSince(key SourceKey, order uint64) (first, last time.Time, times int, live bool) {
 	return g.sourceOrGone(key).changed(func(at Moment) bool { return order < at.Order })
 }
 
@@ -469,7 +470,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 		if !change.Since.IsZero() && change.Since.Before(at) { // nothing else dates it
 			at = change.Since
 		}
-		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), at}); change.Seen.IsZero() {
+		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), at, change.After != 0}); change.Seen.IsZero() {
 			was.episodes = nil
 		}
 		was.past = addPast(deleted, change)

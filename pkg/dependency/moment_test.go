@@ -123,7 +123,7 @@ func TestGraph_ChangedSince(t *testing.T) {
 			c := newChanging()
 			c.write("1", 0, true)
 			tt.do(c)
-			first, last, times := c.graph.ChangedSince(c.key, Moment{Version: tt.since})
+			first, last, times, _ := c.graph.ChangedSince(c.key, Moment{Version: tt.since})
 			at := func(minute int) time.Time {
 				if minute < 0 {
 					return time.Time{}
@@ -135,7 +135,7 @@ func TestGraph_ChangedSince(t *testing.T) {
 			}
 		})
 	}
-	if _, _, times := NewGraph().ChangedSince(SourceKey{}, Moment{}); times != 0 {
+	if _, _, times, _ := NewGraph().ChangedSince(SourceKey{}, Moment{}); times != 0 {
 		t.Errorf("a source that never was has changed %d times", times)
 	}
 }

@@ -38,29 +38,36 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) (written b
 // leftTemplate is a template that was replaced, with what was recorded of its pods then.
 type leftTemplate struct {
 	template uint64
-	record   record
+	remembered
 }
+
+// remembered is a record without what only matters while it stands.
+type remembered struct{ hash, sources string }
+
+// maxLeftBytes bounds the records of templates that are remembered of a workload. It is the limit of all annotations of
+// an object, so that they take no more than these. The first are forgotten.
+const maxLeftBytes = 256 << 10
 
 // keepLeft remembers what was recorded of the pods of templates that may still have some. A restart records the
 // content of its time; when its template is replaced by the one before and the record stays, it says nothing of the pods
 // that were never replaced. A list may show no more of that than the record of a restart whose template is gone.
 func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival) {
-	was := before.record()
+	was := remembered{before.record().hash, before.record().sources}
 	if before.undone != nil {
 		was = *before.undone
 	}
-	if !samePods {
+	switch {
+	case !samePods:
 		if !before.completed { // else no other has pods
 			w.left = before.left
 		}
-		w.left = append(slices.Clip(w.left[max(0, len(w.left)-maxTemplates+1):]), leftTemplate{before.applied, was})
+		w.left = addLeft(w.left, leftTemplate{before.applied, was})
 		if i := slices.IndexFunc(w.left, func(l leftTemplate) bool { return l.template == w.applied }); i >= 0 {
-			w.undone = &w.left[i].record
+			w.undone = new(w.left[i].remembered)
 		}
 		return
-	}
-	if w.left = before.left; w.completed {
-		w.left = nil
+	case !w.completed:
+		w.left = before.left
 	}
 	switch {
 	case !written:
@@ -68,6 +75,22 @@ func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival
 	case !at.Live && w.LastReload() != before.LastReload() && !w.evicted():
 		w.undone = &was
 	}
+}
+
+// addLeft returns the last templates. Values in the graph are immutable.
+func addLeft(before []leftTemplate, l leftTemplate) []leftTemplate {
+	if l.template == 0 || l.hash == "" { // it is not known, or says nothing
+		return before
+	}
+	left := slices.DeleteFunc(slices.Clone(before), func(other leftTemplate) bool { return other.template == l.template })
+	left = append(left, l)
+	bytes := 0
+	for i := range slices.Backward(left) {
+		if bytes += len(left[i].sources); bytes > maxLeftBytes || len(left)-i > maxTemplates {
+			return slices.Clone(left[i+1:])
+		}
+	}
+	return left
 }
 
 // evicted reports whether the last restart was made by evicting pods.

@@ -76,6 +76,8 @@ type removedKey struct {
 type episode struct {
 	Moment
 	at time.Time // by the clock of the API server where that is known, else by this server's
+	// listed: a list showed it, so that there may have been others.
+	listed bool
 }
 
 // Past is a source as it was before its content changed.
@@ -132,7 +134,7 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		// The source was deleted and created again. The deletion was missed, so its time is unknown.
 		was := *previous
 		if !at.Seen.IsZero() {
-			was.episodes = addEpisode(was.episodes, episode{Moment: Moment{version, at.Order}})
+			was.episodes = addEpisode(was.episodes, episode{Moment: Moment{version, at.Order}, listed: true})
 		}
 		previous, deleted = nil, &was
 	}
@@ -199,7 +201,7 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		s.past = addPast(previous, s.Change)
 	}
 	if !at.Seen.IsZero() {
-		s.episodes = addEpisode(s.episodes, episode{Moment{version, at.Order}, s.LastChanged.Time})
+		s.episodes = addEpisode(s.episodes, episode{Moment{version, at.Order}, s.LastChanged.Time, !at.Live})
 	}
 }
 

@@ -60,7 +60,8 @@ type Workload struct {
 	UID             types.UID
 	ResourceVersion string
 	Created         metav1.Time
-	// CreatedAt is when this process saw the creation of the workload. Zero: it did not.
+	// CreatedAt is when this process saw the creation of the workload, or a version after which it was made. Zero: it is not
+	// known.
 	CreatedAt Moment
 	Labels    map[string]string
 	// Annotations and TemplateAnnotations are this project's annotations on the workload and on
@@ -82,6 +83,8 @@ type Workload struct {
 	// OptedAt is when they began to say so. Zero: they did when the workload was first read.
 	Opted   string
 	OptedAt Moment
+	// OptedOver is what the annotation of the workload itself said of that before.
+	OptedOver string
 	// Scope stands for the annotations that say which sources count, and ScopedAt is when they first changed after the
 	// last record, or last before it, from ScopedFrom. Zero: they have not.
 	Scope, ScopedFrom string
@@ -134,7 +137,7 @@ type Workload struct {
 	// left are the templates that were replaced since a rollout was complete, and undone is what was recorded of the
 	// pods before a restart that was undone; see keepLeft.
 	left   []leftTemplate
-	undone *record
+	undone *remembered
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
@@ -284,6 +287,9 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 	case at.After != 0: // it was not there then
 		w.StartVersion = at.After + 1
 	}
+	if started && w.CreatedAt == (Moment{}) && (previous == nil || previous.UID != w.UID) { // with its first pods
+		w.CreatedAt.Version = w.StartVersion
+	}
 	if w.TemplatePending { // the pods wait for what another one reads
 		w.gates = nil
 	}
@@ -422,8 +428,8 @@ func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, versio
 		return
 	}
 	now := Moment{versionOf(version), at.Order}
-	if w.OptedAt = previous.OptedAt; previous.Opted != opted {
-		w.OptedAt = now
+	if w.OptedAt, w.OptedOver = previous.OptedAt, previous.OptedOver; previous.Opted != opted {
+		w.OptedAt, w.OptedOver = now, previous.Annotations[ReloadAnnotation]
 	}
 	w.ScopedAt, w.ScopedFrom = previous.ScopedAt, previous.ScopedFrom
 	if previous.Scope != scope && (w.ScopedAt == (Moment{}) || w.RecordedSinceScoped()) {
@@ -435,8 +441,8 @@ func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, versio
 // on a stream of its own and may come later than what was written after it.
 func (w *Workload) OptedAfter(version string) bool { return versionOf(version) < w.OptedAt.Version }
 
-// OptedBy notes that a namespace has opted the workload in, with a version before OptedAt.
-func (w *Workload) OptedBy(version string) { w.OptedAt.Version = versionOf(version) }
+// OptBefore notes that a namespace had opted the workload in, with a version before OptedAt.
+func (w *Workload) OptBefore(version string) { w.OptedAt.Version = versionOf(version) }
 
 // RecordedSinceScoped reports whether the record was written after the annotations that say which sources
 // count last changed, or with them.
@@ -477,6 +483,9 @@ const RecreatingAnnotation = annotationPrefix + "recreating"
 
 // ReloadedAtAnnotation is on the pod template and makes it differ from all previous ones.
 const ReloadedAtAnnotation = annotationPrefix + "reloaded-at"
+
+// ReloadAnnotation is on a workload or its namespace, and says which sources restart it automatically.
+const ReloadAnnotation = annotationPrefix + "reload"
 
 // RevisionAnnotation is where the Deployment controller counts the rollouts of a Deployment,
 // on it and on its ReplicaSets.

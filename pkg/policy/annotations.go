@@ -15,7 +15,7 @@ import (
 // The annotations that users set on workloads, and on namespaces as defaults for the
 // workloads in them.
 const (
-	ReloadAnnotation      = "configdep.io/reload"
+	ReloadAnnotation      = dependency.ReloadAnnotation
 	SourcesAnnotation     = "configdep.io/sources"
 	ExcludeAnnotation     = "configdep.io/exclude"
 	KindsAnnotation       = "configdep.io/kinds"

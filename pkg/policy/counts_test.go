@@ -121,7 +121,7 @@ func TestDecide_TellsExcursions(t *testing.T) {
 	x.tick(10 * time.Second)
 	x.set(secret("feature-2", "a", "1"))
 	// It is not known which containers use what a glob names, nor when the first of it changed.
-	if diff := cmp.Diff([]Excursion{{ID: "Secret/feature-*", To: x.now}}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+	if diff := cmp.Diff([]Excursion{{ID: "Secret/feature-*", To: x.now, Witnessed: true}}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
 		t.Errorf("of a glob (-want +got):\n%s", diff)
 	}
 }

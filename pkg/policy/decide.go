@@ -82,7 +82,7 @@ type Observed struct {
 	// already carried the same record does not show by its annotations that it was written again.
 	// 0: not known.
 	Written uint64
-	// Inspected is set when the last Decide said Inspect.
+	// Inspected is set when the last Decide said Inspect; on a replica that stands by, also later.
 	Inspected *Inspection
 	// StandsBy: another replica leads. If this one is in doubt because it was cut off, and has not seen itself what
 	// pods may have read, it leaves that to the leader: it says what the record says.
@@ -248,6 +248,9 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 	if len(o.Inspected.Mixed) > 0 {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: WriteMixed, Mixed: o.Inspected.Mixed, Trigger: ids[0], Stale: true,
 			Message: "Some pods may have been started with other content of " + what + ". " + restartDue}
+	}
+	if o.StandsBy { // it is for the leader to record that, which may be in doubt about something else
+		return e.inSync(None)
 	}
 	return e.inSync(WriteVerified)
 }

@@ -21,7 +21,7 @@ type Excursion struct {
 	Containers []string
 	// OlderPods: only pods that are older than the current template may have been started in it.
 	OlderPods bool
-	// Witnessed: this process saw itself how it came to that, so that it knows better than one that did not.
+	// Witnessed: this process saw each change of it as an event, so that it knows better than one that did not.
 	Witnessed bool
 	// order is the place of the last change in the order of reading: several may have one time.
 	order uint64
@@ -69,17 +69,16 @@ func (e *Evaluation) doubts() (out []Excursion) {
 			continue // all pods came after it
 		}
 		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
-		x.Witnessed = e.Workload.CameBack && c.after == 0
 		if x.To.IsZero() { // it was removed while no template named it
 			x.To = e.Workload.TemplateWritten
 		}
+		from, _, times, live := e.timesChanged(u, known, 0)
 		if stamped && !back {
-			var times int
-			x.From, _, times = e.timesChanged(u, known, 0)
-			if times < 2 {
+			if x.From = from; times < 2 {
 				continue
 			}
 		}
+		x.Witnessed = e.Workload.CameBack && live
 		out = append(out, x)
 	}
 	return out
@@ -89,8 +88,11 @@ func (e *Evaluation) doubts() (out []Excursion) {
 // have been replaced. Without a record from before it, that is what has changed since they started.
 func (e *Evaluation) undone() (out []Excursion) {
 	hash, sources, is := e.Workload.Undone()
+	if !is {
+		return nil
+	}
 	last := LastReloadOf(e.Workload)
-	if !is || last == nil {
+	if last == nil {
 		return nil
 	}
 	before := recordFrom(hash, sources)
@@ -157,23 +159,25 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		x := Excursion{ID: u.id, Containers: u.containers(), order: c.order}
 		var times int
 		if e.outdated(u) && !e.Workload.StartUnsure {
-			x.From, x.To, times = e.timesChanged(u, dependency.Moment{Version: e.started(u)}, 0)
+			x.From, x.To, times, x.Witnessed = e.timesChanged(u, dependency.Moment{Version: e.started(u)}, 0)
 		} else {
-			x.From, x.To, times = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
+			x.From, x.To, times, x.Witnessed = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
 			if e.otherWhenRecorded(u) {
 				x.From = time.Time{}
 			}
 		}
 		x.To = later(x.To, c.seen)
 		if e.decided == 0 && !e.graph.Before(e.graph.Since(), e.Workload.RecordedAt) && e.wasOther(u) {
-			x.From, times = time.Time{}, times+1 // it had changed before this process began to look
+			x.From, times, x.Witnessed = time.Time{}, times+1, false // it had changed before this process began to look
 		}
-		x.Witnessed = !x.From.IsZero() && c.after == 0
 		if e.Workload.StartUnsure && e.Workload.RecordedAt.Version < e.Workload.StartVersion {
 			x.From = time.Time{} // pods that the template found may be older than the record
 		}
-		if times < 2 && e.graph.SeveralCounters() && e.decided == 0 && !e.cameBack(u) {
-			continue // the change that the record was made for was read after it
+		if e.graph.SeveralCounters() && e.decided == 0 && !e.cameBack(u) {
+			if times < 2 {
+				continue // the change that the record was made for was read after it
+			}
+			x.Witnessed = x.Witnessed && !e.wasOther(u) // else perhaps all of them were
 		}
 		out = append(out, x)
 	}
@@ -182,10 +186,10 @@ func (e *Evaluation) excursions() (out []Excursion) {
 
 // timesChanged returns when the content of a unit first and last changed, and how often: after a
 // place in the order of reading, or, if that is 0, after a moment. The first is zero if it is not
-// known, as of a glob.
-func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int) {
+// known, as of a glob. Live reports whether each of these changes came by an event.
+func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int, live bool) {
 	since = e.graph.Latest(since, e.graph.Since())
-	changed := func(key dependency.SourceKey) (first, last time.Time, times int) {
+	changed := func(key dependency.SourceKey) (first, last time.Time, times int, live bool) {
 		if order != 0 {
 			return e.graph.ReadSince(key, order)
 		}
@@ -194,19 +198,20 @@ func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64
 	if u.glob == nil {
 		return changed(e.sourceKey(&u.counted.Reference))
 	}
+	live = true
 	u.matched.EachRecent(func(s *dependency.Source) bool {
-		_, at, n := changed(s.SourceKey)
-		last, times = later(last, at), times+n
+		_, at, n, seen := changed(s.SourceKey)
+		last, times, live = later(last, at), times+n, live && seen
 		return n > 0
 	})
 	u.matched.EachGone(func(_ string, gone dependency.Change) bool {
 		counts := gone.Order > order && (order != 0 || e.graph.Before(since, gone.Moment()))
 		if counts {
-			last, times = later(last, gone.Seen), times+1
+			last, times, live = later(last, gone.Seen), times+1, live && gone.After == 0
 		}
 		return counts
 	})
-	return time.Time{}, last, times
+	return time.Time{}, last, times, live
 }
 
 // cameBack reports whether a source of a unit has had its content before, and other content in between, as
@@ -222,7 +227,7 @@ func (e *Evaluation) cameBack(u *unit) (found bool) {
 		return had(&u.counted.Reference, u.counted.source)
 	}
 	u.matched.EachRecent(func(s *dependency.Source) bool {
-		_, _, times := e.graph.ChangedSince(s.SourceKey, e.Workload.RecordedAt)
+		_, _, times, _ := e.graph.ChangedSince(s.SourceKey, e.Workload.RecordedAt)
 		found = times > 0 && had(&dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: wholly}, s)
 		return times > 0 && !found
 	})

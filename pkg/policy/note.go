@@ -30,8 +30,9 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 		}
 	}
 	w.Opt(opted, scope.String(), off, previous, version, at)
-	if previous != nil && !off && version != w.ResourceVersion && w.OptedAfter(version) && Of(nil, namespace, defaults).Mode != Off {
-		w.OptedBy(version) // before it opted in by itself
+	late := version != w.ResourceVersion && w.OptedAfter(version) // it is that of the namespace
+	if previous != nil && !off && late && w.OptedOver == "" && Of(nil, namespace, defaults).Mode != Off {
+		w.OptBefore(version)
 	}
 	p.bound(len(w.References)) // what is not used is not kept either
 	return p

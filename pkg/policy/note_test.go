@@ -55,3 +55,20 @@ func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
 		t.Errorf("opted in at %d, want 106", again.OptedAt.Version)
 	}
 }
+
+// A workload that was off by itself was so whatever its namespace said.
+func TestNote_NamespaceThatIsReadLate_OfAWorkloadThatWasOff(t *testing.T) {
+	auto := map[string]string{ReloadAnnotation: "auto"}
+	o := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100", Annotations: map[string]string{ReloadAnnotation: "off"}}}
+	first := dependency.FromDeployment(&o)
+	Note(first, nil, auto, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
+	o.ResourceVersion, o.Annotations = "108", nil
+	opted, at := dependency.FromDeployment(&o), dependency.Arrival{Live: true, Order: 2}
+	opted.After(first, at)
+	Note(opted, first, auto, Defaults{Mode: Off}, "108", at)
+	told := *opted
+	Note(&told, opted, map[string]string{ReloadAnnotation: "auto", SettleAnnotation: "1m"}, Defaults{Mode: Off}, "106", dependency.Arrival{Live: true, Order: 3})
+	if told.OptedAt.Version != 108 {
+		t.Errorf("opted in at %d, want 108", told.OptedAt.Version)
+	}
+}

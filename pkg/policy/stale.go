@@ -154,7 +154,7 @@ func (e *Evaluation) toldByRecord(c *change) bool {
 	if e.decided != 0 || e.graph.SeveralCounters() || c.after == 0 || c.after >= recorded.Version || !e.knows(u) || e.differs(u) {
 		return false
 	}
-	_, _, times := e.timesChanged(u, recorded, 0)
+	_, _, times, _ := e.timesChanged(u, recorded, 0)
 	return times == 1
 }
 

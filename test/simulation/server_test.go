@@ -274,7 +274,7 @@ func (s *server) decide(d *workload) (v verdict) {
 	s.index.Read(func(g *dependency.Graph) {
 		if w := g.Workload(d.key()); w != nil {
 			e := policy.Evaluate(g, s.digester, w, s.controller.Defaults)
-			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads})
+			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads, Inspected: s.controller.Found(w.WorkloadKey)})
 			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action)}
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"strconv"
 	"time"
 
@@ -226,7 +227,9 @@ func (w *workload) ownerWrote(before *state, template bool) {
 		w.changes, w.since = max(w.changes, 1), max(w.since, 1)
 	}
 	if applied := now.annotations[appliedAnnotation]; applied != "" && applied != before.annotations[appliedAnnotation] {
-		w.noteRecord()
+		if w.noteRecord(); strings.Contains(record(now), ".mixed") && w.reused && w.unsure {
+			w.differing() // the pods that it is about may run on
+		}
 	}
 }
 

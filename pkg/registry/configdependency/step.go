@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -213,23 +214,29 @@ func (r *renderer) publish(watermark uint64, workloads []dependency.WorkloadKey,
 	if r.ended() {
 		return false
 	}
-	changes := make([]watchcache.Change[*v1alpha1.ConfigDependency], len(workloads))
+	changes := make([]watchcache.Change[*v1alpha1.ConfigDependency], 0, len(workloads))
 	more := map[v1alpha1.State]int{}
-	for i, w := range workloads {
-		c := &changes[i]
-		c.Key, c.Cause = key(w.Namespace, w.ViewName()), cause
+	for _, w := range workloads {
+		c := watchcache.Change[*v1alpha1.ConfigDependency]{Key: key(w.Namespace, w.ViewName()), Cause: cause}
 		old, found := r.cache.Peek(c.Key)
-		if found {
-			more[old.Status.State]--
-		}
 		if w := r.graph.Workload(w); w != nil {
 			c.Object = r.render(w)
+			if found && cause == watchcache.Always && equality.Semantic.DeepEqual(c.Object.Status, old.Status) {
+				continue // time has changed nothing, and what is not of the status does not depend on it
+			}
 			if found {
 				share(c.Object, old)
 			}
 			more[c.Object.Status.State]++
 			c.Timed = timed(c.Object)
 		}
+		if found {
+			more[old.Status.State]--
+		}
+		changes = append(changes, c)
+	}
+	if len(changes) == 0 && cause == watchcache.Always {
+		return true
 	}
 	r.cache.Apply(watermark, changes)
 	r.mu.Lock()
@@ -244,12 +251,20 @@ func (r *renderer) publish(watermark uint64, workloads []dependency.WorkloadKey,
 func (r *renderer) render(w *dependency.Workload) *v1alpha1.ConfigDependency {
 	e := policy.Evaluate(r.graph, r.digester, w, r.defaults)
 	now := r.clock.Now()
-	d := e.Decide(policy.Observed{Now: now, StandsBy: r.standsBy != nil && r.standsBy()})
+	d := e.Decide(policy.Observed{Now: now, StandsBy: r.standby != nil && r.standby.StandsBy(), Inspected: r.found(w.WorkloadKey)})
 	if !d.RecheckAt.IsZero() {
 		r.waiting.Insert(w.WorkloadKey)
 		r.due.AddAfter(w.WorkloadKey, d.RecheckAt.Sub(now))
 	}
 	return Render(e, d)
+}
+
+// found returns what this replica has found out about the pods of a workload while it stands by, or nil.
+func (r *renderer) found(w dependency.WorkloadKey) *policy.Inspection {
+	if r.standby == nil {
+		return nil
+	}
+	return r.standby.Found(w)
 }
 
 // advance notes what the progress says about other replicas.

@@ -27,7 +27,7 @@ type Views struct {
 	due      workqueue.TypedDelayingInterface[dependency.WorkloadKey] // that time alone changes
 	// See maxPiece and maxBacklog.
 	piece, backlog int
-	standsBy       func() bool // nil: it never does; see LeaveDoubts
+	standby        Standby // nil: it never does
 	cache          *watchcache.Cache[*v1alpha1.ConfigDependency]
 
 	mu       sync.Mutex
@@ -73,9 +73,15 @@ func NewViews(defaults policy.Defaults, historyBytes int, c clock.WithTicker) *V
 	}
 }
 
-// LeaveDoubts sets what tells whether another replica leads, which is left what only that one can decide; see
-// policy.Observed. It must not be called once anything has been read.
-func (v *Views) LeaveDoubts(standsBy func() bool) { v.standsBy = standsBy }
+// Standby tells whether another replica leads, and what this one has found out about pods meanwhile; see
+// policy.Observed.
+type Standby interface {
+	StandsBy() bool
+	Found(dependency.WorkloadKey) *policy.Inspection
+}
+
+// SetStandby must not be called once anything has been read.
+func (v *Views) SetStandby(s Standby) { v.standby = s }
 
 func key(namespace, name string) string { return namespace + "/" + name }
 
