@@ -193,6 +193,12 @@ func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, e
 	case len(changed) > 0:
 		d := e.decideStale(o, changed, trigger, excursions)
 		d.KnownBy = e.knownBy(changed)
+		if o.StandsBy && d.Action == RollOut && e.witnessed(changed) {
+			d.Action = WriteMixed // so that the leader knows
+			for i := range changed {
+				d.Mixed = append(d.Mixed, changed[i].unit.id)
+			}
+		}
 		return d
 	case len(excursions) > 0:
 		return e.decideExcursions(o, excursions)
@@ -297,11 +303,20 @@ func (e *Evaluation) recorded() bool {
 	return true
 }
 
+// witnessed reports whether the record says that the pods run with the current content of all that has changed, and this
+// process knows better, as it saw each change since they started.
+func (e *Evaluation) witnessed(changes []change) bool {
+	return !slices.ContainsFunc(changes, func(c change) bool {
+		_, _, times, live := e.timesChanged(c.unit, dependency.Moment{Version: e.started(c.unit)}, 0)
+		return !e.knows(c.unit) || e.differs(c.unit) || e.started(c.unit) == 0 || times == 0 || !live
+	})
+}
+
 // knownBy returns Decision.KnownBy.
 func (e *Evaluation) knownBy(changes []change) uint64 {
 	recorded := e.Workload.RecordedAt.Version
 	if e.decided == 0 && slices.ContainsFunc(changes, func(c change) bool {
-		return c.at.Version <= recorded && e.knows(c.unit) && !e.recordedMixed(c.unit)
+		return c.at.Version <= recorded && !e.recordedMixed(c.unit)
 	}) {
 		return recorded
 	}

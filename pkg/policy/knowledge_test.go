@@ -460,6 +460,14 @@ func TestDecide_StandsBy(t *testing.T) {
 			change(x)
 			x.set(secret("db", "password", "3"))
 		}, inspect("Secret/db"), outcome{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
+		"pods of a new template have read what has changed back": {
+			both(change, template("app:2", 3), func(x *world) { x.set(secret("db", "password", "1")); x.tick(time.Minute) }),
+			rollOut("Secret/db"), outcome{Pending, "SourceChanged", WriteMixed, "Secret/db"},
+		},
+		"the same, in part in a list": {
+			both(change, template("app:2", 3), listed(func(x *world) { x.set(secret("db", "password", "1")) }), func(x *world) { x.tick(time.Minute) }),
+			rollOut("Secret/db"), rollOut("Secret/db"),
+		},
 		"nothing has changed":                 {func(*world) {}, nothing, nothing},
 		"a template has come back":            {both(template("app:2", 1), change, template("", 3)), inspect("Secret/db"), inspect("Secret/db")},
 		"a list shows that it has":            {both(template("app:2", 1), change, listed(template("", 3))), inspect("Secret/db"), baseline},

@@ -474,7 +474,11 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 		}
 	}
 	seen := r.seen.contents()
-	d.stale(&scopes, &seen, func(p *pod, c *container, s, k int) { o.judgeBaseline(r, d, p, c, before, s, k) })
+	d.stale(&scopes, &seen, func(p *pod, c *container, s, k int) {
+		if scopes[s].seen(s, k, rec.contents[s][k]) == scopes[s].seen(s, k, seen[s][k]) { // else it says what there was
+			o.judgeBaseline(r, d, p, c, before, s, k)
+		}
+	})
 	for s := range rec.contents {
 		if !scopes[s].counts() {
 			continue

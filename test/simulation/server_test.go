@@ -100,7 +100,7 @@ type seenSource struct {
 	mark
 	content content
 	version uint64
-	// doubted is when a list showed another version than that before the key was replaced.
+	// doubted is when another version was read than that before the key was replaced, and not all had been read again.
 	doubted uint64
 	// changed is the revision of the content; arrived is when it came, zero for the first
 	// list; byList tells that a list brought it, with the version of the object only.
@@ -418,7 +418,7 @@ func (s *server) look(e *event, byList bool) {
 			}
 		}
 	}
-	if s.view.rekeying && byList && seen.version != e.source.version {
+	if s.view.rekeying && seen.version != e.source.version {
 		seen.doubted = s.world.revision
 	}
 	seen.version = e.source.version
