@@ -158,7 +158,8 @@ func (s *stage) compare(views map[string]*v1alpha1.ConfigDependency, replica int
 	return err
 }
 
-// mayDoubt reports whether a replica may take pods for older than their content, of which the leader knows better: it has not seen all templates that came since the pods were of one.
+// mayDoubt reports whether a replica may take pods for older than their content, of which the leader knows better: it has
+// not seen all templates that came since the pods were of one.
 func (w *workload) mayDoubt(replica int) bool {
 	return replica != leader() && !w.cell.oracle.servers[replica].sawAll(w.wholeAt, w.startedAt)
 }
