@@ -221,6 +221,9 @@ func (o *oracle) judgePace(r *request, d *workload, rules rules, marks [sourceCo
 		if seen := &r.seen.sources[s]; rules.glob && scopes[s].annotted && !seen.present && seen.goneIgnored {
 			continue // the glob had lost it before, when it was ignored
 		}
+		if t := r.seen.templates[d.slot]; scopes[s].annotted && t.uid == d.uid && t.ruled > slices.Max(r.seen.sources[s].arrivals[:]) {
+			continue // it counts only since then
+		}
 		if at := r.seen.sources[s].arrived; at.After(arrived) {
 			arrived = at
 		}
