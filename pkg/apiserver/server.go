@@ -178,6 +178,7 @@ func (s *Server) lead(ctx context.Context) {
 			RenewDeadline: o.RenewDeadline.Duration,
 			RetryPeriod:   o.RetryPeriod.Duration,
 			StandBy:       func(ctx context.Context) { s.controller.StandBy(ctx, s.index) },
+			AnotherLeads:  s.controller.AnotherLeads,
 		}
 		election.Run(ctx, run)
 		return

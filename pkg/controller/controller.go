@@ -51,6 +51,7 @@ type Controller struct {
 	// found is what was found out about pods while this replica stands by.
 	found map[dependency.WorkloadKey]*policy.Inspection
 
+	another  atomic.Bool   // another replica leads
 	readUpTo atomic.Uint64 // the revision up to which everything has been read; 0: that cannot be told
 }
 
@@ -254,12 +255,18 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	return true
 }
 
-// StandsBy reports whether StandBy runs.
-func (c *Controller) StandsBy() bool {
+// standing reports whether StandBy runs.
+func (c *Controller) standing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queue != nil && !c.leads
 }
+
+// AnotherLeads is told whether another replica leads.
+func (c *Controller) AnotherLeads(leads bool) { c.another.Store(leads) }
+
+// StandsBy reports whether StandBy runs and another replica leads.
+func (c *Controller) StandsBy() bool { return c.standing() && c.another.Load() }
 
 // Found returns what was found out about the pods of a workload while this replica stands by, or nil.
 func (c *Controller) Found(key dependency.WorkloadKey) *policy.Inspection {

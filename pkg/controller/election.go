@@ -20,6 +20,8 @@ type Election struct {
 	// StandBy is called while this replica does not lead. Its context is done before lead is called, which waits until it
 	// has returned. Nil: nothing is called.
 	StandBy func(context.Context)
+	// AnotherLeads is told when that changes. Nil: nobody is.
+	AnotherLeads func(bool)
 }
 
 // Run calls lead whenever this replica leads, with a context that is done when it does
@@ -40,6 +42,7 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	endStandBy := e.standBy(ctx)
 	defer endStandBy()
 	var t turn
+	var le *leaderelection.LeaderElector
 	config := leaderelection.LeaderElectionConfig{
 		Lock:          e.Lock,
 		LeaseDuration: e.LeaseDuration,
@@ -59,9 +62,15 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 				})
 			},
 			OnStoppedLeading: func() {},
+			OnNewLeader: func(string) { // in no order
+				if leader := le.GetLeader(); e.AnotherLeads != nil {
+					e.AnotherLeads(leader != "" && leader != e.Lock.Identity())
+				}
+			},
 		},
 	}
-	le, err := leaderelection.NewLeaderElector(config)
+	var err error
+	le, err = leaderelection.NewLeaderElector(config)
 	if err != nil {
 		// The durations have been validated, so that this does not happen.
 		klog.FromContext(ctx).Error(err, "Electing a leader")

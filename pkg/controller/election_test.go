@@ -412,11 +412,25 @@ func TestStandsByWhileItDoesNotLead(t *testing.T) {
 				r.note("ends what it does")
 			}
 		}
+		var another []bool
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if diff := cmp.Diff([]bool{true, false}, another); diff != "" {
+				t.Errorf("whether another leads (-want +got):\n%s", diff)
+			}
+		}()
 		e := &Election{
 			Lock:          &lock{lease: l, identity: "a"},
 			LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 3 * time.Second,
 			StandBy: during("stands by", 2*time.Second),
+			AnotherLeads: func(leads bool) {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				another = append(another, leads)
+			},
 		}
+		l.record = &resourcelock.LeaderElectionRecord{HolderIdentity: "b", LeaseDurationSeconds: 1}
 		unreachable := func(context.Context, string) error { return errors.New("no route to host") }
 		l.accessing(unreachable)
 		ended := make(chan struct{})
@@ -427,7 +441,7 @@ func TestStandsByWhileItDoesNotLead(t *testing.T) {
 		pass(time.Minute)
 		r.expect(t, "without access", "0s stands by")
 		l.accessing(nil)
-		pass(8 * time.Second)
+		pass(time.Minute) // the lease of the other has to expire first
 		if !r.leading() || len(r.events) != 2 || !strings.HasSuffix(r.events[0], "ends what it does") {
 			t.Fatalf("with access: %q", r.events)
 		}

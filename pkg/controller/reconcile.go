@@ -144,7 +144,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			n.record, n.staleSince = e.Record.Hash, time.Time{}
 		}
 		s = &step{workload: w, policy: e.Policy}
-		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected, StandsBy: c.StandsBy()}
+		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected, StandsBy: c.standing()}
 		if n.hash == e.Record.Hash && n.stands(w) {
 			observed.Decided = n.decided
 			if n.hash != "" {
@@ -190,7 +190,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
 	case err == nil, apierrors.IsConflict(err), ctx.Err() != nil:
-	case c.StandsBy(): // the leader tells of its own
+	case c.standing(): // the leader tells of its own
 	default:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigRecordFailed",
 			fmt.Sprintf("Recording the content that the pods run with failed and will be retried: %v", err))
@@ -259,7 +259,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	n.written, n.writtenAt, n.decided = version(patched.GetResourceVersion()), c.Clock.Now(), s.order
 	annotations := patched.GetAnnotations()
 	n.hash, n.said = annotations[policy.ConfigHashAnnotation], saidBy(annotations)
-	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.StandsBy() {
+	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standing() {
 		// The same words each time, so that the events of a fight are counted in one.
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",

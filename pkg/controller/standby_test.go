@@ -21,6 +21,7 @@ import (
 // standBy lets a replica that has led stand by, until the function that it returns is called.
 func (c *cluster) standBy() (stop func()) {
 	c.resign()
+	c.controller.AnotherLeads(true)
 	ctx, cancel := context.WithCancel(c.context())
 	done := make(chan struct{})
 	go func() {

@@ -274,11 +274,16 @@ func (s *server) decide(d *workload) (v verdict) {
 	s.index.Read(func(g *dependency.Graph) {
 		if w := g.Workload(d.key()); w != nil {
 			e := policy.Evaluate(g, s.digester, w, s.controller.Defaults)
-			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads, Inspected: s.controller.Found(w.WorkloadKey)})
+			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads && s.world.led(), Inspected: s.controller.Found(w.WorkloadKey)})
 			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action)}
 		}
 	})
 	return v
+}
+
+// led reports whether a server leads.
+func (w *world) led() bool {
+	return slices.ContainsFunc(w.servers, func(s *server) bool { return s.leads })
 }
 
 func (d *workload) key() dependency.WorkloadKey {

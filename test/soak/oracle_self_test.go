@@ -145,7 +145,8 @@ func TestOracle_ForgivesOnlyWhatNobodyCouldKnow(t *testing.T) {
 			p.set(false, "1", "auto", record)
 		}, ""},
 		"a rollback leaves a pod":                   {rolledBack, stale},
-		"a rollback, and the leader began after it": {func(p *told) { rolledBack(p); p.oracle.began(0) }, ""},
+		"a rollback, and the leader began after it": {func(p *told) { rolledBack(p); p.oracle.began(0) }, stale},
+		"a rollback, and all began after it":        {func(p *told) { rolledBack(p); p.oracle.began(0); p.oracle.began(1) }, ""},
 		"a rollback, and another replica did":       {func(p *told) { rolledBack(p); p.oracle.began(1) }, stale},
 		"pods are said to differ without a reason":  {func(p *told) { optedIn(p); p.mixed() }, mixed},
 		"content changed and changed back":          {func(p *told) { optedIn(p); p.source("c0", "1"); p.source("c0", "0"); p.mixed() }, ""},
