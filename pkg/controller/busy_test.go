@@ -49,7 +49,7 @@ func TestBusy(t *testing.T) {
 // back are.
 func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 	c := New(Config{})
-	c.begin(nil, false)
+	c.begin(nil, false, nil)
 	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
 	for i, tt := range []struct {
 		restored int
@@ -61,4 +61,19 @@ func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 			t.Errorf("list %d, revisions have gone back %d times: forgotten %v, want %v", i, tt.restored, forgot, tt.forgets)
 		}
 	}
+}
+
+// Workloads may be many: whoever renders a view does not wait until all have been queued.
+func TestEnqueue_HoldsNoLock(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		adopted(c)
+		key, asked := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}, false
+		c.controller.enqueue(func(add func(dependency.WorkloadKey)) {
+			add(key)
+			asked = c.controller.Found(key) == nil && !c.controller.StandsBy() // which would wait for ever
+		})
+		if !asked {
+			t.Error("nothing was queued")
+		}
+	})
 }

@@ -214,7 +214,7 @@ func (c *cluster) decision() (d policy.Decision) {
 	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
 	if !c.index.Read(func(g *dependency.Graph) {
 		e := policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults)
-		d = e.Decide(policy.Observed{Now: c.clock.Now()})
+		d = e.Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})
 	}) {
 		c.t.Fatal("the index has not read everything")
 	}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -125,8 +124,7 @@ func (c *Controller) Synced(g *dependency.Graph, at dependency.Progress) {
 	c.mu.Lock()
 	if at.Restored != c.restored {
 		// The revisions of our writes mean nothing any more.
-		c.restored = at.Restored
-		clear(c.notes)
+		c.restored, c.notes = at.Restored, map[dependency.WorkloadKey]*note{}
 	}
 	c.mu.Unlock()
 	c.Progressed(at)
@@ -136,17 +134,25 @@ func (c *Controller) Synced(g *dependency.Graph, at dependency.Progress) {
 // Changed is part of ingest.Sink.
 func (c *Controller) Changed(_ *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
 	c.Progressed(at)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.queue == nil {
-		return
-	}
-	for _, key := range workloads {
-		if c.leads {
-			c.queue.Add(key)
-		} else {
-			c.queue.AddAfter(key, standbyPause/2)
+	c.enqueue(func(add func(dependency.WorkloadKey)) {
+		for _, key := range workloads {
+			add(key)
 		}
+	})
+}
+
+// enqueue has workloads queued, outside the lock: they may be all that there are. If the term ends meanwhile, its queue
+// drops them, and the next one begins with all.
+func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
+	c.mu.Lock()
+	queue, leads := c.queue, c.leads
+	c.mu.Unlock()
+	switch {
+	case queue == nil:
+	case leads:
+		each(queue.Add)
+	default:
+		each(func(key dependency.WorkloadKey) { queue.AddAfter(key, standbyPause/2) })
 	}
 }
 
@@ -160,15 +166,9 @@ func (c *Controller) Progressed(at dependency.Progress) {
 }
 
 func (c *Controller) enqueueAll(g *dependency.Graph) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.queue == nil:
-	case c.leads:
-		g.EachWorkload(func(w *dependency.Workload) { c.queue.Add(w.WorkloadKey) })
-	default:
-		g.EachWorkload(func(w *dependency.Workload) { c.queue.AddAfter(w.WorkloadKey, standbyPause/2) })
-	}
+	c.enqueue(func(add func(dependency.WorkloadKey)) {
+		g.EachWorkload(func(w *dependency.Workload) { add(w.WorkloadKey) })
+	})
 }
 
 // Run restarts workloads until the context is done, and returns when nothing is under way any more.
@@ -191,12 +191,11 @@ func (c *Controller) serve(ctx context.Context, graph Graph, workers int, leads 
 		name = "configdep_standby"
 	}
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: name, Clock: c.Clock})
-	c.begin(queue, leads)
-	defer c.begin(nil, false)
-	graph.Read(func(g *dependency.Graph) {
-		c.forgetDeleted(g)
-		c.enqueueAll(g)
-	})
+	if !graph.Read(func(g *dependency.Graph) { c.begin(queue, leads, g) }) {
+		c.begin(queue, leads, nil)
+	}
+	defer c.end()
+	graph.Read(c.enqueueAll) // else Synced does
 
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
@@ -209,26 +208,32 @@ func (c *Controller) serve(ctx context.Context, graph Graph, workers int, leads 
 	wg.Wait()
 }
 
-// begin begins or ends a term. Of earlier ones it is remembered what was known when records were written, as long as
-// they stand.
-func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool) {
+// begin begins a term. Of earlier ones it is remembered what was known when records were written, as long as they stand,
+// of the workloads that there are; nil: that is not known.
+func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool, all *dependency.Graph) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue, c.leads = queue, leads
+	earlier, restored := c.notes, c.restored
+	c.mu.Unlock()
+	// No worker runs between two terms, so that nothing else reads these notes.
 	notes := map[dependency.WorkloadKey]*note{}
-	for key, n := range c.notes {
-		if n.hash != "" {
+	for key, n := range earlier {
+		if n.hash != "" && (all == nil || all.Workload(key) != nil) {
 			notes[key] = &note{written: n.written, writtenAt: n.writtenAt, hash: n.hash, decided: n.decided, said: n.said}
 		}
 	}
-	c.notes, c.found = notes, map[dependency.WorkloadKey]*policy.Inspection{}
-}
-
-// forgetDeleted drops the notes of workloads that were deleted before a term.
-func (c *Controller) forgetDeleted(g *dependency.Graph) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.notes, func(key dependency.WorkloadKey, _ *note) bool { return g.Workload(key) == nil })
+	if c.restored != restored { // else revisions mean what they meant
+		notes = map[dependency.WorkloadKey]*note{}
+	}
+	c.queue, c.leads, c.notes, c.found = queue, leads, notes, map[dependency.WorkloadKey]*policy.Inspection{}
+}
+
+// end ends a term.
+func (c *Controller) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue, c.leads, c.found = nil, false, nil
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.

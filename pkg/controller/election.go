@@ -18,9 +18,9 @@ type Election struct {
 	RenewDeadline time.Duration
 	RetryPeriod   time.Duration
 	// StandBy is called while this replica does not lead. Its context is done before lead is called, which waits until it
-	// has returned. Nil: nothing is called.
+	// has returned. Optional.
 	StandBy func(context.Context)
-	// AnotherLeads is told when that changes. Nil: nobody is.
+	// AnotherLeads is told whether another replica leads, when that changes. Optional.
 	AnotherLeads func(bool)
 }
 

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -34,17 +33,6 @@ func (c *cluster) standBy() (stop func()) {
 	}
 	c.t.Cleanup(stop)
 	return stop
-}
-
-// shown returns what a view of the Deployment web shows.
-func (c *cluster) shown() (d policy.Decision) {
-	c.t.Helper()
-	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
-	c.index.Read(func(g *dependency.Graph) {
-		e := policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults)
-		d = e.Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})
-	})
-	return d
 }
 
 // TestStandBy: content changes and changes back, and the leader does not see it.
@@ -108,7 +96,7 @@ func TestStandBy(t *testing.T) {
 				c.advance(standbyPause/2 - time.Millisecond)
 				c.expect("it is left to the leader")
 				c.advance(standbyPause/2 + time.Minute)
-				if d := c.shown(); d.State != tt.state {
+				if d := c.decision(); d.State != tt.state {
 					t.Errorf("it says %s (%s), want %s", d.State, d.Reason, tt.state)
 				}
 				c.advance(time.Hour)
