@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -132,12 +131,6 @@ type Decision struct {
 	Excursions []Excursion
 	Mixed      []string
 }
-
-// How many settle times a restart waits at most, and how many of those for releases.
-const (
-	settleLimit  = 10
-	releaseLimit = 4
-)
 
 // Decide says what state a workload is in and what is to be done.
 func (e *Evaluation) Decide(o Observed) Decision {
@@ -374,30 +367,6 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	return d
 }
 
-// dates are what is known of when changes were made.
-type dates struct {
-	// seen is when this process saw the last of them; zero: it saw none.
-	seen time.Time
-	// written is when clients last wrote the content, as far as that is known: of all of it only if
-	// complete.
-	written  time.Time
-	complete bool
-	// afterPods: revisions show that one of them was made after the pods had started.
-	afterPods bool
-}
-
-func (e *Evaluation) datesOf(changes []change) dates {
-	d := dates{complete: true}
-	for i := range changes {
-		c := &changes[i]
-		d.seen = later(d.seen, c.seen)
-		d.written = later(d.written, c.written)
-		d.complete = d.complete && !c.written.IsZero()
-		d.afterPods = d.afterPods || !c.seen.IsZero() && !e.graph.SeveralCounters() && e.Workload.StartedBy < c.at.Version
-	}
-	return d
-}
-
 // mayHaveRead reports whether the pods may have read the changes: the owner may have changed the
 // template after the content while no replica looked.
 func (e *Evaluation) mayHaveRead(known *dates) bool {
@@ -407,27 +376,6 @@ func (e *Evaluation) mayHaveRead(known *dates) bool {
 // of reports whether a verification is about the content and the template as they are now.
 func (v *Verification) of(w *dependency.Workload, written time.Time) bool {
 	return v != nil && v.WrittenAt.Equal(written) && v.StartedBy == w.StartedBy
-}
-
-// lastChange returns since when the content settles; zero: nothing says that it changed recently.
-func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
-	if known.seen.IsZero() && known.complete { // it changed before this process looked
-		return known.written
-	}
-	last := known.seen
-	for i := range changes {
-		if c := &changes[i]; c.seen.IsZero() && c.written.IsZero() { // it was removed before the template named it
-			last = later(last, e.Workload.TemplateSeen)
-		}
-	}
-	if known.seen.IsZero() {
-		return last
-	}
-	// What else came lately belongs to the change: a source for which pods were waiting.
-	for i := range e.units {
-		last = later(last, e.change(&e.units[i]).seen)
-	}
-	return last
 }
 
 // recreating reports whether pods were being evicted when the record was last written: some of
@@ -448,44 +396,6 @@ func (e *Evaluation) decideStrategyChanged() Decision {
 		d.Message = "The strategy was changed while pods were being evicted. If any of them is left, the restart is on hold until the Deployment is resumed."
 	}
 	return d
-}
-
-// settledAt returns when changed content counts as settled, and the settle time that applies;
-// release reports whether that is the one for content that may belong to a release. Seen is when
-// the content last changed.
-func (e *Evaluation) settledAt(o Observed, changes []change, seen time.Time) (at time.Time, settle time.Duration, release bool) {
-	settle, limit := e.Policy.Settle, settleLimit
-	if seen.IsZero() {
-		return time.Time{}, settle, false
-	}
-	if e.Policy.ReleaseSettle > 0 {
-		changed := seen
-		for i := range changes {
-			changes[i].unit.eachSource(func(s *dependency.Source) bool {
-				if slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {
-					settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
-					seen = later(seen, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))
-				}
-				// What a glob names comes in the order of its changes: earlier ones belong to no release
-				// that is under way.
-				return s.Change.Seen.After(changed.Add(-e.Policy.ReleaseSettle * releaseLimit))
-			})
-		}
-	}
-	return settledAt(o, seen, settle, limit), settle, release
-}
-
-// settledAt returns when content that last changed when it was seen to counts as settled: the
-// settle time later, and at most limit settle times after it was first seen to differ.
-func settledAt(o Observed, seen time.Time, settle time.Duration, limit int) time.Time {
-	settled := seen.Add(settle)
-	if o.StaleSince.IsZero() || settle > math.MaxInt64/time.Duration(limit) {
-		return settled
-	}
-	if latest := o.StaleSince.Add(time.Duration(limit) * settle); latest.Before(settled) {
-		return latest
-	}
-	return settled
 }
 
 // inSync decides when the pods run with the current content. Action is what the record needs so

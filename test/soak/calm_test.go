@@ -19,8 +19,8 @@ import (
 )
 
 // calm waits until nothing is left to do, and lets the oracle judge. That every server has
-// seen everything is told by what it shows: the versions of all sources that a workload
-// uses, and at last a label that its owner sets.
+// seen everything is told by what it shows: the versions of all sources that a template reads, which
+// are written once more, as no version is shown of one that only a glob names; and at last a label that its owner sets.
 func (s *stage) calm(ctx context.Context, label string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not calm within %v", limit))
 	defer cancel()
@@ -32,6 +32,9 @@ func (s *stage) calm(ctx context.Context, label string) error {
 		return err
 	}
 	for _, o := range s.owners {
+		if err := o.touch(ctx, label); err != nil {
+			return err
+		}
 		for _, m := range o.workloads {
 			m.label, m.settle = label, ""
 			if err := o.apply(ctx, m); err != nil {

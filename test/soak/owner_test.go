@@ -322,6 +322,19 @@ func (o *owner) annotate(ctx context.Context, name, value string) error {
 	})
 }
 
+// touch writes the metadata of all sources, so that whoever has read that has read what was written to any before.
+func (o *owner) touch(ctx context.Context, value string) error {
+	for _, name := range sourceNames {
+		if o.sources[name] == nil {
+			continue
+		}
+		if err := o.annotate(ctx, name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (o *owner) delete(ctx context.Context, name string) error {
 	o.sources[name] = nil
 	return try(ctx, "deleting "+name, func(ctx context.Context) (err error) {
