@@ -340,7 +340,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 			return e.inSync(WriteBaseline)
 		}
 	}
-	settled, settle, release := e.settledAt(o, changes, e.lastChange(changes, &known))
+	settled, settle, release := e.settles(o, changes, e.lastChange(changes, &known))
 	if o.Now.Before(settled) {
 		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
 		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v", what, settle)

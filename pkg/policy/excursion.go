@@ -37,51 +37,66 @@ func (e *Evaluation) doubts() (out []Excursion) {
 	if !e.Workload.StartUnsure {
 		return nil
 	}
-	// Pods of a template that carries the hash were created when the content was there. Their
-	// containers may have been restarted in place since, if it was other content in between.
-	stamped := e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash
 	for i := range e.units {
-		u := &e.units[i]
-		c := e.change(u)
-		known := e.graph.Latest(e.Workload.CreatedAt, e.Workload.PodsAfter, e.graph.Since())
-		if !e.Comparable() { // else opting in adopts nothing
-			known = e.graph.Latest(known, e.Workload.OptedAt)
+		if x, doubted := e.doubt(&e.units[i]); doubted {
+			out = append(out, x)
 		}
-		if e.Workload.OfRecordedRestart() {
-			known = e.graph.Latest(known, e.Workload.RecordedAt)
-		}
-		seen := !c.seen.IsZero() && e.graph.Before(known, c.at)
-		// A record that is newer than the template knows what changed before it; one that came back
-		// with the template does not.
-		if e.recordVersion() > e.Workload.StartVersion {
-			seen = seen && e.afterRecord(&c) && !e.toldByRecord(&c)
-			known = e.graph.Latest(known, e.Workload.RecordedAt)
-		}
-		// Or the record shows it: one that is older than the template, as those pods may be, one that
-		// came back with the template, and is about those pods, or a newer one of another replica.
-		differs := e.Comparable() && (e.differs(u) || e.hashDiffers())
-		back := differs && e.broughtBack(u) && !e.outdated(u)
-		several := e.graph.SeveralCounters()
-		if !seen && !differs || !e.startedAfter(&c) && (!several || c.order > e.Workload.TemplateOrder) {
-			continue
-		}
-		if !several && c.at.Version > 0 && c.at.Version <= e.Workload.PodsAfter.Version {
-			continue // all pods came after it
-		}
-		x := Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
-		if x.To.IsZero() { // it was removed while no template named it
-			x.To = e.Workload.TemplateWritten
-		}
-		from, _, times, live := e.timesChanged(u, known, 0)
-		if stamped && !back {
-			if x.From = from; times < 2 {
-				continue
-			}
-		}
-		x.Witnessed = e.Workload.CameBack && live
-		out = append(out, x)
 	}
 	return out
+}
+
+// doubt returns the time up to which pods that are older than the current template may have read other content of a
+// unit than now, if there may be such pods.
+func (e *Evaluation) doubt(u *unit) (x Excursion, doubted bool) {
+	c, since := e.change(u), e.podsSince()
+	changed := !c.seen.IsZero() && e.graph.Before(since, c.at)
+	// A record that is newer than the template knows what changed before it; one that came back
+	// with the template does not.
+	if e.recordVersion() > e.Workload.StartVersion {
+		changed = changed && e.afterRecord(&c) && !e.toldByRecord(&c)
+		since = e.graph.Latest(since, e.Workload.RecordedAt)
+	}
+	// Or the record shows it: one that is older than the template, as those pods may be, one that
+	// came back with the template, and is about those pods, or a newer one of another replica.
+	differs := e.Comparable() && (e.differs(u) || e.hashDiffers())
+	if !changed && !differs || !e.beforeTemplate(&c) {
+		return x, false
+	}
+	x = Excursion{ID: u.id, To: later(c.seen, c.written), Containers: u.containers(), OlderPods: true, order: c.order}
+	if x.To.IsZero() { // it was removed while no template named it
+		x.To = e.Workload.TemplateWritten
+	}
+	from, _, times, live := e.timesChanged(u, since, 0)
+	x.Witnessed = e.Workload.CameBack && live
+	// Pods of a template that carries the hash were created when the content was there. Their
+	// containers may have been restarted in place since, if it was other content in between.
+	if e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash && !(differs && e.broughtBack(u) && !e.outdated(u)) {
+		x.From = from
+		return x, times > 1
+	}
+	return x, true
+}
+
+// podsSince returns a moment after which all pods of the workload started, and which this process saw, that of its
+// opting in included: what changed before that was read, or adopted.
+func (e *Evaluation) podsSince() dependency.Moment {
+	w := e.Workload
+	since := e.graph.Latest(w.CreatedAt, w.PodsAfter, e.graph.Since())
+	if !e.Comparable() { // else opting in adopts nothing
+		since = e.graph.Latest(since, w.OptedAt)
+	}
+	if w.OfRecordedRestart() {
+		since = e.graph.Latest(since, w.RecordedAt)
+	}
+	return since
+}
+
+// beforeTemplate reports whether a change was made before the template, as far as is known, and not before all pods.
+func (e *Evaluation) beforeTemplate(c *change) bool {
+	if e.graph.SeveralCounters() {
+		return e.startedAfter(c) || c.order <= e.Workload.TemplateOrder
+	}
+	return e.startedAfter(c) && (c.at.Version == 0 || c.at.Version > e.Workload.PodsAfter.Version)
 }
 
 // undone returns what had changed when the workload was restarted, if that restart was undone: some pods may never
@@ -102,11 +117,11 @@ func (e *Evaluation) undone() (out []Excursion) {
 		var differs bool
 		switch entry, known := before.Sources[u.id]; {
 		case !sameKey:
-			differs = e.changedAfter(u, e.Workload.OptedAt)
+			differs = e.sawUnitAfter(u, e.Workload.OptedAt)
 		case before.Sources == nil:
 			differs = before.Hash != e.Hash
 		default:
-			differs = known && !u.says(entry)
+			differs = known && !u.isCurrent(entry)
 		}
 		if !differs {
 			continue

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -136,6 +137,70 @@ func TestGlob_NamesWhatChangedBefore(t *testing.T) {
 			x.annotate(SourcesAnnotation, "configmap/*")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// So it is when it counted because the template reads all of it, and only as the glob names it from then on.
+func TestGlob_NamesWhatWasReadBefore(t *testing.T) {
+	for key, want := range map[string]outcome{
+		"":  rollOut("ConfigMap/*"),
+		"a": baseline, // other keys count as well: no restart because of them
+	} {
+		t.Run("key "+key, func(t *testing.T) {
+			pod := podOf(volume(dependency.ConfigMap, "files", ""))
+			if key != "" {
+				pod.Volumes[0].ConfigMap.Items = []corev1.KeyToPath{{Key: key, Path: key}}
+			}
+			x := newWorld(t, pod, configMap("files", "a", "1"))
+			x.adopt()
+			x.set(configMap("files", "a", "2"))
+			x.annotate(SourcesAnnotation, "configmap/*", LiveVolumesAnnotation, "true")
+			x.tick(time.Minute)
+			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// While an annotation is invalid, restarts are on hold: what was recorded before counts as soon as it is valid again, also
+// when the template has come to read other keys of it meanwhile, or the source to belong to a glob.
+func TestChangeWhileAnAnnotationWasInvalid(t *testing.T) {
+	readOther := func(x *world) {
+		x.edit(func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].EnvFrom = nil
+			env(dependency.Secret, "db", "a")(&d.Spec.Template.Spec)
+		})
+	}
+	for name, c := range map[string]struct {
+		sources         string
+		before, changed func(*world)
+		want            outcome
+	}{
+		"by the template": {changed: func(x *world) { x.set(secret("db", "a", "2")) }, want: rollOut("Secret/db")},
+		"of a glob":       {sources: "configmap/*", changed: func(x *world) { x.set(configMap("c", "a", "2")) }, want: rollOut("ConfigMap/*")},
+		"what was not recorded": {sources: "configmap/c",
+			before:  func(x *world) { x.annotate(SourcesAnnotation, "") },
+			changed: func(x *world) { x.set(configMap("c", "a", "2")) }, want: baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("c", "a", "1"))
+			x.annotate(SourcesAnnotation, c.sources)
+			if c.before != nil {
+				c.before(x)
+			}
+			x.adopt()
+			x.annotate(ReloadAnnotation, "sometimes")
+			readOther(x)
+			x.restart() // what counted before is not known any more
+			x.tick(time.Minute)
+			c.changed(x)
+			x.annotate(ReloadAnnotation, "auto", SourcesAnnotation, c.sources)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(c.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

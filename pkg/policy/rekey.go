@@ -30,7 +30,7 @@ func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Wor
 	v := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash, keys: map[string][]string{}}
 	for i := range e.units {
 		u := &e.units[i]
-		v.same[u.id] = u.says(e.Record.Sources[u.id])
+		v.same[u.id] = u.isCurrent(e.Record.Sources[u.id])
 		if names, known := u.keysThen(e.Record.Sources[u.id]); known {
 			v.keys[u.id] = names
 		}
@@ -53,7 +53,7 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 	for i := range e.units {
 		u := &e.units[i]
 		same := v.same[u.id] && e.knows(u)
-		if u.changedAfter(e, order) {
+		if u.readAgainAfter(e, order) {
 			same, whole = false, false
 		}
 		if same {
@@ -75,9 +75,9 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 	return w.WithRecord(hash, mustJSON(sources))
 }
 
-// changedAfter reports whether anything that belongs to a unit was read with other content, or
+// readAgainAfter reports whether anything that belongs to a unit was read with other content, or
 // perhaps other content, after a place in the order of reading.
-func (u *unit) changedAfter(e *Evaluation, order uint64) bool {
+func (u *unit) readAgainAfter(e *Evaluation, order uint64) bool {
 	if u.counted != nil {
 		return e.lookUp(u.counted).written.Order > order
 	}

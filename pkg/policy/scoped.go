@@ -15,6 +15,16 @@ type scope struct {
 	known bool
 }
 
+// invalid reports whether restarts were on hold, because an annotation was invalid: it says nothing of what counts, so
+// that what the record remembers still did.
+func (s *scope) invalid() bool { return s.known && len(s.Problems) > 0 }
+
+// remembersUnit reports whether the record knows a unit, whatever its keys were.
+func (e *Evaluation) remembersUnit(u *unit) bool {
+	_, remembered := e.Record.Sources[u.id]
+	return remembered
+}
+
 // scopeBefore returns which sources counted when the record was written. It is not known if that
 // has not changed since.
 func (e *Evaluation) scopeBefore() *scope {
@@ -61,30 +71,47 @@ func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 // say what counts last changed. Then its unit is new to the record only because of the template, or
 // because the policy names it in another way, and a change before that edit counts too.
 func (e *Evaluation) countedBefore(u *unit) bool {
-	before, s := e.scopeBefore(), e.source(u.counted.Kind, u.counted.Name)
-	if !before.known || before.Mode == Off || s == nil {
-		return false
+	if e.scopeBefore().invalid() {
+		return e.remembersUnit(u)
 	}
-	n := before.of(u.counted.Kind, u.counted.Name, naming{})
-	counts, _ := before.verdict(n, s.Reference, s.Source, e.remembers(s.Reference))
-	effective := before.effective(s.Reference)
-	return counts && (!onlyAnnotated(s.Reference) || n.named()) && scopeOf(&effective) == scopeOf(&u.counted.Reference)
+	before, counts := e.readBefore(u.counted.Kind, u.counted.Name)
+	return counts && scopeOf(&before) == scopeOf(&u.counted.Reference)
 }
 
-// namedBefore is countedBefore for a source that belongs to a glob.
-func (e *Evaluation) namedBefore(u *unit, name string) bool {
+// readBefore returns what of a source counted by those annotations, if it did.
+func (e *Evaluation) readBefore(kind dependency.SourceKind, name string) (effective dependency.Reference, counts bool) {
+	before, s := e.scopeBefore(), e.source(kind, name)
+	if !before.known || before.Mode == Off || s == nil {
+		return effective, false
+	}
+	n := before.of(kind, name, naming{})
+	if onlyAnnotated(s.Reference) && !n.named() {
+		return effective, false
+	}
+	counts, _ = before.verdict(n, s.Reference, s.Source, e.remembers(s.Reference))
+	return before.effective(s.Reference), counts
+}
+
+// countedBeforeInGlob is countedBefore for a source that belongs to a glob, of which everything counts.
+func (e *Evaluation) countedBeforeInGlob(u *unit, name string) bool {
 	before := e.scopeBefore()
-	if !before.known || before.Mode == Off {
+	switch {
+	case before.invalid():
+		return e.remembersUnit(u)
+	case !before.known || before.Mode == Off:
 		return false
 	}
-	n := before.of(u.glob.Kind, name, naming{})
-	return n.named() && !n.excluded
+	if n := before.of(u.glob.Kind, name, naming{}); n.named() && !n.excluded {
+		return true
+	}
+	read, counts := e.readBefore(u.glob.Kind, name)
+	_, whole := read.Keys()
+	return counts && whole
 }
 
 // knowsOtherwise reports whether the record knows a glob, with other sources that do not belong to it: then it says
 // what the content of those was that do. A record of another replica may have been decided on before annotations of
 // the namespace changed, though it was written after that; but not if these were the first to have the glob.
 func (e *Evaluation) knowsOtherwise(u *unit) bool {
-	_, remembered := e.Record.Sources[u.id]
-	return remembered && (e.decided != 0 || !slices.Contains(e.scopeBefore().Sources, *u.glob))
+	return e.remembersUnit(u) && (e.decided != 0 || !slices.Contains(e.scopeBefore().Sources, *u.glob))
 }

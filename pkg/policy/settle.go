@@ -61,10 +61,10 @@ func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
 	return last
 }
 
-// settledAt returns when changed content counts as settled, and the settle time that applies;
+// settles returns when changed content counts as settled, and the settle time that applies;
 // release reports whether that is the one for content that may belong to a release. Seen is when
 // the content last changed.
-func (e *Evaluation) settledAt(o Observed, changes []change, seen time.Time) (at time.Time, settle time.Duration, release bool) {
+func (e *Evaluation) settles(o Observed, changes []change, seen time.Time) (at time.Time, settle time.Duration, release bool) {
 	settle, limit := e.Policy.Settle, settleLimit
 	if seen.IsZero() {
 		return time.Time{}, settle, false

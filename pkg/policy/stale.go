@@ -173,7 +173,7 @@ func (e *Evaluation) changed() (changed []change) {
 		case !e.knows(u):
 			found = e.changedSinceCounted(u)
 		case e.outdated(u):
-			found = e.changedAfter(u) && !e.restored(u) || e.differs(u) && e.unordered(u)
+			found = e.sawUnitAfter(u) && !e.restored(u) || e.differs(u) && e.unordered(u)
 		default:
 			found = e.differs(u)
 		}
@@ -184,42 +184,47 @@ func (e *Evaluation) changed() (changed []change) {
 	return changed
 }
 
-// changedSinceCounted reports whether a unit that the record does not know changed after it began to
-// count, which is no earlier than the workload opted in. A source that had counted before, in this unit or
-// in another, counts since then, so that the record may know the change: what was read after that was
-// decided on is one. Any other record, however late it was written, was decided on before the source
-// counted. With several revision counters only the order of reading tells that, if the template or the policy
-// may be what makes it count.
-func (e *Evaluation) changedSinceCounted(u *unit) bool {
-	w := e.Workload
-	since, recorded := e.graph.Latest(w.OptedAt, w.ScopedAt), w.RecordedSinceScoped()
-	byItself := func(c *change) bool { return c.order > max(w.TemplateOrder, w.OptedAt.Order, w.ScopedAt.Order) }
-	changed := func(c *change, s *dependency.Source, countedBefore bool) bool {
-		if countedBefore && e.sawAfter(c, e.markedAt(s, true)) && e.afterRecord(c) {
-			return true
-		}
-		return (!countedBefore || recorded) && e.sawAfter(c, e.markedAt(s, false), since) &&
-			(!e.graph.SeveralCounters() || e.afterRecord(c) || byItself(c))
-	}
+// changedSinceCounted reports whether a unit that the record does not know changed after it began to count, which is
+// no earlier than the workload opted in.
+func (e *Evaluation) changedSinceCounted(u *unit) (found bool) {
 	if u.glob == nil {
 		c := e.change(u)
-		return changed(&c, u.counted.source, e.countedBefore(u))
+		return e.countedWhenChanged(&c, u.counted.source, e.countedBefore(u))
 	}
-	found, known := false, e.knowsOtherwise(u)
-	changedInGlob := func(c *change, s *dependency.Source, name string) bool {
-		return changed(c, s, name == "" || e.namedBefore(u, name)) && (!known || e.afterRecord(c))
+	known := e.knowsOtherwise(u)
+	changed := func(c change, s *dependency.Source, countedBefore bool) bool {
+		return e.countedWhenChanged(&c, s, countedBefore) && (!known || e.afterRecord(&c))
 	}
 	u.matched.EachRecent(func(s *dependency.Source) bool {
-		c := change{unit: u, at: s.Change.Moment(), seen: s.Change.Seen, order: s.Change.Order}
-		found = changedInGlob(&c, s, s.Name)
+		c := u.changedWith(s.Change)
+		found = changed(c, s, e.countedBeforeInGlob(u, s.Name))
 		return !found && e.sawAfter(&c) // what changed before that was not seen either
 	})
 	u.matched.EachGone(func(name string, gone dependency.Change) bool {
-		c := change{unit: u, at: gone.Moment(), seen: gone.Seen, order: gone.Order}
-		found = found || changedInGlob(&c, nil, name)
+		found = found || changed(u.changedWith(gone), nil, name == "" || e.countedBeforeInGlob(u, name))
 		return !found
 	})
 	return found
+}
+
+// countedWhenChanged reports whether this process saw a change of a source, which is nil if it has gone, when that
+// counted already.
+//
+// One that counted before the annotations said what counts now, in this unit or in another, counts since then, so that
+// the record may know the change: what was read after that was decided on is one. Any other record, however late
+// it was written, was decided on before the source counted. With several revision counters only the order of reading
+// tells that, if the template or the policy may be what makes it count.
+func (e *Evaluation) countedWhenChanged(c *change, s *dependency.Source, countedBefore bool) bool {
+	w := e.Workload
+	switch {
+	case countedBefore && e.sawAfter(c, e.markedAt(s, true)) && e.afterRecord(c):
+		return true
+	case countedBefore && !w.RecordedSinceScoped():
+		return false
+	case !e.sawAfter(c, e.markedAt(s, false), w.OptedAt, w.ScopedAt):
+		return false
+	}
+	return !e.graph.SeveralCounters() || e.afterRecord(c) || c.order > max(w.TemplateOrder, w.OptedAt.Order, w.ScopedAt.Order)
 }
 
 // unordered reports whether a unit last changed before this process had read everything, and perhaps
@@ -233,16 +238,16 @@ func (e *Evaluation) unordered(u *unit) bool {
 // after the pods started, after the workload opted in, and since this process began to watch.
 func (e *Evaluation) changedUnrecorded() (changed []change) {
 	for i := range e.units {
-		if u := &e.units[i]; e.changedAfter(u, e.Workload.OptedAt) {
+		if u := &e.units[i]; e.sawUnitAfter(u, e.Workload.OptedAt) {
 			changed = append(changed, e.change(u))
 		}
 	}
 	return changed
 }
 
-// changedAfter reports whether this process saw a unit change after its pods started and after
+// sawUnitAfter reports whether this process saw a unit change after its pods started and after
 // all of the moments.
-func (e *Evaluation) changedAfter(u *unit, moments ...dependency.Moment) bool {
+func (e *Evaluation) sawUnitAfter(u *unit, moments ...dependency.Moment) bool {
 	c := e.change(u)
 	return e.sawAfter(&c, moments...)
 }
@@ -273,7 +278,7 @@ func (e *Evaluation) knows(u *unit) bool {
 }
 
 func (e *Evaluation) differs(u *unit) bool {
-	return e.Record.abandoned() || e.knows(u) && !u.says(e.Record.Sources[u.id])
+	return e.Record.abandoned() || e.knows(u) && !u.isCurrent(e.Record.Sources[u.id])
 }
 
 // change is what is known of the last change of a unit.
@@ -332,6 +337,11 @@ func (e *Evaluation) undated(u *unit) bool {
 	default: // a hash alone does not say which keys there were
 		return e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned()
 	}
+}
+
+// changedWith returns a change of a unit with that of one of its sources.
+func (u *unit) changedWith(s dependency.Change) change {
+	return change{unit: u, at: s.Moment(), seen: s.Seen, order: s.Order}
 }
 
 func (c *change) addChange(e *Evaluation, other dependency.Change) {

@@ -73,9 +73,9 @@ func (u *unit) entry() string {
 	return u.scope + "." + u.digest + "." + u.keys
 }
 
-// says reports whether an entry says the current content of the unit. It does not compare which
+// isCurrent reports whether an entry says the current content of the unit. It does not compare which
 // keys there are: some of them may be seen by no container.
-func (u *unit) says(entry string) bool {
+func (u *unit) isCurrent(entry string) bool {
 	own := u.entry()
 	return entry[:strings.LastIndexByte(entry, '.')+1] == own[:strings.LastIndexByte(own, '.')+1]
 }
