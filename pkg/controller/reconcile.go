@@ -45,6 +45,10 @@ func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.
 			return 0, nil
 		}
 		n := c.note(key)
+		if s.workload != nil { // else our own write is waited for
+			c.tellBlocked(n, s)
+			c.tellUnmanaged(n, s)
+		}
 		if s.Action == policy.None {
 			if !s.Stale {
 				n.pace.failures = 0 // what failed is no longer needed
@@ -126,7 +130,7 @@ func (s *step) recheck(now time.Time) time.Duration {
 	return max(time.Millisecond, s.RecheckAt.Sub(now))
 }
 
-// decide asks what is to be done; nil: nothing, or nothing yet.
+// decide asks what is to be done; nil: the workload has gone.
 func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findings) (s *step) {
 	graph.Read(func(g *dependency.Graph) {
 		w := g.Workload(key)
@@ -140,36 +144,48 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			return
 		}
 		e := policy.Evaluate(g, c.Digester(), w, c.Defaults)
-		if n.record != e.Record.Hash { // it was restarted, by this replica or another
-			n.record, n.staleSince = e.Record.Hash, time.Time{}
-		}
-		s = &step{workload: w, policy: e.Policy}
-		observed := policy.Observed{Now: now, StaleSince: n.staleSince, Verified: found.verified, Inspected: found.inspected, StandsBy: c.standing()}
-		if n.hash == e.Record.Hash && n.stands(w) {
-			observed.Decided = n.decided
-			if n.hash != "" {
-				observed.Written = n.written
-			}
-		}
-		s.Decision = e.Decide(observed)
-		switch {
-		case !s.Stale, s.State == policy.Blocked: // it need not settle
-			n.staleSince = time.Time{}
-		case n.staleSince.IsZero():
-			n.staleSince = now
-		}
+		n.follow(e)
+		observed := n.observed(w, e.Record.Hash)
+		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy = now, found.verified, found.inspected, c.standing()
+		s = &step{Decision: e.Decide(observed), workload: w, policy: e.Policy}
+		n.settle(&s.Decision, now)
 		if s.Action != policy.None {
 			s.present, s.order = e.Present(), g.Order()
 		}
 		if s.Action == policy.WriteMixed {
 			s.data, s.err = e.MixedPatch(s.Mixed)
 		}
-		if !observed.StandsBy {
-			c.tellBlocked(n, s)
-			c.tellUnmanaged(n, s)
-		}
 	})
 	return s
+}
+
+// follow notes which record a workload carries. With another one it was restarted, by this replica or another.
+func (n *note) follow(e *policy.Evaluation) {
+	if n.record != e.Record.Hash {
+		n.record, n.staleSince = e.Record.Hash, time.Time{}
+	}
+}
+
+// observed returns what is known of the record of a workload, which has a hash.
+func (n *note) observed(w *dependency.Workload, hash string) policy.Observed {
+	o := policy.Observed{StaleSince: n.staleSince}
+	if n.hash == hash && n.stands(w) {
+		o.Decided = n.decided
+		if hash != "" {
+			o.Written = n.written
+		}
+	}
+	return o
+}
+
+// settle notes since when content has differed; while a workload is blocked, it need not settle.
+func (n *note) settle(d *policy.Decision, now time.Time) {
+	switch {
+	case !d.Stale, d.State == policy.Blocked:
+		n.staleSince = time.Time{}
+	case n.staleSince.IsZero():
+		n.staleSince = now
+	}
 }
 
 // record writes what the pods were started with, which restarts nothing.

@@ -262,7 +262,7 @@ func FuzzParseDuration(f *testing.F) {
 			t.Errorf("parseDuration(%q) = %v, %v; want %v, %v", value, d, err, want, wantErr)
 		}
 		// A restart must not be due before the content has changed, however long the time.
-		if at := settledAt(Observed{StaleSince: epoch}, epoch, d, settleLimit); at.Before(epoch) {
+		if at := settledAt(Observed{StaleSince: epoch}, epoch, d, settleLimit); !at.Equal(epoch.Add(d)) {
 			t.Errorf("content that changed at %v has settled at %v, with settle %v", epoch, at, d)
 		}
 		if interval(d, 3) < d {
