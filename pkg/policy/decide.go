@@ -86,6 +86,8 @@ type Observed struct {
 	// StandsBy: another replica leads. If this one is in doubt because it was cut off, and has not seen itself what
 	// pods may have read, it leaves that to the leader: it says what the record says.
 	StandsBy bool
+	// Reconciles: the controller asks, so that Decided tells whether a record is ours. A view of the leader does not know.
+	Reconciles bool
 }
 
 // doubtRecheck is after which time a doubt is looked at again: another replica may have become the leader.
@@ -159,7 +161,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 			Message: fmt.Sprintf("The pod template consumes more than %d ConfigMaps and Secrets, or consumes them in more than %d places, of which one that names keys counts for each: it cannot be told whether all of them are as they were. %s",
 				dependency.MaxSources, dependency.MaxUses, onHold)}
 	}
-	e.decided, e.written = o.Decided, o.Written
+	e.decided, e.written, e.foreign = o.Decided, o.Written, o.StandsBy || o.Reconciles && o.Decided == 0
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0 && !e.Workload.Idle)

@@ -165,7 +165,8 @@ func (e *Evaluation) excursions() (out []Excursion) {
 			continue
 		}
 		c := e.change(u)
-		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || !e.afterRecord(&c) || e.toldByRecord(&c) {
+		adopted := e.adoptedUnseen(&c)
+		if c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at) || (!e.afterRecord(&c) || e.toldByRecord(&c)) && !adopted {
 			continue
 		}
 		if e.startedAfter(&c) && !e.Workload.StartUnsure {
@@ -173,9 +174,14 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		}
 		x := Excursion{ID: u.id, Containers: u.containers(), order: c.order}
 		var times int
-		if e.outdated(u) && !e.Workload.StartUnsure {
+		switch {
+		case adopted:
+			if x.From, x.To, times, x.Witnessed = e.timesChanged(u, e.Workload.OptedAt, 0); !e.restored(u) {
+				x.From = time.Time{}
+			}
+		case e.outdated(u) && !e.Workload.StartUnsure:
 			x.From, x.To, times, x.Witnessed = e.timesChanged(u, dependency.Moment{Version: e.started(u)}, 0)
-		} else {
+		default:
 			x.From, x.To, times, x.Witnessed = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
 			if e.otherWhenRecorded(u) {
 				x.From = time.Time{}
@@ -197,6 +203,12 @@ func (e *Evaluation) excursions() (out []Excursion) {
 		out = append(out, x)
 	}
 	return out
+}
+
+// adoptedUnseen reports whether another replica made the first record of the pods after a change that this process saw:
+// had it seen that too, it would have restarted them.
+func (e *Evaluation) adoptedUnseen(c *change) bool {
+	return e.foreign && e.Workload.RecordedFirst && !e.graph.SeveralCounters() && !e.afterRecord(c) && c.order > 0 && e.sawAfter(c, e.Workload.OptedAt)
 }
 
 // timesChanged returns when the content of a unit first and last changed, and how often: after a

@@ -198,9 +198,6 @@ func (o *oracle) knowable(d *workload, p *pod, c *container, source, key int) st
 		if !s.alive || o.misled(&s.view, d, p, c, source, key) {
 			continue
 		}
-		if !s.leads && s.view.sources[source].witnessed[key] <= d.truth.first {
-			continue
-		}
 		if o.knew(&s.view, d, c, source, key) {
 			return fmt.Sprintf("server %d has seen %s.%s change", s.id, sourceNames[source], keyNames[key])
 		}

@@ -238,10 +238,10 @@ func (o *owner) request(ctx context.Context, m *manifest) error {
 		return err
 	}
 	dependencies := o.configdep.ConfigdepV1alpha1().ConfigDependencies(o.namespace)
-	// A replica may have yet to read a workload that was created a moment ago.
+	// A replica may have yet to read a workload that was created a moment ago, or created again.
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		_, err := dependencies.Reload(ctx, strings.ToLower(m.kind)+"."+m.name, &v1alpha1.Reload{}, metav1.CreateOptions{})
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return false, nil
 		}
 		return err == nil, err
