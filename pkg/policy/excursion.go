@@ -208,7 +208,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 // adoptedUnseen reports whether another replica made the first record of the pods after a change that this process saw:
 // had it seen that too, it would have restarted them.
 func (e *Evaluation) adoptedUnseen(c *change) bool {
-	return e.foreign && e.Workload.RecordedFirst && !e.graph.SeveralCounters() && !e.afterRecord(c) && c.order > 0 && e.sawAfter(c, e.Workload.OptedAt)
+	return e.foreign && e.Workload.RecordedFirst && !e.graph.SeveralCounters() && !e.afterRecord(c) && e.sawAfter(c, e.Workload.OptedAt)
 }
 
 // timesChanged returns when the content of a unit first and last changed, and how often: after a

@@ -87,6 +87,110 @@ func TestDecide_StandsBy(t *testing.T) {
 	}
 }
 
+// The first record of a workload says the content that its leader found. A replica that saw content change before that, while
+// the pods ran, knows that the leader did not.
+func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
+	change := func(x *world) { x.set(secret("db", "password", "2")) }
+	thereAndBack := both(change, func(x *world) { x.tick(time.Second) }, func(x *world) { x.set(secret("db", "password", "1")) })
+	optIn := func(x *world) { x.annotate(ReloadAnnotation, "auto") }
+	record := func(x *world) {
+		e := x.evaluate()
+		x.patch(BaselinePatch(e.Workload, e.Present()))
+	}
+	restart := func(x *world) {
+		e := x.evaluate()
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Automatic(nil, x.now, 0, "Secret/db"), Always: true}))
+	}
+	again := func(x *world) {
+		x.annotate(AppliedSourcesAnnotation, x.deployment.Annotations[AppliedSourcesAnnotation]+" ")
+	}
+	db := inspect("Secret/db")
+	for name, tt := range map[string]struct {
+		do   func(*world)
+		want outcome
+	}{
+		"content changed": {both(optIn, change, record), db},
+		"content changed, and the workload is written since": {both(optIn, change, record, func(x *world) { x.annotate(SettleAnnotation, "1s") }), db},
+		"content changed there and back":                     {both(optIn, thereAndBack, record), db},
+		"before the workload opted in":                       {both(change, optIn, record), nothing},
+		"what does not count changed":                        {both(optIn, func(x *world) { x.set(secret("more", "k", "2")) }, record), nothing},
+		"another key changed":                                {both(optIn, func(x *world) { x.set(secret("db", "password", "1", "user", "2")) }, record), nothing},
+		"the first record is of a restart":                   {both(optIn, change, restart), outcome{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
+		"the first record is of an eviction":                 {both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") }, optIn, change, restart), outcome{RollingOut, ReasonRecreating, Continue, "Secret/db"}},
+		"it is not the first":                                {both(optIn, change, record, again), nothing},
+		"it came with another template": {both(optIn, change, func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		}, record), nothing},
+		"it is in a list": {both(optIn, change, func(x *world) { x.broken(func() { record(x) }) }), nothing},
+		"several counters do not tell which came first": {both(func(x *world) { x.graph.SetSeveralCounters(true) }, optIn, thereAndBack, record), nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("more", "k", "1"))
+			x.annotate(ReloadAnnotation, "off")
+			x.tick(time.Minute)
+			tt.do(x)
+			for by, o := range map[string]Observed{
+				"a replica that stands by":            {StandsBy: true},
+				"the controller of another leader":    {Reconciles: true},
+				"the controller of the same":          {Reconciles: true, Decided: x.graph.Order()},
+				"a view, which does not know of whom": {},
+			} {
+				want := tt.want
+				if want == db && !o.StandsBy && (!o.Reconciles || o.Decided > 0) {
+					want = nothing
+				}
+				o.Now = x.now
+				if diff := cmp.Diff(want, outcomeOf(x.evaluate().Decide(o))); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", by, diff)
+				}
+			}
+		})
+	}
+}
+
+// Only pods that started while the content was another one may have read that, if it is known what it was when they started, or
+// if it changed after the record.
+func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
+	record := func(x *world) {
+		e := x.evaluate()
+		x.patch(BaselinePatch(e.Workload, e.Present()))
+	}
+	nothing := func(*world) {}
+	for name, tt := range map[string]struct {
+		template, before, after func(*world)
+		always                  bool // any pod may have
+	}{
+		"the template was seen": {template: func(x *world) {
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			x.set(secret("db", "password", "0")) // before the workload opts in
+			x.set(secret("db", "password", "1"))
+		}, before: nothing, after: record},
+		"it was not":                    {template: nothing, before: nothing, after: record, always: true},
+		"changed and back after record": {template: nothing, before: record, after: nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.annotate(ReloadAnnotation, "off")
+			tt.template(x)
+			x.annotate(ReloadAnnotation, "auto")
+			x.tick(time.Minute)
+			tt.before(x)
+			from := x.now
+			x.set(secret("db", "password", "2"))
+			x.tick(time.Second)
+			x.set(secret("db", "password", "1"))
+			tt.after(x)
+			if tt.always {
+				from = time.Time{}
+			}
+			got := x.evaluate().Decide(Observed{Now: x.now, StandsBy: true}).Excursions
+			if len(got) != 1 || !got[0].From.Equal(from) || !got[0].To.Equal(x.now) || !got[0].Witnessed {
+				t.Errorf("%+v, want one from %v to %v that was seen", got, from, x.now)
+			}
+		})
+	}
+}
+
 // What a replica that stands by has found out of its own doubts says nothing of those of the leader.
 func TestDecide_StandsBy_RecordsNothingButDoubts(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))

@@ -137,7 +137,9 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	switch {
 	case d.deleting:
 		o.fail("%s is patched while it is being deleted", name)
-	case r.seen.terminating && o.world.terminating: // if not, the UID of the workload shows that the namespace is another one
+	case r.seen.terminating && o.world.terminating && !removes:
+		// If not, the UID of the workload shows that the namespace is another one. That an eviction is complete may be found
+		// out while the namespace begins to be deleted.
 		o.fail("%s is patched while its namespace is being deleted", name)
 	case !rules.managed() && !removes && !abandons && r.reload == nil:
 		o.fail("%s is patched though it is not managed (%+v)", name, rules)

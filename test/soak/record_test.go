@@ -97,6 +97,9 @@ func (w *workload) baseline(before *state) {
 	}
 	w.noteRecord()
 	w.decidedAt = before.version // at the earliest: the patch is bound to it
+	if before.annotations[hashAnnotation] == "" {
+		w.decidedAt = min(w.decidedAt, w.startedAt) // another server may have seen more since the pods started
+	}
 }
 
 // adoptedAt returns the revision from which on some processes, each of which may have made a
