@@ -35,9 +35,10 @@ func InspectPods(excursions []Excursion, each func(look func(*corev1.Pod)) error
 	mixed := make([]bool, len(excursions))
 	found := &Inspection{}
 	err := each(func(p *corev1.Pod) {
+		pod := lookAt(p)
 		for i := range excursions {
-			mixed[i] = mixed[i] || excursions[i].mayHaveBeenReadBy(p)
-			found.Unreported = found.Unreported || excursions[i].mayBeReadUnreported(p)
+			mixed[i] = mixed[i] || excursions[i].mayHaveBeenReadBy(pod)
+			found.Unreported = found.Unreported || excursions[i].mayBeReadUnreported(pod)
 		}
 	})
 	if err != nil {
@@ -51,49 +52,65 @@ func InspectPods(excursions []Excursion, each func(look func(*corev1.Pod)) error
 	return found, nil
 }
 
+// pod is a pod with what its kubelet says of its containers, by their names.
+type pod struct {
+	*corev1.Pod
+	statuses map[string]*corev1.ContainerStatus
+}
+
+func lookAt(p *corev1.Pod) pod {
+	out := pod{p, make(map[string]*corev1.ContainerStatus, len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses))}
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			out.statuses[statuses[i].Name] = &statuses[i]
+		}
+	}
+	return out
+}
+
+// anyReader reports whether f is true of the status of a container that may have read what an excursion is about.
+func (x *Excursion) anyReader(p pod, f func(*corev1.ContainerStatus) bool) bool {
+	if len(x.Containers) == 0 {
+		for _, s := range p.statuses {
+			if f(s) {
+				return true
+			}
+		}
+		return false
+	}
+	return slices.ContainsFunc(x.Containers, func(name string) bool {
+		s, found := p.statuses[name]
+		return found && f(s)
+	})
+}
+
 // mayBeReadUnreported reports whether a pod is old enough for a container to have been started in an excursion, and one
 // of them is waiting for reasons that the API server or the kubelet gives before it starts anything. The kubelet
 // reports what it has started when it has started all containers, whose images it pulls one after the other.
-func (x *Excursion) mayBeReadUnreported(p *corev1.Pod) bool {
+func (x *Excursion) mayBeReadUnreported(p pod) bool {
 	if p.CreationTimestamp.After(x.To.Add(dependency.ClockMargin)) {
 		return false
 	}
 	if p.Status.Phase == corev1.PodPending && p.Spec.NodeName != "" && len(p.Status.ContainerStatuses) == 0 {
 		return true
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-		for i := range statuses {
-			s := &statuses[i]
-			if w := s.State.Waiting; w != nil && (w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing") && s.RestartCount == 0 &&
-				(len(x.Containers) == 0 || slices.Contains(x.Containers, s.Name)) {
-				return true
-			}
-		}
-	}
-	return false
+	return x.anyReader(p, func(s *corev1.ContainerStatus) bool {
+		w := s.State.Waiting
+		return w != nil && (w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing") && s.RestartCount == 0
+	})
 }
 
-func (x *Excursion) mayHaveBeenReadBy(p *corev1.Pod) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-		for i := range statuses {
-			s := &statuses[i]
-			if len(x.Containers) > 0 && !slices.Contains(x.Containers, s.Name) {
-				continue
-			}
-			var started time.Time
-			switch {
-			case s.State.Running != nil:
-				started = s.State.Running.StartedAt.Time
-			case s.State.Terminated != nil:
-				started = s.State.Terminated.StartedAt.Time
-			default:
-				continue
-			}
-			if started.After(x.To.Add(dependency.ClockMargin)) || !x.From.IsZero() && started.Before(x.From.Add(-dependency.ClockMargin)) {
-				continue
-			}
-			return true
+func (x *Excursion) mayHaveBeenReadBy(p pod) bool {
+	return x.anyReader(p, func(s *corev1.ContainerStatus) bool {
+		var started time.Time
+		switch {
+		case s.State.Running != nil:
+			started = s.State.Running.StartedAt.Time
+		case s.State.Terminated != nil:
+			started = s.State.Terminated.StartedAt.Time
+		default:
+			return false
 		}
-	}
-	return false
+		return !started.After(x.To.Add(dependency.ClockMargin)) && (x.From.IsZero() || !started.Before(x.From.Add(-dependency.ClockMargin)))
+	})
 }
