@@ -43,6 +43,7 @@ type group[T Object] struct {
 	watches int
 	keys    []string    // with which chunks begin
 	chunks  []*chunk[T] // nil: not open
+	open    []*chunk[T] // those of beginning.open
 	next    int         // to open
 }
 
@@ -130,13 +131,9 @@ func (p *part[T]) next() (c *chunk[T], from, until string, ok bool) {
 	defer p.mu.Unlock()
 	g := p.group
 	n := -1
-	for _, c := range p.open {
-		if c.group == g && !p.sent[c.number] {
-			n = c.number
-			break
-		}
-	}
-	if n < 0 {
+	if i := slices.IndexFunc(g.open, func(c *chunk[T]) bool { return !p.sent[c.number] }); i >= 0 {
+		n = g.open[i].number
+	} else {
 		n = g.next % len(g.keys)
 		for p.sent[n] {
 			n = (n + 1) % len(g.keys)
@@ -144,7 +141,7 @@ func (p *part[T]) next() (c *chunk[T], from, until string, ok bool) {
 		g.next = n + 1
 		if p.watches > 1 {
 			g.chunks[n] = &chunk[T]{beginning: p.beginning, group: g, number: n, shared: map[T]*encodedOnce[T]{}, isOpen: true}
-			p.open = append(p.open, g.chunks[n])
+			p.open, g.open = append(p.open, g.chunks[n]), append(g.open, g.chunks[n])
 		}
 	}
 	p.sent[n] = true
@@ -175,15 +172,16 @@ func (c *chunk[T]) share(objects []T) []*encodedOnce[T] {
 		}
 	}
 	for len(c.open) > 1 && (c.objects > shareBeginning || c.bytes > shareBeginningBytes) {
-		c.open[0].close()
+		c.closeOldest()
 	}
 	return out
 }
 
-// close lets go of what is shared, but for what watches are sending.
-func (c *chunk[T]) close() {
-	c.open = slices.DeleteFunc(c.open, func(o *chunk[T]) bool { return o == c })
+// closeOldest lets go of what is shared of the oldest chunk, but for what watches are sending.
+func (b *beginning[T]) closeOldest() {
+	c := b.open[0]
+	b.open, c.group.open = b.open[1:], c.group.open[1:] // the oldest of all is that of its group as well
 	c.isOpen, c.group.chunks[c.number] = false, nil
-	c.bytes -= c.encoded
-	c.objects -= len(c.shared)
+	b.bytes -= c.encoded
+	b.objects -= len(c.shared)
 }
