@@ -96,14 +96,19 @@ func streamsIn(namespaces []string, digester *dependency.Digester) (in []*stream
 func streams(digester *dependency.Digester) []*stream {
 	replicaSets := workloads(dependency.ReplicaSet, "/apis/apps/v1/replicasets", dependency.FromReplicaSet)
 	replicaSets.labels = withoutDeployment
+	jobs := workloads(dependency.Job, "/apis/batch/v1/jobs", dependency.FromJob)
 	pods := workloads(dependency.Pod, "/api/v1/pods", dependency.FromPod)
 	pods.labels, pods.fields = withoutController, unfinished
+	// What other tools make carries labels of their own: Argo Rollouts, Tekton, Spark.
+	leaveControlled(replicaSets, dependency.FromReplicaSet)
+	leaveControlled(jobs, dependency.FromJob)
+	leaveControlled(pods, dependency.FromPod)
 	return []*stream{
 		workloads(dependency.Deployment, "/apis/apps/v1/deployments", dependency.FromDeployment),
 		workloads(dependency.StatefulSet, "/apis/apps/v1/statefulsets", dependency.FromStatefulSet),
 		workloads(dependency.DaemonSet, "/apis/apps/v1/daemonsets", dependency.FromDaemonSet),
 		workloads(dependency.CronJob, "/apis/batch/v1/cronjobs", dependency.FromCronJob),
-		workloads(dependency.Job, "/apis/batch/v1/jobs", dependency.FromJob),
+		jobs,
 		replicaSets,
 		pods,
 		sources(dependency.ConfigMap, "/api/v1/configmaps", digester, dependency.FromConfigMap),
@@ -147,6 +152,29 @@ func workloads[T any, P message[T]](kind dependency.WorkloadKind, url string, fr
 	})
 	s.workloads = kind
 	return s
+}
+
+// leaveControlled has the metadata of objects decoded first, and no more of those that are not shown because they have a
+// controller.
+func leaveControlled[T any, P message[T]](s *stream, from func(P) *dependency.Workload) {
+	whole := s.decode
+	s.decode = func(raw []byte) (*object, error) {
+		var m metav1.PartialObjectMetadata // its first field is that of all objects; others are passed over
+		if err := m.Unmarshal(raw); err != nil {
+			return nil, err
+		}
+		if len(m.OwnerReferences) > 0 {
+			p := P(new(T))
+			p.SetNamespace(m.Namespace)
+			p.SetName(m.Name)
+			p.SetResourceVersion(m.ResourceVersion)
+			p.SetOwnerReferences(m.OwnerReferences)
+			if from(p) == nil {
+				return s.reduce(p), nil
+			}
+		}
+		return whole(raw)
+	}
 }
 
 func sources[T any, P message[T]](

@@ -1,0 +1,111 @@
+package ingest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+func ownedBy(kind string, controller bool) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "tools.example/v1", Kind: kind, Name: "owner", UID: "u", Controller: &controller}}
+}
+
+// What has a controller is left out by its metadata alone: what else it has need not even be valid. All else is read.
+func TestControlledObjectsAreLeftOut(t *testing.T) {
+	digester := dependency.NewDigester(make([]byte, 32))
+	byKind := map[string]*stream{}
+	for _, s := range streams(digester) {
+		byKind[s.kind] = s
+	}
+	meta := func(owners []metav1.OwnerReference) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "shop", Name: "x", ResourceVersion: "7", OwnerReferences: owners}
+	}
+	pod := func(owners []metav1.OwnerReference) interface{ Marshal() ([]byte, error) } {
+		return &corev1.Pod{ObjectMeta: meta(owners)}
+	}
+	job := func(owners []metav1.OwnerReference) interface{ Marshal() ([]byte, error) } {
+		return &batchv1.Job{ObjectMeta: meta(owners)}
+	}
+	for name, tt := range map[string]struct {
+		kind string
+		o    interface{ Marshal() ([]byte, error) }
+		left bool
+	}{
+		"a Pod of a Rollout":         {"Pod", pod(ownedBy("Rollout", true)), true},
+		"a Pod alone":                {"Pod", pod(nil), false},
+		"a Pod that belongs to some": {"Pod", pod(ownedBy("Rollout", false)), false},
+		"a Job of a CronJob":         {"Job", job(ownedBy("CronJob", true)), true},
+		"a Job of a workflow":        {"Job", job(ownedBy("Workflow", true)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := tt.o.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := byKind[tt.kind]
+			o, err := s.decode(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := dependency.WorkloadKey{}
+			if tt.left {
+				want = dependency.WorkloadKey{Kind: dependency.WorkloadKind(tt.kind), Namespace: "shop", Name: "x"}
+			}
+			if o.dropped != want || (o.workload == nil) != tt.left || o.ResourceVersion != "7" || o.Name != "x" {
+				t.Errorf("%+v, want it left out: %t", o, tt.left)
+			}
+			broken := append(raw, 2<<3|2, 2, 0xff, 0xff) // a spec that cannot be decoded
+			if _, err := s.decode(broken); (err == nil) != tt.left {
+				t.Errorf("with a spec that cannot be decoded: %v", err)
+			}
+		})
+	}
+	if _, err := byKind["Pod"].decode([]byte{0xff}); err == nil {
+		t.Error("what is no object was decoded")
+	}
+	bookmark, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9"}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := byKind["Pod"].decode(bookmark)
+	if diff := cmp.Diff("9", o.ResourceVersion); err != nil || diff != "" || o.kept() || o.dropped != (dependency.WorkloadKey{}) {
+		t.Errorf("a bookmark: %v %s", err, diff)
+	}
+}
+
+// BenchmarkControlledPod decodes a pod of another tool, as one of Tekton or Argo Rollouts is.
+func BenchmarkControlledPod(b *testing.B) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x", ResourceVersion: "7", OwnerReferences: ownedBy("TaskRun", true)}}
+	for i := range 5 {
+		c := corev1.Container{Name: fmt.Sprint("step-", i), Image: "registry.example/step", Args: []string{strings.Repeat("x", 200)}}
+		for j := range 20 {
+			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("VARIABLE_", j), Value: "some value"})
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: fmt.Sprint("volume-", j), MountPath: fmt.Sprint("/mnt/", j)})
+		}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: strings.Repeat("i", 80)})
+	}
+	raw, err := p.Marshal()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, s := range streams(dependency.NewDigester(make([]byte, 32))) {
+		if s.kind != "Pod" {
+			continue
+		}
+		b.ReportAllocs()
+		b.SetBytes(int64(len(raw)))
+		for b.Loop() {
+			if _, err := s.decode(raw); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
