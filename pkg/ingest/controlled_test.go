@@ -61,8 +61,8 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 			if o.dropped != want || (o.workload == nil) != tt.left || o.ResourceVersion != "7" || o.Name != "x" {
 				t.Errorf("%+v, want it left out: %t", o, tt.left)
 			}
-			broken := append(raw, 2<<3|2, 2, 0xff, 0xff) // a spec that cannot be decoded
-			if _, err := s.decode(broken); (err == nil) != tt.left {
+			raw = append(raw, 2<<3|2, 2, 0xff, 0xff) // a spec that cannot be decoded
+			if _, err := s.decode(raw); (err == nil) != tt.left {
 				t.Errorf("with a spec that cannot be decoded: %v", err)
 			}
 		})

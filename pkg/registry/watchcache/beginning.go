@@ -130,7 +130,7 @@ func (p *part[T]) next() (c *chunk[T], from, until string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.group
-	n := -1
+	var n int
 	if i := slices.IndexFunc(g.open, func(c *chunk[T]) bool { return !p.sent[c.number] }); i >= 0 {
 		n = g.open[i].number
 	} else {
