@@ -42,6 +42,7 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 	endStandBy := e.standBy(ctx)
 	defer endStandBy()
 	var t turn
+	var telling sync.Mutex
 	var le *leaderelection.LeaderElector
 	config := leaderelection.LeaderElectionConfig{
 		Lock:          e.Lock,
@@ -62,7 +63,9 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 				})
 			},
 			OnStoppedLeading: func() {},
-			OnNewLeader: func(string) { // in no order
+			OnNewLeader: func(string) { // in no order: whichever is last tells what is then
+				telling.Lock()
+				defer telling.Unlock()
 				if leader := le.GetLeader(); e.AnotherLeads != nil {
 					e.AnotherLeads(leader != "" && leader != e.Lock.Identity())
 				}

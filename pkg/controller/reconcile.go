@@ -146,7 +146,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 		e := policy.Evaluate(g, c.Digester(), w, c.Defaults)
 		n.follow(e)
 		observed := n.observed(w, e.Record.Hash)
-		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy, observed.Reconciles = now, found.verified, found.inspected, c.standing(), true
+		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy = now, found.verified, found.inspected, c.standing()
 		s = &step{Decision: e.Decide(observed), workload: w, policy: e.Policy}
 		n.settle(&s.Decision, now)
 		if s.Action != policy.None {

@@ -25,7 +25,7 @@ func TestRevisionOfADeploymentThatTheIndexDoesNotKnow(t *testing.T) {
 				c.synced()
 				if change == nil {
 					c.lead()
-					c.expect("at once", "1m2s baseline web")
+					c.expect("at once", "1m2s verified web")
 					return
 				}
 				c.hold()

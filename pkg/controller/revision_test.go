@@ -72,7 +72,7 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			objects: func(content time.Time) []metav1.Object {
 				return []metav1.Object{replicaSet("web-1", "1", web, content.Add(-time.Hour)), replicaSet("web-2", "2", web, content.Add(time.Second))}
 			},
-			want: "baseline",
+			want: "verified",
 		},
 		"in the same second: its pods may be older": {
 			objects: func(content time.Time) []metav1.Object {
@@ -116,7 +116,7 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 					controllerRevision("other", 4, "uid-other", content.Add(-time.Hour)),
 				}
 			},
-			want: "baseline",
+			want: "verified",
 		},
 		"an old ControllerRevision, used again by a rollback": {
 			workload: statefulSet("web", "db"),
@@ -145,7 +145,7 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 					ofImage("app:2", controllerRevision("web-b", 3, web, content.Add(time.Second))),
 				}
 			},
-			want: "baseline",
+			want: "verified",
 		},
 		"that of a DaemonSet, which has yet to get the highest number": {
 			workload: daemonSet("web", "db"),
@@ -267,7 +267,7 @@ func TestLookUpThatFailsIsTriedAgain(t *testing.T) {
 				failing = false
 				c.mu.Unlock()
 				c.advance(time.Second)
-				c.expect("it works again", "1m2.015s baseline web")
+				c.expect("it works again", "1m2.015s verified web")
 				if got := strings.Join(tries, " "); got != "1m2s 1m2.005s 1m2.015s" {
 					t.Errorf("tried at %s", got)
 				}

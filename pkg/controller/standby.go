@@ -36,6 +36,9 @@ func (c *Controller) assist(ctx context.Context, graph Graph, key dependency.Wor
 		n, now := c.note(key), c.Clock.Now()
 		if s.Action != policy.Inspect && s.Action != policy.WriteMixed || s.Action == policy.Inspect && looked {
 			n.doubted = false
+			if s.Stale || s.workload == nil { // when a restart is due, or our own write is lost, it may be one to look after
+				return s.recheck(now), nil
+			}
 			return 0, nil
 		}
 		if !n.doubted {

@@ -232,8 +232,8 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	return gone.change.Moment()
 }
 
-// First returns a source as it was when this process began to look, or nil if it was absent, as far
-// as it is known; or that it is not.
+// First returns a source as it was when this process began to look: without keys, or nil, if it was absent. Known is false
+// if that has been forgotten.
 func (g *Graph) First(key SourceKey) (s *Source, known bool) {
 	s = g.sourceOrGone(key)
 	switch {

@@ -27,7 +27,8 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) (written b
 		w.RecordedAt, w.RecordedWithTemplate, w.RecordedFirst, w.restart = before.RecordedAt, before.RecordedWithTemplate, before.RecordedFirst, before.restart
 	default:
 		w.RecordedAt, w.RecordedWithTemplate = w.written(at), before.template != w.template
-		w.RecordedFirst = at.Live && before.record().hash == "" && w.LastReload() == before.LastReload() // else of a restart
+		// Else it is of a restart, or the pods were looked up.
+		w.RecordedFirst = at.Live && before.record().hash == "" && w.LastReload() == before.LastReload() && w.Annotations[VerifiedAnnotation] == ""
 		if w.RecordedWithTemplate && at.Live && w.writtenByUs {
 			w.restart = w.template
 		}

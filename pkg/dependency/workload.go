@@ -131,8 +131,8 @@ type Workload struct {
 	RecordedAt Moment
 	// RecordedWithTemplate: another pod template came in the same write as the record.
 	RecordedWithTemplate bool
-	// RecordedFirst: this process saw the record come where there had been none, for the same pods. It says the content
-	// that there was, and not what the pods had read.
+	// RecordedFirst: this process saw, by an event, the record come where there had been none, and no restart with it. It says
+	// the content that its writer had read, and not what the pods had.
 	RecordedFirst bool
 	// restart is the template of a restart of ours that wrote the record; 0: the record is another one.
 	restart uint64

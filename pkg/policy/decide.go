@@ -86,8 +86,6 @@ type Observed struct {
 	// StandsBy: another replica leads. If this one is in doubt because it was cut off, and has not seen itself what
 	// pods may have read, it leaves that to the leader: it says what the record says.
 	StandsBy bool
-	// Reconciles: the controller asks, so that Decided tells whether a record is ours. A view of the leader does not know.
-	Reconciles bool
 }
 
 // doubtRecheck is after which time a doubt is looked at again: another replica may have become the leader.
@@ -161,7 +159,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 			Message: fmt.Sprintf("The pod template consumes more than %d ConfigMaps and Secrets, or consumes them in more than %d places, of which one that names keys counts for each: it cannot be told whether all of them are as they were. %s",
 				dependency.MaxSources, dependency.MaxUses, onHold)}
 	}
-	e.decided, e.written, e.foreign = o.Decided, o.Written, o.StandsBy || o.Reconciles && o.Decided == 0
+	e.decided, e.written = o.Decided, o.Written
 	changed, trigger := e.stale()
 	if missing, _ := e.Missing(); len(missing) > 0 {
 		return e.missing(len(changed) > 0 && !e.Workload.Idle)
@@ -336,10 +334,8 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 			return d
 		case o.Verified.Newer && len(excursions) > 0: // what else changed may have been read all the same
 			return e.decideExcursions(o, excursions)
-		case o.Verified.Newer && e.recorded(): // it says so already, of earlier pods
-			return e.inSync(WriteVerified)
 		case o.Verified.Newer:
-			return e.inSync(WriteBaseline)
+			return e.inSync(WriteVerified)
 		}
 	}
 	settled, settle, release := e.settles(o, changes, e.lastChange(changes, &known))

@@ -42,7 +42,6 @@ type Evaluation struct {
 	before   *scope // nil: it has not been asked for
 	// See Observed.
 	decided, written uint64
-	foreign          bool // the record is known to be that of another replica
 }
 
 // Evaluate applies the policy in force to a workload. The evaluation must not be used

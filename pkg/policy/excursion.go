@@ -184,7 +184,7 @@ func (e *Evaluation) excursions() (out []Excursion) {
 			x.From, x.To, times, x.Witnessed = e.timesChanged(u, dependency.Moment{Version: e.started(u)}, 0)
 		default:
 			x.From, x.To, times, x.Witnessed = e.timesChanged(u, e.Workload.RecordedAt, e.decided)
-			if e.otherWhenRecorded(u) {
+			if e.otherWhenRecorded(u) || e.otherBeforeFirstRecord(u) {
 				x.From = time.Time{}
 			}
 		}
@@ -206,10 +206,35 @@ func (e *Evaluation) excursions() (out []Excursion) {
 	return out
 }
 
-// adoptedUnseen reports whether another replica made the first record of the pods after a change that this process saw:
-// had it seen that too, it would have restarted them.
+// adoptedUnseen reports whether the first record of the pods was made after a change that this process saw, and that they have
+// not read, as far as it knows: a leader that had seen it too would have restarted them.
 func (e *Evaluation) adoptedUnseen(c *change) bool {
-	return e.foreign && e.Workload.RecordedFirst && !e.graph.SeveralCounters() && !e.afterRecord(c) && e.sawAfter(c, e.Workload.OptedAt)
+	return e.Workload.RecordedFirst && !e.graph.SeveralCounters() && !e.afterRecord(c) && e.sawAfter(c, e.Workload.OptedAt) && !e.mayHaveWaited()
+}
+
+// mayHaveWaited reports whether the containers may not have been started yet when this process first read their template,
+// because something that they require was absent: another replica may know that they have read what came.
+func (e *Evaluation) mayHaveWaited() bool {
+	return e.Workload.StartVersion == 0 && slices.ContainsFunc(e.Sources, func(s Source) bool {
+		first, known := e.graph.First(e.sourceKey(s.Reference))
+		if first != nil && len(first.Keys) == 0 {
+			first = nil // it was absent
+		}
+		return s.Kind.Observed() && (!known || dependency.Resolve(s.Reference, first).Missing)
+	})
+}
+
+// otherBeforeFirstRecord reports whether pods may have been started with other content of a unit that this process saw
+// change before another replica made their first record.
+func (e *Evaluation) otherBeforeFirstRecord(u *unit) bool {
+	w := e.Workload
+	if !w.RecordedFirst || u.glob != nil || e.graph.SeveralCounters() || e.mayHaveWaited() {
+		return false
+	}
+	r, since := &u.counted.Reference, max(w.OptedAt.Version, e.graph.Since().Version, e.started(u))
+	return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
+		return since < p.Until.Version && p.Until.Version <= w.RecordedAt.Version && !bytes.Equal(u.counted.content, dependency.AppendContent(nil, r, p.Source))
+	})
 }
 
 // timesChanged returns when the content of a unit first and last changed, and how often: after a

@@ -116,8 +116,12 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 		"what does not count changed":                        {both(optIn, func(x *world) { x.set(secret("more", "k", "2")) }, record), nothing},
 		"another key changed":                                {both(optIn, func(x *world) { x.set(secret("db", "password", "1", "user", "2")) }, record), nothing},
 		"the first record is of a restart":                   {both(optIn, change, restart), outcome{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
-		"the first record is of an eviction":                 {both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") }, optIn, change, restart), outcome{RollingOut, ReasonRecreating, Continue, "Secret/db"}},
-		"it is not the first":                                {both(optIn, change, record, again), nothing},
+		"the pods were looked up": {both(optIn, change, func(x *world) {
+			e := x.evaluate()
+			x.patch(VerifiedPatch(e.Workload, e.Present(), x.now))
+		}), nothing},
+		"the first record is of an eviction": {both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") }, optIn, change, restart), outcome{RollingOut, ReasonRecreating, Continue, "Secret/db"}},
+		"it is not the first":                {both(optIn, change, record, again), nothing},
 		"it came with another template": {both(optIn, change, func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		}, record), nothing},
@@ -129,19 +133,10 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 			x.annotate(ReloadAnnotation, "off")
 			x.tick(time.Minute)
 			tt.do(x)
-			for by, o := range map[string]Observed{
-				"a replica that stands by":            {StandsBy: true},
-				"the controller of another leader":    {Reconciles: true},
-				"the controller of the same":          {Reconciles: true, Decided: x.graph.Order()},
-				"a view, which does not know of whom": {},
-			} {
-				want := tt.want
-				if want == db && !o.StandsBy && (!o.Reconciles || o.Decided > 0) {
-					want = nothing
-				}
-				o.Now = x.now
-				if diff := cmp.Diff(want, outcomeOf(x.evaluate().Decide(o))); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", by, diff)
+			for _, standsBy := range []bool{false, true} {
+				d := x.evaluate().Decide(Observed{Now: x.now, StandsBy: standsBy})
+				if diff := cmp.Diff(tt.want, outcomeOf(d)); diff != "" {
+					t.Errorf("stands by: %t (-want +got):\n%s", standsBy, diff)
 				}
 			}
 		})
@@ -167,6 +162,18 @@ func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 		}, before: nothing, after: record},
 		"it was not":                    {template: nothing, before: nothing, after: record, always: true},
 		"changed and back after record": {template: nothing, before: record, after: nothing},
+		"before the record as well": {template: nothing, before: func(x *world) {
+			x.set(secret("db", "password", "0"))
+			x.tick(time.Minute)
+			x.set(secret("db", "password", "1"))
+			record(x)
+			x.tick(time.Minute)
+		}, after: nothing, always: true},
+		"before the record as well, and before the workload opted in": {template: func(x *world) {
+			x.set(secret("db", "password", "0"))
+			x.tick(time.Minute)
+			x.set(secret("db", "password", "1"))
+		}, before: record, after: nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -188,6 +195,26 @@ func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 				t.Errorf("%+v, want one from %v to %v that was seen", got, from, x.now)
 			}
 		})
+	}
+}
+
+// Pods that this process found may have waited for what came later, so that they have read nothing else.
+func TestDecide_FirstRecordOfPodsThatMayHaveWaited(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")))
+	x.tick(time.Hour)
+	x.set(secret("db", "password", "1"))
+	e := x.evaluate()
+	x.patch(BaselinePatch(e.Workload, e.Present()))
+	decide := func() Decision { return x.evaluate().Decide(Observed{Now: x.now, StandsBy: true}) }
+	if diff := cmp.Diff(nothing, outcomeOf(decide())); diff != "" {
+		t.Errorf("recorded (-want +got):\n%s", diff)
+	}
+	x.tick(time.Hour)
+	from := x.now
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	if got := decide().Excursions; len(got) != 1 || !got[0].From.Equal(from) {
+		t.Errorf("%+v, want one from %v", got, from)
 	}
 }
 

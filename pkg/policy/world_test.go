@@ -75,6 +75,7 @@ func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world
 	}
 	x.roll()
 	x.edit(func(*appsv1.Deployment) {})
+	x.graph.SetSince(dependency.Moment{Version: x.version, Order: x.order})
 	x.now, x.live = epoch, true
 	return x
 }
