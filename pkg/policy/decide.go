@@ -242,7 +242,7 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 	// Content or the template may have changed again since the pods were looked up.
 	if !o.Inspected.of(e.Workload, excursions) {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: Inspect, Excursions: excursions, Trigger: ids[0],
-			Message: "Some pods may have been started with other content of " + what + ". The start times of their containers show whether a restart is due."}
+			Message: "Some pods may have been started with other content of " + what + ". The leader looks at the start times of their containers, to decide whether a restart is due."}
 	}
 	if len(o.Inspected.Mixed) > 0 {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: WriteMixed, Mixed: o.Inspected.Mixed, Trigger: ids[0], Stale: true,
@@ -259,7 +259,7 @@ func (e *Evaluation) notRecorded() Decision {
 	d := e.inSync(WriteBaseline)
 	if d.State == InSync {
 		d.State, d.Reason = Pending, ReasonNotRecorded
-		d.Message = "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."
+		d.Message = "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."
 	}
 	return d
 }
@@ -319,7 +319,7 @@ func (e *Evaluation) knownBy(changes []change) uint64 {
 // decideStale decides when pods run with old content, as far as is known.
 func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, excursions []Excursion) Decision {
 	known := e.datesOf(changes)
-	d := Decision{Trigger: trigger, Because: describe(changes, trigger), Stale: true, WrittenAt: known.written}
+	d := Decision{Trigger: trigger, Because: e.describe(changes, trigger), Stale: true, WrittenAt: known.written}
 	what := upperFirst(d.Because)
 	if e.Workload.Paused {
 		d.State, d.Reason = Blocked, "Paused"
@@ -330,7 +330,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		switch {
 		case !o.Verified.of(e.Workload, known.written):
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
-			d.Message = what + ", and so has the pod template. Which changed first shows whether a restart is due."
+			d.Message = what + ", and so has the pod template. The leader looks up which changed first, to decide whether a restart is due."
 			return d
 		case o.Verified.Newer && len(excursions) > 0: // what else changed may have been read all the same
 			return e.decideExcursions(o, excursions)
@@ -454,19 +454,31 @@ func (e *Evaluation) decideOther() Decision {
 		Message: fmt.Sprintf("configdep does not restart it: a %s has no rollout.", e.Workload.Kind)}
 }
 
-func describe(changes []change, trigger string) string {
+// describe says in a clause why pods run with old content, as far as is known.
+func (e *Evaluation) describe(changes []change, trigger string) string {
 	if trigger == TriggerUnknown {
 		return "its content has changed"
 	}
-	ids := make([]string, len(changes))
+	var changed, differ []string
 	for i := range changes {
-		ids[i] = changes[i].unit.id
+		if u := changes[i].unit; e.Record.Sources[u.id] == u.mixedEntry() {
+			differ = append(differ, u.id)
+		} else {
+			changed = append(changed, u.id)
+		}
 	}
-	verb := " has changed"
-	if len(ids) > 1 {
-		verb = " have changed"
+	var clauses []string
+	switch len(changed) {
+	case 0:
+	case 1:
+		clauses = append(clauses, changed[0]+" has changed")
+	default:
+		clauses = append(clauses, enumerate(changed)+" have changed")
 	}
-	return enumerate(ids) + verb
+	if len(differ) > 0 {
+		clauses = append(clauses, "some pods may have been started with other content of "+enumerate(differ))
+	}
+	return strings.Join(clauses, ", and ")
 }
 
 func upperFirst(s string) string {

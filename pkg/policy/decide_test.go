@@ -59,7 +59,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 		"nothing recorded": {
 			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
 			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
-				Message: "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."},
+				Message: "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"the record was removed": {
 			func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") },
@@ -201,7 +201,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				})
 			},
 			Decision{State: Pending, Reason: "Verifying", Action: Verify, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed, and so has the pod template. Which changed first shows whether a restart is due."},
+				Message: "Secret/db has changed, and so has the pod template. The leader looks up which changed first, to decide whether a restart is due."},
 		},
 		"only the hash is left, and it is another": {
 			func(x *world) {

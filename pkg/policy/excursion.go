@@ -228,7 +228,7 @@ func (e *Evaluation) mayHaveWaited() bool {
 // change before another replica made their first record.
 func (e *Evaluation) otherBeforeFirstRecord(u *unit) bool {
 	w := e.Workload
-	if !w.RecordedFirst || u.glob != nil || e.graph.SeveralCounters() || e.mayHaveWaited() {
+	if !w.RecordedFirst || u.glob != nil || e.graph.SeveralCounters() {
 		return false
 	}
 	r, since := &u.counted.Reference, max(w.OptedAt.Version, e.graph.Since().Version, e.started(u))

@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // A container that may have been started while content was other is found, as far as clocks
@@ -107,5 +109,31 @@ func TestInspectPods_BeforeTheKubeletReports(t *testing.T) {
 				t.Errorf("%+v, %v", found, err)
 			}
 		})
+	}
+}
+
+// A restart that is made to be sure does not claim that content has changed.
+func TestWhyPodsAreRestartedToBeSure(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "more", "k"), env(dependency.ConfigMap, "c", "k")),
+		secret("db", "password", "1"), secret("more", "k", "1"), configMap("c", "k", "1"))
+	x.adopt()
+	x.set(secret("db", "password", "2"))
+	x.set(secret("db", "password", "1"))
+	x.mixed = []string{"Secret/db"}
+	x.act()
+	x.tick(time.Minute)
+	const differs = "some pods may have been started with other content of Secret/db"
+	if d := x.decide(); d.Because != differs || d.Message != upperFirst(differs)+". A restart is due." {
+		t.Errorf("%q: %q", d.Because, d.Message)
+	}
+	x.set(secret("more", "k", "2"))
+	x.tick(time.Minute)
+	if d := x.decide(); d.Because != "Secret/more has changed, and "+differs {
+		t.Errorf("with another change: %q", d.Because)
+	}
+	x.set(configMap("c", "k", "2"))
+	x.tick(time.Minute)
+	if d := x.decide(); d.Because != "ConfigMap/c and Secret/more have changed, and "+differs {
+		t.Errorf("with two more: %q", d.Because)
 	}
 }

@@ -57,7 +57,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 		"nothing is recorded": {
 			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, 0,
 			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
-				Message: "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."},
+				Message: "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"pods were being evicted": {
 			func(x *world) { x.annotate(StrategyAnnotation, "recreate", RecreatingAnnotation, "none") }, 0,
