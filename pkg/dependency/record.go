@@ -25,6 +25,9 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) (written b
 		}
 	case w.record().says(before.record()) && (w.dropped != nil || !before.RecordRekeyed()): // else it was written with the key
 		w.RecordedAt, w.RecordedWithTemplate, w.RecordedFirst, w.restart = before.RecordedAt, before.RecordedWithTemplate, before.RecordedFirst, before.restart
+		if w.RecordedAgain = before.RecordedAgain; before.RecordDropped() && !w.RecordDropped() {
+			w.RecordedAgain = w.written(at).Version
+		}
 	default:
 		w.RecordedAt, w.RecordedWithTemplate = w.written(at), before.template != w.template
 		// Else it is of a restart, or the pods were looked up.

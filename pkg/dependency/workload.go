@@ -129,6 +129,9 @@ type Workload struct {
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
 	// been written since the workload was first read.
 	RecordedAt Moment
+	// RecordedAgain is an upper bound of when the record was last written as it was, after another client had removed it; 0:
+	// it has not been.
+	RecordedAgain uint64
 	// RecordedWithTemplate: another pod template came in the same write as the record.
 	RecordedWithTemplate bool
 	// RecordedFirst: this process saw, by an event, the record come where there had been none, and no restart with it. It says

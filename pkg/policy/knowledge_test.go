@@ -273,28 +273,45 @@ func TestDecide_ChangesBeforeEverythingWasRead(t *testing.T) {
 }
 
 // TestDecide_RecordWrittenAgain: what a record says of pods holds from when it was last written, also
-// if another client had removed it and it was the same before those pods.
+// if another client had removed it and it was the same before those pods. Who wrote it knows that even if it did not
+// see that it was removed.
 func TestDecide_RecordWrittenAgain(t *testing.T) {
-	x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-	x.adopt()
-	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-	x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
-	decided := x.graph.Order()
-	if diff := cmp.Diff(restored, outcomeOf(x.act())); diff != "" {
-		t.Fatalf("(-want +got):\n%s", diff)
-	}
-	written := x.version
-	x.remove(dependency.Secret, "db")
-	x.set(secret("db", "password", "1"))
-	x.tick(time.Minute)
-	for _, tt := range []struct {
-		written uint64
-		want    outcome
-	}{{0, rollOut("Secret/db")}, {written, inspect("Secret/db")}} {
-		d := x.evaluate().Decide(Observed{Now: x.now, Decided: decided, Written: tt.written})
-		if diff := cmp.Diff(tt.want, outcomeOf(d)); diff != "" {
-			t.Errorf("written in version %d (-want +got):\n%s", tt.written, diff)
+	removed := func(x *world) {
+		x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+		if diff := cmp.Diff(restored, outcomeOf(x.act())); diff != "" {
+			x.t.Fatalf("(-want +got):\n%s", diff)
 		}
+	}
+	for name, tt := range map[string]struct {
+		do      func(*world)
+		written bool // it is known that we did
+		want    outcome
+	}{
+		"not":                          {func(*world) {}, false, rollOut("Secret/db")},
+		"unseen, by us":                {func(*world) {}, true, inspect("Secret/db")},
+		"removed, and written by us":   {removed, true, inspect("Secret/db")},
+		"removed, and by another":      {removed, false, inspect("Secret/db")},
+		"removed, and written since":   {both(removed, func(x *world) { x.annotate(SettleAnnotation, "1s") }), false, inspect("Secret/db")},
+		"removed again":                {both(removed, func(x *world) { x.annotate(ConfigHashAnnotation, "") }), false, inspect("Secret/db")},
+		"removed, and not written yet": {func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") }, false, rollOut("Secret/db")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+			tt.do(x)
+			o := Observed{Decided: x.graph.Order()}
+			if tt.written {
+				o.Written = x.version
+			}
+			x.remove(dependency.Secret, "db")
+			x.set(secret("db", "password", "1"))
+			x.tick(time.Minute)
+			o.Now = x.now
+			if diff := cmp.Diff(tt.want, outcomeOf(x.evaluate().Decide(o))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

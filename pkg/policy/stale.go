@@ -87,7 +87,9 @@ func (e *Evaluation) broughtBack(u *unit) bool {
 
 // recordVersion returns an upper bound of the version with which the record was last written; 0: it
 // was written before the workload was first read.
-func (e *Evaluation) recordVersion() uint64 { return max(e.Workload.RecordedAt.Version, e.written) }
+func (e *Evaluation) recordVersion() uint64 {
+	return max(e.Workload.RecordedAt.Version, e.Workload.RecordedAgain, e.written)
+}
 
 // adoptedByWebhook reports whether a change at a moment was adopted by the webhook: the workload
 // opted in and got its record in one write, after that moment. The record may say older content,

@@ -51,7 +51,7 @@ func (w *workload) restarted(before *state) {
 		w.violation("restarted %v after the last time, before %v were over", last.Automatic.Sub(earlier.Automatic), interval)
 	case hash == w.hash:
 		w.violation("restarted twice for the same content")
-	case w.rollouts > w.allowed():
+	case w.rollouts > w.allowed() && w.cell.oracle.undisturbed || w.rollouts > w.allowed()+bare(before):
 		w.violation("restarted %d times for %d changes of what it reads, and %d that were due before", w.rollouts, w.changes, w.owed)
 	case evicted && hash != record(before):
 		// What changes while the patch of an eviction is on its way may be read by the pods that it
@@ -76,6 +76,15 @@ func (w *workload) allowed() int {
 		return w.owed + max(w.changes, w.cell.changes)
 	}
 	return w.owed + w.changes
+}
+
+// bare returns 1 if a hash on the template is all that is left of the record: it does not tell what else counted when it was made,
+// which of that has changed, or when.
+func bare(s *state) int {
+	if s.annotations[hashAnnotation] == "" && s.template.Annotations[hashAnnotation] != "" {
+		return 1
+	}
+	return 0
 }
 
 // begin is told that changes which belong together are about to be made in a cell, and together

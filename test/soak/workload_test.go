@@ -201,9 +201,6 @@ func (w *workload) ownerWrote(before *state, template bool) {
 		w.lost, w.kept, w.recorded, w.removedAt = true, w.recorded, nil, w.cell.revision
 		// The template does not tell with what pods run that have been evicted.
 		doubt = evicted && !w.cell.oracle.undisturbed
-	} else if left := now.template.Annotations[hashAnnotation]; before.annotations[hashAnnotation] != "" && now.annotations[hashAnnotation] == "" && left != before.annotations[hashAnnotation] {
-		w.log("the owner has removed the record, but for an older hash on the template")
-		w.lost = true // which of them has changed since that hash, and when, is not told
 	}
 	if before.annotations[recreatingAnnotation] != "" && now.annotations[recreatingAnnotation] == "" {
 		// The server was told to no longer evict the pods, and has to begin again.
