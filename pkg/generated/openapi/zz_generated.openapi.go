@@ -458,7 +458,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods are known to run with the current content; Unknown when that is not known. RolloutComplete: all pods are up to date with the template.",
+							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods run with the current content, as far as there is no reason to doubt it; Unknown when there is. (The content of the moment when the workload opted in counts as current.) RolloutComplete: all pods are up to date with the template.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

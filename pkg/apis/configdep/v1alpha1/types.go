@@ -282,8 +282,8 @@ const (
 	// ConditionSourcesResolved is True when every source and key that the pods cannot
 	// start without is present.
 	ConditionSourcesResolved = "SourcesResolved"
-	// ConditionInSync is True when all pods are known to run with the current content, and
-	// Unknown when that is not known.
+	// ConditionInSync is True when all pods run with the current content, as far as there is no reason to
+	// doubt it, and Unknown when there is. The content of the moment when a workload opted in counts as current.
 	ConditionInSync = "InSync"
 	// ConditionRolloutComplete is True when all pods are of the current template.
 	ConditionRolloutComplete = "RolloutComplete"
@@ -338,9 +338,9 @@ type ConfigDependencyStatus struct {
 	// +optional
 	LastReload *LastReload `json:"lastReload,omitempty"`
 	// conditions are the standard conditions. SourcesResolved: every source and key that
-	// the pods cannot start without is present. InSync: all pods are known to run with the
-	// current content; Unknown when that is not known. RolloutComplete: all pods are up to date
-	// with the template.
+	// the pods cannot start without is present. InSync: all pods run with the current content, as far
+	// as there is no reason to doubt it; Unknown when there is. (The content of the moment when the workload
+	// opted in counts as current.) RolloutComplete: all pods are up to date with the template.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
