@@ -67,3 +67,39 @@ func TestRecordThatKnowsMore(t *testing.T) {
 		})
 	}
 }
+
+// TestRecordThatKnowsMoreThanTheTemplate: another replica has restarted a workload by evicting its pods, because of content
+// that this one has yet to read. What it has read itself is older than the template, so that the pods seem to know it.
+func TestRecordThatKnowsMoreThanTheTemplate(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.synced()
+		c.set(secret("db", "2"))
+		c.set(deployment("web", "db"))
+		other := c.present()
+		c.newProcess()
+		c.set(secret("db", "1"))
+		c.synced()
+		defer c.lead()()
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		c.advance(time.Minute)
+		c.took()
+		c.hold()
+		c.set(secret("db", "2"))
+		late := c.news
+		c.held, c.news = false, nil
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
+			d.Annotations[policy.ConfigHashAnnotation] = other.Hash
+			d.Annotations[policy.AppliedSourcesAnnotation] = `{"Secret/db":` + strconv.Quote(other.Sources["Secret/db"]) + `}`
+		})
+		c.advance(time.Minute)
+		c.expect("the content has yet to come")
+		for _, news := range late {
+			news()
+		}
+		c.advance(time.Minute)
+		c.expect("the content has come")
+		c.set(secret("db", "1"))
+		c.advance(time.Minute)
+		c.expectOneRestart("it changes back")
+	})
+}

@@ -123,8 +123,8 @@ type Decision struct {
 	// WrittenAt is when the content was last written, for Verify.
 	WrittenAt time.Time
 	// KnownBy is a version up to which everything has to be read before anything is done: the record of
-	// another replica differs, and no change that was made after it says why. It may know newer content than
-	// this process. 0: there is no such record.
+	// another replica differs, and is to be replaced, or no change that was made after it says why. It may know newer
+	// content than this process. 0: there is no such record.
 	KnownBy uint64
 	// Excursions are the times in question, for Inspect. Mixed are the IDs of those in which some
 	// containers may have been started, for WriteMixed.
@@ -170,6 +170,9 @@ func (e *Evaluation) Decide(o Observed) Decision {
 		excursions = slices.DeleteFunc(excursions, func(x Excursion) bool { return !x.Witnessed })
 	}
 	d := e.decideKnown(o, changed, trigger, excursions)
+	if d.Action == WriteBaseline {
+		d.KnownBy = e.knownBy(e.replaced())
+	}
 	if d.RecheckAt.IsZero() && (d.Action == Inspect || len(excursions) < doubts) {
 		d.RecheckAt = o.Now.Add(doubtRecheck)
 	}
@@ -300,9 +303,20 @@ func (e *Evaluation) recorded() bool {
 // process knows better, as it saw each change since they started.
 func (e *Evaluation) witnessed(changes []change) bool {
 	return !slices.ContainsFunc(changes, func(c change) bool {
-		_, _, times, live := e.timesChanged(c.unit, dependency.Moment{Version: e.started(c.unit)}, 0)
-		return !e.knows(c.unit) || e.differs(c.unit) || e.started(c.unit) == 0 || times == 0 || !live
+		_, _, _, live := e.timesChanged(c.unit, dependency.Moment{Version: e.started(c.unit)}, 0)
+		return !e.knows(c.unit) || e.differs(c.unit) || !live
 	})
+}
+
+// replaced returns what a baseline replaces in the record: content of which this process has seen no later change.
+func (e *Evaluation) replaced() (replaced []change) {
+	for i := range e.units {
+		u := &e.units[i]
+		if c := e.change(u); e.Comparable() && e.knows(u) && e.differs(u) && !e.adoptedByWebhook(c.at) {
+			replaced = append(replaced, c)
+		}
+	}
+	return replaced
 }
 
 // knownBy returns Decision.KnownBy.
