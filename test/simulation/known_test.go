@@ -188,7 +188,8 @@ func (o *oracle) misled(v *view, d *workload, p *pod, c *container, source, key 
 func (o *oracle) comparable(rec *recorded, d *workload, source int) bool {
 	scopes := &d.truth.scopes
 	annotted := scopes[source].annotted || rec.scopes[source].annotted
-	return rec.scopes[source].same(scopes[source]) && (!annotted || !o.rules(d).glob || rec.scopes == *scopes)
+	glob := o.rules(d).glob
+	return rec.scopes[source].same(scopes[source]) && (!annotted || !glob && !rec.glob || glob == rec.glob && rec.scopes == *scopes)
 }
 
 // knowable says how a server could know that a container runs with other content than the

@@ -87,6 +87,7 @@ type recorded struct {
 	contents contents
 	scopes   [sourceCount]scope
 	other    bool // a source that is never there counts as well
+	glob     bool // a glob named what only annotations do
 }
 
 func (o *oracle) fail(format string, args ...any) {
@@ -166,7 +167,7 @@ func (o *oracle) learn(hash string, key int, rules rules, variant int, present c
 	if want, can := expectedHash(key, rules, variant, &marks, present); can && want != hash {
 		o.fail("the hash of %v is %s and not %s", present, want, hash)
 	}
-	o.hashes[hash] = &recorded{present, scopes, rules.other}
+	o.hashes[hash] = &recorded{present, scopes, rules.other, rules.glob}
 }
 
 func (o *oracle) rules(d *workload) rules {
