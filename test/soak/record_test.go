@@ -166,9 +166,9 @@ func (w *workload) differing() {
 // tells that it is new, if its number does; a revision of other kinds does not, so that its pods may be as old
 // as the workload.
 func (w *workload) mayBeMixed(name string) bool {
-	now := w.cell.revision
-	return w.cell.differed(w.variant, name, min(w.recordedAt, w.decidedAt), now) ||
-		w.unsure && (w.reused || w.kind != "Deployment" || !w.counted()) && w.recordedAt <= w.startedAt && w.cell.changed(w.variant, name, w.createdAt, now)
+	now, decided := w.cell.revision, min(w.recordedAt, w.decidedAt)
+	return w.cell.differed(w.variant, name, decided, now) ||
+		w.unsure && (w.reused || w.kind != "Deployment" || !w.counted()) && decided <= w.startedAt && w.cell.changed(w.variant, name, w.createdAt, now)
 }
 
 // checkHash wants a hash to stand for one content of one namespace, and that to have one hash.
