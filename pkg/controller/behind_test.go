@@ -6,8 +6,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-
-	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestRecordThatKnowsMore is of a leader that has read the record of another replica, and not yet the content that it
@@ -46,25 +44,28 @@ func TestRecordThatKnowsMore(t *testing.T) {
 				if got := c.took(); len(got) != 1 {
 					t.Fatalf("when it was adopted: %v", got)
 				}
-				c.hold()
-				c.set(secret("db", "2"))
-				late := c.news
-				c.held, c.news = false, nil
-				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-					d.Annotations[policy.ConfigHashAnnotation] = other.Hash
-					d.Annotations[policy.AppliedSourcesAnnotation] = `{"Secret/db":` + strconv.Quote(other.Sources["Secret/db"]) + `}`
-				})
+				late := c.late(func() { c.set(secret("db", "2")) })
+				c.recordedAs(other)
 				c.advance(time.Minute)
 				c.expect("the content has yet to come")
-				tt.then(c, func() {
-					for _, news := range late {
-						news()
-					}
-				})
+				tt.then(c, late)
 				c.advance(time.Minute)
 				c.expect(name, tt.want...)
 			})
 		})
+	}
+}
+
+// late lets a change reach the index when the function that it returns is called.
+func (c *cluster) late(change func()) (come func()) {
+	c.hold()
+	change()
+	held := c.news
+	c.held, c.news = false, nil
+	return func() {
+		for _, news := range held {
+			news()
+		}
 	}
 }
 
@@ -83,19 +84,11 @@ func TestRecordThatKnowsMoreThanTheTemplate(t *testing.T) {
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		c.advance(time.Minute)
 		c.took()
-		c.hold()
-		c.set(secret("db", "2"))
-		late := c.news
-		c.held, c.news = false, nil
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-			d.Annotations[policy.ConfigHashAnnotation] = other.Hash
-			d.Annotations[policy.AppliedSourcesAnnotation] = `{"Secret/db":` + strconv.Quote(other.Sources["Secret/db"]) + `}`
-		})
+		late := c.late(func() { c.set(secret("db", "2")) })
+		c.recordedAs(other)
 		c.advance(time.Minute)
 		c.expect("the content has yet to come")
-		for _, news := range late {
-			news()
-		}
+		late()
 		c.advance(time.Minute)
 		c.expect("the content has come")
 		c.set(secret("db", "1"))

@@ -63,7 +63,7 @@ func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 	}
 }
 
-// Workloads may be many: whoever renders a view does not wait until all have been queued.
+// Rendering a view does not wait until all workloads have been queued, of which there may be many.
 func TestEnqueue_HoldsNoLock(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)

@@ -16,13 +16,18 @@ import (
 // recordedByAnother lets another replica record the present content, and restart nothing.
 func (c *cluster) recordedByAnother() {
 	c.t.Helper()
-	present := c.present()
-	sources, err := json.Marshal(present.Sources)
+	c.recordedAs(c.present())
+}
+
+// recordedAs lets another replica make a record.
+func (c *cluster) recordedAs(r policy.Record) {
+	c.t.Helper()
+	sources, err := json.Marshal(r.Sources)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
-		d.Annotations[policy.ConfigHashAnnotation], d.Annotations[policy.AppliedSourcesAnnotation] = present.Hash, string(sources)
+		d.Annotations[policy.ConfigHashAnnotation], d.Annotations[policy.AppliedSourcesAnnotation] = r.Hash, string(sources)
 	})
 }
 

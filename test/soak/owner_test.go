@@ -322,7 +322,7 @@ func (o *owner) annotate(ctx context.Context, name, value string) error {
 	})
 }
 
-// touch writes the metadata of all sources, so that whoever has read that has read what was written to any before.
+// touch writes the metadata of all sources, so that a server that has read that has read all earlier writes to them.
 func (o *owner) touch(ctx context.Context, value string) error {
 	for _, name := range sourceNames {
 		if o.sources[name] == nil {
