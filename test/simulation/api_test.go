@@ -85,8 +85,15 @@ func (w *world) evicts(r *request) bool {
 	if p == nil || d == nil || json.Unmarshal(p.GetPatch(), &body) != nil || body.Metadata.Annotations[recreatingAnnotation] == nil {
 		return false
 	}
-	reload := body.Metadata.Annotations[lastReloadAnnotation]
-	return reload != nil && *reload != d.truth.reloaded
+	return body.Metadata.Annotations[lastReloadAnnotation] != nil && !restores(d, &body)
+}
+
+// restores reports whether a patch that names pods to evict and the last restart writes both again, as another client has
+// removed them. Restarts of the same moment say the same, but then it is there.
+func restores(d *workload, body *patchBody) bool {
+	evict, reload := body.Metadata.Annotations[recreatingAnnotation], body.Metadata.Annotations[lastReloadAnnotation]
+	return ptr.Deref(evict, "") == d.truth.evicting && ptr.Deref(reload, "") == d.truth.reloaded &&
+		d.annotations[lastReloadAnnotation] == ""
 }
 
 // verb returns what is asked for, as in "list pods" or "create pods/eviction".

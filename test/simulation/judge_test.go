@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 )
 
 // arrived takes notice of what has reached a server.
@@ -154,7 +153,7 @@ func (o *oracle) beforePatch(r *request, d *workload, body *patchBody) (restarts
 	}
 	if value := body.Metadata.Annotations[recreatingAnnotation]; value != nil {
 		switch {
-		case *value == d.truth.evicting && ptr.Deref(body.Metadata.Annotations[lastReloadAnnotation], "") == d.truth.reloaded: // both were removed
+		case restores(d, body):
 		case body.Metadata.Annotations[lastReloadAnnotation] != nil:
 			restarts, d.truth.evicting = true, *value
 		case *value != d.truth.evicting:

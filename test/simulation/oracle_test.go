@@ -128,6 +128,17 @@ func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
 	return o.hashes[m.hash()], m.annotations[hashAnnotation] == ""
 }
 
+// rekeyed reports whether a record is expressed by another key, and a server remembers what it says.
+func (o *oracle) rekeyed(m *manifest) bool {
+	if rec, _ := o.record(m); rec != nil {
+		return false
+	}
+	return slices.ContainsFunc(o.world.servers, func(s *server) bool {
+		rec, _ := o.remembered(&s.view, m)
+		return s.alive && rec != nil
+	})
+}
+
 // says reports whether a record says the content of what counts, as a server sees it.
 func (o *oracle) says(slot int, hash string, v *view) bool {
 	rec, d := o.hashes[hash], o.world.workloads[slot]
@@ -264,9 +275,18 @@ func (o *oracle) optedIn(d *workload) {
 }
 
 // adopt takes the content that is there when a workload opts in as known. A server that
-// lags may take what it sees.
+// lags may take what it sees. One that remembers what a record with another key says need not
+// adopt anything.
 func (o *oracle) adopt(d *workload) {
+	before := d.maybe
 	d.maybe = startedWith(o.world.contents())
+	if o.rekeyed(&d.manifest) {
+		for s := range before {
+			for k, maybe := range before[s] {
+				d.maybe[s][k] |= maybe
+			}
+		}
+	}
 	for s := range o.world.sources {
 		o.adoptSource(d, s)
 	}
