@@ -1,0 +1,320 @@
+package ingest
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// set applies one object that was added or changed.
+func (x *Index) set(stream *stream, o *object) {
+	defer x.tellSinks()
+	x.change()
+	defer x.mu.Unlock()
+	x.apply(stream, o.ResourceVersion, func() touched { return x.put(o, x.arrival(true)) })
+}
+
+// remove applies the deletion of one object.
+func (x *Index) remove(stream *stream, o *object) {
+	defer x.tellSinks()
+	x.change()
+	defer x.mu.Unlock()
+	since := x.seen.of(stream.name).at
+	x.apply(stream, o.ResourceVersion, func() touched { return x.drop(stream, o.Namespace, o.Name, o.ResourceVersion, seen{at: since}) })
+}
+
+// apply applies an event, and has the sinks told of it.
+func (x *Index) apply(stream *stream, version string, change func() touched) {
+	if stream.namespaces() { // that all of it has been applied is said with the last of it
+		x.begin(version)
+		what := change()
+		x.observe(stream, version)
+		x.note(what)
+		return
+	}
+	x.observe(stream, version)
+	x.note(change())
+	x.tellWaiting()
+}
+
+// tellWaiting tells workloads of changes of sources for which they wait. They may be many, so that others have the
+// index in between. For them it is as if all had been told.
+func (x *Index) tellWaiting() {
+	for x.graph.TellWaiting(x.batch) {
+		x.mu.Unlock()
+		x.tellSinks()
+		x.change()
+	}
+}
+
+// begin notes that what is about to be applied may be as new as a version.
+func (x *Index) begin(version string) {
+	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
+		x.progress.Latest = max(x.progress.Latest, v)
+	}
+}
+
+// listBatch is how many objects of a list are applied before others can have the index. Streams
+// are independent of each other; and that all of a list has been applied is said with the last of
+// it.
+const listBatch = 256
+
+// letOthers releases the lock, which is held, for a moment.
+func (x *Index) letOthers() {
+	x.mu.Unlock()
+	x.change()
+}
+
+// replace applies a list: what it does not hold is gone. It reports whether this was the last
+// of the first lists.
+func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
+	defer x.tellSinks()
+	known, first, rekeyed := x.beginList(stream, version)
+	// Nothing else brings or takes objects of the stream, so that it is known which of them
+	// change, while the index goes on.
+	gone := stream.names(known)
+	var changed []*object
+	for _, o := range objects {
+		o := o.(*object)
+		if o.kept() {
+			delete(gone, name{o.Namespace, o.Name})
+		}
+		if again := rekeyed && o.source != nil; again || !holds(known, o) { // it was read with another key
+			changed = append(changed, o)
+		}
+	}
+	// In the order in which they were written, so that one that was read later has a later version.
+	slices.SortStableFunc(changed, func(a, b *object) int { return cmp.Compare(versionOf(a), versionOf(b)) })
+
+	x.change()
+	defer x.mu.Unlock()
+	var touched touched
+	applied := 0
+	next := func() {
+		x.tellWaiting()
+		if applied++; applied%x.batch == 0 {
+			x.tellPart(&touched)
+		}
+	}
+	for _, o := range changed {
+		at := x.arrival(false)
+		at.After = x.seen.of(stream.name).revision
+		at.Rekeyed = rekeyed && o.source != nil
+		touched.add(x.put(o, at))
+		next()
+	}
+	for n := range gone {
+		touched.add(x.drop(stream, n.namespace, n.name, version, x.seen.of(stream.name)))
+		next()
+	}
+	x.observe(stream, version)
+	if !first {
+		x.note(touched)
+		return false
+	}
+	if len(x.waiting) > 1 {
+		delete(x.waiting, stream.name)
+		return false
+	}
+	if x.rekeyed != nil {
+		x.translate()
+	} else {
+		x.order++
+		x.graph.SetSince(dependency.Moment{Version: x.progress.Latest, Order: x.order})
+	}
+	delete(x.waiting, stream.name)
+	x.news = append(x.news, news{graph: x.snapshot(), at: x.announce(), synced: true})
+	return true
+}
+
+// tellPart has the sinks told of what has been touched so far, and lets others have the index. More of the same input
+// follows.
+func (x *Index) tellPart(what *touched) {
+	x.note(*what)
+	what.reset()
+	x.mu.Unlock()
+	x.tellSinks()
+	x.change()
+}
+
+func versionOf(o *object) uint64 {
+	v, _ := strconv.ParseUint(o.ResourceVersion, 10, 64)
+	return v
+}
+
+// beginList notes that a stream has been listed at a version: what is known of it may lack what
+// came and went before. That all up to there has been applied is not said yet. It returns the
+// graph as it is, and whether this is one of the first lists, and one with another key.
+func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, first, rekeyed bool) {
+	x.change()
+	defer x.mu.Unlock()
+	revision := x.seen.of(stream.name).revision
+	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
+		if v < revision {
+			x.regressed(stream.name, v, revision)
+		}
+		revision = max(revision, v)
+	}
+	x.progress.Latest = max(x.progress.Latest, revision)
+	x.progress.Floor = max(x.progress.Floor, revision)
+	first = x.waiting[stream.name]
+	return x.snapshot(), first, first && x.rekeyed != nil
+}
+
+// holds reports whether a graph has an object in just the version in which it was listed.
+func holds(g *dependency.Graph, o *object) bool {
+	switch {
+	case o.workload != nil:
+		w := g.Workload(o.workload.WorkloadKey)
+		return w != nil && w.UID == o.workload.UID && w.ResourceVersion == o.ResourceVersion
+	case o.source != nil:
+		s := g.Source(o.source.SourceKey)
+		return s != nil && s.UID == o.source.UID && s.ResourceVersion == o.ResourceVersion
+	default:
+		return false
+	}
+}
+
+// bookmark applies a bookmark.
+func (x *Index) bookmark(stream *stream, version string) {
+	defer x.tellSinks()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.observe(stream, version)
+	x.note(touched{})
+}
+
+// put brings what remains of an object into the graph and returns what it concerns.
+func (x *Index) put(o *object, at dependency.Arrival) touched {
+	switch {
+	case o.workload != nil:
+		w := o.workload
+		previous := x.workload(w.WorkloadKey)
+		w.After(previous, at)
+		x.setWorkload(w, previous, o.ResourceVersion, at)
+		return touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
+	case o.source != nil:
+		key := o.source.SourceKey
+		o.source.After(x.graph.Source(key), x.graph.Deleted(key), at)
+		x.graph.SetSource(o.source)
+		return x.users(key)
+	case o.namespace != nil:
+		return x.setNamespace(o.Name, *o.namespace, o.terminating, o.ResourceVersion, at)
+	case o.dropped != (dependency.WorkloadKey{}):
+		// A workload that was shown and now has a controller is shown no longer.
+		return x.dropWorkload(o.dropped)
+	}
+	return touched{}
+}
+
+// users returns the workloads that use a source. How many there may be, they are found without
+// the lock.
+func (x *Index) users(key dependency.SourceKey) touched {
+	if !x.graph.Used(key) {
+		return touched{}
+	}
+	return touched{sources: []dependency.SourceKey{key}}
+}
+
+// arrival returns how what is being applied was read: live, by an event, or by a list. Until everything
+// has been read, nothing is known of the order of events of several resources, so that they have no time.
+func (x *Index) arrival(live bool) dependency.Arrival {
+	x.order++
+	at := dependency.Arrival{Live: live, Order: x.order}
+	if len(x.waiting) == 0 || x.rekeyed != nil {
+		at.Seen = x.clock.Now()
+	}
+	return at
+}
+
+// drop removes an object of a stream, which was there at a time, from the graph and returns what this concerns.
+func (x *Index) drop(stream *stream, namespace, name, version string, since seen) touched {
+	switch {
+	case stream.sources != "":
+		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
+		v, _ := strconv.ParseUint(version, 10, 64)
+		at := x.arrival(true)
+		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at})
+		return x.users(key)
+	case stream.workloads != "":
+		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
+	default:
+		return x.setNamespace(name, nil, false, version, x.arrival(true))
+	}
+}
+
+func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
+	if x.graph.Workload(key) == nil {
+		return touched{}
+	}
+	x.graph.DeleteWorkload(key)
+	return touched{workloads: []dependency.WorkloadKey{key}}
+}
+
+// changingNamespace is a change of the annotations of a namespace that workloads are being told of. The namespaces are
+// one stream, so that there is one at a time.
+type changingNamespace struct {
+	version string
+	at      dependency.Arrival
+}
+
+// setNamespace applies the annotations of a namespace, which are defaults for all workloads in it, and whether it is
+// being deleted. They may be many, so that others have the index in between. What is left to be told of is returned.
+func (x *Index) setNamespace(name string, annotations map[string]string, terminating bool, version string, at dependency.Arrival) (out touched) {
+	annotated, ending := x.graph.BeginNamespace(name, annotations, at.Order), x.graph.SetTerminating(name, terminating)
+	if !annotated && !ending {
+		return touched{}
+	}
+	graph := x.graph
+	if annotated {
+		x.changing = &changingNamespace{version, at}
+	}
+	told := 0
+	graph.Snapshot().EachWorkloadIn(name, func(w *dependency.Workload) {
+		if x.graph != graph { // everything has been forgotten meanwhile
+			return
+		}
+		x.workload(w.WorkloadKey)
+		out.workloads = append(out.workloads, w.WorkloadKey)
+		if told++; told%x.batch == 0 {
+			x.tellPart(&out)
+		}
+	})
+	if x.graph != graph {
+		return touched{}
+	}
+	graph.EndNamespace(name)
+	x.changing = nil
+	return out
+}
+
+// workload returns a workload, or nil, and tells it first of the annotations of its namespace, if it has not been.
+func (x *Index) workload(key dependency.WorkloadKey) *dependency.Workload {
+	w := x.graph.Told(key)
+	if w == nil || !x.graph.Behind(w) {
+		return w
+	}
+	next := *w // values in the graph are immutable
+	x.setWorkload(&next, w, x.changing.version, x.changing.at)
+	return &next
+}
+
+// setWorkload brings a workload into the graph, with what annotations say of it: its own
+// and those of its namespace, one of which has just come in a version.
+func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at dependency.Arrival) {
+	p := policy.Note(w, previous, x.graph.Namespace(w.Namespace), x.defaults, version, at)
+	x.graph.SetWorkload(w, p.Patterns())
+}
+
+// observe notes the version of what is about to be applied.
+func (x *Index) observe(stream *stream, version string) {
+	v, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		v = 0
+	}
+	x.begin(version)
+	x.seen.observe(stream.name, v, x.clock.Now())
+}
