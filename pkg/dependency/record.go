@@ -49,6 +49,13 @@ type leftTemplate struct {
 // remembered is a record without what only matters while it stands.
 type remembered struct{ hash, sources string }
 
+// undone is what was recorded of the pods before a restart that was undone, and that restart, which another client may
+// have removed with the template.
+type undone struct {
+	remembered
+	reload string
+}
+
 // maxLeftBytes bounds the records of templates that are remembered of a workload. It is the limit of all annotations of
 // an object, so that they take no more than these. The first are forgotten.
 const maxLeftBytes = 256 << 10
@@ -59,7 +66,7 @@ const maxLeftBytes = 256 << 10
 func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival) {
 	was := remembered{before.record().hash, before.record().sources}
 	if before.undone != nil {
-		was = *before.undone
+		was = before.undone.remembered
 	}
 	switch {
 	case !samePods:
@@ -68,7 +75,7 @@ func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival
 		}
 		w.left = addLeft(w.left, leftTemplate{before.applied, was})
 		if i := slices.IndexFunc(w.left, func(l leftTemplate) bool { return l.template == w.applied }); i >= 0 {
-			w.undone = new(w.left[i].remembered)
+			w.undone = &undone{w.left[i].remembered, cmp.Or(w.LastReload(), before.LastReload())}
 		}
 		return
 	case !w.completed:
@@ -78,7 +85,7 @@ func (w *Workload) keepLeft(before *Workload, samePods, written bool, at Arrival
 	case !written:
 		w.undone = before.undone
 	case !at.Live && w.LastReload() != before.LastReload() && !w.evicted():
-		w.undone = &was
+		w.undone = &undone{was, w.LastReload()}
 	}
 }
 
@@ -104,13 +111,13 @@ func (w *Workload) evicted() bool {
 	return json.Unmarshal([]byte(w.LastReload()), &last) == nil && last.Evicted
 }
 
-// Undone returns what was recorded of the pods before a restart, in the form of Record, if that restart was undone or
-// may have been.
-func (w *Workload) Undone() (hash, sources string, is bool) {
+// Undone returns what was recorded of the pods before a restart, in the form of Record, and that restart, in the form of
+// LastReload, if it was undone or may have been. Without a restart it was an edit of the template.
+func (w *Workload) Undone() (hash, sources, reload string, is bool) {
 	if w.undone == nil {
-		return "", "", false
+		return "", "", "", false
 	}
-	return w.undone.hash, w.undone.sources, true
+	return w.undone.hash, w.undone.sources, w.undone.reload, true
 }
 
 // OfRecordedRestart reports whether the pods are of the template of a restart that wrote the record, so that none of them

@@ -140,10 +140,9 @@ type Workload struct {
 	// restart is the template of a restart of ours that wrote the record; 0: the record is another one.
 	restart uint64
 	dropped *record
-	// left are the templates that were replaced since a rollout was complete, and undone is what was recorded of the
-	// pods before a restart that was undone; see keepLeft.
+	// left are the templates that were replaced since a rollout was complete; see keepLeft, also for undone.
 	left   []leftTemplate
-	undone *remembered
+	undone *undone
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time

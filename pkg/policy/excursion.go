@@ -103,12 +103,9 @@ func (e *Evaluation) beforeTemplate(c *change) bool {
 // undone returns what had changed when the workload was restarted, if that restart was undone: some pods may never
 // have been replaced. Without a record from before it, that is what has changed since they started.
 func (e *Evaluation) undone() (out []Excursion) {
-	hash, sources, is := e.Workload.Undone()
-	if !is {
-		return nil
-	}
-	last := LastReloadOf(e.Workload)
-	if last == nil {
+	hash, sources, reload, is := e.Workload.Undone()
+	last := lastReloadFrom(reload)
+	if !is || last == nil {
 		return nil
 	}
 	before := recordFrom(hash, sources)
@@ -129,8 +126,8 @@ func (e *Evaluation) undone() (out []Excursion) {
 		}
 		c := e.change(u)
 		x := Excursion{ID: u.id, To: c.written, Containers: u.containers(), OlderPods: true, order: c.order, Witnessed: e.Workload.CameBack}
-		if x.To.IsZero() {
-			x.To = last.Time.Time
+		if x.To.IsZero() { // the time of the restart is by the clock of who made it
+			x.To = later(last.Time.Time, e.Workload.TemplateWritten)
 		}
 		out = append(out, x)
 	}

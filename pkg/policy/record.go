@@ -89,9 +89,11 @@ type LastReload struct {
 
 // LastReloadOf returns what a workload remembers of its last restart, or nil. An invalid value,
 // which another client may have written, counts as none.
-func LastReloadOf(w *dependency.Workload) *LastReload {
+func LastReloadOf(w *dependency.Workload) *LastReload { return lastReloadFrom(w.LastReload()) }
+
+func lastReloadFrom(value string) *LastReload {
 	var last LastReload
-	if json.Unmarshal([]byte(w.LastReload()), &last) != nil || last.Time.IsZero() {
+	if json.Unmarshal([]byte(value), &last) != nil || last.Time.IsZero() {
 		return nil
 	}
 	return &last

@@ -120,6 +120,14 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 	strip := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Annotations = nil })
 	}
+	stripAll := func(x *world) {
+		x.edit(func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = nil
+			for _, key := range []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation} {
+				delete(d.Annotations, key)
+			}
+		})
+	}
 	change := func(x *world) { x.set(secret("db", "password", "2", "user", "1")) }
 	hash := ""
 	bare := func(x *world) { // the template has the hash that it had, and the workload what it has
@@ -153,6 +161,8 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		"in the middle of its rollout":            {both(changeUnseen, observed(1), restart, strip), inspect("Secret/db")},
 		"after the second restart":                {both(changeUnseen, observed(1), restart, request, strip), inspect("Secret/db")},
 		"and found to be right":                   {both(changeUnseen, observed(1), restart, strip, func(x *world) { x.act() }), nothing},
+		"with all that it wrote":                  {both(changeUnseen, observed(1), restart, stripAll), inspect("Secret/db")},
+		"after its rollout, with all":             {both(changeUnseen, observed(1), restart, observed(2), stripAll), outcome{Pending, "NotRecorded", WriteBaseline, ""}},
 		"after its rollout":                       {both(changeUnseen, observed(1), restart, observed(2), strip), nothing},
 		"of content that had not changed":         {both(observed(1), request, strip), nothing},
 		"unseen":                                  {cutOff(change, restart, strip), inspect("Secret/db")},

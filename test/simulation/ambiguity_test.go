@@ -62,6 +62,10 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 	if t := r.seen.templates[d.slot]; t.guessed && t.uid == d.uid && t.identity == d.template.identity() {
 		return "a Deployment was paused when it was listed, and whether its pods are of its template is not known"
 	}
+	if t := r.seen.templates[d.slot]; t.uid == d.uid && t.identity == d.template.identity() && !o.world.skews.right() &&
+		max(t.revision, t.startedBy) < d.truth.templated {
+		return "a list shows the template that was there before, and no times that tell of another one in between: clocks are wrong"
+	}
 	if r.seen.strange[d.slot] && r.seen.kept[d.slot] == d.hash() {
 		return "the record did not say the content when its key was replaced"
 	}

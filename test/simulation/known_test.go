@@ -20,8 +20,10 @@ type seenTemplate struct {
 	remade   bool // another workload of that name was there before, and the list shows no more
 	// guessed: a list showed a paused Deployment, and its status need not tell whether its pods are of the template.
 	guessed bool
-	// written is when the template was last written, by managed fields, and startedBy the revision of a list that
-	// showed that it was written again: another one may have come and gone.
+	// revision is that of the workload when the template was first seen. written is when the template was last written,
+	// by managed fields, and startedBy the revision of a list that showed that it was written again: another one may
+	// have come and gone.
+	revision  uint64
 	written   time.Time
 	startedBy uint64
 	// annotations are those of the workload when it was last seen, and removed is the hash of a
@@ -71,7 +73,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 		if kept := v.kept[m.slot]; m.annotations[hashAnnotation] != kept && (record == kept || t.removed == kept) {
 			delete(v.kept, m.slot)
 		}
-		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList,
+		next := seenTemplate{uid: m.uid, identity: identity, arrival: v.arrivals, byList: byList, revision: m.revision,
 			remade: byList && found && t.uid != m.uid, annotations: m.annotations, written: m.templateWritten(), guessed: byList && m.paused}
 		if t.uid == m.uid {
 			next.optedIn, next.ruled, next.ruledByList, next.rules = t.optedIn, t.ruled, t.ruledByList, t.rules
@@ -174,12 +176,17 @@ func (v *view) orderly(from, to uint64) bool {
 // misled reports whether nothing but times could tell a server that a container runs with old
 // content of a key, and they say that it is younger than that: clocks are wrong. A server that has
 // seen the content change after the template needs no times, as long as their revisions can be
-// compared; else the order of reading alone does not prove which came first.
+// compared; else the order of reading alone does not prove which came first. Nor does it prove anything of the pods of a
+// template that came back after the change: to the leader, they may have come with it.
 func (o *oracle) misled(v *view, d *workload, p *pod, c *container, source, key int) bool {
-	if o.world.skews.right() || !o.world.severalCounters() && o.knew(v, d, c, source, key) {
+	back := c.started < d.truth.templated && v.sources[source].witnessed[key] < d.truth.templated
+	if o.world.skews.right() || !o.world.severalCounters() && !back && o.knew(v, d, c, source, key) {
 		return false
 	}
 	written := o.world.sources[source].lastChanged()
+	if at := d.templateWritten(); back && at.Before(written) {
+		written = at
+	}
 	return !c.at.Before(written) || !p.created.Before(written) || d.newest() != nil && !d.newest().created.Before(written)
 }
 
