@@ -73,7 +73,15 @@ func (o *oracle) settle(d *workload, present contents) {
 // that are older than the template, any change of what counts allows it; else one that the pods of
 // the template may not have read.
 func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
-	if s.leads || reason == "Verifying" { // which it leaves to the leader, or looks into itself
+	if s.leads {
+		return false
+	}
+	for source, scope := range d.truth.scopes { // read with another key, its content may be another
+		if scope.counts() && s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
+			return true
+		}
+	}
+	if reason == "Verifying" { // which it leaves to the leader, or looks into itself
 		return false
 	}
 	t := s.view.templates[d.slot]
@@ -92,9 +100,6 @@ func (o *oracle) mayDoubt(d *workload, s *server, reason string) bool {
 		}
 		if seen := &s.view.sources[source]; seen.byList && s.view.listed[sourceStream(source)] >= d.truth.templated {
 			return true // a list does not tell whether it changed before the pods started
-		}
-		if s.view.sources[source].doubted >= max(d.truth.templated, d.truth.recreated, 1) {
-			return true
 		}
 		if t.again && t.uid == d.uid && s.view.sources[source].witnessed != [keyCount]uint64{} {
 			return true
