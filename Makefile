@@ -57,7 +57,7 @@ undeploy: ## Remove what deploy has installed: OVERLAY, KUBECTL, WAIT, TIMEOUT (
 .PHONY: build
 build: prerequisites ## Build the programs into .cache/bin, with VERSION from git
 	@mkdir -p $(bin)
-	go build -trimpath -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
+	go build -trimpath -tags grpcnotrace -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
 
 .PHONY: image
 image: ## Build the container image by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)

@@ -21,7 +21,7 @@ func Build(ctx context.Context, program string, race bool) (string, error) {
 
 func build(ctx context.Context, root string, race bool, program string) (string, error) {
 	binary := filepath.Join(root, ".cache", "bin", path.Base(program))
-	args := []string{"build", "-trimpath"}
+	args := []string{"build", "-trimpath", "-tags", "grpcnotrace"} // as hack/build.sh
 	if race {
 		binary += "-race"
 		args = []string{"build", "-race"} // like go test, whose packages are in the cache then
