@@ -172,8 +172,8 @@ func (w *Workload) WithRecord(hash, sources string) *Workload {
 	r := w.record()
 	r.hash, r.sources, r.rekeyed = hash, sources, !w.RecordDropped() // a dropped one is in no annotation
 	next.dropped = &r
-	if hash == w.Annotations[ConfigHashAnnotation] && sources == w.Annotations[AppliedSourcesAnnotation] {
-		next.dropped = nil // the key that was replaced is back
+	if r.rekeyed && KeyOf(hash) == KeyOf(w.Annotations[ConfigHashAnnotation]) {
+		next.dropped = nil // the key that was replaced is back, and the annotations say more than their translation
 	}
 	return &next
 }

@@ -167,3 +167,36 @@ func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 		})
 	}
 }
+
+// The key that was replaced is back, and so is what the annotations say, and when they were written: before what has changed
+// meanwhile.
+func TestReplacedKey_ComesBack(t *testing.T) {
+	for name, then := range map[string]func(*world){
+		"and nothing else is written":      func(*world) {},
+		"and the workload is written":      func(x *world) { x.annotate("example.com/owner", "me") },
+		"and the whole source counts then": func(x *world) {
+			x.annotate("example.com/owner", "me")
+			x.annotate(SourcesAnnotation, "secret/db")
+		},
+		"and another source counts no longer": func(x *world) {
+			x.annotate("example.com/owner", "me")
+			x.annotate(ExcludeAnnotation, "configmap/settings")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.ConfigMap, "settings", "a")),
+				secret("db", "password", "1"), configMap("settings", "a", "1"))
+			x.adopt()
+			key, nothing := x.key, func(*world) {}
+			x.rekey(key+1, nothing, nothing)
+			x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "db")(&d.Spec.Template.Spec) })
+			x.set(secret("db", "password", "2"))
+			x.rekey(key, nothing, nothing)
+			then(x)
+			x.tick(time.Minute)
+			if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -155,7 +155,8 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 		return false
 	}
 	if t.arrival < arrival {
-		return true
+		// What arrives after a list that shows the template may have changed before it.
+		return !t.byList || changed > v.listed[workloadStream(d.kind)]
 	}
 	return !o.world.severalCounters() && !t.byList && !seen.byList
 }
