@@ -284,11 +284,9 @@ func (e *Evaluation) missing(stale bool) Decision {
 
 // recorded reports whether the workload carries a record of exactly the current content.
 func (e *Evaluation) recorded() bool {
-	present, annotations := e.Present(), e.Workload.Annotations
-	if e.Workload.RecordRekeyed() { // the annotations say it again when the previous key is back
-		return annotations[ConfigHashAnnotation] == present.Hash && annotations[AppliedSourcesAnnotation] == present.sources()
-	}
-	if e.Workload.RecordDropped() || e.Record.Hash != present.Hash || e.Record.Sources == nil || len(e.Record.Sources) != len(present.Sources) {
+	present := e.Present()
+	if e.Workload.RecordDropped() || e.Workload.RecordRekeyed() ||
+		e.Record.Hash != present.Hash || e.Record.Sources == nil || len(e.Record.Sources) != len(present.Sources) {
 		return false
 	}
 	for id, entry := range present.Sources {
@@ -312,7 +310,7 @@ func (e *Evaluation) witnessed(changes []change) bool {
 func (e *Evaluation) replaced() (replaced []change) {
 	for i := range e.units {
 		u := &e.units[i]
-		if c := e.change(u); e.Comparable() && e.knows(u) && e.differs(u) && !e.adoptedByWebhook(c.at) {
+		if c := e.change(u); e.Comparable() && e.differs(u) && !e.adoptedByWebhook(c.at) {
 			replaced = append(replaced, c)
 		}
 	}

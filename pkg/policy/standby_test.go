@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,10 @@ func TestDecide_StandsBy(t *testing.T) {
 			both(change, template("app:2", 3), listed(func(x *world) { x.set(secret("db", "password", "1")) }), func(x *world) { x.tick(time.Minute) }),
 			rollOut("Secret/db"), rollOut("Secret/db"),
 		},
+		"the same, and a list had shown the other content before": {
+			both(listed(change), template("app:2", 3), func(x *world) { x.set(secret("db", "password", "1")); x.tick(time.Minute) }),
+			rollOut("Secret/db"), outcome{Pending, "SourceChanged", WriteMixed, "Secret/db"},
+		},
 		"nothing has changed":                 {func(*world) {}, nothing, nothing},
 		"a template has come back":            {both(template("app:2", 1), change, template("", 3)), inspect("Secret/db"), inspect("Secret/db")},
 		"a list shows that it has":            {both(template("app:2", 1), change, listed(template("", 3))), inspect("Secret/db"), baseline},
@@ -75,6 +81,9 @@ func TestDecide_StandsBy(t *testing.T) {
 				if diff := cmp.Diff(want, outcomeOf(d)); diff != "" {
 					t.Errorf("stands by: %t (-want +got):\n%s", standsBy, diff)
 				}
+				if mixed := slices.Equal(d.Mixed, []string{"Secret/db"}); mixed != (d.Action == WriteMixed) {
+					t.Errorf("stands by: %t: %s of %v", standsBy, d.Action, d.Mixed)
+				}
 				again := time.Time{}
 				if tt.leader.Action == Inspect {
 					again = x.now.Add(doubtRecheck)
@@ -82,6 +91,60 @@ func TestDecide_StandsBy(t *testing.T) {
 				if !d.RecheckAt.Equal(again) {
 					t.Errorf("stands by: %t: it is decided again at %v, want %v", standsBy, d.RecheckAt, again)
 				}
+			}
+		})
+	}
+}
+
+// A record of another replica may know more than this one has read, which then waits; but not for what it knows
+// otherwise.
+func TestDecide_KnownBy(t *testing.T) {
+	other := func(x *world) { // of content that this replica has yet to read
+		there := newWorld(x.t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "2"))
+		x.patch(BaselinePatch(x.workload(), there.evaluate().Present()))
+	}
+	change := func(x *world) { x.set(secret("db", "password", "3")) }
+	for name, tt := range map[string]struct {
+		do      func(*world)
+		here    bool // the record was made here
+		waits   bool
+		restart bool
+	}{
+		"a record of content that has yet to be read": {do: other, waits: true, restart: true},
+		"made here":                      {do: other, here: true, restart: true},
+		"and other content is read then": {do: both(other, change), restart: true},
+		"a record that says mixed": {do: func(x *world) {
+			x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
+		}, restart: true},
+		"a record that says that pods are left": {do: func(x *world) {
+			x.patch(AbandonedPatch(x.workload(), x.evaluate().Present()))
+		}, restart: true},
+		"a record of less": {do: both(
+			func(x *world) { x.annotate(ExcludeAnnotation, "configmap/settings") },
+			func(x *world) { x.act() },
+			func(x *world) { x.annotate(ExcludeAnnotation, "") },
+		)},
+		"a record with another key": {do: func(x *world) {
+			x.annotate(ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnvFrom(dependency.ConfigMap, "settings")),
+				secret("db", "password", "1"), configMap("settings", "a", "1"))
+			x.adopt()
+			tt.do(x)
+			x.tick(time.Minute)
+			o := Observed{Now: x.now}
+			if tt.here {
+				o.Decided = x.graph.Order()
+			}
+			d := x.evaluate().Decide(o)
+			want := uint64(0)
+			if tt.waits {
+				want = x.workload().RecordedAt.Version
+			}
+			if d.KnownBy != want || (d.Action == RollOut) != tt.restart || d.Action == None {
+				t.Errorf("known by %d, want %d: %+v", d.KnownBy, want, d)
 			}
 		})
 	}
