@@ -50,11 +50,11 @@ var named = []namedChange{
 	},
 	{
 		"the removal of a key has a time", "pkg/policy/stale.go",
-		"return u.hadOtherKeys(e.Record.Sources[u.id])", "return false",
+		"return u.counted.source.Undated(u.counted.written) || u.hadOtherKeys(entry)", "return u.counted.source.Undated(u.counted.written)",
 	},
 	{
 		"a hash alone dates the removal of a key", "pkg/policy/stale.go",
-		"return e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned()", "return false",
+		"case e.knows(u), e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned(): ", "case e.knows(u): ",
 	},
 	{
 		"changes of sources that the template reads only now are ignored", "pkg/policy/stale.go",

@@ -101,7 +101,8 @@ func (e *Evaluation) beforeTemplate(c *change) bool {
 }
 
 // undone returns what had changed when the workload was restarted, if that restart was undone: some pods may never
-// have been replaced. Without a record from before it, that is what has changed since they started.
+// have been replaced. Without a record from before it, that is what has changed since they started; with one that
+// cannot be compared, all that they read.
 func (e *Evaluation) undone() (out []Excursion) {
 	hash, sources, reload, is := e.Workload.Undone()
 	last := lastReloadFrom(reload)
@@ -109,14 +110,14 @@ func (e *Evaluation) undone() (out []Excursion) {
 		return nil
 	}
 	before := recordFrom(hash, sources)
-	sameKey := before.Hash != "" && dependency.KeyOf(before.Hash) == dependency.KeyOf(e.Hash)
 	for i := range e.units {
 		u := &e.units[i]
+		entry, known := before.Sources[u.id]
 		var differs bool
-		switch entry, known := before.Sources[u.id]; {
-		case !sameKey:
+		switch {
+		case before.Hash == "":
 			differs = e.sawUnitAfter(u, e.Workload.OptedAt)
-		case before.Sources == nil:
+		case before.Sources == nil, dependency.KeyOf(before.Hash) != dependency.KeyOf(e.Hash):
 			differs = before.Hash != e.Hash
 		default:
 			differs = known && !u.isCurrent(entry)
@@ -126,7 +127,7 @@ func (e *Evaluation) undone() (out []Excursion) {
 		}
 		c := e.change(u)
 		x := Excursion{ID: u.id, To: c.written, Containers: u.containers(), OlderPods: true, order: c.order, Witnessed: e.Workload.CameBack}
-		if x.To.IsZero() { // the time of the restart is by the clock of who made it
+		if x.To.IsZero() || u.undatedSince(entry) { // the time of the restart is by the clock of who made it
 			x.To = later(last.Time.Time, e.Workload.TemplateWritten)
 		}
 		out = append(out, x)

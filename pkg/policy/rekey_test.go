@@ -172,8 +172,8 @@ func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 // meanwhile.
 func TestReplacedKey_ComesBack(t *testing.T) {
 	for name, then := range map[string]func(*world){
-		"and nothing else is written":      func(*world) {},
-		"and the workload is written":      func(x *world) { x.annotate("example.com/owner", "me") },
+		"and nothing else is written": func(*world) {},
+		"and the workload is written": func(x *world) { x.annotate("example.com/owner", "me") },
 		"and the whole source counts then": func(x *world) {
 			x.annotate("example.com/owner", "me")
 			x.annotate(SourcesAnnotation, "secret/db")

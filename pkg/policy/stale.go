@@ -326,19 +326,23 @@ func (e *Evaluation) findChange(u *unit) change {
 // undated reports whether no time need tell when what is read of a source that is there last changed: a key may
 // have been removed, of which an update leaves no time.
 func (e *Evaluation) undated(u *unit) bool {
-	names, all := u.counted.Keys()
+	entry := e.Record.Sources[u.id]
 	switch {
-	case e.Record.Sources[u.id] == u.mixedEntry(): // pods differ, whenever it changed
+	case entry == u.mixedEntry(): // pods differ, whenever it changed
 		return true
-	case !all && len(u.counted.keys) == len(names): // all are there
-		return false
-	case u.counted.source.Undated(u.counted.written):
-		return true
-	case e.knows(u):
-		return u.hadOtherKeys(e.Record.Sources[u.id])
-	default: // a hash alone does not say which keys there were
-		return e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned()
+	case e.knows(u), e.Record.Sources == nil && e.Comparable() && !e.Record.abandoned(): // a hash alone does not say which keys there were
+		return u.undatedSince(entry)
+	default:
+		return u.undatedSince("." + noKeys)
 	}
+}
+
+// undatedSince is undated for what has changed since an entry was made.
+func (u *unit) undatedSince(entry string) bool {
+	if names, all := u.counted.Keys(); !all && len(u.counted.keys) == len(names) { // all are there
+		return false
+	}
+	return u.counted.source.Undated(u.counted.written) || u.hadOtherKeys(entry)
 }
 
 // changedWith returns a change of a unit with that of one of its sources.

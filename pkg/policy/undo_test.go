@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -128,7 +129,13 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 			}
 		})
 	}
-	change := func(x *world) { x.set(secret("db", "password", "2", "user", "1")) }
+	var changed time.Time
+	change := func(x *world) {
+		changed = x.now
+		x.set(secret("db", "password", "2", "user", "1"))
+	}
+	hashAlone := func(x *world) { x.annotate(AppliedSourcesAnnotation, ""); x.restart() }
+	rekey := func(x *world) { x.rekey(x.key+1, func(*world) {}, func(*world) {}) }
 	hash := ""
 	bare := func(x *world) { // the template has the hash that it had, and the workload what it has
 		if hash == "" {
@@ -151,6 +158,8 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		e := x.evaluate()
 		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Requested(nil, x.now, "admin", ""), Always: true}))
 	}
+	// Of these it is not known what had changed, of all that pods read, or which keys there were.
+	unknown := []string{"where a hash alone had been recorded", "with another key since", "of content that had not changed, with another key since"}
 	cutOff := func(fs ...func(*world)) func(*world) {
 		return func(x *world) { x.broken(func() { x.restart(); both(fs...)(x) }) }
 	}
@@ -188,6 +197,12 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 			both(bare, cutOff(change, request, strip, bare)), inspect("Secret/db"),
 		},
 		"unseen, where a hash alone was left, of content that had not changed": {both(bare, cutOff(request, strip, bare)), nothing},
+		"where a hash alone had been recorded": {
+			both(hashAlone, changeUnseen, observed(1), restart, strip), inspect("Secret/db"),
+		},
+		"where a hash alone had been recorded, of content that had not changed": {both(hashAlone, observed(1), request, strip), nothing},
+		"with another key since":                                  {both(changeUnseen, observed(1), restart, rekey, strip), inspect("Secret/db")},
+		"of content that had not changed, with another key since": {both(observed(1), request, rekey, strip), inspect("Secret/db")},
 		"unseen, without a record before": {
 			both(func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, ""); x.restart() }, cutOff(change, request, strip)),
 			inspect("Secret/db"),
@@ -197,12 +212,16 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db"), env(dependency.Secret, "other", "k")),
 				secret("db", "password", "1", "user", "1"), secret("other", "k", "1"))
 			x.adopt()
-			hash = ""
+			hash, changed = "", time.Time{}
 			tt.do(x)
 			d := x.decide()
 			for _, e := range d.Excursions {
-				if e.ID != "Secret/db" || e.To.IsZero() {
-					t.Errorf("%+v", e)
+				to, all := changed, slices.Contains(unknown, name)
+				if to.IsZero() || all { // that a key went is written nowhere
+					to = x.workload().TemplateWritten
+				}
+				if e.ID != "Secret/db" && !all || e.ID == "Secret/db" && !e.To.Equal(to) {
+					t.Errorf("%+v, want that until %v", e, to)
 				}
 			}
 			got := outcomeOf(d)
