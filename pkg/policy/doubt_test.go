@@ -203,6 +203,30 @@ func TestDecide_Rollback(t *testing.T) {
 			}
 		})
 	}
+	// That a key went leaves no time, nor that a source of a glob did while nothing was read.
+	for name, tt := range map[string]struct {
+		id  string
+		off func(*world)
+	}{
+		"a key":  {"Secret/extra", func(x *world) { x.broken(func() { x.set(secret("extra", "a", "1")) }) }},
+		"a glob": {"Secret/more-*", func(x *world) { x.remove(dependency.Secret, "more-1"); x.restart() }},
+	} {
+		t.Run("unseen, "+name, func(t *testing.T) {
+			x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), secret("extra", "a", "1", "b", "1"), secret("more-1", "k", "1"))
+			x.annotate(SourcesAnnotation, "secret/more-*")
+			x.adopt()
+			x.deployment.Generation, x.deployment.Status.ObservedGeneration = 1, 1
+			tt.off(x)
+			x.tick(time.Minute)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
+			x.tick(time.Minute)
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
+			got := x.decide()
+			if len(got.Excursions) != 1 || got.Excursions[0].ID != tt.id || got.Excursions[0].To.IsZero() {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
 	t.Run("opting in adopts what changed before, where nothing is recorded", func(t *testing.T) {
 		x := rolledBack(t, func(d *appsv1.Deployment) { d.Annotations = map[string]string{} })
 		x.annotate(ReloadAnnotation, "auto")

@@ -54,7 +54,6 @@ func (e *Evaluation) doubt(u *unit) (x Excursion, doubted bool) {
 	// with the template does not.
 	if e.recordVersion() > e.Workload.StartVersion {
 		changed = changed && e.afterRecord(&c) && !e.toldByRecord(&c)
-		since = e.graph.Latest(since, e.Workload.RecordedAt)
 	}
 	// Or the record shows it: one that is older than the template, as those pods may be, one that
 	// came back with the template, and is about those pods, or a newer one of another replica.

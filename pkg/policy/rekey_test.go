@@ -86,6 +86,10 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 		},
 
 		"nothing can be compared": {first: func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, want: adoption, changed: true},
+		"nothing can be compared, and content has changed there and back": {
+			first: both(func(x *world) { x.annotate(ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32)) }, set("2"), set("1")),
+			want:  rollOut("Secret/db"), changed: true,
+		},
 		"another record of the replaced key is written meanwhile": {
 			before: func(x *world) { x.annotate(ConfigHashAnnotation, x.deployment.Annotations[ConfigHashAnnotation]+"0") }, want: adoption, changed: true,
 		},
