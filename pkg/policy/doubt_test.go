@@ -145,6 +145,15 @@ func TestDecide_Rollback(t *testing.T) {
 		if e.InDoubt() {
 			t.Error("it is in doubt")
 		}
+		// Another replica has recorded since what it had read.
+		there := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
+			secret("db", "password", "1"), configMap("settings", "a", "1"))
+		x.patch(VerifiedPatch(x.workload(), there.evaluate().Present(), x.now))
+		e = x.evaluate()
+		e.Workload.TemplateAnnotations = map[string]string{ConfigHashAnnotation: e.Hash}
+		if e.InDoubt() {
+			t.Error("it is in doubt after another record")
+		}
 	})
 	t.Run("what changed before all pods were of another template", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
