@@ -340,6 +340,54 @@ func TestDecide_ExcursionsByTheClockOfTheServer(t *testing.T) {
 	}
 }
 
+// When other content began is not known if it was there before this process looked, or if pods may be older than the
+// record. When it ended is by the later of two clocks.
+func TestDecide_ExcursionsWithoutABeginning(t *testing.T) {
+	there := func(x *world) { x.set(secret("db", "password", "2")) }
+	back := func(x *world) { x.set(secret("db", "password", "1")) }
+	for name, tt := range map[string]struct {
+		do        func(*world)
+		from      time.Duration // after the end, as it is before; 1: not known
+		witnessed bool
+	}{
+		"seen":                      {both(there, func(x *world) { x.tick(time.Minute) }, back), -time.Minute, true},
+		"before this process began": {both(func(x *world) { x.away(func() { there(x) }) }, func(x *world) { x.tick(time.Minute) }, back), 1, false},
+		"before this process began, with several counters": {both(
+			func(x *world) { x.away(func() { there(x) }); x.graph.SetSeveralCounters(true) },
+			func(x *world) { x.tick(time.Minute) }, back), 1, false},
+		"by a clock that is behind": {func(x *world) {
+			there(x)
+			x.tick(time.Minute)
+			before := metav1.NewTime(x.now.Add(-30 * time.Second))
+			again := secret("db", "password", "1")
+			again.Namespace, again.ResourceVersion = namespace, strconv.FormatUint(x.version+1, 10)
+			again.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &before, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
+			x.read(again) // as a list shows it
+		}, -time.Minute, false},
+		"of pods that may be older than the record": {both(
+			func(x *world) {
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
+				x.tick(time.Minute)
+				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
+				x.tick(time.Minute)
+			}, there, func(x *world) { x.tick(time.Minute) }, back), 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			tt.do(x)
+			var from time.Time
+			if tt.from <= 0 {
+				from = x.now.Add(tt.from)
+			}
+			got := x.evaluate().Decide(Observed{Now: x.now}).Excursions
+			if len(got) != 1 || !got[0].From.Equal(from) || !got[0].To.Equal(x.now) || got[0].Witnessed != tt.witnessed {
+				t.Errorf("got %+v, want one from %v to %v, witnessed: %t", got, from, x.now, tt.witnessed)
+			}
+		})
+	}
+}
+
 // It is not known which container uses what only an annotation names.
 func TestDecide_ExcursionsOfWhatAnnotationsName(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
