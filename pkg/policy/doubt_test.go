@@ -388,6 +388,64 @@ func TestDecide_ExcursionsWithoutABeginning(t *testing.T) {
 	}
 }
 
+// What a glob names changes, comes and goes: when that began is not known, and only the last time is.
+func TestDecide_ExcursionsOfGlobs(t *testing.T) {
+	set := func(name, value string) func(*world) {
+		return func(x *world) { x.set(secret(name, "k", value)); x.tick(time.Minute) }
+	}
+	remove := func(name string) func(*world) {
+		return func(x *world) { x.remove(dependency.Secret, name); x.tick(time.Minute) }
+	}
+	listed := func(f func(*world)) func(*world) { return func(x *world) { x.broken(func() { f(x) }) } }
+	act := func(x *world) { x.act() }
+	several := func(x *world) { x.graph.SetSeveralCounters(true) }
+	for name, tt := range map[string]struct {
+		before, do func(*world)
+		here       bool // the record was made here
+		none       bool
+		witnessed  bool
+	}{
+		"one changes there and back":              {do: both(set("m-1", "2"), set("m-1", "1")), witnessed: true},
+		"and so does another":                     {do: both(set("m-1", "2"), set("m-2", "2"), set("m-1", "1"), set("m-2", "1")), witnessed: true},
+		"one comes and goes":                      {do: both(set("m-3", "1"), remove("m-3")), witnessed: true},
+		"one comes and goes, after a record here": {do: both(set("m-3", "1"), remove("m-3")), here: true, witnessed: true},
+		"one goes and comes":                      {do: both(remove("m-1"), set("m-1", "1")), witnessed: true},
+		"a list shows that one has come":          {do: both(listed(set("m-3", "1")), remove("m-3")), witnessed: true},
+		"a list shows that one has gone":          {do: both(set("m-3", "1"), listed(func(x *world) { x.remove(dependency.Secret, "m-3") }), func(x *world) { x.tick(time.Minute) })},
+		"all of it was before the record":         {do: both(set("m-3", "1"), remove("m-3"), act), none: true},
+		"most of it was before the record":        {do: both(set("m-3", "1"), remove("m-3"), act, set("m-1", "2"), set("m-1", "1")), witnessed: true},
+		"there and back, with several counters":   {before: several, do: both(set("m-1", "2"), set("m-1", "1")), witnessed: true},
+		// The record may be of a replica that had seen it go.
+		"come and gone, with several counters":     {before: several, do: both(set("m-3", "1"), remove("m-3")), none: true},
+		"nothing changes, with several counters":   {before: several, do: func(*world) {}, none: true},
+		"another source changes there and back":    {do: both(set("n-1", "2"), set("n-1", "1")), none: true},
+		"one has come and gone in a list together": {do: listed(both(set("m-3", "1"), remove("m-3"))), none: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(), secret("m-1", "k", "1"), secret("m-2", "k", "1"), secret("n-1", "k", "1"))
+			x.annotate(SourcesAnnotation, "secret/m-*")
+			if tt.before != nil {
+				tt.before(x)
+			}
+			x.adopt()
+			decided := x.graph.Order()
+			tt.do(x)
+			o := Observed{Now: x.now}
+			if tt.here {
+				o.Decided = decided
+			}
+			switch got := x.evaluate().Decide(o).Excursions; {
+			case tt.none:
+				if len(got) > 0 {
+					t.Errorf("got %+v, want none", got)
+				}
+			case len(got) != 1 || got[0].ID != "Secret/m-*" || !got[0].From.IsZero() || !got[0].To.Equal(x.now.Add(-time.Minute)) || got[0].Witnessed != tt.witnessed:
+				t.Errorf("got %+v, want one until %v, witnessed: %t", got, x.now.Add(-time.Minute), tt.witnessed)
+			}
+		})
+	}
+}
+
 // It is not known which container uses what only an annotation names.
 func TestDecide_ExcursionsOfWhatAnnotationsName(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
