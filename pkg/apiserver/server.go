@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,6 +123,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var feeding, leading sync.WaitGroup
 	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
 	feeding.Go(func() { s.views.Run(feed) })
+	feeding.Go(func() { s.giveBack(feed) })
 	defer feeding.Wait()
 	defer stop()
 	if err := s.certificates.load(ctx); err != nil {
@@ -142,6 +144,15 @@ func (s *Server) Run(ctx context.Context) error {
 	defer leading.Wait()
 	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
 	return s.generic.PrepareRun().RunWithContext(ctx)
+}
+
+// giveBack returns memory to the system once the cluster has been read, of which much was needed for that alone. A server
+// at rest makes so little garbage that it would keep it for minutes.
+func (s *Server) giveBack(ctx context.Context) {
+	ready := func(context.Context) (bool, error) { return s.index.Synced() == nil && s.views.Ready() == nil, nil }
+	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, ready) == nil {
+		debug.FreeOSMemory()
+	}
 }
 
 // reviews answers the webhook.

@@ -158,7 +158,7 @@ func (c *Cache[T]) change(f func()) {
 }
 
 // Replace sets all objects, as of a watermark. What was before the floor is not known.
-// Watches that are open end.
+// Watches that are open end. The objects are the cache's from then on.
 func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 	c.change(func() {
 		c.clear()
@@ -168,8 +168,10 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 		c.now.since = c.now.version()
 		c.now.synced = true
 		c.now.epoch++
+		version := c.now.since.String()
 		for _, o := range objects {
-			c.objects.ReplaceOrInsert(item[T]{c.Key(o), c.stamp(o, c.now.since)})
+			o.SetResourceVersion(version)
+			c.objects.ReplaceOrInsert(item[T]{c.Key(o), o})
 		}
 		c.all = true
 	})
