@@ -90,6 +90,13 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			first: both(func(x *world) { x.annotate(ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32)) }, set("2"), set("1")),
 			want:  rollOut("Secret/db"), changed: true,
 		},
+		"nothing can be compared, but the record says that pods differ": {
+			first: func(x *world) {
+				x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
+				x.annotate(ConfigHashAnnotation, "v1.00000000."+mixed)
+			},
+			want: rollOut("Secret/db"), changed: true,
+		},
 		"another record of the replaced key is written meanwhile": {
 			before: func(x *world) { x.annotate(ConfigHashAnnotation, x.deployment.Annotations[ConfigHashAnnotation]+"0") }, want: adoption, changed: true,
 		},

@@ -236,11 +236,12 @@ func (e *Evaluation) unordered(u *unit) bool {
 	return (c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at)) && !e.startedAfter(&c)
 }
 
-// changedUnrecorded returns what pods cannot have read, where nothing is recorded: what changed
-// after the pods started, after the workload opted in, and since this process began to watch.
+// changedUnrecorded returns what pods cannot have read, where nothing is recorded that can be compared: what changed
+// after the pods started, after the workload opted in, and since this process began to watch; and of what a record says,
+// with any key, that the pods differ.
 func (e *Evaluation) changedUnrecorded() (changed []change) {
 	for i := range e.units {
-		if u := &e.units[i]; e.sawUnitAfter(u, e.Workload.OptedAt) {
+		if u := &e.units[i]; e.sawUnitAfter(u, e.Workload.OptedAt) || e.recordedMixed(u) {
 			changed = append(changed, e.change(u))
 		}
 	}
