@@ -426,7 +426,7 @@ func latest(a, b time.Time) time.Time {
 // out keeps no record that another client has removed.
 func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, version string, at Arrival) {
 	w.Opted, w.Scope, w.noted = opted, scope, at.Order
-	if off {
+	if off && w.RecordDropped() {
 		w.dropped = nil
 	}
 	if previous == nil {

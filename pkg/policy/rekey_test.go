@@ -149,6 +149,30 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 	}
 }
 
+// The record of a workload that has opted out stays, and so does what it says when the key is replaced.
+func TestReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
+	for name, tt := range map[string]struct {
+		value string
+		want  outcome
+	}{
+		"content has changed meanwhile": {"2", rollOut("Secret/db")},
+		"it has not":                    {"1", baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.adopt()
+			x.annotate(ReloadAnnotation, "off")
+			x.rekey(x.key+1, func(*world) {}, func(*world) {})
+			x.set(secret("db", "password", tt.value))
+			x.annotate(ReloadAnnotation, "auto")
+			x.tick(time.Minute)
+			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // What is recorded with another key says which keys there were: content that changed before a younger template is
 // dated, if none of them is gone.
 func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
