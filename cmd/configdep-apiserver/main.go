@@ -4,12 +4,9 @@ package main
 import (
 	"os"
 	"runtime/debug"
-	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
-	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/apiserver"
 )
@@ -19,18 +16,9 @@ import (
 // limit of the container's memory must be set.
 const gcPercent = 50
 
-// memoryRefresh is how often it is looked whether the limit of the container's memory has changed, as it can while
-// a pod runs.
-const memoryRefresh = time.Minute
-
 func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	ctx := genericapiserver.SetupSignalContext()
-	// Near the limit of its memory, garbage is collected more often: 9/10 of it, unless GOMEMLIMIT says otherwise.
-	if _, err := memlimit.Set(memlimit.WithRefreshInterval(ctx, memoryRefresh)); err != nil {
-		klog.Background().Info("The limit of the container's memory is not known, so that the garbage collector does not follow it", "err", err)
-	}
-	os.Exit(cli.Run(apiserver.NewCommand(ctx)))
+	os.Exit(cli.Run(apiserver.NewCommand(genericapiserver.SetupSignalContext())))
 }

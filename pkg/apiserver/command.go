@@ -54,6 +54,7 @@ func run(ctx context.Context, o *Options) error {
 		return err
 	}
 	klog.FromContext(ctx).Info("Starting", "version", version.Version())
+	followMemoryLimit(ctx)
 	config, err := o.Config()
 	if err != nil {
 		return fmt.Errorf("configuring the server: %w", err)

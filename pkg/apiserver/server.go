@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,15 +143,6 @@ func (s *Server) Run(ctx context.Context) error {
 	defer leading.Wait()
 	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
 	return s.generic.PrepareRun().RunWithContext(ctx)
-}
-
-// giveBack returns memory to the system once the cluster has been read, of which much was needed for that alone. A server
-// at rest makes so little garbage that it would keep it for minutes.
-func (s *Server) giveBack(ctx context.Context) {
-	ready := func(context.Context) (bool, error) { return s.index.Synced() == nil && s.views.Ready() == nil, nil }
-	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, ready) == nil {
-		debug.FreeOSMemory()
-	}
 }
 
 // reviews answers the webhook.
