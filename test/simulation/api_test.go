@@ -91,10 +91,14 @@ func (w *world) evicts(r *request) bool {
 // restores reports whether a patch that names pods to evict and the last restart writes both again, as another client has
 // removed them. Restarts of the same moment say the same, but then it is there.
 func restores(d *workload, body *patchBody) bool {
-	evict, reload := body.Metadata.Annotations[recreatingAnnotation], body.Metadata.Annotations[lastReloadAnnotation]
-	return ptr.Deref(evict, "") == d.truth.evicting && ptr.Deref(reload, "") == d.truth.reloaded &&
-		d.annotations[lastReloadAnnotation] == ""
+	is := eviction{
+		ptr.Deref(body.Metadata.Annotations[recreatingAnnotation], ""), ptr.Deref(body.Metadata.Annotations[lastReloadAnnotation], ""),
+	}
+	return (is == eviction{d.truth.evicting, d.truth.reloaded} || is == d.truth.broughtBack) && d.annotations[lastReloadAnnotation] == ""
 }
+
+// eviction is what the annotations say of one: which pods, and for which restart.
+type eviction struct{ pods, reload string }
 
 // verb returns what is asked for, as in "list pods" or "create pods/eviction".
 func (r *request) verb() string {

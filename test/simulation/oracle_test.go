@@ -68,9 +68,11 @@ type truth struct {
 	recreated uint64
 	evicting  string
 	reloaded  string // the annotation that told of the last restart
-	seen      bool
-	variant   int  // for which the scopes are
-	recorded  bool // there was a record
+	// broughtBack is what the annotations of an earlier eviction and restart said when another client put them back.
+	broughtBack eviction
+	seen        bool
+	variant     int  // for which the scopes are
+	recorded    bool // there was a record
 }
 
 type cause string

@@ -226,6 +226,9 @@ func (w *world) write(d *workload, manager string, change func(*manifest)) bool 
 	metaTook, metaLost := compareMaps(before.annotations, now.annotations)
 	spec := now.paused != before.paused || now.replicas != before.replicas || now.partition != before.partition || now.onDelete != before.onDelete
 	metaTook = metaTook || now.label != before.label || spec
+	if pods := now.annotations[recreatingAnnotation]; manager != fieldManager && pods != "" && pods != before.annotations[recreatingAnnotation] {
+		d.truth.broughtBack = eviction{pods, now.annotations[lastReloadAnnotation]}
+	}
 	if !templateTook && !templateLost && !metaTook && !metaLost {
 		d.manifest = before
 		return false
