@@ -260,7 +260,7 @@ func (o *oracle) afterPatch(r *request, d *workload, before *manifest, restarts,
 	}
 	o.tally.Baselines++
 	if known, _ := o.remembered(&r.seen, before); known == nil {
-		d.truth.first = o.world.revision
+		d.truth.first, d.truth.firstBy = o.world.revision, r.server
 	}
 	if ended {
 		return // the last has been evicted

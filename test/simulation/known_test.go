@@ -119,6 +119,9 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if seen.cameBack[key] && c.started < seen.goneAt { // it has what it was started with, or had before that
 		changed = seen.prior[key]
 	}
+	if o.world.severalCounters() && changed <= d.truth.first && v != &d.truth.firstBy.view {
+		return false // whether who made the first record had seen it cannot be told
+	}
 	if !v.synced || changed <= max(v.since, c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
 	}
@@ -139,6 +142,14 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	}
 	if t.ruledByList && (t.ruled > arrival || seen.byList) && d.truth.scoped[source] > 0 {
 		return false
+	}
+	if seen.listed == arrival { // it need not have counted yet when it changed
+		marks := v.marks()
+		marks[source] = seen.markBefore
+		scopes := rulesOf(t.annotations, v.annotations, o.world.defaultMode).scopes(d.template.variant, &marks)
+		if !scopes[source].counts() {
+			return false
+		}
 	}
 	if changed <= t.startedBy && !o.world.skews.right() {
 		return false // times tell whether the pods came before it

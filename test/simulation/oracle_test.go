@@ -52,9 +52,9 @@ type truth struct {
 	// adopted is the revision of the last opt-in without a record: what was there then is
 	// taken as known.
 	adopted uint64
-	// first is the revision of the last record that was made where there was none. Its server adopts what it has not seen
-	// change, whatever another one has seen.
-	first uint64
+	// first is the revision of the last record that was made where there was none, and firstBy made it.
+	first   uint64
+	firstBy *server
 	// optedAt is the revision of the last opt-in, with a record or without one.
 	optedAt uint64
 	// templated is the revision of the template, and rolled that at which the present pods

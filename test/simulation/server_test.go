@@ -118,6 +118,9 @@ type seenSource struct {
 		witnessed [keyCount]uint64
 		arrivals  [keyCount]int
 	}
+	// listed is when a list last showed other annotations than markBefore, by the number of what had arrived.
+	listed     int
+	markBefore mark
 	// gone is the content with which the source was last deleted, goneAt when that was, and prior
 	// what was witnessed before; goneIgnored tells that it was ignored then. A key came back if it has
 	// the same content again.
@@ -445,6 +448,9 @@ func (s *server) look(e *event, byList bool) {
 	}
 	if !dated || byList { // what a list shows may be a change with a date and a removal after it
 		seen.undated |= removed
+	}
+	if byList && seen.present && e.source.present && seen.mark != e.source.mark {
+		seen.listed, seen.markBefore = s.view.arrivals, seen.mark
 	}
 	seen.keys = e.source.keys
 	seen.mark, seen.content, seen.lastChanged = e.source.mark, e.source.content, e.source.lastChanged()
