@@ -167,8 +167,23 @@ func (c *Controller) Progressed(at dependency.Progress) {
 
 func (c *Controller) enqueueAll(g *dependency.Graph) {
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
-		g.EachWorkload(func(w *dependency.Workload) { add(w.WorkloadKey) })
+		g.EachWorkload(func(w *dependency.Workload) {
+			if !c.rests(w) {
+				add(w.WorkloadKey)
+			}
+		})
 	})
+}
+
+// rests reports whether there is nothing to do about a workload, nor to remember, as of most in a cluster in which few
+// have opted in.
+func (c *Controller) rests(w *dependency.Workload) bool {
+	if !policy.Dormant(w) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.notes[w.WorkloadKey] == nil
 }
 
 // Run restarts workloads until the context is done, and returns when nothing is under way any more.

@@ -130,12 +130,15 @@ func (s *step) recheck(now time.Time) time.Duration {
 	return max(time.Millisecond, s.RecheckAt.Sub(now))
 }
 
-// decide asks what is to be done; nil: the workload has gone.
+// decide asks what is to be done; nil: the workload has gone, or rests.
 func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findings) (s *step) {
 	graph.Read(func(g *dependency.Graph) {
 		w := g.Workload(key)
 		if w == nil {
 			c.forget(key)
+			return
+		}
+		if c.rests(w) {
 			return
 		}
 		n, now := c.note(key), c.Clock.Now()

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -279,6 +280,42 @@ func TestDeletedWorkloadIsLetGo(t *testing.T) {
 		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
 			t.Errorf("made again: %v", got)
 		}
+	})
+}
+
+// TestWhatHasNotOptedInCostsNothing: of most workloads of a cluster nothing is queued, and nothing is remembered.
+func TestWhatHasNotOptedInCostsNothing(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		stop := adopted(c)
+		bystander := deployment("bystander", "db")
+		delete(bystander.Annotations, policy.ReloadAnnotation)
+		c.set(bystander)
+		c.advance(time.Minute)
+		if len(c.controller.notes) != 1 {
+			t.Errorf("%d notes, want that of the one that has opted in", len(c.controller.notes))
+		}
+		stop()
+		queue := workqueue.NewTypedDelayingQueue[dependency.WorkloadKey]()
+		defer queue.ShutDown()
+		c.controller.begin(queue, true, nil)
+		c.index.Read(c.controller.enqueueAll)
+		c.controller.end()
+		if queue.Len() != 1 {
+			t.Errorf("%d workloads were queued, want the one that has opted in", queue.Len())
+		}
+
+		// It opts in, and out again.
+		c.lead()
+		c.set(deployment("bystander", "db"))
+		c.advance(time.Minute)
+		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline bystander") {
+			t.Errorf("opted in: %v", got)
+		}
+		bystander = live(c, bystander).DeepCopy()
+		delete(bystander.Annotations, policy.ReloadAnnotation)
+		c.set(bystander)
+		c.advance(time.Minute)
+		c.expectEvents("opted out", "Normal ConfigReloadOff Deployment/shop/bystander: Automatic restarts are off: configdep.io/reload was removed from the Deployment. (kubectl rollout undo restores the annotations of the older revision.)")
 	})
 }
 

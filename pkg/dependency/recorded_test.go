@@ -361,29 +361,30 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 // latter the first change after a record.
 func TestWorkload_Opt(t *testing.T) {
 	type step struct {
-		opted, scope string
-		recorded     uint64
+		in       bool
+		scope    string
+		recorded uint64
 	}
 	for name, tt := range map[string]struct {
 		do            []step // in versions 10, 20 and so on
 		opted, scoped Moment
 	}{
-		"first seen":                      {[]step{{"on", "a", 0}}, Moment{}, Moment{}},
-		"nothing changes":                 {[]step{{"on", "a", 0}, {"on", "a", 0}}, Moment{}, Moment{}},
-		"it opts in":                      {[]step{{"off", "a", 0}, {"on", "a", 0}}, Moment{20, 2}, Moment{}},
-		"it stays in":                     {[]step{{"off", "a", 0}, {"on", "a", 0}, {"on", "a", 0}}, Moment{20, 2}, Moment{}},
-		"another scope":                   {[]step{{"on", "a", 0}, {"on", "b", 0}}, Moment{}, Moment{20, 2}},
-		"it stays":                        {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 0}}, Moment{}, Moment{20, 2}},
-		"and once more":                   {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "c", 0}}, Moment{}, Moment{20, 2}},
-		"a record was written since then": {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 30}}, Moment{}, Moment{20, 2}},
-		"one with another scope":          {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "c", 30}}, Moment{}, Moment{30, 3}},
-		"and then another scope":          {[]step{{"on", "a", 0}, {"on", "b", 0}, {"on", "b", 30}, {"on", "c", 30}}, Moment{}, Moment{40, 4}},
+		"first seen":                      {[]step{{true, "a", 0}}, Moment{}, Moment{}},
+		"nothing changes":                 {[]step{{true, "a", 0}, {true, "a", 0}}, Moment{}, Moment{}},
+		"it opts in":                      {[]step{{false, "a", 0}, {true, "a", 0}}, Moment{20, 2}, Moment{}},
+		"it stays in":                     {[]step{{false, "a", 0}, {true, "a", 0}, {true, "a", 0}}, Moment{20, 2}, Moment{}},
+		"another scope":                   {[]step{{true, "a", 0}, {true, "b", 0}}, Moment{}, Moment{20, 2}},
+		"it stays":                        {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 0}}, Moment{}, Moment{20, 2}},
+		"and once more":                   {[]step{{true, "a", 0}, {true, "b", 0}, {true, "c", 0}}, Moment{}, Moment{20, 2}},
+		"a record was written since then": {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 30}}, Moment{}, Moment{20, 2}},
+		"one with another scope":          {[]step{{true, "a", 0}, {true, "b", 0}, {true, "c", 30}}, Moment{}, Moment{30, 3}},
+		"and then another scope":          {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 30}, {true, "c", 30}}, Moment{}, Moment{40, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *Workload
 			for i, s := range tt.do {
 				w := &Workload{RecordedAt: Moment{s.recorded, s.recorded / 10}}
-				w.Opt(s.opted, s.scope, false, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
+				w.Opt(s.in, s.scope, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
 				last = w
 			}
 			if last.OptedAt != tt.opted || last.ScopedAt != tt.scoped {

@@ -69,19 +69,48 @@ type Workload struct {
 	Annotations         map[string]string
 	TemplateAnnotations map[string]string
 	// Selector selects the pods, of kinds whose pods can be restarted.
-	Selector *metav1.LabelSelector
-	// Paused: the owner of a Deployment has stopped its rollouts.
-	Paused bool
-	// Replicas is how many pods there should be; of a DaemonSet, with those that stay on nodes which are to
-	// have none any more, because of a taint.
-	Replicas   int32
+	Selector   *metav1.LabelSelector
 	Rollout    Rollout
 	References []Reference
+	// Replicas is how many pods there should be; of a DaemonSet, with those that stay on nodes which are to
+	// have none any more, because of a taint.
+	Replicas int32
+	// Paused: the owner of a Deployment has stopped its rollouts.
+	Paused bool
 	// Truncated: the pod template consumes more than References holds; see MaxSources and MaxUses.
 	Truncated bool
-	// Opted says, by the annotations, whether the workload is restarted automatically, and
-	// OptedAt is when they began to say so. Zero: they did when the workload was first read.
-	Opted   string
+	// Terminating: the workload is being deleted.
+	Terminating bool
+	// Idle: no pod runs, and none is created until the object is written again.
+	Idle bool
+	// OptedIn: the annotations say that the workload is restarted automatically, or try to.
+	OptedIn bool
+	// StartUnsure: pods of the current template may be older than StartVersion. Its rollout began
+	// before that of the last template was complete, and it may be one from before, whose pods
+	// were never replaced: this process has not seen all templates since one was complete, or this
+	// one was among them.
+	StartUnsure bool
+	// CameBack: this process has seen that: the template came back by an event.
+	CameBack bool
+	// TemplatePending: a Deployment is paused, and its pods are of another template.
+	TemplatePending bool
+	// RecordedWithTemplate: another pod template came in the same write as the record.
+	RecordedWithTemplate bool
+	// RecordedFirst: this process saw, by an event, the record come where there had been none, and no restart with it. It says
+	// the content that its writer had read, and not what the pods had.
+	RecordedFirst bool
+	completed     bool // the rollout of the template that is applied, and no other has pods
+	// surplus: there may be pods of other templates beside those that the status of the rollout is about: of
+	// a DaemonSet on nodes that are to have none, of a StatefulSet that is scaled down.
+	surplus bool
+	// writtenByUs: templateBy is configdep, and no other manager has written the template in that second.
+	writtenByUs bool
+	guessed     bool // the status was too old to tell which template is applied
+	updated     appliedTemplate
+	// templateBy is the field manager that wrote the template last.
+	templateBy FieldManager
+
+	// OptedAt is when OptedIn last changed. Zero: it has not since the workload was first read.
 	OptedAt Moment
 	// OptedOver is what the annotation of the workload itself said of that before.
 	OptedOver string
@@ -89,6 +118,9 @@ type Workload struct {
 	// last record, or last before it, from ScopedFrom. Zero: they have not.
 	Scope, ScopedFrom string
 	ScopedAt          Moment
+	// noted is when it was last noted what the annotations of the workload and its namespace say, in the order of
+	// reading; 0: it has not been.
+	noted uint64
 
 	// StartVersion is a lower bound of when the first pods of the current template were
 	// created, as a resourceVersion; 0: it is not known. That is when the template changed,
@@ -97,23 +129,12 @@ type Workload struct {
 	StartVersion uint64
 	// StartedBy is an upper bound of the same.
 	StartedBy uint64
-	// StartUnsure: pods of the current template may be older than that. Its rollout began
-	// before that of the last template was complete, and it may be one from before, whose pods
-	// were never replaced: this process has not seen all templates since one was complete, or this
-	// one was among them.
-	StartUnsure bool
-	// CameBack: this process has seen that: the template came back by an event.
-	CameBack bool
 	// PodsAfter is a lower bound of when the oldest pods of the current template were created, also if
 	// StartUnsure: at that moment all pods were of another one. Zero: it is not known.
 	PodsAfter Moment
 	// Revision is the revision of a Deployment when its controller last saw it, and
 	// RevisionBefore what it was when the template last changed.
 	Revision, RevisionBefore string
-	completed                bool // the rollout of the template that is applied, and no other has pods
-	// surplus: there may be pods of other templates beside those that the status of the rollout is about: of
-	// a DaemonSet on nodes that are to have none, of a StatefulSet that is scaled down.
-	surplus bool
 	// since are the templates that have been applied since one was complete, with that, the latest
 	// last: no other has pods. Nil: the one that is applied is complete, or they are not known.
 	since []uint64
@@ -126,23 +147,20 @@ type Workload struct {
 	gates        []gate // nil: no container of the template had to wait for anything
 	// heard is how many changes of sources it has been told of; see arrival.
 	heard uint64
+
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
 	// been written since the workload was first read.
 	RecordedAt Moment
 	// RecordedAgain is an upper bound of when the record was last written as it was, after another client had removed it; 0:
 	// it has not been.
 	RecordedAgain uint64
-	// RecordedWithTemplate: another pod template came in the same write as the record.
-	RecordedWithTemplate bool
-	// RecordedFirst: this process saw, by an event, the record come where there had been none, and no restart with it. It says
-	// the content that its writer had read, and not what the pods had.
-	RecordedFirst bool
 	// restart is the template of a restart of ours that wrote the record; 0: the record is another one.
 	restart uint64
 	dropped *record
 	// left are the templates that were replaced since a rollout was complete; see keepLeft, also for undone.
 	left   []leftTemplate
 	undone *undone
+
 	// TemplateWritten is an upper bound of when the template changed, to the second: when a
 	// client that sets it last wrote the object.
 	TemplateWritten time.Time
@@ -152,31 +170,13 @@ type Workload struct {
 	TemplateOrder uint64
 	// TemplateBy are the field managers that own fields of the template, at most maxManagers.
 	TemplateBy []FieldManager
-	// TemplatePending: a Deployment is paused, and its pods are of another template.
-	TemplatePending bool
-	// Terminating: the workload is being deleted.
-	Terminating bool
-	// Idle: no pod runs, and none is created until the object is written again.
-	Idle bool
-
-	// noted is when it was last noted what the annotations of the workload and its namespace say, in the order of
-	// reading; 0: it has not been.
-	noted uint64
-
-	// templateBy is the field manager that wrote the template last.
-	templateBy FieldManager
-	// writtenByUs: it is configdep, and no other manager has written the template in that second.
-	writtenByUs bool
-
-	reloaded time.Time // the latest of the restarts that the template or the record has told of
-	template uint64    // the fingerprint of the pod template, in this process
-	applied  uint64    // that of the template of the pods; 0: it is not known
-	updated  appliedTemplate
-	guessed  bool // the status was too old to tell which template is applied
+	reloaded   time.Time // the latest of the restarts that the template or the record has told of
+	template   uint64    // the fingerprint of the pod template, in this process
+	applied    uint64    // that of the template of the pods; 0: it is not known
 }
 
 // appliedTemplate is what the status says of the pods of a paused Deployment.
-type appliedTemplate int
+type appliedTemplate uint8
 
 const (
 	appliedUnknown appliedTemplate = iota
@@ -424,16 +424,16 @@ func latest(a, b time.Time) time.Time {
 // Opt notes what the annotations of the workload and its namespace say, the last of which came with
 // a version. Previous is what was known of the workload before, or nil. A workload that has opted
 // out keeps no record that another client has removed.
-func (w *Workload) Opt(opted, scope string, off bool, previous *Workload, version string, at Arrival) {
-	w.Opted, w.Scope, w.noted = opted, scope, at.Order
-	if off && w.RecordDropped() {
+func (w *Workload) Opt(in bool, scope string, previous *Workload, version string, at Arrival) {
+	w.OptedIn, w.Scope, w.noted = in, scope, at.Order
+	if !in && w.RecordDropped() {
 		w.dropped = nil
 	}
 	if previous == nil {
 		return
 	}
 	now := Moment{versionOf(version), at.Order}
-	if w.OptedAt, w.OptedOver = previous.OptedAt, previous.OptedOver; previous.Opted != opted {
+	if w.OptedAt, w.OptedOver = previous.OptedAt, previous.OptedOver; previous.OptedIn != in {
 		w.OptedAt, w.OptedOver = now, previous.Annotations[ReloadAnnotation]
 	}
 	w.ScopedAt, w.ScopedFrom = previous.ScopedAt, previous.ScopedFrom

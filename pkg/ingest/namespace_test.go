@@ -31,7 +31,8 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 	const n = 10
 	name := func(i int) string { return fmt.Sprint("w-", i) }
 	type noted struct {
-		Opted, Scope, ScopedFrom   string
+		OptedIn                    bool
+		Scope, ScopedFrom          string
 		OptedAt, ScopedAt, Created dependency.Moment
 		Record                     string
 	}
@@ -69,8 +70,8 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 					digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 					g.EachWorkload(func(w *dependency.Workload) {
 						e := policy.Evaluate(g, digester, w, policy.Defaults{Mode: policy.Off})
-						if in := e.Policy.Mode == policy.Auto; in != (w.Opted == "on") || in != (len(e.Sources) == 2) {
-							t.Errorf("%s is noted as %q, and has the mode %s and %d sources", w.Name, w.Opted, e.Policy.Mode, len(e.Sources))
+						if in := e.Policy.Mode == policy.Auto; in != w.OptedIn || in != (len(e.Sources) == 2) {
+							t.Errorf("%s is noted as opted in: %t, and has the mode %s and %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
 						}
 					})
 					x.change()
@@ -88,7 +89,7 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 						t.Errorf("%s has not been told", w.Name)
 					}
 					hash, _ := w.Record()
-					out[w.Name] = noted{w.Opted, w.Scope, w.ScopedFrom, w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
+					out[w.Name] = noted{w.OptedIn, w.Scope, w.ScopedFrom, w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
 				})
 				if got := x.Progress().Watermark; got != 105 {
 					t.Errorf("the watermark is %d", got)

@@ -13,12 +13,7 @@ var scopeAnnotations = []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnno
 // some of which came with a version. It returns the policy.
 func Note(w, previous *dependency.Workload, namespace map[string]string, defaults Defaults, version string, at dependency.Arrival) Policy {
 	p := Of(w.Annotations, namespace, defaults)
-	// One whose annotations have a mistake has tried to opt in.
-	off := p.Mode == Off && len(p.Problems) == 0
-	opted := "on"
-	if off {
-		opted = "off"
-	}
+	in := p.Mode != Off || len(p.Problems) > 0 // one whose annotations have a mistake has tried to opt in
 	var scope strings.Builder
 	for _, key := range scopeAnnotations {
 		value, found := w.Annotations[key]
@@ -29,11 +24,15 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 			scope.WriteString(key + "=" + value + "\x00")
 		}
 	}
-	w.Opt(opted, scope.String(), off, previous, version, at)
+	w.Opt(in, scope.String(), previous, version, at)
 	late := version != w.ResourceVersion && w.OptedAfter(version) // it is that of the namespace
-	if previous != nil && !off && late && w.OptedOver == "" && Of(nil, namespace, defaults).Mode != Off {
+	if previous != nil && in && late && w.OptedOver == "" && Of(nil, namespace, defaults).Mode != Off {
 		w.OptBefore(version)
 	}
 	p.bound(len(w.References)) // what is not used is not kept either
 	return p
 }
+
+// Dormant reports whether there is nothing to decide on a workload, once it has been noted what annotations say: it has not
+// opted in, and no eviction is under way.
+func Dormant(w *dependency.Workload) bool { return !w.OptedIn && w.Recreating() == "" }

@@ -119,11 +119,11 @@ func (o *oracle) knew(v *view, d *workload, c *container, source, key int) bool 
 	if seen.cameBack[key] && c.started < seen.goneAt { // it has what it was started with, or had before that
 		changed = seen.prior[key]
 	}
-	if o.world.severalCounters() && changed <= d.truth.first && v != &d.truth.firstBy.view {
-		return false // whether who made the first record had seen it cannot be told
-	}
 	if !v.synced || changed <= max(v.since, c.started, d.truth.adopted, d.truth.scoped[source]) {
 		return false
+	}
+	if o.world.severalCounters() && changed <= d.truth.first && v != &d.truth.firstBy.view {
+		return false // whether who made the first record had seen it cannot be told
 	}
 	if d.truth.cause == lost && changed <= d.truth.optedAt { // as if there had never been a record
 		return false
