@@ -113,7 +113,8 @@ func (c *goneContents) remove(key SourceKey) {
 // contentBytes returns about how many bytes are needed to remember the content of a source. It does not count on
 // when there are more than most.
 func (s *Source) contentBytes(most int) int {
-	n := 512 + 96*len(s.removed) + 64*len(s.episodes)
+	h := s.history()
+	n := 512 + 96*len(h.removed) + 64*len(h.episodes)
 	add := func(keys []KeyDigest) {
 		for i := range keys {
 			if n += 72 + len(keys[i].Key); n > most {
@@ -122,12 +123,12 @@ func (s *Source) contentBytes(most int) int {
 		}
 	}
 	add(s.Keys)
-	if s.first != nil {
-		add(*s.first)
+	if h.first != nil {
+		add(*h.first)
 	}
-	for i := range s.past {
+	for i := range h.past {
 		n += 512
-		add(s.past[i].Keys)
+		add(h.past[i].Keys)
 	}
 	return n
 }
@@ -135,18 +136,21 @@ func (s *Source) contentBytes(most int) int {
 // withoutContent returns a source that was deleted without its content: any key that a reference reads may
 // have been removed with it, and it may have changed before.
 func (s *Source) withoutContent(deletion Change) *Source {
+	h := s.history()
 	return &Source{
-		SourceKey:   s.SourceKey,
-		Ignored:     s.Ignored,
-		Match:       s.Match,
-		MatchAt:     s.MatchAt,
-		Change:      deletion,
-		removed:     []removedKey{{version: deletion.Version}},
-		episodes:    slices.Clone(s.episodes[max(0, len(s.episodes)-1):]),
-		first:       unknownKeys,
-		deletedAt:   s.deletedAt,
-		unknown:     true,
-		changedMore: s.changedMore || len(s.episodes) > 1,
+		SourceKey: s.SourceKey,
+		Ignored:   s.Ignored,
+		Match:     s.Match,
+		MatchAt:   s.MatchAt,
+		Change:    deletion,
+		deletedAt: s.deletedAt,
+		unknown:   true,
+		earlier: &history{
+			removed:     []removedKey{{version: deletion.Version}},
+			episodes:    slices.Clone(h.episodes[max(0, len(h.episodes)-1):]),
+			changedMore: h.changedMore || len(h.episodes) > 1,
+			first:       unknownKeys,
+		},
 	}
 }
 
@@ -300,15 +304,16 @@ func (s *Source) changed(counts func(Moment) bool) (first, last time.Time, times
 		return time.Time{}, time.Time{}, 0, true
 	}
 	live = true
-	for i := range s.episodes {
-		e := &s.episodes[i]
+	h := s.history()
+	for i := range h.episodes {
+		e := &h.episodes[i]
 		switch {
 		case !counts(e.Moment):
 			continue
 		case times > 0:
-		case i == 0 && s.changedMore:
+		case i == 0 && h.changedMore:
 			times, live = times+1, false
-		case i > 0 || len(s.episodes) < maxEpisodes:
+		case i > 0 || len(h.episodes) < maxEpisodes:
 			first = e.at
 		}
 		last, live = e.at, live && !e.listed

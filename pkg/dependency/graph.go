@@ -237,12 +237,12 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 func (g *Graph) First(key SourceKey) (s *Source, known bool) {
 	s = g.sourceOrGone(key)
 	switch {
-	case s == nil || s.first == nil:
+	case s == nil || s.history().first == nil:
 		return s, true
-	case s.first == unknownKeys:
+	case s.history().first == unknownKeys:
 		return nil, false
 	default:
-		return &Source{SourceKey: key, Keys: *s.first}, true
+		return &Source{SourceKey: key, Keys: *s.history().first}, true
 	}
 }
 
@@ -262,7 +262,7 @@ func (g *Graph) Past(key SourceKey) []Past {
 	if s == nil {
 		return nil
 	}
-	return s.past
+	return s.history().past
 }
 
 // ChangedSince returns when the content of a source first and last changed after a moment,
@@ -470,10 +470,12 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 		if !change.Since.IsZero() && change.Since.Before(at) { // nothing else dates it
 			at = change.Since
 		}
-		if was.episodes = addEpisode(was.episodes, episode{change.Moment(), at, change.After != 0}); change.Seen.IsZero() {
-			was.episodes = nil
+		h := *was.history()
+		if h.episodes = addEpisode(h.episodes, episode{change.Moment(), at, change.After != 0}); change.Seen.IsZero() {
+			h.episodes = nil
 		}
-		was.past = addPast(deleted, change)
+		h.past = addPast(deleted, change)
+		was.remember(h)
 		g.setGone(&was, change)
 	} else {
 		g.noteUnused(key, change)

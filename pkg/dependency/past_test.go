@@ -78,11 +78,11 @@ func TestGraph_RemembersFewContentsOfManyKeys(t *testing.T) {
 			next.After(s, nil, Arrival{Live: s != nil, Order: uint64(version + 1)})
 			s = next
 		}
-		if len(s.past) != want {
-			t.Errorf("of %d keys %d contents are remembered, want %d", keys, len(s.past), want)
+		if len(s.history().past) != want {
+			t.Errorf("of %d keys %d contents are remembered, want %d", keys, len(s.history().past), want)
 		}
-		if n := len(s.past); n > 0 && s.past[n-1].Until.Version != 10 {
-			t.Errorf("of %d keys the last one ended at %d", keys, s.past[n-1].Until.Version)
+		if n := len(s.history().past); n > 0 && s.history().past[n-1].Until.Version != 10 {
+			t.Errorf("of %d keys the last one ended at %d", keys, s.history().past[n-1].Until.Version)
 		}
 	}
 }

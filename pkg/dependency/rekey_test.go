@@ -46,7 +46,7 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 			t.Fatalf("nothing is known of the key %+v", k)
 		}
 	}
-	if previous.IgnoredAt.Version != 40 || previous.MatchAt.Version != 30 || len(previous.removed) != 1 || len(previous.episodes) != 2 {
+	if previous.IgnoredAt.Version != 40 || previous.MatchAt.Version != 30 || len(previous.history().removed) != 1 || len(previous.history().episodes) != 2 {
 		t.Fatalf("not enough is known of the source: %+v", previous)
 	}
 
@@ -55,7 +55,7 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 		got := read(2, "second", "40", content, marks)
 		got.After(previous, nil, at)
 		// Only its digests are others, and those of contents before cannot be compared.
-		if diff := cmp.Diff(previous, got, cmp.AllowUnexported(Source{}, removedKey{}, episode{}), cmpopts.IgnoreFields(KeyDigest{}, "Digest"), cmpopts.IgnoreFields(Source{}, "past", "content")); diff != "" || got.past != nil {
+		if diff := cmp.Diff(previous, got, cmp.AllowUnexported(Source{}, history{}, removedKey{}, episode{}), cmpopts.IgnoreFields(KeyDigest{}, "Digest"), cmpopts.IgnoreFields(Source{}, "content"), cmpopts.IgnoreFields(history{}, "past")); diff != "" || got.history().past != nil {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

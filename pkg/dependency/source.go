@@ -42,25 +42,48 @@ type Source struct {
 	// IgnoredAt and MatchAt are when Ignored and Match last changed. Zero: they have not since
 	// the source was first read.
 	IgnoredAt, MatchAt Moment
-	// removed are keys that the source had once, with when they were removed.
-	removed []removedKey
-	// episodes are the last changes of the content, the latest last.
-	episodes []episode
 	// undated: the last change only removed keys, or may have. managedFields do not date that, so
 	// LastChanged may be that of an earlier change. The first such removal came with version undatedFrom.
 	undated     bool
 	undatedFrom uint64
-	// past are the contents before the current one, the latest last.
-	past []Past
-	// first is the content when this process began to look. Nil: it has not changed since.
-	first *[]KeyDigest
 	// deletedAt is an upper bound of when the source was deleted, as a resourceVersion; 0: it was
 	// not deleted, or its deletion was missed.
 	deletedAt uint64
 	// unknown: the source was deleted, and its content has been forgotten.
 	unknown bool
+	// earlier is what is remembered of it; nil: nothing, as of most that there are. See history.
+	earlier *history
+}
+
+// history is what is remembered of a source as it was before.
+type history struct {
+	// removed are keys that the source had once, with when they were removed.
+	removed []removedKey
+	// episodes are the last changes of the content, the latest last.
+	episodes []episode
 	// changedMore: before the first of the episodes there were others, which have been forgotten.
 	changedMore bool
+	// past are the contents before the current one, the latest last.
+	past []Past
+	// first is the content when this process began to look. Nil: it has not changed since.
+	first *[]KeyDigest
+}
+
+// history returns what is remembered of the source as it was before. It must not be changed.
+func (s *Source) history() *history {
+	if s.earlier == nil {
+		return &noHistory
+	}
+	return s.earlier
+}
+
+var noHistory history
+
+// remember sets what is remembered of the source as it was before.
+func (s *Source) remember(h history) {
+	if s.earlier = &h; len(h.removed) == 0 && len(h.episodes) == 0 && len(h.past) == 0 && h.first == nil && !h.changedMore {
+		s.earlier = nil
+	}
 }
 
 type removedKey struct {
@@ -134,7 +157,9 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 		// The source was deleted and created again. The deletion was missed, so its time is unknown.
 		was := *previous
 		if !at.Seen.IsZero() {
-			was.episodes = addEpisode(was.episodes, episode{Moment: Moment{version, at.Order}, listed: true})
+			h := *was.history()
+			h.episodes = addEpisode(h.episodes, episode{Moment: Moment{version, at.Order}, listed: true})
+			was.remember(h)
 		}
 		previous, deleted = nil, &was
 	}
@@ -160,14 +185,16 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 			k.Version, k.Returned, k.Readded = old.Version, old.Returned, old.Readded
 		}
 	}
+	var h history
+	defer func() { s.remember(h) }()
 	if before != nil {
-		s.removed, s.episodes, s.past = s.goneKeys(before, version), before.episodes, before.past
-		s.changedMore = before.changedMore
+		h = *before.history()
+		h.removed = s.goneKeys(before, version)
 	}
 	if at.Rekeyed { // they cannot be compared
-		s.past = nil
+		h.past = nil
 	}
-	s.first = s.firstAfter(before, at)
+	h.first = s.firstAfter(before, at)
 	switch {
 	case previous != nil:
 		if s.IgnoredAt = previous.IgnoredAt; previous.Ignored != s.Ignored {
@@ -198,10 +225,10 @@ func (s *Source) After(previous, deleted *Source, at Arrival) {
 	}
 	s.Change = Change{Version: version, Exact: at.Live, After: at.After, Seen: at.Seen, Order: at.Order}
 	if previous != nil && !at.Rekeyed {
-		s.past = addPast(previous, s.Change)
+		h.past = addPast(previous, s.Change)
 	}
 	if !at.Seen.IsZero() {
-		s.episodes = addEpisode(s.episodes, episode{Moment{version, at.Order}, s.LastChanged.Time, !at.Live})
+		h.episodes = addEpisode(h.episodes, episode{Moment{version, at.Order}, s.LastChanged.Time, !at.Live})
 	}
 }
 
@@ -213,7 +240,9 @@ func (s *Source) keepDates(previous *Source) {
 		}
 	}
 	s.Change, s.IgnoredAt, s.MatchAt = previous.Change, previous.IgnoredAt, previous.MatchAt
-	s.removed, s.episodes, s.first, s.changedMore = previous.removed, previous.episodes, previous.first, previous.changedMore
+	h := *previous.history()
+	h.past = nil
+	s.remember(h)
 	s.undated, s.undatedFrom = previous.undated, previous.undatedFrom
 }
 
@@ -225,10 +254,10 @@ func (s *Source) firstAfter(before *Source, at Arrival) *[]KeyDigest {
 		return nil
 	case before == nil:
 		return &[]KeyDigest{}
-	case before.first == nil && !slices.EqualFunc(before.Keys, s.Keys, same):
+	case before.history().first == nil && !slices.EqualFunc(before.Keys, s.Keys, same):
 		return &before.Keys
 	default:
-		return before.first
+		return before.history().first
 	}
 }
 
@@ -242,7 +271,7 @@ func addEpisode(before []episode, e episode) []episode {
 
 // addPast returns the contents that a source has had when the current one changes.
 func addPast(s *Source, until Change) []Past {
-	before := s.past
+	before := s.history().past
 	if len(before) >= maxPast {
 		before = before[len(before)-maxPast+1:]
 	}
@@ -263,7 +292,7 @@ func addPast(s *Source, until Change) []Past {
 func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 	went := func(key string, binary bool) bool { return !s.hasData(key) && (!binary || !s.Has(key)) }
 	var gone []removedKey
-	for _, r := range before.removed {
+	for _, r := range before.history().removed {
 		if went(r.key, r.binary) {
 			gone = append(gone, r)
 		}
@@ -291,8 +320,9 @@ func (s *Source) removedKey(k *KeyDigest) *removedKey {
 	if s == nil {
 		return nil
 	}
-	for i := range slices.Backward(s.removed) { // the latest
-		if r := &s.removed[i]; r.key == k.Key {
+	removed := s.history().removed
+	for i := range slices.Backward(removed) { // the latest
+		if r := &removed[i]; r.key == k.Key {
 			if r.binary == k.Binary && r.digest == k.Digest {
 				return r
 			}
@@ -322,7 +352,7 @@ func (s *Source) written(r *Reference) (version uint64) {
 			version = max(version, k.Readded)
 		}
 	}
-	for _, gone := range s.removed {
+	for _, gone := range s.history().removed {
 		if gone.key == "" || sight.sees(&KeyDigest{Key: gone.key, Binary: gone.binary}) != seenNot {
 			version = max(version, gone.version)
 		}
@@ -385,12 +415,13 @@ func (s *Source) moment(version uint64) Moment {
 		return Moment{version, s.Change.Order}
 	}
 	m := Moment{Version: version}
-	if len(s.episodes) >= maxEpisodes || len(s.episodes) > 0 && s.changedMore {
-		m.Order = s.episodes[0].Order // it may be one that is no longer remembered
+	h := s.history()
+	if len(h.episodes) >= maxEpisodes || len(h.episodes) > 0 && h.changedMore {
+		m.Order = h.episodes[0].Order // it may be one that is no longer remembered
 	}
-	for i := range s.episodes {
-		if s.episodes[i].Version == version {
-			m.Order = s.episodes[i].Order
+	for i := range h.episodes {
+		if h.episodes[i].Version == version {
+			m.Order = h.episodes[i].Order
 		}
 	}
 	return m

@@ -116,7 +116,7 @@ func TestGraph_LastWrittenOfForgottenKeys(t *testing.T) {
 				t.Errorf("%d keys have gone, number %d in version %d, want %d", tt.gone, i, got, want)
 			}
 		}
-		if n := len(c.graph.Source(c.key).removed); n > 32 {
+		if n := len(c.graph.Source(c.key).history().removed); n > 32 {
 			t.Errorf("%d keys have gone, and %d are remembered", tt.gone, n)
 		}
 	}
