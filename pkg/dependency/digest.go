@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
-	"iter"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -22,14 +22,14 @@ type Digest [16]byte
 // concurrent use.
 type Digester struct {
 	keyID string
-	macs  sync.Pool // of hash.Hash
+	macs  sync.Pool // of *mac
 }
 
 // NewDigester returns a Digester with the given key, whose length the caller has checked
 // to be KeySize.
 func NewDigester(key []byte) *Digester {
 	d := &Digester{}
-	d.macs.New = func() any { return hmac.New(sha256.New, key) }
+	d.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, key)} }
 	id := d.digest([]byte("configdep key id"))
 	d.keyID = hex.EncodeToString(id[:4])
 	return d
@@ -39,22 +39,28 @@ func NewDigester(key []byte) *Digester {
 // cannot be compared.
 func (d *Digester) KeyID() string { return d.keyID }
 
-func (d *Digester) digest(content []byte) Digest {
-	return d.digestPieces(func(yield func([]byte) bool) { yield(content) })
+// mac is a hash with what summing with it needs besides.
+type mac struct {
+	hash.Hash
+	sum    [sha256.Size]byte
+	prefix []byte
 }
 
-func (d *Digester) digestPieces(pieces iter.Seq[[]byte]) (out Digest) {
-	h := d.macs.Get().(hash.Hash)
-	h.Reset()
-	for piece := range pieces {
-		h.Write(piece)
+func (d *Digester) digest(content []byte) Digest {
+	m := d.macs.Get().(*mac)
+	defer d.macs.Put(m)
+	return m.digest(content)
+}
+
+func (m *mac) digest(pieces ...[]byte) (out Digest) {
+	m.Reset()
+	for _, piece := range pieces {
+		m.Write(piece)
 	}
-	var sum [sha256.Size]byte
-	copy(out[:], h.Sum(sum[:0]))
+	copy(out[:], m.Sum(m.sum[:0]))
 	// The hash keeps the last block of what it has read until it is overwritten.
-	h.Reset()
-	h.Write(zeros[:])
-	d.macs.Put(h)
+	m.Reset()
+	m.Write(zeros[:])
 	return out
 }
 
@@ -79,7 +85,7 @@ func (d *Digester) ConfigHash(namespace string, references []Reference, lookup f
 	for i := range references {
 		b = AppendContent(b, &references[i], lookup(references[i].Kind, references[i].Name))
 	}
-	return d.ContentHash(namespace, func(yield func([]byte) bool) { yield(b) })
+	return d.ContentHash(namespace, b)
 }
 
 // KeyOf returns what a hash begins with: v1.<key id>. with the dot. Hashes of which it differs cannot
@@ -101,21 +107,24 @@ func AppendContent(b []byte, r *Reference, source *Source) []byte {
 	return appendAll(b, sight, source)
 }
 
-// ContentHash is ConfigHash of references with what AppendContent has appended of each, or of
-// several, in their order.
-func (d *Digester) ContentHash(namespace string, contents iter.Seq[[]byte]) string {
-	sum := d.digestPieces(func(yield func([]byte) bool) {
-		if !yield(appendString([]byte("configdep config v1\x00"), namespace)) {
-			return
-		}
-		contents(yield)
-	})
+// ContentHash is ConfigHash of references with what AppendContent has appended of each, in their order.
+func (d *Digester) ContentHash(namespace string, content []byte) string {
+	sum := d.ContentDigest(namespace, content)
 	return "v1." + d.keyID + "." + hex.EncodeToString(sum[:])
+}
+
+// ContentDigest is what ContentHash stands for, without its form.
+func (d *Digester) ContentDigest(namespace string, content []byte) Digest {
+	m := d.macs.Get().(*mac)
+	defer d.macs.Put(m)
+	m.prefix = appendString(append(m.prefix[:0], "configdep config v1\x00"...), namespace)
+	return m.digest(m.prefix, content)
 }
 
 // appendAll appends every key that is seen, and after the last that there is no more.
 func appendAll(b []byte, sight *sight, source *Source) []byte {
 	if source != nil {
+		b = slices.Grow(b, len(source.Keys)*(1+1+len("app.properties")+len(Digest{}))) // about
 		for i := range source.Keys {
 			k := &source.Keys[i]
 			if how := sight.sees(k); how != seenNot {

@@ -515,7 +515,10 @@ func ownsContent(fields *metav1.FieldsV1) bool {
 		return false
 	}
 	raw := fields.GetRawBytes()
-	if !bytes.Contains(raw, []byte(`ata":`)) {
+	switch {
+	case bytes.HasPrefix(raw, []byte(`{"f:data":{`)), bytes.HasPrefix(raw, []byte(`{"f:binaryData":{`)):
+		return true // as API servers write it
+	case !bytes.Contains(raw, []byte(`ata":`)):
 		return false
 	}
 	var top map[string]json.RawMessage

@@ -37,6 +37,7 @@ type Evaluation struct {
 	Record Record
 
 	graph    *dependency.Graph
+	digester *dependency.Digester
 	defaults Defaults
 	units    []unit
 	before   *scope // nil: it has not been asked for
@@ -52,7 +53,7 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.refuse()
 	}
-	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, defaults: defaults}
+	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, digester: digester, defaults: defaults}
 	references := g.References(w, p.Sources)
 	lookup := g.Sources(w.Namespace)
 	e.Sources = make([]Source, len(references))
@@ -91,10 +92,7 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 		content = e.Globs[i].AppendContent(content)
 	}
 	e.units = append(e.units, globs...)
-	for i := range e.units {
-		e.units[i].digestContent(digester, w.Namespace)
-	}
-	e.Hash = digester.ContentHash(w.Namespace, func(yield func([]byte) bool) { yield(content) })
+	e.Hash = digester.ContentHash(w.Namespace, content)
 	return e
 }
 

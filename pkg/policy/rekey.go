@@ -60,8 +60,7 @@ func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, 
 			sources[u.id] = u.entry()
 		} else if names, known := v.keys[u.id]; known && sources != nil { // which keys there were is said by the new key too
 			entry := sources[u.id]
-			digest := func(content []byte) string { return digestOf(digester, w.Namespace, content) }
-			sources[u.id] = entry[:strings.LastIndexByte(entry, '.')+1] + namesOf(digest, names)
+			sources[u.id] = entry[:strings.LastIndexByte(entry, '.')+1] + namesOf(e.digest, names)
 		}
 		whole = whole && (sources == nil || same)
 	}

@@ -277,7 +277,7 @@ func (e *Evaluation) markedAt(s *dependency.Source, countedBefore bool) dependen
 func (e *Evaluation) knows(u *unit) bool {
 	before, known := e.Record.Sources[u.id]
 	scope, _, _ := strings.Cut(before, ".")
-	return known && scope == u.scope
+	return known && scope == u.summary().scope
 }
 
 func (e *Evaluation) differs(u *unit) bool {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -14,10 +15,8 @@ import (
 // unit is what a record remembers as one: a source, or all sources that only a glob names, so
 // that one of them that appears or vanishes is a change.
 type unit struct {
-	id     string
-	scope  string // which keys count, and how they are seen
-	digest string // what the pods read of them; empty: a glob that names nothing
-	keys   string // stands for the names of those that there are
+	of *Evaluation
+	id string
 	// counted is the source; nil: it is a glob, of which matched is what it names, and others are sources
 	// of the template that it names as well, and that do not belong to it.
 	counted *counted
@@ -26,8 +25,16 @@ type unit struct {
 	others  []string
 
 	// What has been computed of it, as long as the graph stays the same; nil: it has not.
+	stands  *summary
 	changed *change
 	start   *uint64
+}
+
+// summary is what a record remembers of a unit.
+type summary struct {
+	scope  string // which keys count, and how they are seen
+	digest string // what the pods read of them; empty: a glob that names nothing
+	keys   string // stands for the names of those that there are
 }
 
 // counted is a source that counts.
@@ -67,10 +74,11 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 
 // entry is what a record remembers of the unit.
 func (u *unit) entry() string {
-	if u.digest == "" {
-		return u.scope + "."
+	s := u.summary()
+	if s.digest == "" {
+		return s.scope + "."
 	}
-	return u.scope + "." + u.digest + "." + u.keys
+	return s.scope + "." + s.digest + "." + s.keys
 }
 
 // isCurrent reports whether an entry says the current content of the unit. It does not compare which
@@ -82,7 +90,7 @@ func (u *unit) isCurrent(entry string) bool {
 
 // mixedEntry is what a record remembers of the unit when some pods were started with other
 // content of it than others.
-func (u *unit) mixedEntry() string { return u.scope + "." + mixed + "." }
+func (u *unit) mixedEntry() string { return u.summary().scope + "." + mixed + "." }
 
 func idOf(kind dependency.SourceKind, name string) string { return string(kind) + "/" + name }
 
@@ -90,7 +98,7 @@ func idOf(kind dependency.SourceKind, name string) string { return string(kind) 
 func (e *Evaluation) globs() (globs []unit) {
 	for i := range e.Policy.Sources {
 		if p := &e.Policy.Sources[i]; p.Glob() {
-			globs = append(globs, unit{id: idOf(p.Kind, p.Name), glob: p})
+			globs = append(globs, unit{of: e, id: idOf(p.Kind, p.Name), glob: p})
 		}
 	}
 	return globs
@@ -109,32 +117,37 @@ func (e *Evaluation) count(c *counted, n naming, globs []unit) {
 			globs[i].others = append(globs[i].others, c.Name)
 		}
 	}
-	e.units = append(e.units, unit{id: idOf(c.Kind, c.Name), scope: scopeOf(&c.Reference), counted: c})
+	e.units = append(e.units, unit{of: e, id: idOf(c.Kind, c.Name), counted: c})
 }
 
 // match finds out what a glob names.
 func (e *Evaluation) match(u *unit) {
 	slices.Sort(u.others)
 	u.matched = e.graph.Matched(e.Workload.Namespace, *u.glob, e.Policy.Exclude, u.others)
-	u.scope = e.Policy.globScope(u)
+	u.summary() // while the graph is as it was
 }
 
-// digestContent completes a unit by what stands for its content, and for the names of its keys.
-func (u *unit) digestContent(digester *dependency.Digester, namespace string) {
-	digest := func(content []byte) string { return digestOf(digester, namespace, content) }
-	switch {
-	case u.counted == nil && u.matched.Count == 0:
-		u.keys = noKeys
-	case u.counted == nil:
-		u.digest, u.keys = digest(u.matched.AppendContent(nil))[:16], strconv.Itoa(u.matched.Keys)
-	default:
-		u.digest, u.keys = digest(u.counted.content)[:16], namesOf(digest, u.counted.keys)
+// summary returns what a record remembers of the unit. It is computed when it is asked for first: of workloads that have
+// not opted in nothing is remembered.
+func (u *unit) summary() *summary {
+	if u.stands != nil {
+		return u.stands
 	}
+	digest := u.of.digest
+	switch {
+	case u.counted != nil:
+		u.stands = &summary{scopeOf(&u.counted.Reference), digest(u.counted.content)[:16], namesOf(digest, u.counted.keys)}
+	case u.matched.Count == 0:
+		u.stands = &summary{scope: u.of.Policy.globScope(u), keys: noKeys}
+	default:
+		u.stands = &summary{u.of.Policy.globScope(u), digest(u.matched.AppendContent(nil))[:16], strconv.Itoa(u.matched.Keys)}
+	}
+	return u.stands
 }
 
-func digestOf(digester *dependency.Digester, namespace string, content []byte) string {
-	hash := digester.ContentHash(namespace, func(yield func([]byte) bool) { yield(content) })
-	return hash[strings.LastIndexByte(hash, '.')+1:]
+func (e *Evaluation) digest(content []byte) string {
+	sum := e.digester.ContentDigest(e.Workload.Namespace, content)
+	return hex.EncodeToString(sum[:])
 }
 
 // namesOf stands for the names of keys.
@@ -168,18 +181,18 @@ func (u *unit) hadOtherKeys(entry string) bool {
 
 // keysThen returns the keys that there were when an entry was made, if all of them are still there.
 func (u *unit) keysThen(entry string) (names []string, known bool) {
-	before := entry[strings.LastIndexByte(entry, '.')+1:]
+	before, keys := entry[strings.LastIndexByte(entry, '.')+1:], u.summary().keys
 	switch {
 	case before == noKeys:
 		return nil, true
-	case before == u.keys && u.counted != nil:
+	case before == keys && u.counted != nil:
 		return u.counted.keys, true
-	case before == "", len(before)%keyNameLength != 0, len(u.keys)%keyNameLength != 0:
+	case before == "", len(before)%keyNameLength != 0, len(keys)%keyNameLength != 0:
 		return nil, false
 	}
 	for then := range slices.Chunk([]byte(before), keyNameLength) {
 		at := 0
-		for now := range slices.Chunk([]byte(u.keys), keyNameLength) {
+		for now := range slices.Chunk([]byte(keys), keyNameLength) {
 			if bytes.Equal(now, then) {
 				break
 			}
