@@ -76,18 +76,18 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	// Nothing else brings or takes objects of the stream, so that it is known which of them
 	// change, while the index goes on.
 	gone := stream.names(known)
-	var changed []*object
+	var changed []versioned
 	for _, o := range objects {
 		o := o.(*object)
 		if o.kept() {
 			delete(gone, name{o.Namespace, o.Name})
 		}
 		if again := rekeyed && o.source != nil; again || !holds(known, o) { // it was read with another key
-			changed = append(changed, o)
+			changed = append(changed, versioned{o, versionOf(o)})
 		}
 	}
 	// In the order in which they were written, so that one that was read later has a later version.
-	slices.SortStableFunc(changed, func(a, b *object) int { return cmp.Compare(versionOf(a), versionOf(b)) })
+	slices.SortStableFunc(changed, func(a, b versioned) int { return cmp.Compare(a.version, b.version) })
 
 	x.change()
 	defer x.mu.Unlock()
@@ -103,7 +103,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 		at := x.arrival(false)
 		at.After = x.seen.of(stream.name).revision
 		at.Rekeyed = rekeyed && o.source != nil
-		touched.add(x.put(o, at))
+		touched.add(x.put(o.object, at))
 		next()
 	}
 	for n := range gone {
@@ -138,6 +138,12 @@ func (x *Index) tellPart(what *touched) {
 	x.mu.Unlock()
 	x.tellSinks()
 	x.change()
+}
+
+// versioned is an object with its version as a number.
+type versioned struct {
+	*object
+	version uint64
 }
 
 func versionOf(o *object) uint64 {
@@ -213,7 +219,7 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 // users returns the workloads that use a source. How many there may be, they are found without
 // the lock.
 func (x *Index) users(key dependency.SourceKey) touched {
-	if !x.graph.Used(key) {
+	if len(x.waiting) > 0 || !x.graph.Used(key) { // nobody is told before everything has been read
 		return touched{}
 	}
 	return touched{sources: []dependency.SourceKey{key}}
