@@ -55,7 +55,7 @@ func OwnAnnotations(all map[string]string) map[string]string {
 func FromDeployment(o *appsv1.Deployment) *Workload {
 	w := newWorkload(Deployment, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
 	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
-	w.Selector, w.Paused, w.Revision = o.Spec.Selector, o.Spec.Paused, o.Annotations[RevisionAnnotation]
+	w.Paused, w.Revision = o.Spec.Paused, o.Annotations[RevisionAnnotation]
 	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), deploymentRollout(o)
 	if o.Status.ObservedGeneration >= o.Generation {
 		w.Idle = w.Replicas == 0 && o.Status.Replicas == 0
@@ -73,7 +73,6 @@ func FromDeployment(o *appsv1.Deployment) *Workload {
 func FromStatefulSet(o *appsv1.StatefulSet) *Workload {
 	w := newWorkload(StatefulSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
 	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
-	w.Selector = o.Spec.Selector
 	w.Replicas, w.Rollout = replicasOf(o.Spec.Replicas), statefulSetRollout(o)
 	w.Idle = w.Replicas == 0 && o.Status.Replicas == 0 && o.Status.ObservedGeneration >= o.Generation
 	w.surplus = o.Status.Replicas > o.Status.UpdatedReplicas
@@ -84,7 +83,6 @@ func FromStatefulSet(o *appsv1.StatefulSet) *Workload {
 func FromDaemonSet(o *appsv1.DaemonSet) *Workload {
 	w := newWorkload(DaemonSet, &o.ObjectMeta, o.Spec.Template.Annotations, &o.Spec.Template.Spec)
 	w.setTemplate(&o.ObjectMeta, &o.Spec.Template)
-	w.Selector = o.Spec.Selector
 	w.Replicas, w.Rollout = o.Status.DesiredNumberScheduled+o.Status.NumberMisscheduled, daemonSetRollout(o)
 	w.surplus = o.Status.NumberMisscheduled > 0
 	return w

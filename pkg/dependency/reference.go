@@ -41,8 +41,8 @@ type Use struct {
 	Prefix    string // before each key (EnvFrom)
 	Volume    string // the volume's name
 	MountPath string
-	SubPath   bool     // a part of the volume: not updated in a running container
 	Keys      []string // what is read, sorted; nil: all keys
+	SubPath   bool     // a part of the volume: not updated in a running container
 	Optional  bool     // pods start without the source or the key
 }
 

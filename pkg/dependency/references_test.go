@@ -37,8 +37,8 @@ type goldenUse struct {
 	Prefix    string   `json:"prefix,omitempty"`
 	Volume    string   `json:"volume,omitempty"`
 	MountPath string   `json:"mountPath,omitempty"`
-	SubPath   bool     `json:"subPath,omitempty"`
 	Keys      []string `json:"keys,omitempty"`
+	SubPath   bool     `json:"subPath,omitempty"`
 	Optional  bool     `json:"optional,omitempty"`
 }
 

@@ -68,10 +68,8 @@ type Workload struct {
 	// its pod template.
 	Annotations         map[string]string
 	TemplateAnnotations map[string]string
-	// Selector selects the pods, of kinds whose pods can be restarted.
-	Selector   *metav1.LabelSelector
-	Rollout    Rollout
-	References []Reference
+	Rollout             Rollout
+	References          []Reference
 	// Replicas is how many pods there should be; of a DaemonSet, with those that stay on nodes which are to
 	// have none any more, because of a taint.
 	Replicas int32

@@ -34,11 +34,10 @@ func podTemplate() corev1.PodTemplateSpec {
 func TestWorkloadOfAnObject(t *testing.T) {
 	m, template := workloadMeta(), podTemplate()
 	pod := &corev1.Pod{ObjectMeta: m, Spec: template.Spec}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	deployment := &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: template, Selector: selector}}
-	statefulSet := &appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: template, Selector: selector, Replicas: new(int32(3))}}
+	deployment := &appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: template}}
+	statefulSet := &appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: template, Replicas: new(int32(3))}}
 	daemonSet := &appsv1.DaemonSet{
-		ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: template, Selector: selector},
+		ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: template},
 		Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 4},
 	}
 	tests := map[WorkloadKind]struct {
@@ -71,7 +70,7 @@ func TestWorkloadOfAnObject(t *testing.T) {
 			// Of those whose pods can be restarted more is known.
 			replicas, reloadable := map[WorkloadKind]int32{Deployment: 1, StatefulSet: 3, DaemonSet: 4}[kind]
 			if want.Replicas = replicas; reloadable {
-				want.Selector, want.TemplateWritten = selector, at(1).Time
+				want.TemplateWritten = at(1).Time
 				want.Rollout.Phase = RolloutRunning
 			}
 			ignored := []cmp.Option{cmpopts.IgnoreUnexported(Workload{}), cmpopts.IgnoreFields(Rollout{}, "Reason", "Message")}
