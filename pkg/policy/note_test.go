@@ -72,3 +72,29 @@ func TestNote_NamespaceThatIsReadLate_OfAWorkloadThatWasOff(t *testing.T) {
 		t.Errorf("opted in at %d, want 108", told.OptedAt.Version)
 	}
 }
+
+// Nothing is decided on a workload that has not opted in, but for pods that are being evicted; with a mistake in its
+// annotations it has tried to.
+func TestDormant(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations []string
+		want        bool
+	}{
+		"has not opted in":          {[]string{ReloadAnnotation, "off"}, true},
+		"has opted in":              {[]string{ReloadAnnotation, "auto"}, false},
+		"has opted out":             {[]string{ReloadAnnotation, "off", ConfigHashAnnotation, "v1.00000000.1"}, true},
+		"with pods left to evict":   {[]string{ReloadAnnotation, "off", RecreatingAnnotation, "a1b2c3d4"}, false},
+		"has a mistake in its mode": {[]string{ReloadAnnotation, "yes"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+			x.annotate(tt.annotations...)
+			if got := Dormant(x.workload()); got != tt.want {
+				t.Errorf("dormant: %t", got)
+			}
+			if d := x.decide(); tt.want && d.Action != None {
+				t.Errorf("it is to %s", d.Action)
+			}
+		})
+	}
+}
