@@ -59,6 +59,14 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+	t.Run("a removal without a date", func(t *testing.T) {
+		removed := read(1, "second", "50", m{"a": "1"}, marks)
+		removed.After(previous, nil, Arrival{Live: true, Seen: now, Order: 8})
+		got := read(2, "second", "50", m{"a": "1"}, marks)
+		if got.After(removed, nil, at); !got.Undated(Moment{Version: 50}) || got.Undated(Moment{Version: 49}) {
+			t.Errorf("undated %t, from %d", got.undated, got.undatedFrom)
+		}
+	})
 	for name, tt := range map[string]struct {
 		got      *Source
 		previous *Source
@@ -79,6 +87,9 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 				if k.Version != tt.want {
 					t.Errorf("the key %s changed at %d, want %d", k.Key, k.Version, tt.want)
 				}
+			}
+			if past := tt.got.history().past; past != nil {
+				t.Errorf("contents of another key of the hash are remembered: %v", past)
 			}
 		})
 	}
