@@ -117,6 +117,9 @@ func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 	describe := func(g *Graph) string {
 		var out strings.Builder
 		g.EachWorkload(func(w *Workload) {
+			if x := g.extra.get(w.WorkloadKey); x != nil {
+				fmt.Fprintln(&out, w.Name, x.patterns)
+			}
 			for i := range w.References {
 				for j := range w.References[i].Uses {
 					fmt.Fprint(&out, w.Name, " ", w.References[i].Name, " ", g.Started(w, &w.References[i].Uses[j]), "\n")
@@ -139,6 +142,10 @@ func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 		for range 1 + r.Intn(3) {
 			uses = append(uses, pick(r, "", "?")+pick(r, names...)+pick(r, "", ":x"))
 		}
+		var patterns Patterns
+		if r.Intn(2) == 0 {
+			patterns.Sources = []Pattern{{Kind: ConfigMap, Name: pick(r, names...) + "*"}}
+		}
 		do := r.Intn(10)
 		for _, g := range []*Graph{later, atOnce} {
 			switch do {
@@ -160,7 +167,7 @@ func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 				w := FromDeployment(o)
 				w.After(before, Arrival{Live: true, Order: order})
 				templates[fmt.Sprintf("%p %v", g, w.WorkloadKey)] = o.Spec.Template.Spec
-				g.SetWorkload(w, Patterns{})
+				g.SetWorkload(w, patterns)
 			}
 		}
 		if r.Intn(3) == 0 {
