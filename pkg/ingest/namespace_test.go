@@ -52,62 +52,64 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 		"what annotations name goes": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102", seen{})) },
 		"a source is written":        func(x *Index) { x.note(x.put(secret("s-1", 102), x.arrival(true))) },
 	} {
-		t.Run(kind, func(t *testing.T) {
-			run := func(batch int) (out map[string]noted, told map[dependency.WorkloadKey]string, users []string) {
-				sink := &between{}
-				x, _ := newTestIndex(sink, "deployments", "secrets")
-				x.defaults.Mode, x.batch = policy.Off, batch
-				var workloads []any
-				for i := range n {
-					workloads = append(workloads, deployment(name(i), 10, "db"))
-				}
-				must(t, newStore(x, deployments).Replace(workloads, "100"), newStore(x, secrets).Replace([]any{secret("db", 10), secret("more", 11)}, "100"),
-					newStore(x, namespaces).Replace(nil, "100"), newStore(x, deployments).Bookmark("110"), newStore(x, secrets).Bookmark("110"))
-				sink.do = func(g *dependency.Graph, at dependency.Progress) {
-					if done := batch > n; (at.Watermark >= 105) != done || at.Latest < 105 {
-						t.Errorf("progress %+v, done: %v", at, done)
+		for change, annotations := range map[string][2]map[string]string{"on": {nil, mode}, "off": {mode, nil}} {
+			t.Run(change+"/"+kind, func(t *testing.T) {
+				run := func(batch int) (out map[string]noted, told map[dependency.WorkloadKey]string, users []string) {
+					sink := &between{}
+					x, _ := newTestIndex(sink, "deployments", "secrets")
+					x.defaults.Mode, x.batch = policy.Off, batch
+					var workloads []any
+					for i := range n {
+						workloads = append(workloads, deployment(name(i), 10, "db"))
 					}
-					digester := dependency.NewDigester(make([]byte, dependency.KeySize))
-					g.EachWorkload(func(w *dependency.Workload) {
-						e := policy.Evaluate(g, digester, w, policy.Defaults{Mode: policy.Off})
-						if in := e.Policy.Mode == policy.Auto; in != w.OptedIn || in != (len(e.Sources) == 2) {
-							t.Errorf("%s is noted as opted in: %t, and has the mode %s and %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
+					must(t, newStore(x, deployments).Replace(workloads, "100"), newStore(x, secrets).Replace([]any{secret("db", 10), secret("more", 11)}, "100"),
+						newStore(x, namespaces).Replace([]any{namespaceObject("ns", 10, annotations[0])}, "100"), newStore(x, deployments).Bookmark("110"), newStore(x, secrets).Bookmark("110"))
+					sink.do = func(g *dependency.Graph, at dependency.Progress) {
+						if done := batch > n; (at.Watermark >= 105) != done || at.Latest < 105 {
+							t.Errorf("progress %+v, done: %v", at, done)
 						}
-					})
-					x.change()
-					defer x.mu.Unlock()
-					meanwhile(x)
-				}
-				must(t, newStore(x, namespaces).Add(namespaceObject("ns", 105, mode)))
-				if sink.do != nil {
-					t.Error("nothing was told")
-				}
-				x.tellSinks()
-				out = map[string]noted{}
-				x.graph.EachWorkload(func(w *dependency.Workload) {
-					if x.graph.Behind(w) {
-						t.Errorf("%s has not been told", w.Name)
+						digester := dependency.NewDigester(make([]byte, dependency.KeySize))
+						g.EachWorkload(func(w *dependency.Workload) {
+							e := policy.Evaluate(g, digester, w, policy.Defaults{Mode: policy.Off})
+							if in := e.Policy.Mode == policy.Auto; in != w.OptedIn || in != (len(e.Sources) == 2) {
+								t.Errorf("%s is noted as opted in: %t, and has the mode %s and %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
+							}
+						})
+						x.change()
+						defer x.mu.Unlock()
+						meanwhile(x)
 					}
-					hash, _ := w.Record()
-					out[w.Name] = noted{w.OptedIn, w.Scope, w.ScopedFrom, w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
-				})
-				if got := x.Progress().Watermark; got != 105 {
-					t.Errorf("the watermark is %d", got)
+					must(t, newStore(x, namespaces).Add(namespaceObject("ns", 105, annotations[1])))
+					if sink.do != nil {
+						t.Error("nothing was told")
+					}
+					x.tellSinks()
+					out = map[string]noted{}
+					x.graph.EachWorkload(func(w *dependency.Workload) {
+						if x.graph.Behind(w) {
+							t.Errorf("%s has not been told", w.Name)
+						}
+						hash, _ := w.Record()
+						out[w.Name] = noted{w.OptedIn, w.Scope, w.ScopedFrom, w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
+					})
+					if got := x.Progress().Watermark; got != 105 {
+						t.Errorf("the watermark is %d", got)
+					}
+					return out, sink.mirror, sorted(x.graph.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "more"}))
 				}
-				return out, sink.mirror, sorted(x.graph.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "more"}))
-			}
-			whole, wholeTold, wholeUsers := run(n + 1)
-			parts, partsTold, partsUsers := run(3)
-			if diff := cmp.Diff(whole, parts); diff != "" {
-				t.Errorf("what is noted (-at once +in parts):\n%s", diff)
-			}
-			if diff := cmp.Diff(wholeTold, partsTold); diff != "" {
-				t.Errorf("what is told (-at once +in parts):\n%s", diff)
-			}
-			if diff := cmp.Diff(wholeUsers, partsUsers); diff != "" {
-				t.Errorf("who uses what annotations name (-at once +in parts):\n%s", diff)
-			}
-		})
+				whole, wholeTold, wholeUsers := run(n + 1)
+				parts, partsTold, partsUsers := run(3)
+				if diff := cmp.Diff(whole, parts); diff != "" {
+					t.Errorf("what is noted (-at once +in parts):\n%s", diff)
+				}
+				if diff := cmp.Diff(wholeTold, partsTold); diff != "" {
+					t.Errorf("what is told (-at once +in parts):\n%s", diff)
+				}
+				if diff := cmp.Diff(wholeUsers, partsUsers); diff != "" {
+					t.Errorf("who uses what annotations name (-at once +in parts):\n%s", diff)
+				}
+			})
+		}
 	}
 }
 
