@@ -151,3 +151,55 @@ func TestGraph_AdmitsGlobInDoubt(t *testing.T) {
 		t.Errorf("of a glob that no workload has (-want +got):\n%s", diff)
 	}
 }
+
+// What a glob costs a namespace: 1, and more with each of its bytes if it is more than stars, with exceptions that are globs,
+// and with its length.
+func TestGlobWork(t *testing.T) {
+	long := strings.Repeat("a", 200)
+	for _, tt := range []struct {
+		name, except string
+		want         int
+	}{
+		{"*", "", 1},
+		{"app-*-*", "", 1},
+		{"app-?", "", 6},
+		{"[ab]*", "", 6},
+		{`\**`, "", 4},
+		{"*", "one,two", 1},
+		{"*", "one-*", 2},
+		{"*", "one-*,two-*", 3},
+		{"*", "one-*,two-?", 8},
+		{"?", "?", 4},
+		{long + "*", "", 1},
+		{long + "*", strings.Repeat("b", 54), 1},
+		{long + "*", strings.Repeat("b", 55), 2},
+		{long + "*", strings.Repeat("b", 256+55), 3},
+	} {
+		id := globID{except: tt.except}
+		if id.Name = tt.name; id.work() != tt.want {
+			t.Errorf("%q without %q: %d, want %d", tt.name, tt.except, id.work(), tt.want)
+		}
+	}
+}
+
+// Namespaces have room for globs of maxGlobWork, none of which may have more than maxWorkOfGlob.
+func TestGraph_AdmitsAsManyGlobsAsThereIsRoomFor(t *testing.T) {
+	g := NewGraph()
+	set := func(i int, name string) *Workload {
+		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", fmt.Sprintf("w-%04d", i)}, Created: metav1.Unix(int64(i), 0)}
+		g.SetWorkload(w, Patterns{Sources: []Pattern{{Kind: ConfigMap, Name: name}}})
+		return w
+	}
+	large, fits := set(0, "?"+strings.Repeat("a", maxWorkOfGlob-1)+"*"), set(1, "?"+strings.Repeat("a", maxWorkOfGlob-2))
+	if g.Admitted(large.WorkloadKey) || !g.Admitted(fits.WorkloadKey) {
+		t.Errorf("a glob of %d is admitted: %t, and one of %d: %t", maxWorkOfGlob+2, g.Admitted(large.WorkloadKey), maxWorkOfGlob, g.Admitted(fits.WorkloadKey))
+	}
+	for i := range maxGlobWork - maxWorkOfGlob {
+		if w := set(10+i, fmt.Sprintf("%d-*", i)); !g.Admitted(w.WorkloadKey) {
+			t.Fatalf("number %d of the simple ones is not admitted", i)
+		}
+	}
+	if w := set(9000, "more-*"); g.Admitted(w.WorkloadKey) {
+		t.Error("there was room for one more")
+	}
+}

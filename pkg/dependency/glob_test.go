@@ -160,3 +160,18 @@ func TestSum(t *testing.T) {
 		t.Errorf("%v is left", a)
 	}
 }
+
+// Which names are ignored is told by a sum of them: other names have another.
+func TestSumOfName(t *testing.T) {
+	seen := map[sum]string{{}: "nothing"}
+	for i := range 100 {
+		var s sum
+		for j := range 3 {
+			s.add(sumOfName(fmt.Sprint("name-", i+j*j)))
+		}
+		if other, found := seen[s]; found {
+			t.Errorf("names %d on have the sum of %s", i, other)
+		}
+		seen[s] = fmt.Sprintf("names %d on", i)
+	}
+}
