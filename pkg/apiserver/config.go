@@ -101,7 +101,6 @@ func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
 	if err := o.Authorization.ApplyTo(&c.Authorization); err != nil {
 		return fmt.Errorf("delegated authorization: %w", err)
 	}
-	c.Authorization.Authorizer = forAllFirst{c.Authorization.Authorizer}
 	if err := o.Audit.ApplyTo(&c.Config); err != nil {
 		return err
 	}

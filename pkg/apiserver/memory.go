@@ -10,8 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// memoryRefresh is how often it is looked whether the limit of the container's memory has changed, as it can while
-// a pod runs.
+// memoryRefresh is how often to check whether the limit of the container's memory has changed, as it can while a pod runs.
 const memoryRefresh = time.Minute
 
 // followMemoryLimit lets the garbage collector work harder near the limit of the container's memory: at 9/10 of it,
@@ -22,7 +21,7 @@ func followMemoryLimit(ctx context.Context) {
 	}
 }
 
-// giveBack returns memory to the system once the cluster has been read, of which much was needed for that alone. A server
+// giveBack returns memory to the system once the cluster has been read: much of it was needed for that alone. A server
 // at rest makes so little garbage that it would keep it for minutes.
 func (s *Server) giveBack(ctx context.Context) {
 	ready := func(context.Context) (bool, error) { return s.index.Synced() == nil && s.views.Ready() == nil, nil }

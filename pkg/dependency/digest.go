@@ -39,7 +39,7 @@ func NewDigester(key []byte) *Digester {
 // cannot be compared.
 func (d *Digester) KeyID() string { return d.keyID }
 
-// mac is a hash with what summing with it needs besides.
+// mac is a hash with the buffers that it needs.
 type mac struct {
 	hash.Hash
 	sum    [sha256.Size]byte

@@ -124,11 +124,10 @@ func (e *Evaluation) count(c *counted, n naming, globs []unit) {
 func (e *Evaluation) match(u *unit) {
 	slices.Sort(u.others)
 	u.matched = e.graph.Matched(e.Workload.Namespace, *u.glob, e.Policy.Exclude, u.others)
-	u.summary() // while the graph is as it was
 }
 
-// summary returns what a record remembers of the unit. It is computed when it is asked for first: of workloads that have
-// not opted in nothing is remembered.
+// summary returns what a record remembers of the unit. It is computed on first use: nothing is remembered of workloads that
+// have not opted in.
 func (u *unit) summary() *summary {
 	if u.stands != nil {
 		return u.stands
