@@ -132,13 +132,11 @@ func (c *Controller) Synced(g *dependency.Graph, at dependency.Progress) {
 }
 
 // Changed is part of ingest.Sink.
-func (c *Controller) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
+func (c *Controller) Changed(_ *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
 	c.Progressed(at)
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
 		for _, key := range workloads {
-			if w := g.Workload(key); w == nil || !c.rests(w) {
-				add(key)
-			}
+			add(key) // also if it rests: a worker may be making a note of it, by an older state
 		}
 	})
 }

@@ -283,7 +283,7 @@ func TestDeletedWorkloadIsLetGo(t *testing.T) {
 	})
 }
 
-// TestWhatHasNotOptedInCostsNothing: of most workloads of a cluster nothing is queued, and nothing is remembered.
+// TestWhatHasNotOptedInCostsNothing: when a term begins, most workloads of a cluster are not queued, and nothing is remembered of them.
 func TestWhatHasNotOptedInCostsNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)

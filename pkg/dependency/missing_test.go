@@ -8,7 +8,7 @@ import (
 )
 
 // Since when a source has been missing is known of each that a workload refers to, by its template or by annotations,
-// whoever referred to it when it went.
+// also if no workload, or another one, referred to it when it went.
 func TestGraph_MissingSince(t *testing.T) { withSeeds(t, 30, missingSince) }
 
 func missingSince(t *testing.T, r *rand.Rand) {

@@ -219,7 +219,7 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 // users returns the workloads that use a source. How many there may be, they are found without
 // the lock.
 func (x *Index) users(key dependency.SourceKey) touched {
-	if len(x.waiting) > 0 || !x.graph.Used(key) { // nobody is told before everything has been read
+	if len(x.waiting) > 0 || !x.graph.Used(key) { // the sinks are told nothing before everything has been read
 		return touched{}
 	}
 	return touched{sources: []dependency.SourceKey{key}}
