@@ -9,9 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/configdep/configdep/pkg/apis/configdep"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
@@ -29,6 +31,14 @@ func init() {
 	metav1.AddToGroupVersion(scheme, v1)
 	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{},
 		&metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+}
+
+// newAPIGroup returns our group without its resources. Lists are encoded item by item, as the generic API
+// server does it: one of 50,000 objects would otherwise lie in memory as a whole, as more than 100 MB of JSON.
+func newAPIGroup() genericapiserver.APIGroupInfo {
+	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
+	group.NegotiatedSerializer = textSerializer{group.NegotiatedSerializer}
+	return group
 }
 
 // textSerializer encodes the types of our group, which have no protobuf form. If protobuf

@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/admission"
-	"github.com/configdep/configdep/pkg/apis/configdep"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -77,8 +76,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	s.index.SetDefaults(c.options.Reload)
 	s.index.Within(c.options.Namespaces)
 
-	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
-	group.NegotiatedSerializer = textSerializer{codecs}
+	group := newAPIGroup()
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"configdependencies": configdependency.NewREST(s.views),
 		"configdependencies/reload": &reload.REST{
