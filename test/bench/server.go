@@ -99,6 +99,16 @@ func (e *environment) awaitServed(ctx context.Context) error {
 	})
 }
 
+// sleep waits for a time.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // poll waits until done.
 func poll(ctx context.Context, every time.Duration, done func() bool) error {
 	tick := time.NewTicker(every)

@@ -74,6 +74,10 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 	if err := extra.AwaitReady(ctx); err != nil {
 		return nil, err
 	}
+	// What was listed elsewhere just before a replica began is too old for it.
+	if err := sleep(ctx, sizeMinReady); err != nil {
+		return nil, err
+	}
 	s.replicas = []*install.Replica{e.server(), extra}
 	if s.hopper, err = hop.New(s.replicas[0].Address(), s.replicas[1].Address()); err != nil {
 		return nil, err
@@ -140,7 +144,13 @@ func (s *sizes) watch(ctx context.Context) (end func(), err error) {
 		s.all = append(s.all, one)
 		wg.Go(func() { one.run(ctx) })
 	}
-	return func() { cancel(); wg.Wait() }, nil
+	end = func() { cancel(); wg.Wait() }
+	err = poll(ctx, 100*time.Millisecond, func() bool { return s.objects.open.Load() == int64(len(s.all)) })
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("%d of %d watches have begun: %w", s.objects.open.Load(), len(s.all), err)
+	}
+	return end, nil
 }
 
 // play lets the cluster change through all phases, and tells what the watches have seen.
@@ -166,7 +176,13 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 
 	phase := time.Duration(float64(sizePhase) * min(1, max(s.scale, 0.1)))
 	pause := func(what string) error {
-		say("%s; %d changes so far, %d relists, %d tries again", what, s.started.Load(), s.objects.relists.Load(), s.objects.retries.Load())
+		for _, r := range s.replicas {
+			if m, err := memoryOf(r.PID()); err == nil {
+				say("%s has %.0f MB, and had %.0f", r.Name(), m.rss, m.peak)
+			}
+		}
+		say("%s; %d changes so far, %d watches are open, %d relists, %d tries again", what,
+			s.started.Load(), s.objects.open.Load(), s.objects.relists.Load(), s.objects.retries.Load())
 		select {
 		case err := <-failed:
 			return err
@@ -201,10 +217,8 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 			if err := errors.Join(r.Terminate(), r.Start(), r.AwaitReady(ctx)); err != nil {
 				return nil, err
 			}
-			select {
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			case <-time.After(sizeMinReady):
+			if err := sleep(ctx, sizeMinReady); err != nil {
+				return nil, err
 			}
 		}
 		if err := pause(fmt.Sprintf("after rolling update %d", i+1)); err != nil {
@@ -218,10 +232,6 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 	}
 	stop()
 	wg.Wait()
-	missed, err := s.missed(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var rss, peak samples
 	for _, r := range s.replicas {
 		m, err := memoryOf(r.PID())
@@ -229,6 +239,10 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 			return nil, err
 		}
 		rss, peak = append(rss, m.rss), append(peak, m.peak)
+	}
+	missed, err := s.missed(ctx)
+	if err != nil {
+		return nil, err
 	}
 	cpu := samples{float64(after-before) / float64(time.Millisecond) / phase.Seconds() / float64(len(s.replicas))}
 	rows := []row{
@@ -364,38 +378,43 @@ func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
 	return nil
 }
 
-// missed counts the objects that watches do not hold as they are, once nothing changes any more.
+// missed counts the objects that watches do not hold as they are, once nothing changes any more. A replica
+// that has just begun may say other things of a few than one that has seen what happened before.
 func (s *sizes) missed(ctx context.Context) (missed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sizeLimit)
 	defer cancel()
-	var truths []*spectacle
-	for _, r := range s.replicas {
-		config := r.RESTConfig()
-		config.BearerToken = s.reader.BearerToken
-		client, err := newRequester(ownConnection(config))
-		if err != nil {
-			return 0, err
-		}
-		defer client.client.CloseIdleConnections()
-		var truth *spectacle
-		err = poll(ctx, time.Second, func() bool {
-			var content []byte
-			if content, err = client.read(ctx, request{path: dependencies}); err == nil {
-				truth, err = newSpectacle(content)
+	for {
+		var truths []*spectacle
+		for _, r := range s.replicas {
+			truth, err := s.list(ctx, r)
+			if err != nil {
+				return 0, fmt.Errorf("listing at %s: %w", r.Name(), err)
 			}
-			return err == nil && (len(truths) == 0 || truth.same(truths[0]))
-		})
-		if err != nil {
-			return 0, fmt.Errorf("replicas show the same: %w", err)
+			truths = append(truths, truth)
 		}
-		truths = append(truths, truth)
-	}
-	_ = poll(ctx, time.Second, func() bool {
 		missed = 0
 		for _, one := range s.all {
-			missed += one.missing(truths[0])
+			missed += one.missing(truths)
 		}
-		return missed == 0
-	})
-	return missed, nil
+		say("the watches miss %d objects; the replicas differ in %d", missed, truths[0].differing(truths[1]))
+		if missed == 0 || sleep(ctx, 10*time.Second) != nil {
+			return missed, nil
+		}
+	}
+}
+
+// list lists what a replica shows.
+func (s *sizes) list(ctx context.Context, r *install.Replica) (*spectacle, error) {
+	config := r.RESTConfig()
+	config.BearerToken = s.reader.BearerToken
+	client, err := newRequester(ownConnection(config))
+	if err != nil {
+		return nil, err
+	}
+	defer client.client.CloseIdleConnections()
+	content, err := client.read(ctx, request{path: dependencies})
+	if err != nil {
+		return nil, err
+	}
+	return newSpectacle(content)
 }

@@ -10,6 +10,7 @@ import (
 	"hash/maphash"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ type spectacle struct {
 	states  []held
 
 	events, repeated, relists, retries atomic.Int64
+	open                               atomic.Int64 // watches that the server answers
 }
 
 // held is what a client holds of an object: digests of its version and of the rest.
@@ -55,17 +57,15 @@ func newSpectacle(content []byte) (*spectacle, error) {
 	return s, nil
 }
 
-// same reports whether another list shows the same content.
-func (s *spectacle) same(other *spectacle) bool {
-	if len(s.names) != len(other.names) {
-		return false
-	}
+// differing counts the objects that another list shows otherwise.
+func (s *spectacle) differing(other *spectacle) int {
+	n := max(0, len(other.names)-len(s.names))
 	for i, name := range s.names {
 		if at, found := other.numbers[name]; !found || other.states[at].content != s.states[i].content {
-			return false
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // seen is what is read of an object in JSON.
@@ -185,6 +185,8 @@ func (o *spectator) watch(ctx context.Context) (received bool, err error) {
 		return false, err
 	}
 	defer body.Close()
+	o.of.open.Add(1)
+	defer o.of.open.Add(-1)
 	lines := newLines(body)
 	for {
 		line, err := lines.next()
@@ -269,19 +271,18 @@ func (o *spectator) list(ctx context.Context) error {
 	return nil
 }
 
-// missing counts the objects that it does not hold as they are.
-func (o *spectator) missing(truth *spectacle) (n int) {
+// missing counts the objects that it holds as none of the lists shows them.
+func (o *spectator) missing(truths []*spectacle) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, name := range o.of.names {
-		if !strings.HasPrefix(name, o.scope) {
-			continue
-		}
-		want := held{}
-		if at, found := truth.numbers[name]; found {
-			want = truth.states[at]
-		}
-		if o.holds[i].content != want.content {
+		if strings.HasPrefix(name, o.scope) && !slices.ContainsFunc(truths, func(truth *spectacle) bool {
+			want := held{}
+			if at, found := truth.numbers[name]; found {
+				want = truth.states[at]
+			}
+			return o.holds[i].content == want.content
+		}) {
 			n++
 		}
 	}
