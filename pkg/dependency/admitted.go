@@ -25,20 +25,11 @@ const MaxGlobs = maxGlobWork
 // work returns what it costs to try a glob on a source, and to keep what it names: 1, unless it has more than stars, or
 // exceptions that are globs, or is long.
 func (id *globID) work() int {
-	n := workOf(id.Name) + (len(id.Name)+len(id.except))/256
+	n := id.Work() + (len(id.Name)+len(id.except))/256
 	for name := range strings.SplitSeq(id.except, ",") {
-		if strings.ContainsAny(name, meta) {
-			n += workOf(name)
-		}
+		n += Pattern{Name: name}.Work()
 	}
 	return n
-}
-
-func workOf(glob string) int {
-	if strings.ContainsAny(glob, `?[\\`) { // see globMatcher
-		return 1 + len(glob)
-	}
-	return 1
 }
 
 // globRank is the place of a glob in the order in which those of a namespace are admitted.

@@ -13,7 +13,10 @@ type Pattern struct {
 }
 
 // meta are the characters of globs that do not stand for themselves.
-const meta = `*?[\\`
+const (
+	meta        = "*" + beyondStars
+	beyondStars = `?[\`
+)
 
 // Glob reports whether the pattern may name several sources.
 func (p Pattern) Glob() bool { return strings.ContainsAny(p.Name, meta) }
@@ -28,6 +31,18 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 	}
 	matched, err := path.Match(p.Name, name)
 	return err == nil && matched
+}
+
+// Work returns what it costs to try the pattern on a name: 0 if it is one, 1 for a glob of nothing but stars, and more
+// for others, which path.Match reads again from each place where they may begin.
+func (p Pattern) Work() int {
+	switch {
+	case !p.Glob():
+		return 0
+	case strings.ContainsAny(p.Name, beyondStars):
+		return 1 + len(p.Name)
+	}
+	return 1
 }
 
 // Matcher tries patterns on many sources. Its zero value names none.
@@ -88,7 +103,7 @@ type globMatcher struct {
 
 func newGlobMatcher(p Pattern) globMatcher {
 	m := globMatcher{Pattern: p, prefix: p.Name[:strings.IndexAny(p.Name, meta)]}
-	if !strings.ContainsAny(p.Name, `?[\\`) {
+	if !strings.ContainsAny(p.Name, beyondStars) {
 		m.parts = strings.Split(p.Name, "*")[1:]
 	}
 	return m

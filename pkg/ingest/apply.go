@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -43,7 +44,10 @@ func (x *Index) apply(stream *stream, version string, change func() touched) {
 // tellWaiting tells workloads of changes of sources for which they wait. They may be many, so that others have the
 // index in between. For them it is as if all had been told.
 func (x *Index) tellWaiting() {
-	for x.graph.TellWaiting(x.batch) {
+	for x.graph.TellWaiting(min(x.batch, toldAtOnce)) {
+		if !x.turnEnds(toldAtOnce) {
+			continue
+		}
 		x.mu.Unlock()
 		x.tellSinks()
 		x.change()
@@ -57,10 +61,21 @@ func (x *Index) begin(version string) {
 	}
 }
 
-// listBatch is how many objects of a list are applied before others can have the index. Streams
-// are independent of each other; and that all of a list has been applied is said with the last of
-// it.
-const listBatch = 256
+// One input that concerns many objects is applied in turns, between which others can have the index: of so many objects,
+// or of so long, as an object can cost as much as thousands of others do. Streams are independent of each other; and that
+// all of a list has been applied is said with the last of it.
+const (
+	turnObjects = 256
+	turnTime    = 2 * time.Millisecond
+	// toldAtOnce is how many workloads are told of what they wait for before it is asked whether the turn ends.
+	toldAtOnce = 16
+)
+
+// turnEnds notes that so many objects more have been applied in this turn, and reports whether they are enough.
+func (x *Index) turnEnds(objects int) bool {
+	x.applied += objects
+	return x.applied >= x.batch || x.clock.Since(x.turnBegan) >= turnTime
+}
 
 // letOthers releases the lock, which is held, for a moment.
 func (x *Index) letOthers() {
@@ -92,10 +107,9 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	x.change()
 	defer x.mu.Unlock()
 	var touched touched
-	applied := 0
 	next := func() {
 		x.tellWaiting()
-		if applied++; applied%x.batch == 0 {
+		if x.turnEnds(1) {
 			x.tellPart(&touched)
 		}
 	}
@@ -278,14 +292,13 @@ func (x *Index) setNamespace(name string, annotations map[string]string, termina
 	if annotated {
 		x.changing = &changingNamespace{version, at}
 	}
-	told := 0
 	graph.Snapshot().EachWorkloadIn(name, func(w *dependency.Workload) {
 		if x.graph != graph { // everything has been forgotten meanwhile
 			return
 		}
 		x.workload(w.WorkloadKey)
 		out.workloads = append(out.workloads, w.WorkloadKey)
-		if told++; told%x.batch == 0 {
+		if x.turnEnds(1) {
 			x.tellPart(&out)
 		}
 	})

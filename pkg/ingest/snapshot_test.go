@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -188,5 +189,29 @@ func TestIndex_RestartsAfterReaders(t *testing.T) {
 				t.Error("the graph can be read as if nothing had happened")
 			}
 		})
+	}
+}
+
+// slow is a clock by which each look at it takes 0.7 ms; an object takes two.
+type slow struct{ *clocktesting.FakePassiveClock }
+
+func (c slow) Now() time.Time {
+	c.SetTime(c.FakePassiveClock.Now().Add(700 * time.Microsecond))
+	return c.FakePassiveClock.Now()
+}
+
+func (c slow) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// One object may cost as much as thousands of others, so that others have the index after some time
+// as well: here after each second object.
+func TestIndex_TurnsEndInTime(t *testing.T) {
+	sink := &recorder{}
+	x := newIndex(slow{clocktesting.NewFakePassiveClock(now)}, []string{"deployments"}, sink)
+	must(t, newStore(x, deployments).Replace(nil, "100"))
+	sink.told()
+	must(t, newStore(x, deployments).Replace([]any{deployment("a", 101), deployment("b", 102), deployment("c", 103)}, "105"))
+	want := []string{"changed at 105: deployment.a deployment.b", "changed at 105: deployment.c"}
+	if diff := cmp.Diff(want, sink.told()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }

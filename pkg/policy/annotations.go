@@ -114,7 +114,7 @@ const (
 	maxPattern  = 253 // bytes of one: no name is longer
 	maxGlobs    = 32  // of the patterns
 	maxStars    = 4   // in one
-	// maxComparisons bounds the globs of a workload times its sources.
+	// maxComparisons bounds what the globs of a workload cost (see dependency.Pattern) times its sources.
 	maxComparisons = 20_000
 )
 
@@ -133,10 +133,10 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") || len(name) > maxPattern {
+		p := dependency.Pattern{Kind: k, Name: name}
+		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") || len(name) > maxPattern || !p.Glob() && strings.ContainsFunc(name, notInNames) {
 			return nil, fmt.Errorf("%q is neither the name of an object nor a valid pattern", abbreviate(name))
 		}
-		p := dependency.Pattern{Kind: k, Name: name}
 		if known[p] {
 			continue
 		}
@@ -155,6 +155,11 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 		patterns = append(patterns, p)
 	}
 	return patterns, nil
+}
+
+// notInNames reports whether no name of an object has a character.
+func notInNames(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
 }
 
 // listed yields the parts of a comma list, trimmed, without empty ones.

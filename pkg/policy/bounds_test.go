@@ -20,6 +20,7 @@ func TestOf_BoundsOfValues(t *testing.T) {
 		problem    string // a part of it; empty: there is none
 	}{
 		"the longest name":               {SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
+		"a name that no object can have": {SourcesAnnotation, "secret/Db", "is neither the name of an object"},
 		"a longer name":                  {SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither the name of an object"},
 		"as many stars as there may be":  {SourcesAnnotation, "secret/*a*b*c*", ""},
 		"one more":                       {SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
@@ -41,16 +42,21 @@ func TestOf_BoundsOfValues(t *testing.T) {
 func TestPolicy_BoundsComparisons(t *testing.T) {
 	for _, tt := range []struct {
 		globs, sources int
+		suffix         string
 		ok             bool
 	}{
-		{0, 1_000_000, true},
-		{50, 400, true},
-		{59, 339, false}, // 20,001
+		{0, 1_000_000, "*", true},
+		{50, 400, "*", true},
+		{59, 339, "*", false}, // 20,001
+		// Nine characters count as ten.
+		{5, 400, "[a-z]", true},
+		{5, 401, "[a-z]", false},
+		{5, 401, "?????", false},
 	} {
 		var p Policy
 		p.Sources = append(p.Sources, dependency.Pattern{Kind: dependency.Secret, Name: "plain"})
 		for i := range tt.globs {
-			pattern := dependency.Pattern{Kind: dependency.Secret, Name: fmt.Sprintf("s-%d-*", i)}
+			pattern := dependency.Pattern{Kind: dependency.Secret, Name: fmt.Sprintf("s-%d-%s", i, tt.suffix)}
 			if i%2 == 0 {
 				p.Sources = append(p.Sources, pattern)
 			} else {
@@ -59,7 +65,7 @@ func TestPolicy_BoundsComparisons(t *testing.T) {
 		}
 		p.bound(tt.sources)
 		if ok := len(p.Problems) == 0; ok != tt.ok || ok != (len(p.Sources) > 0) || !ok && p.Exclude != nil {
-			t.Errorf("%d globs and %d sources: %d and %d patterns are tried, and the problems are %q", tt.globs, tt.sources, len(p.Sources), len(p.Exclude), p.Problems)
+			t.Errorf("%d globs with %s and %d sources: %d and %d patterns are tried, and the problems are %q", tt.globs, tt.suffix, tt.sources, len(p.Sources), len(p.Exclude), p.Problems)
 		}
 	}
 }

@@ -88,18 +88,23 @@ func (p *Policy) Patterns() dependency.Patterns {
 
 // bound makes a problem of more globs than can be tried on so many sources.
 func (p *Policy) bound(sources int) {
-	globs := 0
+	globs, work := 0, 0
 	for _, patterns := range [][]dependency.Pattern{p.Sources, p.Exclude} {
 		for _, x := range patterns {
 			if x.Glob() {
-				globs++
+				globs, work = globs+1, work+x.Work()
 			}
 		}
 	}
-	if globs*sources <= maxComparisons {
+	if work*sources <= maxComparisons {
 		return
 	}
-	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns: %s and %s have %d for a pod template with %d sources, and the product must not exceed %d", SourcesAnnotation, ExcludeAnnotation, globs, sources, maxComparisons))
+	counted := ""
+	if work > globs {
+		counted = fmt.Sprintf(", which count as %d because those with ? or [ ] take longer", work)
+	}
+	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns: %s and %s have %d%s for a pod template with %d sources, and the product must not exceed %d",
+		SourcesAnnotation, ExcludeAnnotation, globs, counted, sources, maxComparisons))
 	p.Sources, p.Exclude = nil, nil
 }
 
