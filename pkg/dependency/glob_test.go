@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What a glob names is what looking at all sources would say, however many there are, and however much
@@ -173,5 +174,40 @@ func TestSumOfName(t *testing.T) {
 			t.Errorf("names %d on have the sum of %s", i, other)
 		}
 		seen[s] = fmt.Sprintf("names %d on", i)
+	}
+}
+
+// What a workload sets apart takes no place of the 256 that changed last, and all are told in order, however many
+// there are.
+func TestMatched_EachRecentOfMany(t *testing.T) {
+	const n = 5000
+	g := NewGraph()
+	for i := range n {
+		order := uint64(i * 7919 % n)
+		g.SetSource(&Source{SourceKey: SourceKey{Secret, "shop", fmt.Sprint("s-", order)}, Change: Change{Order: order},
+			LastChanged: metav1.Unix(int64(order), 0)})
+	}
+	var apart []string
+	for i := range MaxSources {
+		apart = append(apart, fmt.Sprint("s-", n-1-i))
+	}
+	m := g.Matched("shop", Pattern{Secret, "s-*"}, nil, apart)
+	if got, want := m.LastChanged().Unix(), int64(n-1-MaxSources); got != want {
+		t.Errorf("they changed last at %d, want %d", got, want)
+	}
+	var got, want []string
+	for i := range 256 {
+		want = append(want, fmt.Sprint("s-", n-1-MaxSources-i))
+	}
+	complete := m.EachRecent(func(s *Source) bool {
+		got = append(got, s.Name)
+		return true
+	})
+	if diff := cmp.Diff(want, got); diff != "" || complete {
+		t.Errorf("these changed last, and that they are all is said to be %v (-want +got):\n%s", complete, diff)
+	}
+	visited := 0
+	if complete := m.EachRecent(func(*Source) bool { visited++; return visited < 40 }); !complete || visited != 40 {
+		t.Errorf("of 40, %d were told, and that was enough: %v", visited, complete)
 	}
 }

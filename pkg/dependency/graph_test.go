@@ -128,7 +128,8 @@ func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern, apart
 		}
 	}
 	slices.SortFunc(members, orderedByOrder.compare)
-	for _, s := range members {
+	out.Complete = len(members) <= 256
+	for _, s := range members[:min(len(members), 256)] {
 		out.Recent = append(out.Recent, s.Name)
 	}
 	return out
@@ -139,13 +140,14 @@ type description struct {
 	Count, Keys, Ignored int
 	Content, IgnoredSum  string
 	Names, Recent        []string
+	Complete             bool // Recent are all
 	LastChanged          time.Time
 }
 
 func describeMatched(m *Matched) description {
 	out := description{Count: m.Count, Keys: m.Keys, Ignored: m.ignored, Content: fmt.Sprint(m.sum), IgnoredSum: fmt.Sprint(m.ignoredSum),
 		Names: m.Names(), LastChanged: m.LastChanged().Time}
-	m.EachRecent(func(s *Source) bool {
+	out.Complete = m.EachRecent(func(s *Source) bool {
 		out.Recent = append(out.Recent, s.Name)
 		return true
 	})

@@ -3,7 +3,7 @@ package dependency
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"slices"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -86,39 +86,47 @@ func (m *Matched) Names() (names []string) {
 
 // LastChanged returns the latest of when their content was last written, by the clock of the API server.
 func (m *Matched) LastChanged() (at metav1.Time) {
-	m.each(m.members.byTime, &orderedByTime, func(s *Source) bool {
+	m.each(m.members.byTime, &orderedByTime, &m.members.further.byTime, func(s *Source) bool {
 		at = s.LastChanged
 		return false
 	})
 	return at
 }
 
-// EachRecent calls f for all, those first whose content this process has read last, until f returns
-// false.
-func (m *Matched) EachRecent(f func(*Source) bool) { m.each(m.members.byOrder, &orderedByOrder, f) }
+// maxRecent bounds the sources of a glob that are looked at for a workload: otherwise many workloads and many sources
+// in one namespace would cost others as much as their product.
+const maxRecent = 256
 
-// each calls f for all in an order, of which the first are given, until f returns false.
-func (m *Matched) each(first []*Source, order *ordering, f func(*Source) bool) {
-	for _, s := range first {
-		if !m.apart[s.Name] && !f(s) {
-			return
+// EachRecent calls f for the 256 of them whose content this process has read last, those first, until f returns false. It
+// reports whether there are none besides, or f wanted no more.
+func (m *Matched) EachRecent(f func(*Source) bool) (complete bool) {
+	return m.each(m.members.byOrder, &orderedByOrder, &m.members.further.byOrder, f)
+}
+
+// each calls f for the first maxRecent in an order, of which some are given and more are kept, until f returns false.
+func (m *Matched) each(first []*Source, order *ordering, kept *atomic.Pointer[[]*Source], f func(*Source) bool) (complete bool) {
+	left, seen := maxRecent, 0
+	try := func(sources []*Source) (more bool) {
+		for _, s := range sources {
+			if m.apart[s.Name] {
+				continue
+			}
+			if left == 0 {
+				complete = false
+				return false
+			}
+			if left--; !f(s) {
+				return false
+			}
 		}
+		seen += len(sources)
+		return true
 	}
-	if len(first) == m.members.count {
-		return
+	complete = true
+	if !try(first) || seen == m.members.count || !try(m.graph.firstOf(m.aggregate, order, kept)[seen:]) {
+		return complete
 	}
-	var rest []*Source
-	m.graph.eachNamed(m.aggregate, func(s *Source) {
-		if !s.Ignored && !m.apart[s.Name] && order.compare(first[len(first)-1], s) < 0 {
-			rest = append(rest, s)
-		}
-	})
-	slices.SortFunc(rest, order.compare)
-	for _, s := range rest {
-		if !f(s) {
-			return
-		}
-	}
+	return seen == m.members.count
 }
 
 // EachGone calls f for those that have been deleted, with when they were, the latest first, until f

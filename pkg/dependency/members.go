@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // members are the sources that a glob names. Those that are ignored are counted apart.
@@ -18,7 +19,15 @@ type members struct {
 	// byName, byOrder and byTime are the first of them by name, and those that changed last: by the
 	// order of reading, and by the clock of the API server.
 	byName, byOrder, byTime []*Source
+	// further holds more of the last two, once somebody has asked for them.
+	further *further
 }
+
+// further are the first of what a glob names in two orders, as many as anybody asks for. Workloads share them.
+type further struct{ byOrder, byTime atomic.Pointer[[]*Source] }
+
+// maxFurther is how many are looked up. A workload sets no more than MaxSources apart.
+const maxFurther = MaxSources + maxRecent
 
 // ordering is an order of sources, of which so many of the first are kept.
 type ordering struct {
@@ -59,6 +68,7 @@ func (o *ordering) remove(first []*Source, s *Source) []*Source {
 // after returns the members when a source has changed, or nil: too few of the first of them are left.
 func (m *members) after(before, now *Source) *members {
 	next := *m
+	next.further = &further{}
 	if before != nil {
 		next.remove(before)
 	}
@@ -95,6 +105,27 @@ func (m *members) remove(s *Source) {
 	m.byTime = orderedByTime.remove(m.byTime, s)
 	m.count, m.keys = m.count-1, m.keys-len(s.Keys)
 	m.sum.subtract(sumOf(s.content))
+}
+
+// firstOf returns more of the first of what an aggregate names in an order, ignored ones left out.
+func (g *Graph) firstOf(a *aggregate, order *ordering, kept *atomic.Pointer[[]*Source]) []*Source {
+	if first := kept.Load(); first != nil {
+		return *first
+	}
+	var first []*Source
+	g.eachNamed(a, func(s *Source) {
+		if s.Ignored {
+			return
+		}
+		if first = append(first, s); len(first) == 2*maxFurther {
+			slices.SortFunc(first, order.compare)
+			first = first[:maxFurther]
+		}
+	})
+	slices.SortFunc(first, order.compare)
+	first = slices.Clip(first[:min(len(first), maxFurther)])
+	kept.Store(&first)
+	return first
 }
 
 // sum is a number modulo 2^128. A sum of digests stands for a set, in any order: without the key of
@@ -145,7 +176,7 @@ func (g *Graph) membersOf(a *aggregate) *members {
 }
 
 func (g *Graph) lookUpMembers(a *aggregate) *members {
-	m := &members{}
+	m := &members{further: &further{}}
 	g.eachNamed(a, m.add)
 	return m
 }

@@ -249,11 +249,12 @@ func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64
 		return changed(e.sourceKey(&u.counted.Reference))
 	}
 	live = true
-	u.matched.EachRecent(func(s *dependency.Source) bool {
+	complete := u.matched.EachRecent(func(s *dependency.Source) bool {
 		_, at, n, seen := changed(s.SourceKey)
 		last, times, live = later(last, at), times+n, live && seen
 		return n > 0
 	})
+	live = live && complete
 	u.matched.EachGone(func(_ string, gone dependency.Change) bool {
 		counts := gone.Order > order && (order != 0 || e.graph.Before(since, gone.Moment()))
 		if counts {

@@ -26,7 +26,7 @@ const (
 	sizeWatches = 2000 // of single namespaces, but for
 	sizeWide    = 200  // of all namespaces
 	// One namespace of so many is annotated with globs, of which each source there is one.
-	sizeGlobs = 10
+	sizeGlobs = 2
 	// One workload of so many has opted in.
 	sizeOptedIn = 50
 
@@ -258,8 +258,8 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 	}
 	rows[0].note = fmt.Sprintf(`%v; a namespace of %d has globs that match all it has, and a workload of %d has opted in.
   %d watches, of which %d of all namespaces, each on a client that takes an event for a change of what it holds only if the version
-  is another. Each second %d statuses, %d sources, and one source that a glob matches for all workloads of its namespace are
-  written; %d changes in all. The delay is from the answer of kube-apiserver to a write of its own until a watch of the same
+  is another. Each second %d statuses, %d sources, and one source that globs match for all workloads of its namespace that have
+  opted in are written; %d changes in all. The delay is from the answer of kube-apiserver to a write of its own until a watch of the same
   replica has it, before the first rolling update; in brackets p50 and p99.9. All, with the clients, share the processors. A client
   decodes nothing but names and versions, as %d informers with all objects would not fit into the machine.`,
 		s.filled, sizeGlobs, sizeOptedIn, s.count(sizeWatches), s.count(sizeWide), sizeStatuses, sizeSources, s.started.Load(), s.count(sizeWide))

@@ -132,13 +132,13 @@ type spectator struct {
 
 	mu      sync.Mutex
 	version string
-	holds   []held // by number; the zero value: nothing
-	scope   string // what names of objects begin with
+	holds   map[int]held // by number
+	scope   string       // what names of objects begin with
 }
 
 // spectator returns one that has what the spectacle began with.
 func (s *spectacle) spectator(client *requester, path string) *spectator {
-	one := &spectator{of: s, client: client, path: path, version: s.version, holds: make([]held, len(s.states))}
+	one := &spectator{of: s, client: client, path: path, version: s.version, holds: map[int]held{}}
 	if _, rest, found := strings.Cut(path, "/namespaces/"); found {
 		namespace, _, _ := strings.Cut(rest, "/")
 		one.scope = namespace + "/"
@@ -151,7 +151,10 @@ func (s *spectacle) spectator(client *requester, path string) *spectator {
 	return one
 }
 
-var errGone = errors.New("the version is too old")
+var (
+	errGone = errors.New("the version is too old")
+	errBusy = errors.New("too many requests")
+)
 
 // run watches until the context is done.
 func (o *spectator) run(ctx context.Context) {
@@ -167,10 +170,10 @@ func (o *spectator) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			o.of.retries.Add(1)
 			wait = min(max(2*wait, 100*time.Millisecond), 5*time.Second)
-			select {
-			case <-ctx.Done():
-			case <-time.After(wait):
+			if errors.Is(err, errBusy) {
+				wait = time.Second // as Retry-After says
 			}
+			_ = sleep(ctx, wait)
 		}
 	}
 }
@@ -179,8 +182,10 @@ func (o *spectator) run(ctx context.Context) {
 func (o *spectator) watch(ctx context.Context) (received bool, err error) {
 	body, _, err := o.client.open(ctx, request{path: o.path + "?watch=true&allowWatchBookmarks=true&resourceVersion=" + o.version})
 	if err != nil {
-		if strings.Contains(err.Error(), fmt.Sprint(http.StatusGone, " ")) {
-			err = errGone
+		for code, known := range map[int]error{http.StatusGone: errGone, http.StatusTooManyRequests: errBusy} {
+			if strings.Contains(err.Error(), fmt.Sprint(code, " ")) {
+				return false, known
+			}
 		}
 		return false, err
 	}
@@ -232,7 +237,7 @@ func (o *spectator) take(line []byte) error {
 	switch now := read.held(); {
 	case !known: // it was created later, and counts for none
 	case string(kind) == "DELETED":
-		o.holds[number] = held{}
+		delete(o.holds, number)
 	case o.holds[number].version != now.version:
 		o.holds[number] = now
 	case o.holds[number].content != now.content:
@@ -261,7 +266,7 @@ func (o *spectator) list(ctx context.Context) error {
 		at, found := list.numbers[name]
 		switch {
 		case !found:
-			o.holds[i] = held{}
+			delete(o.holds, i)
 		case o.holds[i].version != list.states[at].version:
 			o.holds[i] = list.states[at]
 		case o.holds[i].content != list.states[at].content:
