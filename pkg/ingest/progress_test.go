@@ -288,6 +288,29 @@ func TestARevisionThatIsTooLowIsOfAnotherCounter(t *testing.T) {
 	})
 }
 
+// A resource on which the revision has gone back behind its own is that of a restored etcd, which no watch tells.
+func TestARevisionThatIsLowerThanItsOwnIsOfARestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probe(t)
+		p.sync()
+		restarts := 0
+		p.restart = func() { restarts++ }
+		must(t, newStore(p.Index, secrets).Bookmark("120"))
+		p.answer = func(string, int) (uint64, error) { return 120, nil }
+		p.watches["secrets"] <- 10 * time.Second
+		p.pass(10 * time.Second)
+		if restarts != 0 {
+			t.Error("everything is read again though nothing has gone back")
+		}
+		p.answer = func(string, int) (uint64, error) { return 119, nil }
+		p.watches["secrets"] <- 10 * time.Second
+		p.pass(10 * time.Second)
+		if restarts != 1 || !p.hasRegressed() {
+			t.Errorf("everything is read again %d times", restarts)
+		}
+	})
+}
+
 // What comes while the question is on its way may be newer than the answer.
 func TestAnAnswerMayBeOlderThanWhatHasComeMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

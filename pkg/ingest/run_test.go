@@ -246,6 +246,27 @@ func TestAnotherKeyStartsEverythingOver(t *testing.T) {
 	r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(other), "two")})
 }
 
+// After a restore of etcd, nothing that is known may be compared with what comes.
+func TestARevisionThatGoesBackStartsEverythingOver(t *testing.T) {
+	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
+	r.expect("at first", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
+	r.awaitWatches()
+	_, before := r.latest(secrets)
+	must(t, newStore(r.Index, secrets).Bookmark("200"))
+	if _, own := r.latest(secrets); own != 200 {
+		t.Fatalf("Secrets are known up to %d, and were up to %d", own, before)
+	}
+	latest, own := r.latest(secrets)
+	r.probed(quiet(t), secrets, time.Unix(1, 0), 150, latest, own)
+	r.expect("read again", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
+	if _, own := r.latest(secrets); own >= 150 {
+		t.Errorf("Secrets are known up to %d", own)
+	}
+	r.awaitWatches()
+	r.update(runSecret("two"))
+	r.expect("after a change", map[string]string{"deployment.web": hashWith(testDigester(), "two")})
+}
+
 // What cannot be a key is no reason to stop: the one before is known, and stays in use
 // until there is another.
 func TestAnInvalidKeyChangesNothing(t *testing.T) {

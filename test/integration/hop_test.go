@@ -111,10 +111,11 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	copies := map[string]func() map[string]*v1alpha1.ConfigDependency{}
+	var watching []*hop.Client
 	for name, streaming := range map[string]bool{"an informer that begins with a watch": true, "an informer that lists": false} {
 		informer := hop.NewInformer(through(t, h, replicas[0]), hop.Selection{Labels: ours}, streaming)
 		running.Go(func() { informer.Run(ctx) })
-		copies[name] = informer.Copy
+		copies[name], watching = informer.Copy, append(watching, informer)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, h.Config(directly(replicas[0]))), 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))
@@ -169,6 +170,11 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	}
 	stop()
 	running.Wait()
+	for _, c := range watching {
+		if tally, err := c.Tally(); err != nil {
+			t.Errorf("%s: %s: %v", c.Name, tally, err)
+		}
+	}
 	for i, f := range followers {
 		tally, err := f.Tally()
 		if t.Logf("follower %d: %+v", i, tally); err != nil {

@@ -1,9 +1,9 @@
 // Package watches lets many clients keep copies of what the server shows, while all of it
-// changes and their connections are cut all the time, so that they change between replicas,
-// which are killed now and then. Calms follow one another in which nothing happens, and each
+// changes and their connections are cut all the time, so that they change between three replicas,
+// which are killed, or ended in order, now and then. Calms follow one another in which nothing happens, and each
 // client then has to hold what each replica lists, and that has to be the truth.
 //
-// SOAK_DURATION=30m lets it run that long with thousands of workloads. Replicas are killed in
+// SOAK_DURATION=30m lets it run that long with thousands of workloads. Replicas are restarted in
 // the first third only: then it can be told whether their memory grows. Without it there are
 // some hundred workloads and a single calm.
 //

@@ -72,7 +72,7 @@ func run(m *testing.M) (code int, err error) {
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 	// Without the race detector, which takes memory of its own.
 	server, err = install.Install(ctx, cluster, install.Options{
-		Replicas: 2,
+		Replicas: 3,
 		Args: []string{
 			"--shutdown-delay-duration=0s", "--max-version-lag=" + how.lag.String(),
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",

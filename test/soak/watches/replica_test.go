@@ -2,6 +2,7 @@ package watches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,7 +18,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// replica is one that is killed and started again, and looked at meanwhile.
+// replica is one that is killed or ended and started again, and looked at meanwhile.
 type replica struct {
 	*install.Replica
 	client configdepv1alpha1.ConfigdepV1alpha1Interface
@@ -33,11 +34,10 @@ type sample struct {
 	rss float64 // in MB of a million bytes
 }
 
-// restart kills the replica, starts it again, and waits until it is ready.
-func (r *replica) restart(ctx context.Context) error {
+// restart ends the replica, starts it again, and waits until it is ready.
+func (r *replica) restart(ctx context.Context, end func() error) error {
 	r.mu.Lock()
-	r.Kill()
-	err := r.Start()
+	err := errors.Join(end(), r.Start())
 	r.born = time.Now()
 	r.mu.Unlock()
 	if err != nil {

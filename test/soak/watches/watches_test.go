@@ -34,8 +34,9 @@ type soak struct {
 	clients  []*hop.Client
 	rand     *rand.Rand
 	changes  int
-	kills    int
-	lastKill time.Time
+	restarts int
+	// lastRestart is when a replica that had been killed or ended was ready again.
+	lastRestart time.Time
 }
 
 func TestWatches(t *testing.T) {
@@ -60,7 +61,7 @@ func TestWatches(t *testing.T) {
 	}
 	looking.Go(func() { s.look(ctx) })
 	s.calm()
-	if now := s.metrics(goroutines); now[0]+now[1] < alone[0]+alone[1]+float64(len(s.clients)) {
+	if now := s.metrics(goroutines); sum(now) < sum(alone)+float64(len(s.clients)) {
 		t.Errorf("%v goroutines with clients and %v without: they are counted wrongly", now, alone)
 	}
 	for round := 0; round == 0 || time.Since(began) < how.duration; round++ {
@@ -68,8 +69,8 @@ func TestWatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		took, last := s.calm()
-		s.say("round %d: %d changes and %d kills so far; calm after %.1f s, until when %.100q; goroutines %v, events kept %v, heap %v",
-			round, s.changes, s.kills, took.Seconds(), last, s.metrics(goroutines), s.metrics(eventsKept), s.metrics(heap))
+		s.say("round %d: %d changes and %d restarts so far; calm after %.1f s, until when %.100q; goroutines %v, events kept %v, heap %v",
+			round, s.changes, s.restarts, took.Seconds(), last, s.metrics(goroutines), s.metrics(eventsKept), s.metrics(heap))
 	}
 
 	stop()
@@ -197,6 +198,13 @@ func (s *soak) metrics(name string) (out []float64) {
 	return out
 }
 
+func sum(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v
+	}
+	return sum
+}
+
 // look notes the memory of the replicas, until the context is done.
 func (s *soak) look(ctx context.Context) {
 	tick := time.NewTicker(how.sample)
@@ -232,8 +240,9 @@ func every(ctx context.Context, pace time.Duration, f func() error) error {
 	}
 }
 
-// round changes everything for a while, and cuts connections. A replica may be killed.
-func (s *soak) round(kill bool) error {
+// round changes everything for a while, and cuts connections. A replica may be killed, and then another one end in order,
+// as in a rolling update.
+func (s *soak) round(restart bool) error {
 	ctx := s.t.Context()
 	over, cancel := context.WithTimeout(ctx, how.round)
 	defer cancel()
@@ -257,12 +266,17 @@ func (s *soak) round(kill bool) error {
 			return nil
 		})
 	})
-	if kill {
-		r := s.replicas[s.kills%len(s.replicas)]
-		s.kills++
+	if restart {
+		killed, ended := s.replicas[s.restarts%len(s.replicas)], s.replicas[(s.restarts+1)%len(s.replicas)]
+		s.restarts += 2
 		g.Go(func() error {
-			err := wait.PollUntilContextCancel(ctx, how.round/4, false, func(ctx context.Context) (bool, error) { return true, r.restart(ctx) })
-			s.lastKill = time.Now()
+			err := wait.PollUntilContextCancel(ctx, how.round/4, false, func(ctx context.Context) (bool, error) {
+				return true, killed.restart(ctx, func() error { killed.Kill(); return nil })
+			})
+			if err == nil {
+				err = ended.restart(ctx, ended.Terminate)
+			}
+			s.lastRestart = time.Now()
 			return err
 		})
 	}
@@ -320,7 +334,7 @@ func (s *soak) judgeClients() {
 // kept that long by each replica.
 func (s *soak) judgeMemory() {
 	s.t.Helper()
-	since := s.lastKill.Add(history + 30*time.Second)
+	since := s.lastRestart.Add(history + 30*time.Second)
 	for _, r := range s.replicas {
 		s.say("%s", r.print())
 		before, after, judged := r.grown(since)
