@@ -38,6 +38,9 @@ var growths = []growth{
 	{name: "a Secret that n globs match", n: 100, times: 20, prepare: prepareGlobs, act: func(ctx context.Context, s *scene, _, round int) error {
 		return s.put(ctx, s.secret(globbed, fmt.Sprint("value-", round)))
 	}},
+	{name: "a Secret that the globs of n workloads match, with n others", n: 100, times: 20, prepare: prepareShared, act: func(ctx context.Context, s *scene, n, round int) error {
+		return s.put(ctx, s.secret(fmt.Sprint("one-", round%n), fmt.Sprint("value-", round)))
+	}},
 	{name: "n watches begin", n: 50, times: 1, prepare: func(ctx context.Context, s *scene, _ int) error {
 		return prepareReaders(ctx, s, s.count(500))
 	}},
@@ -153,6 +156,17 @@ func prepareGlobs(ctx context.Context, s *scene, n int) error {
 		d.Annotations["configdep.io/sources"] = "secret/" + globbed[:1+i%50] + "*" + globbed[:i/50]
 		d.Spec.Paused = true // it is shown what has changed, and nothing restarted
 		return s.put(ctx, d)
+	})
+}
+
+// prepareShared makes workloads that have the same globs, and as many Secrets that these match.
+func prepareShared(ctx context.Context, s *scene, n int) error {
+	return inParallel(ctx, 0, n, func(ctx context.Context, i int) error {
+		d := bystander(deploymentName(i), reads("", ""))
+		d.Annotations = s.subject.annotations(true)
+		d.Annotations["configdep.io/sources"] = "secret/*, configmap/*"
+		d.Spec.Paused = true
+		return errors.Join(s.put(ctx, s.secret(fmt.Sprint("one-", i), "value")), s.put(ctx, d))
 	})
 }
 

@@ -145,12 +145,19 @@ func (s *sizes) watch(ctx context.Context) (end func(), err error) {
 		wg.Go(func() { one.run(ctx) })
 	}
 	end = func() { cancel(); wg.Wait() }
-	err = poll(ctx, 100*time.Millisecond, func() bool { return s.objects.open.Load() == int64(len(s.all)) })
-	if err != nil {
+	if err := s.allOpen(ctx); err != nil {
 		end()
-		return nil, fmt.Errorf("%d of %d watches have begun: %w", s.objects.open.Load(), len(s.all), err)
+		return nil, err
 	}
 	return end, nil
+}
+
+// allOpen waits until all watches have begun.
+func (s *sizes) allOpen(ctx context.Context) error {
+	if err := poll(ctx, 100*time.Millisecond, func() bool { return s.objects.open.Load() == int64(len(s.all)) }); err != nil {
+		return fmt.Errorf("%d of %d watches have begun: %w", s.objects.open.Load(), len(s.all), err)
+	}
+	return nil
 }
 
 // play lets the cluster change through all phases, and tells what the watches have seen.
@@ -228,6 +235,12 @@ func (s *sizes) play(ctx context.Context) ([]row, error) {
 	rolled := s.objects.relists.Load()
 	s.replicas[0].Kill()
 	if err := errors.Join(s.replicas[0].Start(), s.replicas[0].AwaitReady(ctx), pause("after the kill")); err != nil {
+		return nil, err
+	}
+	// On a machine of few processors they may take long to list.
+	within, cancel := context.WithTimeout(ctx, sizeLimit)
+	defer cancel()
+	if err := s.allOpen(within); err != nil {
 		return nil, err
 	}
 	stop()
@@ -412,9 +425,14 @@ func (s *sizes) list(ctx context.Context, r *install.Replica) (*spectacle, error
 		return nil, err
 	}
 	defer client.client.CloseIdleConnections()
-	content, err := client.read(ctx, request{path: dependencies})
-	if err != nil {
-		return nil, err
+	for {
+		content, err := client.read(ctx, request{path: dependencies})
+		if err == nil {
+			return newSpectacle(content)
+		}
+		// There may be too many lists at the same time.
+		if sleepErr := sleep(ctx, time.Second); sleepErr != nil {
+			return nil, errors.Join(err, sleepErr)
+		}
 	}
-	return newSpectacle(content)
 }
