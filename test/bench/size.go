@@ -66,6 +66,7 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 	if err := s.annotate(ctx); err != nil {
 		return nil, fmt.Errorf("opting in: %w", err)
 	}
+	began := time.Now()
 	extra, err := e.install.StartExtra("size", install.ReplicaOptions{})
 	if err != nil {
 		return nil, err
@@ -74,10 +75,19 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 	if err := extra.AwaitReady(ctx); err != nil {
 		return nil, err
 	}
+	start := time.Since(began)
 	// What was listed elsewhere just before a replica began is too old for it.
 	if err := sleep(ctx, sizeMinReady); err != nil {
 		return nil, err
 	}
+	alone, err := memoryOf(extra.PID())
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows,
+		row{name: "size: start until ready", unit: "s", n: 1, got: exactly(start.Seconds())},
+		row{name: "size: memory without watches", unit: "MB", n: 1, got: exactly(alone.rss)},
+		row{name: "size: memory peak until then", unit: "MB", n: 1, got: exactly(alone.peak)})
 	s.replicas = []*install.Replica{e.server(), extra}
 	if s.hopper, err = hop.New(s.replicas[0].Address(), s.replicas[1].Address()); err != nil {
 		return nil, err
@@ -85,10 +95,11 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 	defer s.hopper.Close()
 	ended, err := s.watch(ctx)
 	if err != nil {
-		return nil, err
+		return rows, err
 	}
 	defer ended()
-	return s.play(ctx)
+	played, err := s.play(ctx)
+	return append(rows, played...), err
 }
 
 // annotate opts workloads in, and gives globs to some namespaces.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -124,14 +125,16 @@ func (l *lines) next() ([]byte, error) {
 	return l.buffer, err
 }
 
-// A spectator watches as an informer does that has listed before, and lists again when it has to.
+// A spectator watches as an informer does that has listed before. When it has to list again, it has a watch begin with
+// all objects, as client-go does.
 type spectator struct {
 	of     *spectacle
 	client *requester
 	path   string
 
 	mu      sync.Mutex
-	version string
+	version string       // empty: all objects are to come
+	came    map[int]bool // of these; nil: none are
 	holds   map[int]held // by number
 	scope   string       // what names of objects begin with
 }
@@ -162,7 +165,7 @@ func (o *spectator) run(ctx context.Context) {
 		received, err := o.watch(ctx)
 		if errors.Is(err, errGone) {
 			o.of.relists.Add(1)
-			err = o.list(ctx)
+			o.version, err = "", nil
 		}
 		if received || err == nil {
 			wait = 0
@@ -180,7 +183,13 @@ func (o *spectator) run(ctx context.Context) {
 
 // watch goes on from what is known until the watch ends.
 func (o *spectator) watch(ctx context.Context) (received bool, err error) {
-	body, _, err := o.client.open(ctx, request{path: o.path + "?watch=true&allowWatchBookmarks=true&resourceVersion=" + o.version})
+	path := o.path + "?watch=true&allowWatchBookmarks=true&resourceVersion=" + o.version
+	o.came = nil
+	if o.version == "" {
+		path += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+		o.came = map[int]bool{}
+	}
+	body, _, err := o.client.open(ctx, request{path: path})
 	if err != nil {
 		for code, known := range map[int]error{http.StatusGone: errGone, http.StatusTooManyRequests: errBusy} {
 			if strings.Contains(err.Error(), fmt.Sprint(code, " ")) {
@@ -228,12 +237,23 @@ func (o *spectator) take(line []byte) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.version = string(read.version)
 	if string(kind) == "BOOKMARK" {
+		if o.came != nil && bytes.Contains(line, []byte(`"k8s.io/initial-events-end":"true"`)) {
+			maps.DeleteFunc(o.holds, func(number int, _ held) bool { return !o.came[number] })
+			o.came = nil
+		}
+		if o.came == nil {
+			o.version = string(read.version)
+		}
 		return nil
 	}
 	o.of.events.Add(1)
 	number, known := o.of.numbers[string(read.namespace)+"/"+string(read.name)]
+	if o.came == nil {
+		o.version = string(read.version)
+	} else if known {
+		o.came[number] = true
+	}
 	switch now := read.held(); {
 	case !known: // it was created later, and counts for none
 	case string(kind) == "DELETED":
@@ -242,36 +262,6 @@ func (o *spectator) take(line []byte) error {
 		o.holds[number] = now
 	case o.holds[number].content != now.content:
 		o.of.repeated.Add(1)
-	}
-	return nil
-}
-
-// list takes what a list shows in the place of what it holds.
-func (o *spectator) list(ctx context.Context) error {
-	content, err := o.client.read(ctx, request{path: o.path})
-	if err != nil {
-		return err
-	}
-	list, err := newSpectacle(content)
-	if err != nil {
-		return err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.version = list.version
-	for i, name := range o.of.names {
-		if !strings.HasPrefix(name, o.scope) {
-			continue
-		}
-		at, found := list.numbers[name]
-		switch {
-		case !found:
-			delete(o.holds, i)
-		case o.holds[i].version != list.states[at].version:
-			o.holds[i] = list.states[at]
-		case o.holds[i].content != list.states[at].content:
-			o.of.repeated.Add(1)
-		}
 	}
 	return nil
 }

@@ -93,7 +93,8 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		"the API server is busy":           {apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, "busy"},
 		"wrapped, which would be a 500":    {fmt.Errorf("patching: %w", deniedByQuota), http.StatusForbidden, "exceeded quota"},
 		"the connection broke":             {errors.New("connection refused"), http.StatusInternalServerError, "restarting Deployment web: connection refused"},
-		"the client has not waited for us": {context.Canceled, http.StatusInternalServerError, "restarting Deployment web: context canceled"},
+		"the client has not waited for us": {context.Canceled, http.StatusGatewayTimeout, "restarting Deployment web: context canceled"},
+		"it has taken too long":            {fmt.Errorf("patching: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "context deadline exceeded"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -244,6 +244,9 @@ func apiError(err error, view *v1alpha1.ConfigDependency) error {
 	ref := view.Spec.WorkloadRef
 	var status *apierrors.StatusError
 	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		// The client has gone, or the request has taken too long.
+		return apierrors.NewTimeoutError(fmt.Sprintf("restarting %s %s: %v", ref.Kind, ref.Name, err), 0)
 	case !errors.As(err, &status):
 		return apierrors.NewInternalError(fmt.Errorf("restarting %s %s: %w", ref.Kind, ref.Name, err))
 	case apierrors.IsNotFound(status):
