@@ -118,16 +118,14 @@ func (s *Source) goneKeys(before *Source, version uint64) []removedKey {
 	went := func(key string, binary bool) bool { return !s.hasData(key) && (!binary || !s.Has(key)) }
 	var gone []removedKey
 	for _, r := range before.history().removed {
-		if went(r.key, r.binary) {
+		if k := before.key(r.key); went(r.key, r.binary) && (k == nil || k.Binary != r.binary) { // else it goes again
 			gone = append(gone, r)
 		}
 	}
 	for _, k := range before.Keys {
-		if !went(k.Key, k.Binary) {
-			continue
+		if went(k.Key, k.Binary) {
+			gone = append(gone, removedKey{k.Key, k.Binary, cmp.Or(before.deletedAt, version), k.Digest, k.Version})
 		}
-		same := func(r removedKey) bool { return r.key == k.Key && r.binary == k.Binary }
-		gone = append(slices.DeleteFunc(gone, same), removedKey{k.Key, k.Binary, cmp.Or(before.deletedAt, version), k.Digest, k.Version})
 	}
 	if len(gone) > maxRemoved {
 		rest := removedKey{}

@@ -1,0 +1,50 @@
+package dependency
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// BenchmarkSource_KeysGo measures a change that takes all keys from a source, for which nothing else is applied.
+func BenchmarkSource_KeysGo(b *testing.B) {
+	for _, n := range []int{10_000, 20_000, 40_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			before := &Source{SourceKey: SourceKey{ConfigMap, "shop", "keys"}, ResourceVersion: "1"}
+			for i := range n {
+				before.Keys = append(before.Keys, KeyDigest{Key: fmt.Sprintf("%06d", i)})
+			}
+			now := &Source{SourceKey: before.SourceKey, ResourceVersion: "2"}
+			for b.Loop() {
+				now.goneKeys(before, 2)
+			}
+		})
+	}
+}
+
+// A key that goes, comes and goes again is remembered once, as it was last.
+func TestSource_KeyThatGoesAgain(t *testing.T) {
+	with := func(keys ...string) *Source {
+		s := &Source{SourceKey: SourceKey{ConfigMap, "shop", "keys"}}
+		for _, key := range keys {
+			s.Keys = append(s.Keys, KeyDigest{Key: key})
+		}
+		return s
+	}
+	names := func(removed []removedKey) (out []string) {
+		for _, r := range removed {
+			out = append(out, fmt.Sprint(r.key, r.version))
+		}
+		return out
+	}
+	first := with("a")
+	removed := first.goneKeys(with("a", "b", "c"), 2)
+	if got := names(removed); !slices.Equal(got, []string{"b2", "c2"}) {
+		t.Errorf("at first, gone are %q", got)
+	}
+	again := with("a", "b")
+	again.earlier = &history{removed: removed}
+	if got := names(with("a").goneKeys(again, 3)); !slices.Equal(got, []string{"c2", "b3"}) {
+		t.Errorf("then gone are %q", got)
+	}
+}
