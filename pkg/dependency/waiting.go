@@ -160,15 +160,18 @@ func (w *Workload) held(selected func(*Reference) bool, condition func(*Referenc
 
 // closed returns the gates that references which are selected hold back by what is not satisfied.
 func (g *Graph) closed(w *Workload, selected func(*Reference) bool) gateSet {
-	return w.held(selected, func(r *Reference, u *Use) bool { return g.lacks(w, r, u) })
+	var of *Reference // which source is
+	var source *Source
+	return w.held(selected, func(r *Reference, u *Use) bool {
+		if of != r {
+			of, source = r, g.Source(SourceKey{r.Kind, w.Namespace, r.Name})
+		}
+		return r.Kind.Observed() && source.lacks(u)
+	})
 }
 
-// lacks reports whether a use that holds back a gate is not satisfied.
-func (g *Graph) lacks(w *Workload, r *Reference, u *Use) bool {
-	if !r.Kind.Observed() {
-		return false
-	}
-	s := g.Source(SourceKey{r.Kind, w.Namespace, r.Name})
+// lacks reports whether a use that holds back a gate is not satisfied by the source, which may be nil.
+func (s *Source) lacks(u *Use) bool {
 	switch {
 	case s == nil:
 		return true
@@ -268,8 +271,8 @@ func (a *arrival) open(w *Workload, gates []gate) []gate {
 	return gates
 }
 
-// maxTold is how many workloads are told of a change of a source at once.
-const maxTold = 64
+// maxTold is how many workloads are told of a change of a source at once. One may cost some milliseconds.
+const maxTold = 1
 
 // endWaiting opens the gates that have what they require after a change of a source.
 func (g *Graph) endWaiting(key SourceKey, change Change) {
@@ -289,20 +292,19 @@ func (g *Graph) TellWaiting(most int) (more bool) {
 		first := &g.arrivals[0]
 		var waiting []*Workload
 		g.waiting.from(first.key, g.toldLast, func(w *Workload) bool {
-			if most == 0 {
-				return false
+			if more = len(waiting) == most; !more {
+				waiting = append(waiting, w)
 			}
-			most--
-			waiting = append(waiting, w)
-			return true
+			return !more
 		})
 		for _, w := range waiting {
 			g.tell(w)
 			g.toldLast = w.WorkloadKey
 		}
-		if most == 0 {
+		if more {
 			return true
 		}
+		most -= len(waiting)
 		if g.arrivals, g.toldLast = g.arrivals[1:], (WorkloadKey{}); len(g.arrivals) == 0 {
 			g.arrivals = nil // what they need is let go
 		}
@@ -316,6 +318,9 @@ func (g *Graph) tell(w *Workload) *Workload {
 		return w
 	}
 	gates := g.gatesOf(w)
+	if &gates[0] == &w.gates[0] { // nothing waited for it
+		return w
+	}
 	next := *w
 	next.gates, next.heard = gates, g.arrived
 	g.SetWorkload(&next, g.patternsOf(w.WorkloadKey))

@@ -42,16 +42,22 @@ func (x *Index) apply(stream *stream, version string, change func() touched) {
 }
 
 // tellWaiting tells workloads of changes of sources for which they wait. They may be many, so that others have the
-// index in between. For them it is as if all had been told.
-func (x *Index) tellWaiting() {
-	for x.graph.TellWaiting(min(x.batch, toldAtOnce)) {
-		if !x.turnEnds(toldAtOnce) {
-			continue
+// index in between. For them it is as if all had been told. It reports whether others have had the index.
+func (x *Index) tellWaiting() (letGo bool) {
+	for x.graph.TellWaiting(1) {
+		if x.countApplied() {
+			x.yield()
+			letGo = true
 		}
-		x.mu.Unlock()
-		x.tellSinks()
-		x.change()
 	}
+	return letGo
+}
+
+// yield tells the sinks what has been noted, and lets others have the index. The lock is held before and after.
+func (x *Index) yield() {
+	x.mu.Unlock()
+	x.tellSinks()
+	x.change()
 }
 
 // begin notes that what is about to be applied may be as new as a version.
@@ -61,19 +67,17 @@ func (x *Index) begin(version string) {
 	}
 }
 
-// One input that concerns many objects is applied in turns, between which others can have the index: of so many objects,
-// or of so long, as an object can cost as much as thousands of others do. Streams are independent of each other; and that
-// all of a list has been applied is said with the last of it.
+// An input that concerns many objects is applied in turns, between which others can have the index. A turn ends after
+// turnObjects or turnTime, whichever comes first, as one object can cost as much as thousands of others. Streams are
+// independent of each other; and that all of a list has been applied is said with the last of it.
 const (
 	turnObjects = 256
 	turnTime    = 2 * time.Millisecond
-	// toldAtOnce is how many workloads are told of what they wait for before it is asked whether the turn ends.
-	toldAtOnce = 16
 )
 
-// turnEnds notes that so many objects more have been applied in this turn, and reports whether they are enough.
-func (x *Index) turnEnds(objects int) bool {
-	x.applied += objects
+// countApplied counts an object of this turn, and reports whether the turn is over.
+func (x *Index) countApplied() (over bool) {
+	x.applied++
 	return x.applied >= x.batch || x.clock.Since(x.turnBegan) >= turnTime
 }
 
@@ -108,8 +112,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	defer x.mu.Unlock()
 	var touched touched
 	next := func() {
-		x.tellWaiting()
-		if x.turnEnds(1) {
+		if x.tellWaiting() || x.countApplied() {
 			x.tellPart(&touched)
 		}
 	}
@@ -149,9 +152,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 func (x *Index) tellPart(what *touched) {
 	x.note(*what)
 	what.reset()
-	x.mu.Unlock()
-	x.tellSinks()
-	x.change()
+	x.yield()
 }
 
 // versioned is an object with its version as a number.
@@ -298,7 +299,7 @@ func (x *Index) setNamespace(name string, annotations map[string]string, termina
 		}
 		x.workload(w.WorkloadKey)
 		out.workloads = append(out.workloads, w.WorkloadKey)
-		if x.turnEnds(1) {
+		if x.countApplied() {
 			x.tellPart(&out)
 		}
 	})

@@ -42,26 +42,26 @@ type Index struct {
 	// that was read.
 	reading sync.RWMutex
 
-	mu    sync.RWMutex // is held for what changes the graph, and for no look at all of it
-	graph *dependency.Graph
-	// turnBegan is when the lock was taken for a change, and applied is how many objects have been applied since.
-	turnBegan time.Time
-	applied   int
-	taken     *dependency.Graph // a snapshot; nil: the graph has changed since
-	waiting   map[string]bool   // the streams whose first list has not been applied
-	seen      seenStreams
-	progress  dependency.Progress  // but for the watermark
-	told      dependency.Progress  // what the sinks were told last
-	several   bool                 // several revision counters were found since the last Reset
-	regress   bool                 // revisions have gone back since the last Reset
-	unsure    unsure               // what changed before that was known
-	restart   func()               // ends the reading of everything, which then begins again
-	unprobed  map[string]bool      // the streams whose current revision has not been asked for
-	order     uint64               // how many things have been read; see dependency.Moment
-	digester  *dependency.Digester // with which content is read
-	rekeyed   *rekeyed             // nil: what is known was read with that digester
-	changing  *changingNamespace   // nil: there is none
-	news      []news               // that the sinks have yet to be told
+	mu       sync.RWMutex // is held for what changes the graph, and for no look at all of it
+	graph    *dependency.Graph
+	taken    *dependency.Graph // a snapshot; nil: the graph has changed since
+	waiting  map[string]bool   // the streams whose first list has not been applied
+	seen     seenStreams
+	progress dependency.Progress  // but for the watermark
+	told     dependency.Progress  // what the sinks were told last
+	several  bool                 // several revision counters were found since the last Reset
+	regress  bool                 // revisions have gone back since the last Reset
+	unsure   unsure               // what changed before that was known
+	restart  func()               // ends the reading of everything, which then begins again
+	unprobed map[string]bool      // the streams whose current revision has not been asked for
+	order    uint64               // how many things have been read; see dependency.Moment
+	digester *dependency.Digester // with which content is read
+	rekeyed  *rekeyed             // nil: what is known was read with that digester
+	changing *changingNamespace   // nil: there is none
+	news     []news               // that the sinks have yet to be told
+
+	turnBegan time.Time // when the lock was last taken for a change
+	applied   int       // objects since then
 
 	telling sync.Mutex // keeps what the sinks are told in order
 }

@@ -192,26 +192,36 @@ func TestIndex_RestartsAfterReaders(t *testing.T) {
 	}
 }
 
-// slow is a clock by which each look at it takes 0.7 ms; an object takes two.
-type slow struct{ *clocktesting.FakePassiveClock }
+// overdue is a clock by which each turn is over at once.
+type overdue struct{ *clocktesting.FakePassiveClock }
 
-func (c slow) Now() time.Time {
-	c.SetTime(c.FakePassiveClock.Now().Add(700 * time.Microsecond))
-	return c.FakePassiveClock.Now()
-}
+func (overdue) Since(time.Time) time.Duration { return turnTime }
 
-func (c slow) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-
-// One object may cost as much as thousands of others, so that others have the index after some time
-// as well: here after each second object.
+// One object may cost as much as thousands of others, so that others have the index after some time as well.
 func TestIndex_TurnsEndInTime(t *testing.T) {
 	sink := &recorder{}
-	x := newIndex(slow{clocktesting.NewFakePassiveClock(now)}, []string{"deployments"}, sink)
+	x := newIndex(overdue{clocktesting.NewFakePassiveClock(now)}, []string{"deployments"}, sink)
 	must(t, newStore(x, deployments).Replace(nil, "100"))
 	sink.told()
 	must(t, newStore(x, deployments).Replace([]any{deployment("a", 101), deployment("b", 102), deployment("c", 103)}, "105"))
-	want := []string{"changed at 105: deployment.a deployment.b", "changed at 105: deployment.c"}
+	want := []string{"changed at 105: deployment.a", "changed at 105: deployment.b", "changed at 105: deployment.c", "progressed to 105"}
 	if diff := cmp.Diff(want, sink.told()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// What workloads wait for ends turns too, and the sinks are told then of what has been applied besides.
+func TestIndex_TurnsEndWhileWorkloadsAreToldWhatTheyWaitFor(t *testing.T) {
+	sink := &recorder{}
+	x := newIndex(overdue{clocktesting.NewFakePassiveClock(now)}, []string{"deployments", "secrets"}, sink)
+	must(t, newStore(x, deployments).Replace(nil, "100"), newStore(x, secrets).Replace(nil, "100"))
+	for i := range 3 {
+		must(t, newStore(x, deployments).Add(deployment(fmt.Sprint("web-", i), 101+i, "db")))
+	}
+	sink.told()
+	must(t, newStore(x, secrets).Replace([]any{secret("db", 110), secret("other", 111)}, "120"))
+	told := sink.told()
+	if len(told) == 0 || told[0] != "changed at 120: deployment.web-0 deployment.web-1 deployment.web-2" {
+		t.Errorf("told %q", told)
 	}
 }
