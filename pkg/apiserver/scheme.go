@@ -1,8 +1,10 @@
 package apiserver
 
 import (
+	"io"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,8 +35,8 @@ func init() {
 		&metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 }
 
-// newAPIGroup returns our group without its resources. Lists are encoded item by item, as the generic API
-// server does it: one of 50,000 objects would otherwise lie in memory as a whole, as more than 100 MB of JSON.
+// newAPIGroup returns the API group without its resources. It wraps the serializer that NewDefaultAPIGroupInfo
+// configures, and not codecs, because only that one streams lists in JSON: 50,000 objects are more than 100 MB.
 func newAPIGroup() genericapiserver.APIGroupInfo {
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
 	group.NegotiatedSerializer = textSerializer{group.NegotiatedSerializer}
@@ -53,11 +55,36 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	})
 	for i := range infos {
 		if info := &infos[i]; info.MediaType == runtime.ContentTypeJSON {
+			info.PrettySerializer = prettyUnlessMany{info.PrettySerializer, info.Serializer}
 			info.Serializer = jsonOrYAML{info.Serializer}
 			info.StrictSerializer = jsonOrYAML{info.StrictSerializer}
 		}
 	}
 	return infos
+}
+
+// prettyUnlessMany encodes long lists as they come: curl is given pretty JSON, of which the whole would be in memory twice.
+type prettyUnlessMany struct{ pretty, plain runtime.Serializer }
+
+// prettyItems is how many objects are made pretty.
+const prettyItems = 500
+
+// Encode is part of runtime.Encoder.
+func (s prettyUnlessMany) Encode(o runtime.Object, w io.Writer) error { return s.of(o).Encode(o, w) }
+
+func (s prettyUnlessMany) of(o runtime.Object) runtime.Serializer {
+	if meta.IsListType(o) && meta.LenList(o) > prettyItems {
+		return s.plain
+	}
+	return s.pretty
+}
+
+// Identifier is part of runtime.Encoder.
+func (s prettyUnlessMany) Identifier() runtime.Identifier { return s.pretty.Identifier() }
+
+// Decode is part of runtime.Decoder.
+func (s prettyUnlessMany) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	return s.pretty.Decode(data, defaults, into)
 }
 
 // jsonOrYAML decodes YAML too, because kubectl create --raw sends whatever file it is given

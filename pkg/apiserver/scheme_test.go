@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -24,32 +25,45 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestListsAreEncodedItemByItem: otherwise each list of a large cluster is in memory as a whole.
-func TestListsAreEncodedItemByItem(t *testing.T) {
-	list := &v1alpha1.ConfigDependencyList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-	for i := range 1000 {
-		list.Items = append(list.Items, v1alpha1.ConfigDependency{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("deployment.", i)}})
-	}
+// Otherwise each list of a large cluster is in memory as a whole, and twice if it is made pretty, as it is for curl.
+func TestNewAPIGroup_StreamsLists(t *testing.T) {
 	serializer := newAPIGroup().NegotiatedSerializer
 	info, found := runtime.SerializerInfoForMediaType(serializer.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if !found {
 		t.Fatal("no JSON")
 	}
-	var w writes
-	if err := serializer.EncoderForVersion(info.Serializer, v1alpha1.SchemeGroupVersion).Encode(list, &w); err != nil {
-		t.Fatal(err)
-	}
-	if w.longest > 4<<10 {
-		t.Errorf("%d of %d bytes were written at once", w.longest, len(w.content))
-	}
-	var decoded v1alpha1.ConfigDependencyList
-	if err := json.Unmarshal(w.content, &decoded); err != nil {
-		t.Fatal(err)
-	}
-	if decoded.APIVersion != v1alpha1.SchemeGroupVersion.String() || decoded.Kind != "ConfigDependencyList" {
-		t.Errorf("the list is of type %v", decoded.TypeMeta)
-	}
-	if decoded.ListMeta != list.ListMeta || !apiequality.Semantic.DeepEqual(decoded.Items, list.Items) {
-		t.Error("the list is another one when it is decoded")
+	for name, tt := range map[string]struct {
+		serializer runtime.Serializer
+		items      int
+		atOnce     bool
+	}{
+		"plain":               {info.Serializer, 1000, false},
+		"pretty, a short one": {info.PrettySerializer, prettyItems, true},
+		"pretty, a long one":  {info.PrettySerializer, prettyItems + 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := &v1alpha1.ConfigDependencyList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+			for i := range tt.items {
+				list.Items = append(list.Items, v1alpha1.ConfigDependency{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("deployment.", i)}})
+			}
+			var w writes
+			if err := serializer.EncoderForVersion(tt.serializer, v1alpha1.SchemeGroupVersion).Encode(list, &w); err != nil {
+				t.Fatal(err)
+			}
+			if atOnce := w.longest == len(w.content); atOnce != tt.atOnce || !atOnce && w.longest > 4<<10 {
+				t.Errorf("%d of %d bytes were written at once", w.longest, len(w.content))
+			}
+			if pretty := bytes.Contains(w.content, []byte("\n  ")); pretty != tt.atOnce {
+				t.Errorf("it is pretty: %v", pretty)
+			}
+			var decoded v1alpha1.ConfigDependencyList
+			if err := json.Unmarshal(w.content, &decoded); err != nil {
+				t.Fatal(err)
+			}
+			list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ConfigDependencyList"}
+			if !apiequality.Semantic.DeepEqual(&decoded, list) {
+				t.Error("what is decoded is another list")
+			}
+		})
 	}
 }
