@@ -206,7 +206,7 @@ func (h *Handler) marks(ctx context.Context, object *written, before *shape) (ma
 	var absent []dependency.SourceKey
 	var digester *dependency.Digester
 	evaluate := func(g *dependency.Graph) {
-		admission.Evaluation = policy.Evaluate(g, digester, object.Workload, h.Defaults)
+		admission.Evaluation = policy.EvaluateWithoutGlobs(g, digester, object.Workload, h.Defaults)
 		marks, purpose = admission.Marks(), admission.Purpose()
 	}
 	ready = h.Graph.Read(func(g *dependency.Graph) {

@@ -135,22 +135,19 @@ func (a *aggregate) after(before, now *Source, change Change) *aggregate {
 // maxGoneMembers bounds the deletions that are remembered of a glob.
 const maxGoneMembers = 32
 
-// eachAggregate calls f for the aggregates that name a source.
-func (g *Graph) eachAggregate(key SourceKey, f func(*aggregate)) {
+// eachAggregate calls f for the aggregates that name a source, until it returns false.
+func (g *Graph) eachAggregate(key SourceKey, f func(*aggregate) bool) {
 	g.globs.from(globID{namespace: key.Namespace, Pattern: Pattern{Kind: key.Kind}}, func(id *globID, a *aggregate) bool {
 		if id.namespace != key.Namespace || id.Kind != key.Kind {
 			return false
 		}
-		if a.names(key.Name) {
-			f(a)
-		}
-		return true
+		return !a.names(key.Name) || f(a)
 	})
 }
 
 // aggregates returns those that name a source.
 func (g *Graph) aggregates(key SourceKey) (all []*aggregate) {
-	g.eachAggregate(key, func(a *aggregate) { all = append(all, a) })
+	g.eachAggregate(key, func(a *aggregate) bool { all = append(all, a); return true })
 	return all
 }
 

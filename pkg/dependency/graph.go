@@ -286,11 +286,12 @@ func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 		return true
 	})
 	byName := len(keys)
-	g.eachAggregate(key, func(a *aggregate) {
+	g.eachAggregate(key, func(a *aggregate) bool {
 		g.eachGlobUse(&a.id, func(use *globUse) bool {
 			keys = append(keys, use.workload)
 			return true
 		})
+		return true
 	})
 	if byName < len(keys) {
 		slices.SortFunc(keys, func(a, b WorkloadKey) int { return compareWorkloads(&a, &b) })
@@ -303,7 +304,10 @@ func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 func (g *Graph) Used(key SourceKey) bool {
 	used := g.users.any(key)
 	if !used {
-		g.eachAggregate(key, func(*aggregate) { used = true })
+		g.eachAggregate(key, func(*aggregate) bool {
+			used = true
+			return false
+		})
 	}
 	return used
 }

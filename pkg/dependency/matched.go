@@ -74,6 +74,9 @@ func (m *Matched) Ignored() string {
 	return hex.EncodeToString(m.ignoredSum.append(nil))
 }
 
+// Has reports whether a name is one of theirs, whether or not such a source is there.
+func (m *Matched) Has(name string) bool { return m.aggregate.names(name) && !m.apart[name] }
+
 // Names returns the first of their names, at most 100.
 func (m *Matched) Names() (names []string) {
 	for _, s := range m.members.byName[:min(len(m.members.byName), MaxNames)] {
@@ -86,7 +89,7 @@ func (m *Matched) Names() (names []string) {
 
 // LastChanged returns the latest of when their content was last written, by the clock of the API server.
 func (m *Matched) LastChanged() (at metav1.Time) {
-	m.each(m.members.byTime, &orderedByTime, &m.members.further.byTime, func(s *Source) bool {
+	m.each(m.members.byTime, &orderedByTime, &m.members.cached.byTime, func(s *Source) bool {
 		at = s.LastChanged
 		return false
 	})
@@ -97,36 +100,34 @@ func (m *Matched) LastChanged() (at metav1.Time) {
 // in one namespace would cost others as much as their product.
 const maxRecent = 256
 
-// EachRecent calls f for the 256 of them whose content this process has read last, those first, until f returns false. It
-// reports whether there are none besides, or f wanted no more.
+// EachRecent calls f for the sources whose content this process read last, the latest first, until f returns false or
+// maxRecent have been visited. It reports whether none was left out that f wanted.
 func (m *Matched) EachRecent(f func(*Source) bool) (complete bool) {
-	return m.each(m.members.byOrder, &orderedByOrder, &m.members.further.byOrder, f)
+	return m.each(m.members.byOrder, &orderedByOrder, &m.members.cached.byOrder, f)
 }
 
-// each calls f for the first maxRecent in an order, of which some are given and more are kept, until f returns false.
-func (m *Matched) each(first []*Source, order *ordering, kept *atomic.Pointer[[]*Source], f func(*Source) bool) (complete bool) {
-	left, seen := maxRecent, 0
-	try := func(sources []*Source) (more bool) {
-		for _, s := range sources {
-			if m.apart[s.Name] {
-				continue
-			}
-			if left == 0 {
-				complete = false
-				return false
-			}
-			if left--; !f(s) {
-				return false
-			}
+// each calls f for the first maxRecent in an order, of which some are given and more are cached, until f returns false.
+func (m *Matched) each(first []*Source, order *ordering, cache *atomic.Pointer[[]*Source], f func(*Source) bool) (complete bool) {
+	sources, left := first, maxRecent
+	for i := range m.members.count {
+		if i == len(first) {
+			sources = m.graph.cachedFirst(m.aggregate, order, cache) // begins with those
 		}
-		seen += len(sources)
-		return true
+		if i == len(sources) {
+			return false
+		}
+		s := sources[i]
+		if m.apart[s.Name] {
+			continue
+		}
+		if left == 0 {
+			return false
+		}
+		if left--; !f(s) {
+			return true
+		}
 	}
-	complete = true
-	if !try(first) || seen == m.members.count || !try(m.graph.firstOf(m.aggregate, order, kept)[seen:]) {
-		return complete
-	}
-	return seen == m.members.count
+	return true
 }
 
 // EachGone calls f for those that have been deleted, with when they were, the latest first, until f

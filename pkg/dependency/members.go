@@ -19,15 +19,15 @@ type members struct {
 	// byName, byOrder and byTime are the first of them by name, and those that changed last: by the
 	// order of reading, and by the clock of the API server.
 	byName, byOrder, byTime []*Source
-	// further holds more of the last two, once somebody has asked for them.
-	further *further
+	cached                  *cachedMembers
 }
 
-// further are the first of what a glob names in two orders, as many as anybody asks for. Workloads share them.
-type further struct{ byOrder, byTime atomic.Pointer[[]*Source] }
+// cachedMembers holds the first maxCached sources of a glob in two orders, each computed on first use. All workloads with
+// the glob share it.
+type cachedMembers struct{ byOrder, byTime atomic.Pointer[[]*Source] }
 
-// maxFurther is how many are looked up. A workload sets no more than MaxSources apart.
-const maxFurther = MaxSources + maxRecent
+// maxCached leaves maxRecent where a workload sets MaxSources apart.
+const maxCached = MaxSources + maxRecent
 
 // ordering is an order of sources, of which so many of the first are kept.
 type ordering struct {
@@ -68,7 +68,7 @@ func (o *ordering) remove(first []*Source, s *Source) []*Source {
 // after returns the members when a source has changed, or nil: too few of the first of them are left.
 func (m *members) after(before, now *Source) *members {
 	next := *m
-	next.further = &further{}
+	next.cached = &cachedMembers{}
 	if before != nil {
 		next.remove(before)
 	}
@@ -107,9 +107,9 @@ func (m *members) remove(s *Source) {
 	m.sum.subtract(sumOf(s.content))
 }
 
-// firstOf returns more of the first of what an aggregate names in an order, ignored ones left out.
-func (g *Graph) firstOf(a *aggregate, order *ordering, kept *atomic.Pointer[[]*Source]) []*Source {
-	if first := kept.Load(); first != nil {
+// cachedFirst returns the first maxCached of what an aggregate names in an order, without ignored ones.
+func (g *Graph) cachedFirst(a *aggregate, order *ordering, cache *atomic.Pointer[[]*Source]) []*Source {
+	if first := cache.Load(); first != nil {
 		return *first
 	}
 	var first []*Source
@@ -117,14 +117,14 @@ func (g *Graph) firstOf(a *aggregate, order *ordering, kept *atomic.Pointer[[]*S
 		if s.Ignored {
 			return
 		}
-		if first = append(first, s); len(first) == 2*maxFurther {
+		if first = append(first, s); len(first) == 2*maxCached {
 			slices.SortFunc(first, order.compare)
-			first = first[:maxFurther]
+			first = first[:maxCached]
 		}
 	})
 	slices.SortFunc(first, order.compare)
-	first = slices.Clip(first[:min(len(first), maxFurther)])
-	kept.Store(&first)
+	first = slices.Clone(first[:min(len(first), maxCached)])
+	cache.Store(&first)
 	return first
 }
 
@@ -176,7 +176,7 @@ func (g *Graph) membersOf(a *aggregate) *members {
 }
 
 func (g *Graph) lookUpMembers(a *aggregate) *members {
-	m := &members{further: &further{}}
+	m := &members{cached: &cachedMembers{}}
 	g.eachNamed(a, m.add)
 	return m
 }

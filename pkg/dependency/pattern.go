@@ -12,7 +12,7 @@ type Pattern struct {
 	Name string
 }
 
-// meta are the characters of globs that do not stand for themselves.
+// meta are the characters with a special meaning in a glob, and beyondStars those of them that need path.Match.
 const (
 	meta        = "*" + beyondStars
 	beyondStars = `?[\`
@@ -33,8 +33,8 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 	return err == nil && matched
 }
 
-// Work returns what it costs to try the pattern on a name: 0 if it is one, 1 for a glob of nothing but stars, and more
-// for others, which path.Match reads again from each place where they may begin.
+// Work returns the relative cost of trying the pattern on a name: 0 for a plain name, 1 for a glob with only stars, else
+// 1 plus its length, as path.Match reads it again from each place where it may begin.
 func (p Pattern) Work() int {
 	switch {
 	case !p.Glob():

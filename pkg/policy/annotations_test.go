@@ -183,7 +183,7 @@ func TestGlobsAreBounded(t *testing.T) {
 	}
 	x := newWorld(t, pod)
 	x.annotate(SourcesAnnotation, strings.Join(globs, ","), ExcludeAnnotation, strings.Join(globs, ","))
-	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64 for a pod template with 500 sources") {
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, counted as 64 (one with ? or [ ] counts as 1 plus its length); times the 500 sources") {
 		t.Errorf("it is %+v", d)
 	}
 }

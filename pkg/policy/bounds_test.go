@@ -54,7 +54,8 @@ func TestPolicy_BoundsComparisons(t *testing.T) {
 		{5, 401, "?????", false},
 	} {
 		var p Policy
-		p.Sources = append(p.Sources, dependency.Pattern{Kind: dependency.Secret, Name: "plain"})
+		p.Sources = append(p.Sources, dependency.Pattern{Kind: dependency.Secret, Name: "plain"}) // which counts as one of them
+		tt.sources--
 		for i := range tt.globs {
 			pattern := dependency.Pattern{Kind: dependency.Secret, Name: fmt.Sprintf("s-%d-%s", i, tt.suffix)}
 			if i%2 == 0 {
@@ -67,6 +68,38 @@ func TestPolicy_BoundsComparisons(t *testing.T) {
 		if ok := len(p.Problems) == 0; ok != tt.ok || ok != (len(p.Sources) > 0) || !ok && p.Exclude != nil {
 			t.Errorf("%d globs with %s and %d sources: %d and %d patterns are tried, and the problems are %q", tt.globs, tt.suffix, tt.sources, len(p.Sources), len(p.Exclude), p.Problems)
 		}
+	}
+}
+
+// What annotations name is tried on globs as what the template names.
+func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
+	named := func(names int) (p Policy) {
+		p.Exclude = []dependency.Pattern{{Kind: dependency.Secret, Name: strings.Repeat("?", 199)}} // counts as 200
+		for i := range names {
+			p.Sources = append(p.Sources, dependency.Pattern{Kind: dependency.ConfigMap, Name: fmt.Sprint("c-", i)})
+		}
+		p.bound(50)
+		return p
+	}
+	if p := named(50); len(p.Problems) != 0 {
+		t.Errorf("of 100 sources, the problems are %q", p.Problems)
+	}
+	if p := named(51); len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0], "have 1, counted as 200 (one with ? or [ ] counts as 1 plus its length); times the 101 sources that the pod template and configdep.io/sources name, that exceeds 20000") {
+		t.Errorf("of 101 sources, the problems are %q", p.Problems)
+	}
+}
+
+// A caller who must not learn which names there are has no globs tried on them.
+func TestEvaluateWithoutGlobs(t *testing.T) {
+	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("a", "a", "1"))
+	x.annotate(SourcesAnnotation, "configmap/*, configmap/a, secret/none*")
+	with := Evaluate(x.graph, x.digester, x.workload(), x.defaults)
+	without := EvaluateWithoutGlobs(x.graph, x.digester, x.workload(), x.defaults)
+	if len(with.Globs) != 2 || len(without.Globs) != 0 || len(without.Sources) != 2 || !without.Sources[0].Triggers {
+		t.Errorf("%d globs are tried, without them %d, and of %d sources the first triggers: %v", len(with.Globs), len(without.Globs), len(without.Sources), without.Sources[0].Triggers)
+	}
+	if diff := cmp.Diff(with.Policy, without.Policy); diff != "" {
+		t.Errorf("the policy is another (-with +without):\n%s", diff)
 	}
 }
 

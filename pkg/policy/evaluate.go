@@ -48,10 +48,24 @@ type Evaluation struct {
 // Evaluate applies the policy in force to a workload. The evaluation must not be used
 // after the graph has changed.
 func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
+	return evaluate(g, digester, w, defaults, true)
+}
+
+// EvaluateWithoutGlobs is Evaluate for a caller who must not learn which names there are, nor have globs tried on them: a
+// glob names nothing. The policy has them, so that it can be told.
+func EvaluateWithoutGlobs(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
+	return evaluate(g, digester, w, defaults, false)
+}
+
+func evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults, withGlobs bool) *Evaluation {
 	p := Of(w.Annotations, g.NamespaceOf(w), defaults)
 	p.bound(len(w.References))
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.refuse()
+	}
+	whole := p
+	if !withGlobs {
+		p.Sources = slices.DeleteFunc(slices.Clone(p.Sources), dependency.Pattern.Glob)
 	}
 	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, digester: digester, defaults: defaults}
 	references := g.References(w, p.Sources)
@@ -93,6 +107,7 @@ func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	}
 	e.units = append(e.units, globs...)
 	e.Hash = digester.ContentHash(w.Namespace, content)
+	e.Policy.Sources = whole.Sources
 	return e
 }
 

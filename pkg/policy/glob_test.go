@@ -1,12 +1,14 @@
 package policy
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -160,6 +162,39 @@ func TestGlob_NamesWhatWasReadBefore(t *testing.T) {
 			x.annotate(SourcesAnnotation, "configmap/*", LiveVolumesAnnotation, "true")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Of a glob, the 256 sources that changed last are looked at. What counted before an edit of the annotations is looked for
+// besides: it may have changed before as many others that count only now.
+func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		sources string // before the edit
+		want    outcome
+	}{
+		"what a glob named before": {"configmap/a*", rollOut("ConfigMap/*")},
+		"what was named before":    {"configmap/a", rollOut("ConfigMap/*")},
+		"what another glob named":  {"configmap/b*", baseline},
+		"what nothing named":       {"secret/*", baseline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sources := []metav1.Object{secret("db", "a", "1"), configMap("a", "a", "1"), configMap("b", "a", "1")}
+			for i := range 300 {
+				sources = append(sources, configMap(fmt.Sprint("c-", i), "a", "1"))
+			}
+			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), sources...)
+			x.annotate(SourcesAnnotation, c.sources)
+			x.adopt()
+			x.set(configMap("a", "a", "2"))
+			for i := range 300 {
+				x.set(configMap(fmt.Sprint("c-", i), "a", "2"))
+			}
+			x.annotate(SourcesAnnotation, "configmap/*")
+			x.tick(time.Minute)
+			if diff := cmp.Diff(c.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -86,7 +86,8 @@ func (p *Policy) Patterns() dependency.Patterns {
 	return dependency.Patterns{Sources: p.Sources, Exclude: p.Exclude}
 }
 
-// bound makes a problem of more globs than can be tried on so many sources.
+// bound makes a problem of more globs than can be tried on the sources of a template, and on those that the policy
+// names.
 func (p *Policy) bound(sources int) {
 	globs, work := 0, 0
 	for _, patterns := range [][]dependency.Pattern{p.Sources, p.Exclude} {
@@ -96,15 +97,16 @@ func (p *Policy) bound(sources int) {
 			}
 		}
 	}
+	for _, x := range p.Sources {
+		if !x.Glob() {
+			sources++
+		}
+	}
 	if work*sources <= maxComparisons {
 		return
 	}
-	counted := ""
-	if work > globs {
-		counted = fmt.Sprintf(", which count as %d because those with ? or [ ] take longer", work)
-	}
-	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns: %s and %s have %d%s for a pod template with %d sources, and the product must not exceed %d",
-		SourcesAnnotation, ExcludeAnnotation, globs, counted, sources, maxComparisons))
+	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns: %s and %s have %d, counted as %d (one with ? or [ ] counts as 1 plus its length); times the %d sources that the pod template and %[1]s name, that exceeds %[6]d",
+		SourcesAnnotation, ExcludeAnnotation, globs, work, sources, maxComparisons))
 	p.Sources, p.Exclude = nil, nil
 }
 

@@ -42,6 +42,7 @@ func (e *Evaluation) scopeBefore() *scope {
 		}
 	}
 	p := Of(annotations, nil, e.defaults)
+	p.bound(len(e.Workload.References))
 	e.before = &scope{p, p.matchers(), true}
 	return e.before
 }
@@ -107,6 +108,28 @@ func (e *Evaluation) countedBeforeInGlob(u *unit, name string) bool {
 	read, counts := e.readBefore(u.glob.Kind, name)
 	_, whole := read.Keys()
 	return counts && whole
+}
+
+// eachNamedBefore calls f for the sources of a kind that patterns named when the annotations that say what counts last
+// changed, as far as EachRecent does. It reports whether these were all, or f wanted no more of each pattern.
+func (e *Evaluation) eachNamedBefore(kind dependency.SourceKind, f func(*dependency.Source) bool) (complete bool) {
+	before := e.scopeBefore()
+	complete = true
+	if !before.known || before.invalid() || before.Mode == Off {
+		return complete
+	}
+	for _, p := range before.Sources {
+		switch {
+		case p.Kind != kind:
+		case p.Glob():
+			complete = e.graph.Matched(e.Workload.Namespace, p, before.Exclude, nil).EachRecent(f) && complete
+		default:
+			if s := e.graph.Source(dependency.SourceKey{Kind: kind, Namespace: e.Workload.Namespace, Name: p.Name}); s != nil {
+				f(s)
+			}
+		}
+	}
+	return complete
 }
 
 // knowsOtherwise reports whether the record knows a glob, with other sources that do not belong to it: then it says

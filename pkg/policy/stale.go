@@ -197,11 +197,17 @@ func (e *Evaluation) changedSinceCounted(u *unit) (found bool) {
 	changed := func(c change, s *dependency.Source, countedBefore bool) bool {
 		return e.countedWhenChanged(&c, s, countedBefore) && (!known || e.afterRecord(&c))
 	}
-	u.matched.EachRecent(func(s *dependency.Source) bool {
+	recent := func(s *dependency.Source) bool {
 		c := u.changedWith(s.Change)
-		found = changed(c, s, e.countedBeforeInGlob(u, s.Name))
+		found = found || u.matched.Has(s.Name) && changed(c, s, e.countedBeforeInGlob(u, s.Name))
 		return !found && e.sawAfter(&c) // what changed before that was not seen either
-	})
+	}
+	if !u.matched.EachRecent(recent) {
+		// Those that are left changed before the annotations, as so many did after them. So only what counted before these
+		// can count.
+		complete := e.eachNamedBefore(u.glob.Kind, recent)
+		found = found || !complete
+	}
 	u.matched.EachGone(func(name string, gone dependency.Change) bool {
 		found = found || changed(u.changedWith(gone), nil, name == "" || e.countedBeforeInGlob(u, name))
 		return !found
