@@ -76,7 +76,7 @@ func benchmarkSize(ctx context.Context, e *environment) (rows []row, err error) 
 		return nil, err
 	}
 	start := time.Since(began)
-	// What was listed elsewhere just before a replica began is too old for it.
+	// Versions that were listed before a replica started are too old for it.
 	if err := sleep(ctx, sizeMinReady); err != nil {
 		return nil, err
 	}
@@ -407,16 +407,20 @@ func (s *sizes) probe(ctx context.Context, r *install.Replica) error {
 func (s *sizes) missed(ctx context.Context) (missed int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sizeLimit)
 	defer cancel()
+	counted := false
 	for {
 		var truths []*spectacle
 		for _, r := range s.replicas {
 			truth, err := s.list(ctx, r)
-			if err != nil {
+			switch {
+			case err != nil && counted:
+				return missed, nil //nolint:nilerr // the time is up
+			case err != nil:
 				return 0, fmt.Errorf("listing at %s: %w", r.Name(), err)
 			}
 			truths = append(truths, truth)
 		}
-		missed = 0
+		missed, counted = 0, true
 		for _, one := range s.all {
 			missed += one.missing(truths)
 		}

@@ -115,7 +115,8 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	for name, streaming := range map[string]bool{"an informer that begins with a watch": true, "an informer that lists": false} {
 		informer := hop.NewInformer(through(t, h, replicas[0]), hop.Selection{Labels: ours}, streaming)
 		running.Go(func() { informer.Run(ctx) })
-		copies[name], watching = informer.Copy, append(watching, informer)
+		copies[name] = informer.Copy
+		watching = append(watching, informer)
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(clientset(t, h.Config(directly(replicas[0]))), 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = ours }))

@@ -1,6 +1,6 @@
 // Package watches lets many clients keep copies of what the server shows, while all of it
 // changes and their connections are cut all the time, so that they change between three replicas,
-// which are killed, or ended in order, now and then. Calms follow one another in which nothing happens, and each
+// which are killed, or stopped gracefully, now and then. Calms follow one another in which nothing happens, and each
 // client then has to hold what each replica lists, and that has to be the truth.
 //
 // SOAK_DURATION=30m lets it run that long with thousands of workloads. Replicas are restarted in

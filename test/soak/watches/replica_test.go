@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/test/install"
 )
 
-// replica is one that is killed or ended and started again, and looked at meanwhile.
+// replica is one that is killed or stopped and started again, and looked at meanwhile.
 type replica struct {
 	*install.Replica
 	client configdepv1alpha1.ConfigdepV1alpha1Interface
@@ -34,10 +34,10 @@ type sample struct {
 	rss float64 // in MB of a million bytes
 }
 
-// restart ends the replica, starts it again, and waits until it is ready.
-func (r *replica) restart(ctx context.Context, end func() error) error {
+// restart stops the replica, starts it again, and waits until it is ready.
+func (r *replica) restart(ctx context.Context, stop func() error) error {
 	r.mu.Lock()
-	err := errors.Join(end(), r.Start())
+	err := errors.Join(stop(), r.Start())
 	r.born = time.Now()
 	r.mu.Unlock()
 	if err != nil {

@@ -35,7 +35,7 @@ type soak struct {
 	rand     *rand.Rand
 	changes  int
 	restarts int
-	// lastRestart is when a replica that had been killed or ended was ready again.
+	// lastRestart is when a replica that had been killed or stopped was ready again.
 	lastRestart time.Time
 }
 
@@ -240,7 +240,7 @@ func every(ctx context.Context, pace time.Duration, f func() error) error {
 	}
 }
 
-// round changes everything for a while, and cuts connections. A replica may be killed, and then another one end in order,
+// round changes everything for a while, and cuts connections. A replica may be killed, and then another one stopped gracefully,
 // as in a rolling update.
 func (s *soak) round(restart bool) error {
 	ctx := s.t.Context()
@@ -267,17 +267,20 @@ func (s *soak) round(restart bool) error {
 		})
 	})
 	if restart {
-		killed, ended := s.replicas[s.restarts%len(s.replicas)], s.replicas[(s.restarts+1)%len(s.replicas)]
+		killed, stopped := s.replicas[s.restarts%len(s.replicas)], s.replicas[(s.restarts+1)%len(s.replicas)]
 		s.restarts += 2
 		g.Go(func() error {
 			err := wait.PollUntilContextCancel(ctx, how.round/4, false, func(ctx context.Context) (bool, error) {
 				return true, killed.restart(ctx, func() error { killed.Kill(); return nil })
 			})
-			if err == nil {
-				err = ended.restart(ctx, ended.Terminate)
+			if err != nil {
+				return err
+			}
+			if err := stopped.restart(ctx, stopped.Terminate); err != nil {
+				return err
 			}
 			s.lastRestart = time.Now()
-			return err
+			return nil
 		})
 	}
 	return g.Wait()
