@@ -16,7 +16,7 @@ type history struct {
 	changedMore bool
 	// past are the contents before the current one, the latest last.
 	past []Past
-	// first is the content when this process began to look. Nil: it has not changed since.
+	// first is the content when this process began to look. Nil: it has not changed since. See unknownKeys.
 	first *[]KeyDigest
 }
 
@@ -80,6 +80,9 @@ func (s *Source) firstAfter(before *Source, at Arrival) *[]KeyDigest {
 	case before == nil:
 		return &[]KeyDigest{}
 	case before.history().first == nil && !slices.EqualFunc(before.Keys, s.Keys, same):
+		if len(before.Keys) > maxPastKeys {
+			return unknownKeys
+		}
 		return &before.Keys
 	default:
 		return before.history().first

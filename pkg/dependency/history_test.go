@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // BenchmarkSource_KeysGo measures a change that takes all keys from a source, for which nothing else is applied.
@@ -46,5 +47,30 @@ func TestSource_KeyThatGoesAgain(t *testing.T) {
 	again.earlier = &history{removed: removed}
 	if got := names(with("a").goneKeys(again, 3)); !slices.Equal(got, []string{"c2", "b3"}) {
 		t.Errorf("then gone are %q", got)
+	}
+}
+
+// Of a source with very many keys it is not remembered what it was when this process began to look.
+func TestGraph_FirstOfManyKeys(t *testing.T) {
+	for _, tt := range []struct {
+		keys  int
+		known bool
+	}{{maxPastKeys, true}, {maxPastKeys + 1, false}} {
+		g := NewGraph()
+		with := func(value byte) *Source {
+			s := &Source{SourceKey: SourceKey{ConfigMap, "shop", "keys"}}
+			for i := range tt.keys {
+				s.Keys = append(s.Keys, KeyDigest{Key: fmt.Sprintf("%06d", i), Digest: Digest{value}})
+			}
+			return s
+		}
+		first, next := with(1), with(2)
+		g.SetSource(first)
+		next.After(first, nil, Arrival{Seen: time.Unix(1, 0), Order: 1})
+		g.SetSource(next)
+		was, known := g.First(next.SourceKey)
+		if known != tt.known || known && (len(was.Keys) != tt.keys || was.Keys[0].Digest != first.Keys[0].Digest) {
+			t.Errorf("of %d keys, what they were is known: %v", tt.keys, known)
+		}
 	}
 }

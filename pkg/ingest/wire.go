@@ -108,9 +108,20 @@ const (
 
 func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	var m metav1.ObjectMeta
-	var keys []dependency.KeyDigest
-	err := eachField(raw, func(field protowire.Number, value []byte) error {
-		binary := field == binaryDataField && d.kind == dependency.ConfigMap
+	isBinary := func(field protowire.Number) bool { return field == binaryDataField && d.kind == dependency.ConfigMap }
+	n := 0
+	err := eachField(raw, func(field protowire.Number, _ []byte) error {
+		if field == dataField || isBinary(field) {
+			n++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]dependency.KeyDigest, 0, n) // they are kept, so that no more is allocated than there are
+	err = eachField(raw, func(field protowire.Number, value []byte) error {
+		binary := isBinary(field)
 		switch {
 		case field == metadataField:
 			if err := blankAnnotations(value); err != nil {
