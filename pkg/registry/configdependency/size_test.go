@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -112,6 +113,20 @@ func TestHistoryOfALargeObject(t *testing.T) {
 	}
 	if got := (heap() - before) >> 20; got > 64 {
 		t.Errorf("70 changes of the template take %d MiB", got)
+	}
+	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"}
+	for i := range 200 {
+		c.revision++
+		s := dependency.FromSecret(c.digester, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: fmt.Sprint(c.revision)},
+			Data:       map[string][]byte{"k0": fmt.Append(nil, i)},
+		})
+		s.After(c.graph.Source(key), nil, dependency.Arrival{Seen: c.clock.Now(), Order: uint64(i + 1)})
+		c.graph.SetSource(s)
+		c.changed(c.graph.Users(key)...)
+	}
+	if got := (heap() - before) >> 20; got > 64 {
+		t.Errorf("200 changes of a Secret take %d MiB", got)
 	}
 	runtime.KeepAlive(c)
 }

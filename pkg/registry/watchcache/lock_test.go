@@ -13,15 +13,19 @@ import (
 func TestChangesDoNotWaitForReaders(t *testing.T) {
 	for name, ask := range map[string]func(*testing.T, *Cache[*configMap], func(*configMap) bool){
 		"a watch from elsewhere": func(t *testing.T, c *Cache[*configMap], matches func(*configMap) bool) {
+			t.Helper()
 			_, _ = c.Watch(t.Context(), WatchOptions[*configMap]{ResourceVersion: at(2, 0, elsewhere), Matches: matches, MatchesOwn: matches})
 		},
 		"a watch that begins with all objects": func(t *testing.T, c *Cache[*configMap], matches func(*configMap) bool) {
+			t.Helper()
 			_, _ = c.Watch(t.Context(), WatchOptions[*configMap]{Matches: matches})
 		},
 		"a list": func(t *testing.T, c *Cache[*configMap], matches func(*configMap) bool) {
+			t.Helper()
 			_, _ = c.List(t.Context(), ListOptions[*configMap]{Matches: matches})
 		},
 		"a list of exactly a version": func(t *testing.T, c *Cache[*configMap], matches func(*configMap) bool) {
+			t.Helper()
 			_, _ = c.List(t.Context(), ListOptions[*configMap]{ResourceVersion: c.latest.Load().version.String(), ResourceVersionMatch: metav1.ResourceVersionMatchExact, Matches: matches})
 		},
 	} {
