@@ -236,7 +236,8 @@ func (e *Evaluation) otherBeforeFirstRecord(u *unit) bool {
 
 // timesChanged returns when the content of a unit first and last changed, and how often: after a
 // place in the order of reading, or, if that is 0, after a moment. The first is zero if it is not
-// known, as of a glob. Live reports whether each of these changes came by an event.
+// known, as of a glob. Live reports whether each of these changes came by an event; it is false if there are more than are
+// looked at.
 func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int, live bool) {
 	since = e.graph.Latest(since, e.graph.Since())
 	changed := func(key dependency.SourceKey) (first, last time.Time, times int, live bool) {

@@ -201,6 +201,43 @@ func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
 	}
 }
 
+// Where more have changed than are looked at, it is not known whether an earlier one counts, and not whether all changes came by
+// events.
+func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
+	ignored := func(name, value string) *corev1.ConfigMap {
+		o := configMap(name, "a", value)
+		o.Annotations = map[string]string{dependency.IgnoreAnnotation: "true"}
+		return o
+	}
+	for n, want := range map[int]outcome{10: baseline, 300: rollOut("ConfigMap/*")} {
+		sources := []metav1.Object{secret("db", "a", "1")}
+		for i := range n {
+			sources = append(sources, ignored(fmt.Sprint("c-", i), "1"))
+		}
+		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), sources...)
+		x.adopt()
+		x.annotate(SourcesAnnotation, "configmap/*")
+		for i := range n {
+			x.set(ignored(fmt.Sprint("c-", i), "2"))
+		}
+		for i := range n {
+			x.set(configMap(fmt.Sprint("c-", i), "a", "2"))
+		}
+		x.tick(time.Minute)
+		if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
+			t.Errorf("%d of them (-want +got):\n%s", n, diff)
+		}
+		e := x.evaluate()
+		for i := range e.units {
+			if u := &e.units[i]; u.glob != nil {
+				if _, _, times, live := e.timesChanged(u, dependency.Moment{}, 0); times != min(n, 256) || live != (n <= 256) {
+					t.Errorf("%d of them changed %d times, each by an event: %v", n, times, live)
+				}
+			}
+		}
+	}
+}
+
 // While an annotation is invalid, restarts are on hold: what was recorded before counts as soon as it is valid again, also
 // when the template has come to read other keys of it meanwhile, or the source to belong to a glob.
 func TestChangeWhileAnAnnotationWasInvalid(t *testing.T) {

@@ -197,14 +197,16 @@ func (e *Evaluation) changedSinceCounted(u *unit) (found bool) {
 	changed := func(c change, s *dependency.Source, countedBefore bool) bool {
 		return e.countedWhenChanged(&c, s, countedBefore) && (!known || e.afterRecord(&c))
 	}
+	var c change // the last that was looked at
 	recent := func(s *dependency.Source) bool {
-		c := u.changedWith(s.Change)
+		c = u.changedWith(s.Change)
 		found = found || u.matched.Has(s.Name) && changed(c, s, e.countedBeforeInGlob(u, s.Name))
 		return !found && e.sawAfter(&c) // what changed before that was not seen either
 	}
 	if !u.matched.EachRecent(recent) {
-		// Those that are left changed before the annotations, as so many did after them. So only what counted before these
-		// can count.
+		// Those that are left changed earlier. If that was before the annotations, only what counted before these can count;
+		// else, and if these are too many as well, it is not known.
+		found = found || e.sawAfter(&c, e.Workload.OptedAt, e.Workload.ScopedAt)
 		complete := e.eachNamedBefore(u.glob.Kind, recent)
 		found = found || !complete
 	}
