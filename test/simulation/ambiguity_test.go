@@ -78,7 +78,7 @@ func (o *oracle) ambiguity(r *request, d *workload, rules rules, marks [sourceCo
 		}
 	}
 	// Without a valid mode it is that of the defaults: in mode off, no pod is evicted.
-	if d.annotations[recreatingAnnotation] != "" && (!rules.recreate || rules.mode == "off") {
+	if r.seen.evicting(&d.manifest) && (!rules.recreate || rules.mode == "off") {
 		return "pods were still to be evicted when the strategy was changed"
 	}
 	for _, rec := range []*recorded{rec, o.hashes[d.hash()]} { // whatever its key

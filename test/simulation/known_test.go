@@ -31,6 +31,8 @@ type seenTemplate struct {
 	// the same, the server remembers it.
 	annotations map[string]string
 	removed     string
+	// evicting: with that record went what says that pods are still to be evicted.
+	evicting bool
 	// again: that record was written once more, as it was.
 	again bool
 	// optedIn is when the server saw the workload opt in, by the number of what had reached it; 0:
@@ -61,7 +63,7 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 			t.again = m.annotations[hashAnnotation] == t.removed || t.again && m.annotations[hashAnnotation] == record
 			t.removed = ""
 		case record != "" && (ofKey(record, v.key) || record == v.kept[m.slot]):
-			t.removed = record
+			t.removed, t.evicting = record, t.annotations[recreatingAnnotation] != ""
 		}
 		if t.annotations = m.annotations; byList && !m.templateWritten().Equal(t.written) {
 			t.startedBy = m.revision
@@ -83,6 +85,19 @@ func (v *view) lookAtWorkload(m *manifest, byList, deleted bool) {
 	if v.records[m.slot] = m.hash(); deleted || m.hash() != v.kept[m.slot] {
 		delete(v.kept, m.slot)
 	}
+}
+
+// removed returns the hash of a record that a server remembers after another client has removed it; empty: there is none.
+func (v *view) removed(m *manifest) string {
+	if t := v.templates[m.slot]; t.uid == m.uid && m.annotations[hashAnnotation] == "" {
+		return t.removed
+	}
+	return ""
+}
+
+// evicting reports whether pods are still to be evicted: the workload says so, or did with a record that was removed.
+func (v *view) evicting(m *manifest) bool {
+	return m.annotations[recreatingAnnotation] != "" || v.removed(m) != "" && v.templates[m.slot].evicting
 }
 
 // ofKey reports whether a hash was made with a key.

@@ -121,8 +121,8 @@ func (m *manifest) hash() string {
 // client has removed, and in one made with another key of the hash, if the server had read it when
 // the key was replaced.
 func (o *oracle) remembered(v *view, m *manifest) (r *recorded, bare bool) {
-	if t := v.templates[m.slot]; t.removed != "" && t.uid == m.uid && m.annotations[hashAnnotation] == "" {
-		return o.hashes[t.removed], false
+	if hash := v.removed(m); hash != "" {
+		return o.hashes[hash], false
 	}
 	if hash := m.hash(); hash == "" || !ofKey(hash, v.key) && v.kept[m.slot] != hash && !saysLeft(hash) {
 		return nil, false
