@@ -21,7 +21,7 @@ func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 20, admitsGlobs) }
 
 func admitsGlobs(t *testing.T, r *rand.Rand) {
 	t.Helper()
-	b := bounds{globWork: 3 + r.Intn(20), unusedNamespaces: 1}
+	b := bounds{globWork: 3 + r.Intn(20), deletionNamespaces: 1}
 	g, known := newGraph(b), map[string]bool{}
 	impossible := strings.Repeat("?", maxWorkOfGlob)
 	refused := false

@@ -200,9 +200,14 @@ func (u *use) created() int64 {
 	return u.workload.Created.Unix()
 }
 
-// goneOfGlob returns what is known to have gone of a glob that is new, and the last deletion before that, by
-// what a workload used before: otherwise an edit of its annotations would hide that.
+// goneOfGlob returns what is known to have gone of a glob that is new, and the last deletion before that: by
+// what a workload used before, as otherwise an edit of its annotations would hide that, and by the last deletions
+// in the namespace, as the workload is read on another stream.
 func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember, earlier Change) {
+	earlier = g.deletedElsewhere
+	if d := g.deletionsIn(a.id.namespace); d != nil {
+		earlier = d.before
+	}
 	add := func(name string, change Change) {
 		if a.names(name) && !slices.ContainsFunc(gone, func(other goneMember) bool { return other.name == name }) {
 			gone = append(gone, goneMember{name, change})
@@ -226,6 +231,13 @@ func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember, earlier
 				if other.goneBefore.Order > earlier.Order { // it may be one of this glob
 					earlier = other.goneBefore
 				}
+			}
+		}
+	}
+	if d := g.deletionsIn(a.id.namespace); d != nil {
+		for _, last := range d.last {
+			if last.Kind == a.id.Kind && !last.ignored {
+				add(last.Name, last.change)
 			}
 		}
 	}

@@ -16,17 +16,17 @@ import (
 //     are in the workloads, so these entries are bounded by their bytes, whatever their age.
 //   - What such a source contained, up to maxGoneBytes in a namespace. Of those that were deleted first,
 //     the content is forgotten: all that they had counts as changed when they were deleted.
-//   - When sources were deleted that no workload referred to, for the workloads that begin to: the last
-//     maxUnused in a namespace, and those of maxUnusedNamespaces namespaces. Any other source that is
-//     absent when a workload begins to refer to it may have been deleted as late as the last deletion
+//   - When sources were deleted last, for the workloads and the globs that begin to name them: the last
+//     maxDeletions in a namespace, and those of maxDeletionNamespaces namespaces. Any other source that is
+//     absent when something begins to name it may have been deleted as late as the last deletion
 //     that was forgotten.
 //
 // So what is forgotten only makes changes later and more than they were: in doubt, pods are looked up or
 // restarted.
 const (
 	maxGoneBytes        = 2 << 20
-	maxUnused           = 256
-	maxUnusedNamespaces = 512
+	maxDeletions           = 256
+	maxDeletionNamespaces = 512
 )
 
 // goneSource is a source that has been deleted, as it was, with when it went.
@@ -37,6 +37,22 @@ type goneSource struct {
 
 // Deleted returns what was known of a source that has been deleted, or nil.
 func (g *Graph) Deleted(key SourceKey) *Source { return g.goneOf(key).Source }
+
+// DeletedBefore returns what was known of a source that has been deleted, for one of the same name that comes; nil: there
+// was none. If no workload referred to it, that is no more than when it went at the latest.
+func (g *Graph) DeletedBefore(key SourceKey) *Source {
+	if gone := g.goneOf(key); gone.Source != nil {
+		return gone.Source
+	}
+	change := g.unused.get(key)
+	if change == (Change{}) {
+		change = g.lastDeletion(key)
+	}
+	if change == (Change{}) {
+		return nil
+	}
+	return (&Source{SourceKey: key}).withoutContent(change)
+}
 
 // goneOf returns a source that has been deleted, or the zero value.
 func (g *Graph) goneOf(key SourceKey) goneSource { return g.gone.get(key) }
@@ -157,40 +173,48 @@ func (s *Source) withoutContent(deletion Change) *Source {
 // unknownKeys stands for content that has been forgotten.
 var unknownKeys = &[]KeyDigest{}
 
-// unusedDeletion is the deletion of a source that no workload referred to.
-type unusedDeletion struct {
+// deletion is that of a source.
+type deletion struct {
 	SourceKey
-	change Change
+	change  Change
+	ignored bool // it carried IgnoreAnnotation
 }
 
-// unusedDeletions are those of a namespace.
-type unusedDeletions struct {
-	last   []unusedDeletion // the latest last
+// deletions are those of the sources of a namespace.
+type deletions struct {
+	last   []deletion // each source once
 	keys   sets.Set[SourceKey]
 	before Change // no earlier than those that are not remembered
 }
 
-// take returns the deletion of a source, or that of any that are not remembered, and forgets it.
-func (u *unusedDeletions) take(key SourceKey) Change {
-	if !u.keys.Has(key) { // a template may name many
-		return u.before
+// of returns the deletion of a source, or that of any that are not remembered.
+func (d *deletions) of(key SourceKey) Change {
+	if i := d.find(key); i >= 0 {
+		return d.last[i].change
 	}
-	u.keys.Delete(key)
-	for i := range u.last {
-		if u.last[i].SourceKey == key {
-			change := u.last[i].change
-			u.last = slices.Delete(u.last, i, i+1)
-			return change
-		}
+	return d.before
+}
+
+func (d *deletions) find(key SourceKey) int {
+	if !d.keys.Has(key) { // a template may name many
+		return -1
 	}
-	return u.before
+	return slices.IndexFunc(d.last, func(other deletion) bool { return other.SourceKey == key })
+}
+
+func (d *deletions) add(one deletion) {
+	if i := d.find(one.SourceKey); i >= 0 {
+		d.last = slices.Delete(d.last, i, i+1)
+	}
+	d.last = append(d.last, one)
+	d.keys.Insert(one.SourceKey)
 }
 
 // forget drops the first deletions, so that so many are left.
-func (u *unusedDeletions) forget(left int) {
-	for ; len(u.last) > left; u.last = u.last[1:] {
-		u.keys.Delete(u.last[0].SourceKey)
-		u.before = noEarlier(u.before, u.last[0].change)
+func (d *deletions) forget(left int) {
+	for ; len(d.last) > left; d.last = d.last[1:] {
+		d.keys.Delete(d.last[0].SourceKey)
+		d.before = noEarlier(d.before, d.last[0].change)
 	}
 }
 
@@ -203,41 +227,39 @@ func noEarlier(a, b Change) Change {
 	return Change{Version: max(a.Version, b.Version), Seen: seen, Order: max(a.Order, b.Order)}
 }
 
-// unusedIn returns the deletions in a namespace of sources that no workload referred to.
-func (g *Graph) unusedIn(namespace string) *unusedDeletions {
-	if found, ok := g.lastUnused.Get(namespace); ok {
-		return found.(*unusedDeletions)
+// deletionsIn returns the last deletions in a namespace; nil: no more is known than deletedElsewhere.
+func (g *Graph) deletionsIn(namespace string) *deletions {
+	if found, ok := g.deletions.Get(namespace); ok {
+		return found.(*deletions)
 	}
 	return nil
 }
 
-// noteUnused remembers no more of a deleted source than when it went: a workload that used it may be
-// read only afterwards, on another stream.
-func (g *Graph) noteUnused(key SourceKey, change Change) {
-	u := g.unusedIn(key.Namespace)
-	if u == nil {
-		u = &unusedDeletions{keys: sets.New[SourceKey](), before: g.unusedElsewhere}
-		g.lastUnused.Add(key.Namespace, u)
+// noteDeletion remembers no more of a deleted source than when it went: what names it may be read only afterwards,
+// on another stream.
+func (g *Graph) noteDeletion(one deletion) {
+	d := g.deletionsIn(one.Namespace)
+	if d == nil {
+		d = &deletions{keys: sets.New[SourceKey](), before: g.deletedElsewhere}
+		g.deletions.Add(one.Namespace, d)
 	}
-	u.take(key)
-	u.last = append(u.last, unusedDeletion{key, change})
-	u.keys.Insert(key)
-	u.forget(g.bounds.unused)
+	d.add(one)
+	d.forget(g.bounds.deletions)
 }
 
-// newLastUnused returns a cache that has a graph note what it forgets.
-func (g *Graph) newLastUnused(namespaces int) *lru.Cache {
+// newDeletions returns a cache that has a graph note what it forgets.
+func (g *Graph) newDeletions(namespaces int) *lru.Cache {
 	return lru.NewWithEvictionFunc(namespaces, func(_ lru.Key, value any) {
-		u := value.(*unusedDeletions)
-		u.forget(0)
-		g.unusedElsewhere = noEarlier(g.unusedElsewhere, u.before)
+		d := value.(*deletions)
+		d.forget(0)
+		g.deletedElsewhere = noEarlier(g.deletedElsewhere, d.before)
 	})
 }
 
 // beginUse remembers of the sources that a workload begins to refer to when they may last have been deleted,
 // if they are absent and no other workload refers to them.
 func (g *Graph) beginUse(before, now use) {
-	if g.lastUnused.Len() == 0 && g.unusedElsewhere == (Change{}) {
+	if g.deletions.Len() == 0 && g.deletedElsewhere == (Change{}) {
 		return
 	}
 	var known []Reference
@@ -261,13 +283,17 @@ func (g *Graph) beginUseOf(key SourceKey) {
 	if g.sources.get(key) != nil || g.users.any(key) {
 		return
 	}
-	change := g.unusedElsewhere
-	if u := g.unusedIn(key.Namespace); u != nil {
-		change = u.take(key)
-	}
-	if change != (Change{}) {
+	if change := g.lastDeletion(key); change != (Change{}) {
 		g.unused.set(&key, change)
 	}
+}
+
+// lastDeletion returns a bound on when a source that is absent was deleted; zero: it was not.
+func (g *Graph) lastDeletion(key SourceKey) Change {
+	if d := g.deletionsIn(key.Namespace); d != nil {
+		return d.of(key)
+	}
+	return g.deletedElsewhere
 }
 
 // endUseOf drops what is known of a source that was deleted, if no workload refers to it any more.
@@ -277,9 +303,9 @@ func (g *Graph) endUseOf(key SourceKey) {
 		return
 	}
 	if gone.Source != nil {
-		g.noteUnused(key, gone.change)
-	} else if u := g.unusedIn(key.Namespace); u == nil || noEarlier(u.before, unused) != u.before {
-		g.noteUnused(key, unused)
+		g.noteDeletion(deletion{key, gone.change, gone.Ignored})
+	} else if d := g.deletionsIn(key.Namespace); d == nil || noEarlier(d.before, unused) != d.before {
+		g.noteDeletion(deletion{key, unused, false})
 	}
 	g.forgetGone(key)
 }

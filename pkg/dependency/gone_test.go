@@ -13,7 +13,7 @@ func TestGraph_ForgetsDeletionsInDoubt(t *testing.T) { withSeeds(t, 20, forgetsI
 
 func forgetsInDoubt(t *testing.T, r *rand.Rand) {
 	t.Helper()
-	all, bounded := NewGraph(), newGraph(bounds{goneBytes: r.Intn(4000), unused: r.Intn(3), unusedNamespaces: 1 + r.Intn(2)})
+	all, bounded := NewGraph(), newGraph(bounds{goneBytes: r.Intn(4000), deletions: r.Intn(3), deletionNamespaces: 1 + r.Intn(2)})
 	graphs := []*Graph{all, bounded}
 	names, keys, several := []string{"a", "b", "c"}, []string{"x", "y"}, r.Intn(2) == 0
 	for _, g := range graphs {
@@ -160,7 +160,7 @@ func TestGraph_DeletionsElsewhere(t *testing.T) {
 	w := &watched{g: NewGraph(), version: 100}
 	w.set("y", 10)
 	w.remove("y", 90)
-	for i := range 10 * maxUnused {
+	for i := range 10 * maxDeletions {
 		key := SourceKey{ConfigMap, fmt.Sprint("other-", i%10), fmt.Sprint("x-", i)}
 		w.g.SetSource(&Source{SourceKey: key})
 		w.g.DeleteSource(key, Change{Version: uint64(200 + i), Seen: seenAt})
@@ -173,23 +173,23 @@ func TestGraph_DeletionsElsewhere(t *testing.T) {
 		t.Errorf("x has been missing since %d, want 0: it never was there", got)
 	}
 	// As long as a workload refers to it, nothing makes that forgotten.
-	w.comeAndGo(2*maxUnused, 300)
+	w.comeAndGo(2*maxDeletions, 300)
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 90 {
 		t.Errorf("after other deletions, y has been missing since %d, want 90", got)
 	}
 	w.workload("x")
-	w.comeAndGo(2*maxUnused, 400)
+	w.comeAndGo(2*maxDeletions, 400)
 	w.workload("x", "y")
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 401 {
 		t.Errorf("after a time in which no workload referred to it, y has been missing since %d, want 401", got)
 	}
 	// Of very many namespaces, the deletions in some are forgotten.
-	for i := range maxUnusedNamespaces {
+	for i := range maxDeletionNamespaces {
 		key := SourceKey{ConfigMap, fmt.Sprint("many-", i), "x"}
 		w.g.SetSource(&Source{SourceKey: key})
 		w.g.DeleteSource(key, Change{Version: 500, Seen: seenAt})
 	}
-	if n := w.g.lastUnused.Len(); n != maxUnusedNamespaces {
+	if n := w.g.deletions.Len(); n != maxDeletionNamespaces {
 		t.Errorf("deletions of %d namespaces are remembered", n)
 	}
 	w.workload("x", "y", "z")

@@ -38,13 +38,12 @@ type Graph struct {
 	// that may have been deleted before a workload did.
 	gone   tree[SourceKey, goneSource]
 	unused tree[SourceKey, Change]
-	// goneContents has, by namespace, those among gone of which the content is remembered, and lastUnused
-	// the unusedDeletions. What lastUnused has forgotten was no later than unusedElsewhere. Snapshots have
-	// none of them.
-	goneContents    map[string]*goneContents
-	lastUnused      *lru.Cache
-	unusedElsewhere Change
-	bounds          bounds
+	// goneContents has, by namespace, those among gone of which the content is remembered, and deletions the
+	// deletions. What the latter has forgotten was no later than deletedElsewhere. Snapshots have none of them.
+	goneContents     map[string]*goneContents
+	deletions        *lru.Cache
+	deletedElsewhere Change
+	bounds           bounds
 	// writers remembers when field managers wrote, by namespace. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
@@ -72,11 +71,11 @@ type changingNamespace struct {
 }
 
 // bounds are those of what is kept of a namespace, of how many namespaces, and of what is done at once.
-type bounds struct{ goneBytes, unused, unusedNamespaces, globWork, told int }
+type bounds struct{ goneBytes, deletions, deletionNamespaces, globWork, told int }
 
 // NewGraph returns an empty graph.
 func NewGraph() *Graph {
-	return newGraph(bounds{maxGoneBytes, maxUnused, maxUnusedNamespaces, maxGlobWork, maxTold})
+	return newGraph(bounds{maxGoneBytes, maxDeletions, maxDeletionNamespaces, maxGlobWork, maxTold})
 }
 
 func newGraph(b bounds) *Graph {
@@ -97,7 +96,7 @@ func newGraph(b bounds) *Graph {
 		globSpaces:   map[string]*globSpace{},
 		bounds:       b,
 	}
-	g.lastUnused = g.newLastUnused(b.unusedNamespaces)
+	g.deletions = g.newDeletions(b.deletionNamespaces)
 	return g
 }
 
@@ -108,7 +107,7 @@ func (g *Graph) Snapshot() *Graph {
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
 	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
-	s.goneContents, s.lastUnused = nil, nil
+	s.goneContents, s.deletions = nil, nil
 	s.globSpaces, s.changedGlobs = nil, nil
 	return &s
 }
@@ -481,9 +480,8 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 		h.past = addPast(deleted, change)
 		was.remember(h)
 		g.setGone(&was, change)
-	} else {
-		g.noteUnused(key, change)
 	}
+	g.noteDeletion(deletion{key, change, deleted.Ignored})
 	g.endWaiting(key, change)
 }
 

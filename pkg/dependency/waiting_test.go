@@ -81,12 +81,12 @@ func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 		"it went after, and many after that": {func(w *watched) {
 			w.set("y", 10)
 			w.remove("y", 105)
-			w.comeAndGo(maxUnused, 106)
+			w.comeAndGo(maxDeletions, 106)
 		}, template},
 		"it went before, and many after that": {func(w *watched) {
 			w.set("y", 10)
 			w.remove("y", 90)
-			w.comeAndGo(maxUnused, 91)
+			w.comeAndGo(maxDeletions, 91)
 		}, come + 1},
 		"it may have been there before the first lists": {func(w *watched) { w.g.SetSince(Moment{Version: template}) }, template},
 		"it was missing in the first lists":             {func(w *watched) { w.g.SetSince(Moment{Version: template - 1}) }, come + 1},
@@ -108,7 +108,7 @@ func TestGraph_TellsWaitingLater(t *testing.T) { withSeeds(t, 30, tellsWaitingLa
 
 func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 	t.Helper()
-	b := bounds{unusedNamespaces: 1}
+	b := bounds{deletionNamespaces: 1}
 	later := newGraph(b)
 	b.told = 1000
 	atOnce := newGraph(b)

@@ -219,7 +219,7 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 		return touched{workloads: []dependency.WorkloadKey{w.WorkloadKey}}
 	case o.source != nil:
 		key := o.source.SourceKey
-		o.source.After(x.graph.Source(key), x.graph.Deleted(key), at)
+		o.source.After(x.graph.Source(key), x.graph.DeletedBefore(key), at)
 		x.graph.SetSource(o.source)
 		return x.users(key)
 	case o.namespace != nil:
