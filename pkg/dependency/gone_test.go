@@ -3,9 +3,13 @@ package dependency
 import (
 	"fmt"
 	"math/rand"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // What is forgotten of deleted sources makes changes later and more than they were, and never the reverse.
@@ -195,5 +199,79 @@ func TestGraph_DeletionsElsewhere(t *testing.T) {
 	w.workload("x", "y", "z")
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "z"}); got < 401 {
 		t.Errorf("z has been missing since %d, want no earlier than 401", got)
+	}
+}
+
+// A glob that is new may be of a workload that was read after what it names had gone.
+func TestMatched_EachGoneBeforeItsFirstWorkload(t *testing.T) {
+	remove := func(g *Graph, kind SourceKind, name string, ignored bool, version uint64) {
+		key := SourceKey{kind, "shop", name}
+		g.SetSource(&Source{SourceKey: key, Ignored: ignored})
+		g.DeleteSource(key, Change{Version: version, Order: version, Seen: seenAt})
+	}
+	gone := func(g *Graph) (all []string) {
+		pattern := Pattern{ConfigMap, "x-*"}
+		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "w"}}
+		g.SetWorkload(w, Patterns{Sources: []Pattern{pattern}})
+		g.Matched("shop", pattern, nil, nil).EachGone(func(name string, change Change) bool {
+			all = append(all, fmt.Sprint(name, " ", change.Version))
+			return true
+		})
+		return all
+	}
+	g := NewGraph()
+	user := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "user"}, References: []Reference{{Kind: ConfigMap, Name: "x-used"}}}
+	g.SetWorkload(user, Patterns{})
+	remove(g, ConfigMap, "x-1", false, 10)
+	remove(g, ConfigMap, "x-used", false, 11)
+	remove(g, ConfigMap, "x-ignored", true, 12)
+	remove(g, Secret, "x-1", false, 13)
+	remove(g, ConfigMap, "y", false, 14)
+	if got, want := gone(g), []string{"x-used 11", "x-1 10"}; !slices.Equal(got, want) {
+		t.Errorf("gone are %q, want %q", got, want)
+	}
+
+	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: maxGlobWork})
+	remove(g, ConfigMap, "x-1", false, 10)
+	remove(g, ConfigMap, "x-2", false, 11)
+	if got, want := gone(g), []string{"x-2 11", " 10"}; !slices.Equal(got, want) {
+		t.Errorf("with one deletion that is remembered, gone are %q, want %q", got, want)
+	}
+
+	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: maxGlobWork})
+	remove(g, ConfigMap, "x-1", false, 10)
+	other := SourceKey{ConfigMap, "other", "y"}
+	g.SetSource(&Source{SourceKey: other})
+	g.DeleteSource(other, Change{Version: 11, Order: 11, Seen: seenAt})
+	if got, want := gone(g), []string{" 10"}; !slices.Equal(got, want) {
+		t.Errorf("with one namespace that is remembered, gone are %q, want %q", got, want)
+	}
+}
+
+// What is created again while no workload refers to it may have had any key until it was deleted.
+func TestGraph_DeletedBefore(t *testing.T) {
+	g := NewGraph()
+	key := SourceKey{ConfigMap, "shop", "x"}
+	if was := g.DeletedBefore(key); was != nil {
+		t.Errorf("of what never was there, %+v was deleted", was)
+	}
+	set := func(uid types.UID, version string, keys ...string) *Source {
+		var contents []KeyDigest
+		for _, k := range keys {
+			contents = append(contents, KeyDigest{Key: k})
+		}
+		meta := &metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid, ResourceVersion: version}
+		s := NewSource(NewDigester([]byte("key")), ConfigMap, meta, contents)
+		s.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: true, Seen: seenAt, Order: 1})
+		g.SetSource(s)
+		return s
+	}
+	reads := &Reference{Kind: ConfigMap, Name: "x", Uses: []Use{{Type: Env, Keys: []string{"gone"}}}}
+	if at := set("1", "10", "gone").LastWritten(reads); at.Version != 10 {
+		t.Errorf("it was last written at %d, want 10", at.Version)
+	}
+	g.DeleteSource(key, Change{Version: 20, Seen: seenAt})
+	if at := set("2", "30").LastWritten(reads); at.Version != 20 {
+		t.Errorf("what had gone when it was created again was last written at %d, want 20", at.Version)
 	}
 }

@@ -271,9 +271,13 @@ func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64
 func (e *Evaluation) cameBack(u *unit) (found bool) {
 	had := func(r *dependency.Reference, s *dependency.Source) bool {
 		now := dependency.AppendContent(nil, r, s)
-		return slices.ContainsFunc(e.graph.Past(e.sourceKey(r)), func(p dependency.Past) bool {
-			return bytes.Equal(now, dependency.AppendContent(nil, r, p.Source))
-		})
+		same := func(s *dependency.Source) bool { return bytes.Equal(now, dependency.AppendContent(nil, r, s)) }
+		past := e.graph.Past(e.sourceKey(r))
+		if slices.ContainsFunc(past, func(p dependency.Past) bool { return same(p.Source) }) {
+			return true
+		}
+		first, known := e.graph.First(e.sourceKey(r)) // it may have been absent, which is none of its contents
+		return len(past) > 0 && (!known || same(first))
 	}
 	if u.glob == nil {
 		return had(&u.counted.Reference, u.counted.source)
