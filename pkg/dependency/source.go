@@ -211,6 +211,21 @@ func (s *Source) written(r *Reference) (version uint64) {
 // LastWritten returns an upper bound on the last change of what r reads of the source.
 func (s *Source) LastWritten(r *Reference) Moment { return s.moment(s.written(r)) }
 
+// LastReturned returns when something that r reads of the source was last there again with the content that it had
+// before it was missing; zero: it never was.
+func (s *Source) LastReturned(r *Reference) (at Moment) {
+	version, sight := uint64(0), r.sight()
+	for i := range s.Keys {
+		if k := &s.Keys[i]; sight.sees(k) != seenNot {
+			version = max(version, k.Returned, k.Readded)
+		}
+	}
+	if version > 0 {
+		at = s.moment(version)
+	}
+	return at
+}
+
 // Undated reports whether LastChanged may be that of an earlier change than the one at a moment: keys
 // were removed then, or later.
 func (s *Source) Undated(at Moment) bool { return s.undated && at.Version >= s.undatedFrom }

@@ -249,11 +249,23 @@ func (e *Evaluation) unordered(u *unit) bool {
 // with any key, that the pods differ.
 func (e *Evaluation) changedUnrecorded() (changed []change) {
 	for i := range e.units {
-		if u := &e.units[i]; e.sawUnitAfter(u, e.Workload.OptedAt) || e.recordedMixed(u) {
+		if u := &e.units[i]; e.sawUnitAfter(u, e.Workload.OptedAt) || e.returnedSinceOptedIn(u) || e.recordedMixed(u) {
 			changed = append(changed, e.change(u))
 		}
 	}
 	return changed
+}
+
+// returnedSinceOptedIn reports whether content that was written after the pods started may have been missing when the
+// workload opted in, so that this adopted something else. For pods that cannot start without it, its return is no change.
+func (e *Evaluation) returnedSinceOptedIn(u *unit) bool {
+	if u.glob != nil || u.counted.source == nil {
+		return false
+	}
+	c := e.change(u)
+	returned := c
+	returned.at = u.counted.source.LastReturned(&u.counted.Reference)
+	return !e.startedAfter(&c) && e.sawAfter(&returned, e.Workload.OptedAt)
 }
 
 // sawUnitAfter reports whether this process saw a unit change after its pods started and after
