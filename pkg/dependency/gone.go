@@ -24,8 +24,8 @@ import (
 // So what is forgotten only makes changes later and more than they were: in doubt, pods are looked up or
 // restarted.
 const (
-	maxGoneBytes        = 2 << 20
-	maxDeletions           = 256
+	maxGoneBytes          = 2 << 20
+	maxDeletions          = 256
 	maxDeletionNamespaces = 512
 )
 
