@@ -274,4 +274,17 @@ func TestGraph_DeletedBefore(t *testing.T) {
 	if at := set("2", "30").LastWritten(reads); at.Version != 20 {
 		t.Errorf("what had gone when it was created again was last written at %d, want 20", at.Version)
 	}
+
+	// As long as a workload refers to it, nothing makes that forgotten.
+	g.DeleteSource(key, Change{Version: 40, Seen: seenAt})
+	user := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "user"}, References: []Reference{*reads}}
+	g.SetWorkload(user, Patterns{})
+	for i := range maxDeletions + 1 {
+		other := SourceKey{ConfigMap, "shop", fmt.Sprint("other-", i)}
+		g.SetSource(&Source{SourceKey: other})
+		g.DeleteSource(other, Change{Version: 50, Seen: seenAt})
+	}
+	if at := set("3", "60").LastWritten(reads); at.Version != 40 {
+		t.Errorf("what a workload began to refer to when it had gone was last written at %d, want 40", at.Version)
+	}
 }
