@@ -206,7 +206,7 @@ func TestSource_CreatedAgain(t *testing.T) {
 				g.DeleteSource(key, Change{Version: 20, Exact: true, Seen: now, Order: 1})
 			}
 			again := source("b", "30")
-			again.After(g.Source(key), g.Deleted(key), Arrival{Live: seen, Seen: now, Order: 2})
+			again.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: seen, Seen: now, Order: 2})
 			g.SetSource(again)
 			if got, want := g.LastChange(key), (Change{Version: 30, Exact: seen, Seen: now, Order: 2}); got != want {
 				t.Errorf("it changed at %+v, want %+v", got, want)
@@ -318,7 +318,7 @@ func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 		for _, k := range keys {
 			s.Keys = append(s.Keys, KeyDigest{Key: k, Digest: Digest{1}})
 		}
-		s.After(g.Source(key), g.Deleted(key), Arrival{Live: true, Seen: now, Order: order})
+		s.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: true, Seen: now, Order: order})
 		g.SetSource(s)
 	}
 	put("10", 1, "a", "b")

@@ -106,7 +106,7 @@ func TestSource_CreatedAgainToCount(t *testing.T) {
 			m := &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: version}
 			s := NewSource(testDigester(), ConfigMap, m, []KeyDigest{{Key: "a"}})
 			s.Ignored = ignored
-			s.After(c.graph.Source(c.key), c.graph.Deleted(c.key), Arrival{Live: true, Seen: day})
+			s.After(c.graph.Source(c.key), c.graph.DeletedBefore(c.key), Arrival{Live: true, Seen: day})
 			c.graph.SetSource(s)
 		}
 		read("10", ignored)

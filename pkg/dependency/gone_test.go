@@ -43,7 +43,7 @@ func forgetsInDoubt(t *testing.T, r *rand.Rand) {
 						s.Keys = append(s.Keys, KeyDigest{Key: k, Digest: Digest{v}})
 					}
 				}
-				s.After(g.Source(key), g.Deleted(key), at)
+				s.After(g.Source(key), g.DeletedBefore(key), at)
 				g.SetSource(s)
 			}
 		case 2, 3:

@@ -70,7 +70,7 @@ func (c *changing) write(value string, minute int, first bool) {
 	if !first {
 		at.Live, at.Seen = true, written.Add(time.Second)
 	}
-	s.After(c.graph.Source(c.key), c.graph.Deleted(c.key), at)
+	s.After(c.graph.Source(c.key), c.graph.DeletedBefore(c.key), at)
 	c.graph.SetSource(s)
 }
 

@@ -44,7 +44,7 @@ func TestGraph_RemembersTheLastContents(t *testing.T) {
 	}
 	change := func(version int, value string) {
 		s := read(version, value)
-		s.After(g.Source(key), g.Deleted(key), Arrival{Live: true, Seen: now})
+		s.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: true, Seen: now})
 		g.SetSource(s)
 	}
 	first := read(10, "0")

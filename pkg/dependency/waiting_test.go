@@ -151,7 +151,7 @@ func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 			switch do {
 			case 0, 1, 2:
 				s := &Source{SourceKey: key, ResourceVersion: fmt.Sprint(seen), Keys: []KeyDigest{{Key: content, Digest: Digest{byte(version)}}}}
-				s.After(g.Source(key), g.Deleted(key), Arrival{Live: live, Seen: seenAt, Order: order})
+				s.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: live, Seen: seenAt, Order: order})
 				g.SetSource(s)
 			case 3, 4:
 				g.DeleteSource(key, Change{Version: seen, Exact: live, Seen: seenAt, Order: order})
@@ -246,7 +246,7 @@ func (w *watched) put(name string, version uint64, live bool, keys ...string) {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: Digest{byte(version)}})
 	}
 	previous := w.g.Source(s.SourceKey)
-	s.After(previous, w.g.Deleted(s.SourceKey), Arrival{Live: live, Seen: seenAt})
+	s.After(previous, w.g.DeletedBefore(s.SourceKey), Arrival{Live: live, Seen: seenAt})
 	w.g.SetSource(s)
 }
 

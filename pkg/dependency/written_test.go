@@ -21,7 +21,7 @@ func (c *changing) put(keys map[string]string) {
 		}
 	}
 	s := FromConfigMap(testDigester(), o)
-	s.After(c.graph.Source(c.key), c.graph.Deleted(c.key), Arrival{Live: true, Seen: day, Order: 1000 + c.version})
+	s.After(c.graph.Source(c.key), c.graph.DeletedBefore(c.key), Arrival{Live: true, Seen: day, Order: 1000 + c.version})
 	c.graph.SetSource(s)
 }
 

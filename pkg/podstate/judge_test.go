@@ -117,7 +117,7 @@ func (x *scene) replaced(deleted, created uint64) {
 	g := x.graph()
 	g.DeleteSource(x.source.SourceKey, dependency.Change{Version: deleted, Exact: true, Seen: at(70)})
 	s := x.written(map[string]string{"a": "1", "b": "1"}, 80, created)
-	s.After(nil, g.Deleted(s.SourceKey), dependency.Arrival{Live: true, Seen: at(80)})
+	s.After(nil, g.DeletedBefore(s.SourceKey), dependency.Arrival{Live: true, Seen: at(80)})
 	x.source = s
 }
 

@@ -256,6 +256,35 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x.set(secret("db", "password", "2"))
 			x.namespaceAnnotations(map[string]string{ReloadAnnotation: "auto"})
 		}, adoption},
+		"content changes and goes, the workload opts in, and the content returns": {func(x *world) {
+			x.annotate(ReloadAnnotation, "off")
+			x.set(secret("db", "password", "2"))
+			x.remove(dependency.Secret, "db")
+			x.annotate(ReloadAnnotation, "auto")
+			x.set(secret("db", "password", "2"))
+		}, rollOut("Secret/db")},
+		"the same, of one key": {func(x *world) {
+			x.annotate(ReloadAnnotation, "off")
+			x.set(secret("db", "password", "2"))
+			x.set(secret("db", "user", "1"))
+			x.annotate(ReloadAnnotation, "auto")
+			x.set(secret("db", "password", "2", "user", "1"))
+		}, rollOut("Secret/db")},
+		"the same, and the pods have read it before it went": {func(x *world) {
+			x.annotate(ReloadAnnotation, "off")
+			x.set(secret("db", "password", "2"))
+			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
+			x.remove(dependency.Secret, "db")
+			x.annotate(ReloadAnnotation, "auto")
+			x.set(secret("db", "password", "2"))
+		}, adoption},
+		"the same, and it returned before the workload opted in": {func(x *world) {
+			x.annotate(ReloadAnnotation, "off")
+			x.set(secret("db", "password", "2"))
+			x.remove(dependency.Secret, "db")
+			x.set(secret("db", "password", "2"))
+			x.annotate(ReloadAnnotation, "auto")
+		}, adoption},
 		"an optional one appears, and then the required one: the pods have read both": {func(x *world) {
 			x.set(secret("extra", "a", "1"))
 			x.set(secret("db", "password", "2"))

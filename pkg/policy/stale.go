@@ -256,16 +256,15 @@ func (e *Evaluation) changedUnrecorded() (changed []change) {
 	return changed
 }
 
-// returnedSinceOptedIn reports whether content that was written after the pods started may have been missing when the
-// workload opted in, so that this adopted something else. For pods that cannot start without it, its return is no change.
+// returnedSinceOptedIn reports whether content may have been missing when the workload opted in, so that this adopted
+// something else. For pods that cannot start without it, its return is no change.
 func (e *Evaluation) returnedSinceOptedIn(u *unit) bool {
 	if u.glob != nil || u.counted.source == nil {
 		return false
 	}
 	c := e.change(u)
-	returned := c
-	returned.at = u.counted.source.LastReturned(&u.counted.Reference)
-	return !e.startedAfter(&c) && e.sawAfter(&returned, e.Workload.OptedAt)
+	c.at = u.counted.source.LastReturned(&u.counted.Reference)
+	return e.sawAfter(&c, e.Workload.OptedAt)
 }
 
 // sawUnitAfter reports whether this process saw a unit change after its pods started and after

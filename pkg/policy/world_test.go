@@ -233,7 +233,7 @@ func (x *world) read(o metav1.Object) {
 		s = dependency.FromSecret(x.digester, o.DeepCopy())
 	}
 	at := x.arrival()
-	s.After(x.graph.Source(s.SourceKey), x.graph.Deleted(s.SourceKey), at)
+	s.After(x.graph.Source(s.SourceKey), x.graph.DeletedBefore(s.SourceKey), at)
 	x.graph.SetSource(s)
 }
 
