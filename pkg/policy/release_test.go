@@ -108,6 +108,39 @@ func TestContentThatAGlobNamesIsOfARelease(t *testing.T) {
 	}
 }
 
+// What the pods have read is of no release that is under way, nor is what changed long before, even if it was never read.
+func TestContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
+	for name, between := range map[string]func(*world){
+		"the pods have read it": func(x *world) {
+			x.tick(40 * time.Second)
+			if d := x.act(); d.Action != RollOut {
+				t.Fatalf("got %+v", d)
+			}
+			x.edit(func(d *appsv1.Deployment) { // the owner still manages other fields of the template
+				d.ManagedFields = append(d.ManagedFields, x.managed(`{"f:spec":{"f:template":{"f:spec":{}}}}`)...)
+			})
+			x.tick(40 * time.Second)
+		},
+		"it changed long before": func(x *world) { x.tick(10 * time.Minute) },
+	} {
+		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("a", "k", "1"), configMap("b", "k", "1"))
+		x.annotate(SourcesAnnotation, "configmap/*")
+		x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, 30*time.Second
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		x.adopt()
+		x.tick(time.Hour)
+		x.set(configMap("a", "k", "2"))
+		x.decide()
+		between(x)
+		x.client, x.staleSince = "external-secrets", time.Time{}
+		x.set(configMap("b", "k", "2"))
+		d := x.decide()
+		if got := d.RecheckAt.Sub(x.now); d.State != Settling || got.Round(time.Second) != time.Second {
+			t.Errorf("%s: %+v, want to wait for a second", name, d)
+		}
+	}
+}
+
 // While the client goes on to write in the namespace, its release is not over.
 func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
 	begin := func(t *testing.T) *world {

@@ -70,16 +70,20 @@ func (e *Evaluation) settles(o Observed, changes []change, seen time.Time) (at t
 		return time.Time{}, settle, false
 	}
 	if e.Policy.ReleaseSettle > 0 {
-		changed := seen
+		since := seen.Add(-e.Policy.ReleaseSettle * releaseLimit)
 		for i := range changes {
 			changes[i].unit.eachSource(func(s *dependency.Source) bool {
+				// What a glob names comes in the order of its changes: those that are earlier, or that the pods
+				// have read, belong to no release that is under way.
+				c := changes[i].unit.changedWith(s.Change)
+				if changes[i].unit.glob != nil && (!c.seen.After(since) || e.startedAfter(&c)) {
+					return false
+				}
 				if slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {
 					settle, limit, release = e.Policy.ReleaseSettle, releaseLimit, true
 					seen = later(seen, e.graph.LastWriteBy(e.Workload.Namespace, s.ChangedBy))
 				}
-				// What a glob names comes in the order of its changes: earlier ones belong to no release
-				// that is under way.
-				return s.Change.Seen.After(changed.Add(-e.Policy.ReleaseSettle * releaseLimit))
+				return true
 			})
 		}
 	}
