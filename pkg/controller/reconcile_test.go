@@ -325,6 +325,9 @@ func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."
 		invalid = `Warning InvalidAnnotation Deployment/shop/web: Invalid annotation configdep.io/settle="soon": ` +
 			`must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`
+		patterns = "Warning ConfigTooManyPatterns Deployment/shop/web: Too many patterns in the namespace: the different ones in configdep.io/sources of all its workloads may count as 500 in all, " +
+			"and each as 100 (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in configdep.io/exclude adds its own); " +
+			"those of workloads that were created earlier leave no room for those of this one. Automatic restarts are on hold until this is fixed."
 		many = "Warning ConfigTooManySources Deployment/shop/web: The pod template consumes more than 500 ConfigMaps and Secrets, or consumes them in more than " +
 			"5000 places, of which one that names keys counts for each: it cannot be told whether all of them are as they were. Automatic restarts are on hold until this is fixed."
 	)
@@ -372,6 +375,10 @@ func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Template.Spec = few })
 		c.advance(time.Minute)
 		c.expectEvents("fewer")
+		annotate(policy.SourcesAnnotation, "configmap/"+strings.Repeat("?", dependency.MaxWorkOfGlob))
+		c.expectEvents("a pattern that costs too much", patterns)
+		annotate(policy.SourcesAnnotation, "configmap/other")
+		c.expectEvents("one that costs nothing")
 		c.expect("nothing was restarted")
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = false })
 		c.advance(time.Minute)

@@ -9,18 +9,15 @@ import (
 )
 
 // Each change of a source is tried on all globs of its namespace while nothing else can be read. So a namespace may
-// have globs of maxGlobWork. Which of more are admitted follows from what is in the cluster alone, so that all replicas
+// have globs of MaxGlobWork. Which of more are admitted follows from what is in the cluster alone, so that all replicas
 // say the same: in the order of the oldest workloads that have them, as many as there is room for. So a workload that
 // is new stops none that is older, and when one goes, the next are admitted. Of a glob that is not admitted no more is
 // kept than who has it.
 const (
-	maxGlobWork = 500
-	// maxWorkOfGlob bounds that of one, so that one without room leaves little unused.
-	maxWorkOfGlob = 100
+	MaxGlobWork = 500
+	// MaxWorkOfGlob bounds that of one, so that one without room leaves little unused.
+	MaxWorkOfGlob = 100
 )
-
-// MaxGlobs is how many different globs the workloads of a namespace may have, if they are simple.
-const MaxGlobs = maxGlobWork
 
 // work returns what it costs to try a glob on a source, and to keep what it names: 1, unless it has more than stars, or
 // exceptions that are globs, or is long.
@@ -105,7 +102,7 @@ func (g *Graph) rankOf(id *globID) (r globRank, found bool) {
 // returns what is known of it.
 func (g *Graph) ranked(id *globID, before globRank, had bool, create func() *aggregate) {
 	now, has := g.rankOf(id)
-	if id.work() > maxWorkOfGlob || had == has && before.created == now.created {
+	if id.work() > MaxWorkOfGlob || had == has && before.created == now.created {
 		return
 	}
 	s := g.globSpaces[id.namespace]

@@ -23,7 +23,7 @@ func admitsGlobs(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	b := bounds{globWork: 3 + r.Intn(20), deletionNamespaces: 1}
 	g, known := newGraph(b), map[string]bool{}
-	impossible := strings.Repeat("?", maxWorkOfGlob)
+	impossible := strings.Repeat("?", MaxWorkOfGlob)
 	refused := false
 	for step := range 600 {
 		key := WorkloadKey{Deployment, pick(r, "ns1", "ns2"), fmt.Sprint("w-", r.Intn(12))}
@@ -92,7 +92,7 @@ func admittedIn(g *Graph, most int) map[string]bool {
 	for _, id := range slices.SortedFunc(maps.Keys(oldest), func(a, b globID) int {
 		return cmp.Or(cmp.Compare(oldest[a], oldest[b]), compareGlobs(&a, &b))
 	}) {
-		if id.work() > maxWorkOfGlob {
+		if id.work() > MaxWorkOfGlob {
 			continue
 		}
 		if full[id.namespace] = full[id.namespace] || work[id.namespace]+id.work() > most; !full[id.namespace] {
@@ -182,7 +182,7 @@ func TestGlobWork(t *testing.T) {
 	}
 }
 
-// Namespaces have room for globs of maxGlobWork, none of which may have more than maxWorkOfGlob.
+// Namespaces have room for globs of MaxGlobWork, none of which may have more than MaxWorkOfGlob.
 func TestGraph_AdmitsAsManyGlobsAsThereIsRoomFor(t *testing.T) {
 	g := NewGraph()
 	set := func(i int, name string) *Workload {
@@ -190,11 +190,11 @@ func TestGraph_AdmitsAsManyGlobsAsThereIsRoomFor(t *testing.T) {
 		g.SetWorkload(w, Patterns{Sources: []Pattern{{Kind: ConfigMap, Name: name}}})
 		return w
 	}
-	large, fits := set(0, "?"+strings.Repeat("a", maxWorkOfGlob-1)+"*"), set(1, "?"+strings.Repeat("a", maxWorkOfGlob-2))
+	large, fits := set(0, "?"+strings.Repeat("a", MaxWorkOfGlob-1)+"*"), set(1, "?"+strings.Repeat("a", MaxWorkOfGlob-2))
 	if g.Admitted(large.WorkloadKey) || !g.Admitted(fits.WorkloadKey) {
-		t.Errorf("a glob of %d is admitted: %t, and one of %d: %t", maxWorkOfGlob+2, g.Admitted(large.WorkloadKey), maxWorkOfGlob, g.Admitted(fits.WorkloadKey))
+		t.Errorf("a glob of %d is admitted: %t, and one of %d: %t", MaxWorkOfGlob+2, g.Admitted(large.WorkloadKey), MaxWorkOfGlob, g.Admitted(fits.WorkloadKey))
 	}
-	for i := range maxGlobWork - maxWorkOfGlob {
+	for i := range MaxGlobWork - MaxWorkOfGlob {
 		if w := set(10+i, fmt.Sprintf("%d-*", i)); !g.Admitted(w.WorkloadKey) {
 			t.Fatalf("number %d of the simple ones is not admitted", i)
 		}

@@ -231,14 +231,14 @@ func TestMatched_EachGoneBeforeItsFirstWorkload(t *testing.T) {
 		t.Errorf("gone are %q, want %q", got, want)
 	}
 
-	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: maxGlobWork})
+	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: MaxGlobWork})
 	remove(g, ConfigMap, "x-1", false, 10)
 	remove(g, ConfigMap, "x-2", false, 11)
 	if got, want := gone(g), []string{"x-2 11", " 10"}; !slices.Equal(got, want) {
 		t.Errorf("with one deletion that is remembered, gone are %q, want %q", got, want)
 	}
 
-	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: maxGlobWork})
+	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: MaxGlobWork})
 	remove(g, ConfigMap, "x-1", false, 10)
 	other := SourceKey{ConfigMap, "other", "y"}
 	g.SetSource(&Source{SourceKey: other})

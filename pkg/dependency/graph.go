@@ -75,7 +75,7 @@ type bounds struct{ goneBytes, deletions, deletionNamespaces, globWork, told int
 
 // NewGraph returns an empty graph.
 func NewGraph() *Graph {
-	return newGraph(bounds{maxGoneBytes, maxDeletions, maxDeletionNamespaces, maxGlobWork, maxTold})
+	return newGraph(bounds{maxGoneBytes, maxDeletions, maxDeletionNamespaces, MaxGlobWork, maxTold})
 }
 
 func newGraph(b bounds) *Graph {

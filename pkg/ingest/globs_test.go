@@ -52,7 +52,7 @@ func TestIndex_BlocksTooManyGlobs(t *testing.T) {
 		return o
 	}
 	var workloads []any
-	for i := range dependency.MaxGlobs + more {
+	for i := range dependency.MaxGlobWork + more {
 		workloads = append(workloads, workload(i, 10))
 	}
 	for order, list := range map[string][]any{"as they are": workloads, "the last first": append(append([]any{}, workloads[250:]...), workloads[:250]...)} {
@@ -71,22 +71,22 @@ func TestIndex_BlocksTooManyGlobs(t *testing.T) {
 				}
 			}
 			must(t, newStore(x, deployments).Replace(list, "10"), newStore(x, secrets).Replace(nil, "10"))
-			expect("at first", dependency.MaxGlobs, more)
-			if want := fmt.Sprintf("may have %d different ones with *", dependency.MaxGlobs); !strings.Contains(sink.message, want) || !strings.Contains(sink.message, policy.SourcesAnnotation) {
+			expect("at first", dependency.MaxGlobWork, more)
+			if want := fmt.Sprintf("may count as %d in all", dependency.MaxGlobWork); !strings.Contains(sink.message, want) || !strings.Contains(sink.message, policy.SourcesAnnotation) {
 				t.Errorf("the message is %q", sink.message)
 			}
 			store := newStore(x, deployments)
 			must(t, store.Delete(workload(0, 11)))
-			expect("one has gone", dependency.MaxGlobs+1, more-1)
+			expect("one has gone", dependency.MaxGlobWork+1, more-1)
 			same := naming(deployment("w-001", 12), "secret/s-2-*")
 			same.workload.Created = metav1.Unix(0, 0)
 			must(t, store.Update(same))
-			expect("two have the same", dependency.MaxGlobs+2, more-2)
+			expect("two have the same", dependency.MaxGlobWork+2, more-2)
 			must(t, newStore(x, secrets).Update(secret("s-502-a", 13)))
 			for i := range 2 {
 				must(t, store.Add(workload(i, 14+i)))
 			}
-			expect("both are as they were", dependency.MaxGlobs, more)
+			expect("both are as they were", dependency.MaxGlobWork, more)
 			must(t, store.Update(deployment("w-002", 20)), store.Update(deployment("w-003", 21)), store.Update(deployment("w-004", 22)))
 			expect("some need none", 0, 0)
 		})

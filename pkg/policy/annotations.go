@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -134,8 +137,8 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 			return nil, err
 		}
 		p := dependency.Pattern{Kind: k, Name: name}
-		if _, err := path.Match(name, ""); err != nil || strings.Contains(name, "/") || len(name) > maxPattern || !p.Glob() && strings.ContainsFunc(name, notInNames) {
-			return nil, fmt.Errorf("%q is neither the name of an object nor a valid pattern", abbreviate(name))
+		if !possible(name) {
+			return nil, fmt.Errorf("%q is neither a name that an object can have nor a pattern of such names", abbreviate(name))
 		}
 		if known[p] {
 			continue
@@ -157,9 +160,25 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 	return patterns, nil
 }
 
-// notInNames reports whether no name of an object has a character.
-func notInNames(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
+// wildcards are the parts of a glob that do not stand for themselves: characters after a backslash, sets, * and ?.
+var wildcards = regexp.MustCompile(`\\.|\[(?:\\.|[^\\\]])*\]|[*?]`)
+
+// possible reports whether an object can have a name, or one that a glob matches: nothing that may stand in its place is
+// allowed in more places of a name than a letter.
+func possible(name string) bool {
+	if len(name) > maxPattern {
+		return false
+	}
+	if _, err := path.Match(name, ""); err != nil {
+		return false
+	}
+	name = wildcards.ReplaceAllStringFunc(name, func(part string) string {
+		if escaped, found := strings.CutPrefix(part, `\`); found {
+			return escaped
+		}
+		return "a"
+	})
+	return len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 // listed yields the parts of a comma list, trimmed, without empty ones.

@@ -96,9 +96,9 @@ func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 		{SourcesAnnotation, "db", `invalid annotation configdep.io/sources="db": "db" is not of the form configmap/NAME or secret/NAME`},
 		{SourcesAnnotation, "secret/db, secret/", `invalid annotation configdep.io/sources="secret/db, secret/": "secret/" is not of the form configmap/NAME or secret/NAME`},
 		{SourcesAnnotation, "pod/web", `invalid annotation configdep.io/sources="pod/web": "pod" is neither configmap nor secret`},
-		{SourcesAnnotation, "secret/shop/db", `invalid annotation configdep.io/sources="secret/shop/db": "shop/db" is neither the name of an object nor a valid pattern`},
-		{ExcludeAnnotation, "secret/[a-", `invalid annotation configdep.io/exclude="secret/[a-": "[a-" is neither the name of an object nor a valid pattern`},
-		{ExcludeAnnotation, `configmap/a\`, `invalid annotation configdep.io/exclude="configmap/a\\": "a\\" is neither the name of an object nor a valid pattern`},
+		{SourcesAnnotation, "secret/shop/db", `invalid annotation configdep.io/sources="secret/shop/db": "shop/db" is neither a name that an object can have nor a pattern of such names`},
+		{ExcludeAnnotation, "secret/[a-", `invalid annotation configdep.io/exclude="secret/[a-": "[a-" is neither a name that an object can have nor a pattern of such names`},
+		{ExcludeAnnotation, `configmap/a\`, `invalid annotation configdep.io/exclude="configmap/a\\": "a\\" is neither a name that an object can have nor a pattern of such names`},
 		{KindsAnnotation, "", `invalid annotation configdep.io/kinds="": must be a comma-separated list of configmap and secret`},
 		{KindsAnnotation, "secret,pod", `invalid annotation configdep.io/kinds="secret,pod": "pod" is neither configmap nor secret`},
 		{LiveVolumesAnnotation, "yes", `invalid annotation configdep.io/live-volumes="yes": must be "true" or "false"`},
@@ -183,8 +183,12 @@ func TestGlobsAreBounded(t *testing.T) {
 	}
 	x := newWorld(t, pod)
 	x.annotate(SourcesAnnotation, strings.Join(globs, ","), ExcludeAnnotation, strings.Join(globs, ","))
-	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, counted as 64 (one with ? or [ ] counts as 1 plus its length); times the 500 sources") {
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonTooManyPatterns || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, counted as 64 (one with ? or [ ] counts as 1 plus its length); times the 500 sources") {
 		t.Errorf("it is %+v", d)
+	}
+	x.annotate(SettleAnnotation, "soon") // which is to be mended first
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonInvalidAnnotation || !strings.Contains(d.Message, "Invalid annotation configdep.io/settle") || !strings.Contains(d.Message, "too many patterns") {
+		t.Errorf("with an invalid annotation as well, it is %+v", d)
 	}
 }
 
@@ -323,4 +327,21 @@ func FuzzOf(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPatternsNameWhatCanExist: a pattern that no name of an object matches is a mistake, such as a letter in upper case,
+// and is told.
+func TestPatternsNameWhatCanExist(t *testing.T) {
+	for name, possible := range map[string]bool{
+		"db": true, "0": true, "a.b-c": true, "*": true, "?": true, "[a-z]": true, "feature-*": true, "*-db": true, "*.*": true,
+		"[^a]b": true, `\a`: true, `[\]a]`: true, "a-[0-9]-b": true, strings.Repeat("a", 252) + "*": true,
+		"-app": false, "app-": false, ".app": false, "a..b": false, "a.-b": false, "Db": false, "a_b": false, "ä": false,
+		"UPPER-*": false, "a_b*": false, "*..*": false, "-*": false, "*-": false, "*.": false, "*_[a-z]": false,
+		`\*`: false, `\A*`: false, `\[a*`: false, "[a": false, "shop/*": false, strings.Repeat("a", 253) + "*": false,
+	} {
+		p := Of(map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/" + name}, nil, Defaults{})
+		if (len(p.Problems) == 0) != possible {
+			t.Errorf("of secret/%s, the problems are %q", name, p.Problems)
+		}
+	}
 }

@@ -20,8 +20,8 @@ func TestOf_BoundsOfValues(t *testing.T) {
 		problem    string // a part of it; empty: there is none
 	}{
 		"the longest name":               {SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
-		"a name that no object can have": {SourcesAnnotation, "secret/Db", "is neither the name of an object"},
-		"a longer name":                  {SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither the name of an object"},
+		"a name that no object can have": {SourcesAnnotation, "secret/Db", "is neither a name that an object can have"},
+		"a longer name":                  {SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither a name that an object can have"},
 		"as many stars as there may be":  {SourcesAnnotation, "secret/*a*b*c*", ""},
 		"one more":                       {SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
 		"no time":                        {SettleAnnotation, "0", ""},

@@ -46,9 +46,11 @@ const (
 // Reasons of decisions that others look at.
 const (
 	ReasonInvalidAnnotation = "InvalidAnnotation"
-	ReasonSourceMissing     = "SourceMissing"
-	ReasonKeyMissing        = "KeyMissing"
-	ReasonRecreating        = "Recreating" // pods are being evicted
+	// ReasonTooManyPatterns: the patterns of annotations are valid, but more than can be tried.
+	ReasonTooManyPatterns = "TooManyPatterns"
+	ReasonSourceMissing   = "SourceMissing"
+	ReasonKeyMissing      = "KeyMissing"
+	ReasonRecreating      = "Recreating" // pods are being evicted
 	// ReasonNotOptedIn: automatic restarts are off.
 	ReasonNotOptedIn = "NotOptedIn"
 	// ReasonNotRecorded: it is not recorded yet with which content the pods were started.
@@ -268,8 +270,11 @@ func (e *Evaluation) notRecorded() Decision {
 }
 
 func (e *Evaluation) invalid() Decision {
-	return Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
-		Message: e.problems() + " " + onHold}
+	reason := ReasonInvalidAnnotation
+	if e.Policy.TooManyPatterns && len(e.Policy.Problems) == 1 {
+		reason = ReasonTooManyPatterns
+	}
+	return Decision{State: Blocked, Reason: reason, Message: e.problems() + " " + onHold}
 }
 
 func (e *Evaluation) missing(stale bool) Decision {

@@ -61,7 +61,7 @@ func evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 	p := Of(w.Annotations, g.NamespaceOf(w), defaults)
 	p.bound(len(w.References))
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
-		p.refuse()
+		p.notAdmitted()
 	}
 	whole := p
 	if !withGlobs {

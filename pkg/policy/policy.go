@@ -46,6 +46,8 @@ type Policy struct {
 	// Problems are the annotations that cannot be parsed, each in a sentence. While there
 	// are any, nothing restarts the workload by itself.
 	Problems []string
+	// TooManyPatterns reports whether one of the problems is that the patterns, each of which is valid, are too many.
+	TooManyPatterns bool
 }
 
 // Of returns the policy of a workload. Each annotation is looked for on the workload,
@@ -105,14 +107,18 @@ func (p *Policy) bound(sources int) {
 	if work*sources <= maxComparisons {
 		return
 	}
-	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns: %s and %s have %d, counted as %d (one with ? or [ ] counts as 1 plus its length); times the %d sources that the pod template and %[1]s name, that exceeds %[6]d",
+	p.refuse(fmt.Sprintf("too many patterns: %s and %s have %d, counted as %d (one with ? or [ ] counts as 1 plus its length); times the %d sources that the pod template and %[1]s name, that exceeds %[6]d",
 		SourcesAnnotation, ExcludeAnnotation, globs, work, sources, maxComparisons))
-	p.Sources, p.Exclude = nil, nil
 }
 
-// refuse makes a problem of globs that the graph does not admit.
-func (p *Policy) refuse() {
-	p.Problems = append(p.Problems, fmt.Sprintf("too many patterns in the namespace: in %s its workloads may have %d different ones with * (those with ? or [ ], and those with such patterns in %s, count more), and older workloads have that many", SourcesAnnotation, dependency.MaxGlobs, ExcludeAnnotation))
+// notAdmitted makes a problem of globs that the graph does not admit.
+func (p *Policy) notAdmitted() {
+	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different ones in %s of all its workloads may count as %d in all, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own); those of workloads that were created earlier leave no room for those of this one",
+		SourcesAnnotation, dependency.MaxGlobWork, dependency.MaxWorkOfGlob, ExcludeAnnotation))
+}
+
+func (p *Policy) refuse(problem string) {
+	p.Problems, p.TooManyPatterns = append(p.Problems, problem), true
 	p.Sources, p.Exclude = nil, nil
 }
 
