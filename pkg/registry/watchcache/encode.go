@@ -3,7 +3,7 @@ package watchcache
 import (
 	"bytes"
 	"io"
-	"strconv"
+	"math"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,12 +128,12 @@ func (o *encodedOnce[T]) GetObjectKind() schema.ObjectKind { return o.object.Get
 // DeepCopyObject is part of runtime.Object.
 func (o *encodedOnce[T]) DeepCopyObject() runtime.Object { return o.object.DeepCopyObject() }
 
-// placeholder begins with what stands for a version in encodings in which any of as many digits can
-// be put in its place. It is random, so that nothing else in an object is the same, if it has at least
-// so many digits. Versions have, once there were 120,000 writes to etcd.
-var placeholder = strconv.FormatInt(utilrand.Int63nRange(1e18, 9e18), 10)
+// placeholder begins with what stands for a version in encodings in which any of as many characters
+// can be put in its place. It is random, so that nothing else in an object is the same, if it has at
+// least so many. Versions have, once there were 120 writes to etcd.
+var placeholder = utilrand.String(len(version(math.MaxInt64).String()))
 
-const leastPlaceholder = 13
+const leastPlaceholder = 10
 
 // relabelled is an object in a version that few watches send. What they send differs in that alone.
 type relabelled[T Object] struct {
