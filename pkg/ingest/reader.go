@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,10 +52,11 @@ func NewReader(config *rest.Config, lag time.Duration) (*Reader, error) {
 	return &Reader{base, client, lag}, nil
 }
 
-// requests returns what makes requests for the stream.
+// requests returns what makes requests for the stream. client-go makes their paths, and refuses a namespace
+// that is no segment of one.
 func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	version := schema.GroupVersion{Version: "v1"} // of the options
-	client, err := rest.NewRESTClient(r.base, "", rest.ClientContentConfig{
+	client, err := rest.NewRESTClient(r.base, s.api, rest.ClientContentConfig{
 		AcceptContentTypes: runtime.ContentTypeProtobuf,
 		ContentType:        runtime.ContentTypeProtobuf,
 		GroupVersion:       version,
@@ -66,7 +68,7 @@ func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	return func(options metav1.ListOptions) *rest.Request {
 		options.LabelSelector = s.labels
 		options.FieldSelector = strings.Join(slices.DeleteFunc([]string{s.fields, options.FieldSelector}, func(f string) bool { return f == "" }), ",")
-		return client.Get().AbsPath(s.path).VersionedParams(&options, scheme.ParameterCodec)
+		return client.Get().NamespaceIfScoped(s.namespace, s.namespace != "").Resource(s.resource).VersionedParams(&options, scheme.ParameterCodec)
 	}
 }
 
@@ -85,8 +87,12 @@ func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// Find reads one source as it is now; nil: there is none.
+// Find reads one source as it is now; nil: there is none, or there can be none by that name. The key may come from
+// a stranger: no request is made for what is not a name.
 func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
+	if len(validation.ValidateNamespaceName(key.Namespace, false)) > 0 || len(validation.NameIsDNSSubdomain(key.Name, false)) > 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
 	for _, s := range streamsIn([]string{key.Namespace}, digester) {
 		if s.sources != key.Kind {
 			continue

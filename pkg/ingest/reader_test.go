@@ -222,6 +222,33 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 	}
 }
 
+// Who asks for a source may be a stranger. What no object can be called leads to no request, and what remains to one
+// of the source, by name, in its namespace.
+func TestReader_FindsByNameAlone(t *testing.T) {
+	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}))
+	find := func(namespace, name string) (*dependency.Source, error) {
+		return w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: name})
+	}
+	for _, namespace := range []string{
+		"", ".", "..", "x/../kube-system", "../../../apis/anything.example.com/v1", "../watch", "%2e%2e", "shop/secrets?watch=1#", "SHOP", "shop\n", strings.Repeat("a", 64),
+	} {
+		if s, err := find(namespace, "db"); s != nil || err != nil || len(w.asked) > 0 {
+			t.Fatalf("namespace %q: found %v, %v, with %d requests", namespace, s, err, len(w.asked))
+		}
+	}
+	for _, name := range []string{"", "-", "*", "db,metadata.namespace=bank", "db\\", "../db", "DB", "d b", strings.Repeat("a", 254)} {
+		if s, err := find("shop", name); s != nil || err != nil || len(w.asked) > 0 {
+			t.Fatalf("name %q: found %v, %v, with %d requests", name, s, err, len(w.asked))
+		}
+	}
+	if s, err := find("shop", "db.1"); s != nil || err != nil {
+		t.Errorf("found %v, %v", s, err)
+	}
+	if asked := (<-w.asked).URL; asked.Path != "/behind/a/prefix/api/v1/namespaces/shop/secrets" || asked.Query().Get("fieldSelector") != "metadata.name=db.1" {
+		t.Errorf("asked for %s", asked)
+	}
+}
+
 // The first watch is short, so that the watermark soon leaves the first lists behind; the
 // others last as the configuration says. Who probes learns of the last that has begun.
 func TestHowLongWatchesLast(t *testing.T) {

@@ -17,7 +17,8 @@ import (
 // stream is one resource that is read.
 type stream struct {
 	name      string
-	path      string // in the API
+	api       string // the path of its group and version, such as /apis/apps/v1
+	resource  string // such as deployments
 	namespace string // to which it is limited; empty: it is not
 	kind      string
 	labels    string                  // and fields select what is read
@@ -62,8 +63,7 @@ func (s *stream) within(namespace string) bool { return s.namespace == "" || s.n
 // in returns the stream of one namespace.
 func (s *stream) in(namespace string) *stream {
 	one := *s
-	one.name, one.namespace = path.Join(namespace, s.name), namespace
-	one.path = path.Join(path.Dir(s.path), "namespaces", namespace, s.name)
+	one.name, one.namespace = namespace+"/"+s.resource, namespace
 	return &one
 }
 
@@ -126,7 +126,8 @@ type message[T any] interface {
 
 // newStream returns a stream of objects, of which read notes what remains.
 func newStream[T any, P message[T]](kind, url string, read func(P, *object)) *stream {
-	s := &stream{name: path.Base(url), path: url, kind: kind}
+	api, resource := path.Split(url)
+	s := &stream{name: resource, api: path.Clean(api), resource: resource, kind: kind}
 	s.reduce = func(m metav1.Object) *object {
 		o := reduced(m)
 		if p, ok := m.(P); ok && o.Name != "" { // a bookmark has no name

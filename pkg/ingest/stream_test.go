@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/dump"
 
@@ -106,8 +108,12 @@ var resources = namesOf(streams(nil))
 // themselves, and takes nothing for gone that it does not read.
 func TestStreamsOfNamespaces(t *testing.T) {
 	got := map[string]string{}
+	reader, err := NewReader(&rest.Config{Host: "https://kubernetes"}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range streamsIn([]string{"shop", "bank"}, testDigester()) {
-		got[s.name] = s.path
+		got[s.name] = reader.requests(s)(metav1.ListOptions{}).URL().Path
 	}
 	if len(got) != 2*(len(resources)-1)+1 {
 		t.Errorf("%d streams: %v", len(got), got)
