@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
@@ -63,7 +64,7 @@ func (c *cluster) Find(_ context.Context, _ *dependency.Digester, key dependency
 func (c *cluster) handler() *Handler {
 	return NewHandler(Config{
 		Graph: c, Finder: c, Defaults: policy.Defaults{Mode: policy.Off},
-		Digester: func() *dependency.Digester { return digester },
+		Digester: func() *dependency.Digester { return digester }, Clock: clock.RealClock{},
 	})
 }
 
@@ -90,8 +91,8 @@ func encode(t testing.TB, o any) []byte {
 	return raw
 }
 
-// request asks about a Deployment; before is nil for one that is created.
-func request(t testing.TB, o, before object) *admissionv1.AdmissionRequest {
+// asked is a request about a Deployment; before is nil for one that is created.
+func asked(t testing.TB, o, before object) *admissionv1.AdmissionRequest {
 	t.Helper()
 	r := &admissionv1.AdmissionRequest{
 		UID: types.UID("1"), Kind: metav1.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
@@ -106,13 +107,18 @@ func request(t testing.TB, o, before object) *admissionv1.AdmissionRequest {
 // post sends a review through HTTP and returns the answer.
 func (c *cluster) post(t testing.TB, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
+	return postTo(t, c.handler(), r)
+}
+
+func postTo(t testing.TB, handler *Handler, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
 	body := encode(t, &admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: r,
 	})
 	made := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body))
 	made.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
-	c.handler().ServeHTTP(recorder, made)
+	handler.ServeHTTP(recorder, made)
 	if recorder.Code != http.StatusOK || recorder.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("the answer is %d: %s", recorder.Code, recorder.Body)
 	}
@@ -132,7 +138,7 @@ func (c *cluster) post(t testing.TB, r *admissionv1.AdmissionRequest) *admission
 // admit returns what becomes of a Deployment that is written.
 func (c *cluster) admit(t testing.TB, o, before object) object {
 	t.Helper()
-	response := c.post(t, request(t, o, before))
+	response := c.post(t, asked(t, o, before))
 	raw := encode(t, o)
 	if response.Patch != nil {
 		if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {

@@ -16,12 +16,18 @@ const (
 	maxFinds = 16
 	// findLimit bounds the time for all of them: well below that for which kube-apiserver waits.
 	findLimit = time.Second
+	// findRate bounds how many are looked up in a second for all callers together, after findBurst at once: each is a
+	// request to kube-apiserver, and callers may be strangers.
+	findRate, findBurst = 50, 200
 )
 
 // find looks up sources that the index does not have, or not with all keys.
 func (h *Handler) find(ctx context.Context, digester *dependency.Digester, keys []dependency.SourceKey) ([]*dependency.Source, error) {
 	if len(keys) > maxFinds {
 		return nil, fmt.Errorf("%d sources are absent, at most %d are looked up", len(keys), maxFinds)
+	}
+	if !h.finds.AllowN(h.Clock.Now(), len(keys)) {
+		return nil, fmt.Errorf("more than %d sources were to be looked up in a second", findRate)
 	}
 	ctx, cancel := context.WithTimeout(ctx, findLimit)
 	defer cancel()

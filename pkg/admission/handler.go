@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,13 +9,14 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 	admissionv1 "k8s.io/api/admission/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/metrics"
@@ -26,20 +26,9 @@ import (
 // Path is where workloads are sent.
 const Path = "/admission/workloads"
 
-const (
-	// maxBody bounds a request. It holds a workload twice, of which kube-apiserver takes no
-	// larger one than 3 MB.
-	maxBody = 8 << 20
-	// maxObjects bounds the objects and lists in a request: decoded, each takes a hundred times
-	// what it takes on the wire. A Deployment of a hundred containers has fewer.
-	maxObjects = 20_000
-	// turns bounds the requests that are handled at once, and with it the memory: one takes a
-	// turn for each MB. Others wait.
-	turns = 16
-	// patience is how long one waits for its turn, and how long its body may take to arrive:
-	// less than the caller waits.
-	patience = 2 * time.Second
-)
+// defaultPatience is how long a request waits for its turn, and how long its body may take to arrive: less than the
+// caller waits.
+const defaultPatience = 2 * time.Second
 
 // Graph gives access to the dependency graph. Read returns false, without a call, while
 // the graph does not equal the cluster.
@@ -59,6 +48,7 @@ type Config struct {
 	Defaults policy.Defaults
 	// Digester returns the digester of the server; it is there once Graph is read.
 	Digester func() *dependency.Digester
+	Clock    clock.PassiveClock
 	// Namespaces are those that the graph holds; empty: all. Workloads of Exempt ones are
 	// admitted as they are, for every caller.
 	Namespaces, Exempt []string
@@ -68,21 +58,47 @@ type Config struct {
 type Handler struct {
 	Config
 
-	turns *semaphore.Weighted
+	patience time.Duration
+	bodies   *shares
+	decoding *semaphore.Weighted
+	finds    *rate.Limiter
+	logged   *rate.Limiter
 }
 
 // NewHandler returns a Handler.
-func NewHandler(c Config) *Handler { return &Handler{c, semaphore.NewWeighted(turns)} }
+func NewHandler(c Config) *Handler {
+	return &Handler{
+		Config: c, patience: defaultPatience, bodies: newShares(), decoding: semaphore.NewWeighted(decoding),
+		finds: rate.NewLimiter(findRate, findBurst), logged: rate.NewLimiter(1, 10),
+	}
+}
 
-// ServeHTTP is part of http.Handler. What is no AdmissionReview of a workload gets an error
+// maxText bounds what is told of a request that is not understood, in the log and in the answer.
+const maxText = 512
+
+// log logs what is wrong with a request, in few lines and short ones, as strangers may cause them.
+func (h *Handler) log(ctx context.Context, level klog.Level, message string, err error, keysAndValues ...any) {
+	if logger := klog.FromContext(ctx); h.logged.AllowN(h.Clock.Now(), 1) {
+		logger.V(int(level)).Info(message, append(keysAndValues, "err", shortened(err.Error()))...)
+	}
+}
+
+func shortened(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "..."
+}
+
+// ServeHTTP implements http.Handler. What is no AdmissionReview of a workload gets an error
 // of HTTP, and kube-apiserver goes on without us.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	started := time.Now()
+	started := h.Clock.Now()
 	status, answer, err := h.serve(w, r)
 	if err != nil {
-		klog.FromContext(r.Context()).V(2).Info("Refusing a request to the webhook", "status", status, "err", err)
-		metrics.Webhook("", metrics.WebhookRefused, time.Since(started))
-		http.Error(w, err.Error(), status)
+		h.log(r.Context(), 2, "Refusing a request to the webhook", err, "status", status)
+		metrics.Webhook("", metrics.WebhookRefused, h.Clock.Since(started))
+		http.Error(w, shortened(err.Error()), status)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -97,83 +113,88 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return http.StatusUnsupportedMediaType, nil, errors.New("an AdmissionReview comes as application/json")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.patience)
 	defer cancel()
 	size := r.ContentLength
 	if size < 0 || size > maxBody { // it is not known, or refused below
 		size = maxBody
 	}
-	weight := 1 + size>>20
-	if h.turns.Acquire(ctx, weight) != nil {
-		return http.StatusServiceUnavailable, nil, errors.New("too many requests at once")
+	release, err := h.bodies.acquire(ctx, hostOf(r), max(size, leastBody))
+	if err != nil {
+		return http.StatusServiceUnavailable, nil, errBusy
 	}
-	defer h.turns.Release(weight)
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(patience)) // not in tests
+	defer release()
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.patience)) // not in tests
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("at most %d bytes are read", tooLarge.Limit)
 	} else if err != nil {
 		return http.StatusBadRequest, nil, fmt.Errorf("reading the request: %w", err)
 	}
-	if bytes.Count(body, []byte("{"))+bytes.Count(body, []byte("[")) > maxObjects {
-		return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("at most %d objects and lists are read", maxObjects)
+	review, err := readReview(body)
+	if err != nil {
+		return http.StatusBadRequest, nil, err
 	}
-	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(body, &review); err != nil {
-		return http.StatusBadRequest, nil, fmt.Errorf("reading the AdmissionReview: %w", err)
+	body = nil //nolint:wastedassign,ineffassign // its memory is for what comes of it
+	if !h.passes(review.Request) {
+		cost := review.Request.cost()
+		if cost > decoding {
+			return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("a pod template of %d elements is left to the controller", elements(review.Request.object.Spec.Template))
+		}
+		if h.decoding.Acquire(ctx, cost) != nil {
+			return http.StatusServiceUnavailable, nil, errBusy
+		}
+		defer h.decoding.Release(cost)
 	}
-	if gvk := review.GroupVersionKind(); gvk != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || review.Request == nil {
-		return http.StatusBadRequest, nil, fmt.Errorf("an AdmissionReview of %s with a request is needed, this is %s", admissionv1.SchemeGroupVersion, gvk)
-	}
-	if review.Request.UID == "" {
-		return http.StatusBadRequest, nil, errors.New("the request of the AdmissionReview has no uid")
-	}
-	if kind := review.Request.Kind; kind.Group != appsv1.GroupName || readers[kind.Kind] == nil {
-		return http.StatusBadRequest, nil, fmt.Errorf("a %s is not a workload whose pods can be restarted", kind.Kind)
-	}
-	review.Response = h.review(ctx, review.Request)
-	review.Request = nil
-	answer, err = json.Marshal(&review)
+	answer, err = json.Marshal(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: h.review(ctx, review.Request)})
 	if err != nil {
 		return http.StatusInternalServerError, nil, fmt.Errorf("writing the answer: %w", err)
 	}
 	return http.StatusOK, answer, nil
 }
 
+var errBusy = errors.New("too many requests at once")
+
 // review answers a request. It never refuses one.
-func (h *Handler) review(ctx context.Context, r *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
-	started := time.Now()
+func (h *Handler) review(ctx context.Context, r *request) *admissionv1.AdmissionResponse {
+	started := h.Clock.Now()
 	response := &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
 	patch, result, err := h.admit(ctx, r)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Admitting a workload as it is", "kind", r.Kind.Kind, "workload", klog.KRef(r.Namespace, r.Name))
+		h.log(ctx, 0, "Admitting a workload as it is", err, "kind", r.Kind.Kind, "workload", klog.KRef(r.Namespace, r.Name))
 		result = metrics.WebhookError
 	}
 	if patch != nil {
 		response.Patch, response.PatchType = patch, new(admissionv1.PatchTypeJSONPatch)
 	}
-	metrics.Webhook(string(r.Operation), result, time.Since(started))
+	metrics.Webhook(r.operation(), result, h.Clock.Since(started))
 	return response
 }
 
+// passes reports whether a workload is admitted as it is, whatever is in it.
+func (h *Handler) passes(r *request) bool {
+	return r.SubResource != "" || r.operation() == "" ||
+		slices.Contains(h.Exempt, r.Namespace) ||
+		len(h.Namespaces) > 0 && !slices.Contains(h.Namespaces, r.Namespace) || // nothing is known of it
+		r.Options.FieldManager == policy.FieldManager // a webhook configuration without our match conditions; any client may claim to be
+}
+
 // admit returns the patch for a workload, or nil.
-func (h *Handler) admit(ctx context.Context, r *admissionv1.AdmissionRequest) (patch []byte, result string, err error) {
-	switch {
-	case r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update:
-		return nil, metrics.WebhookUnchanged, nil
-	case slices.Contains(h.Exempt, r.Namespace),
-		len(h.Namespaces) > 0 && !slices.Contains(h.Namespaces, r.Namespace), // nothing is known of it
-		writtenByUs(r): // a webhook configuration without our match conditions
+func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result string, err error) {
+	if h.passes(r) {
 		return nil, metrics.WebhookUnchanged, nil
 	}
-	object, err := readWorkload(r.Kind.Kind, r.Namespace, r.Object.Raw)
+	if r.malformed != nil {
+		return nil, "", fmt.Errorf("reading a %s: %w", r.Kind.Kind, r.malformed)
+	}
+	object, err := readWorkload(r.Kind.Kind, r.Namespace, r.Name, r.object)
 	if err != nil {
 		return nil, "", err
 	}
-	var before *shape
-	if r.Operation == admissionv1.Update {
-		if before, err = readShape(r.Kind.Kind, r.OldObject.Raw); err != nil {
-			return nil, "", err
+	var before *written
+	if r.before != nil {
+		if before, err = r.before.marked(); err != nil {
+			return nil, "", fmt.Errorf("reading the %s as it was: %w", r.Kind.Kind, err)
 		}
 	}
 	marks, purpose, ready := h.marks(ctx, object, before)
@@ -189,30 +210,26 @@ func (h *Handler) admit(ctx context.Context, r *admissionv1.AdmissionRequest) (p
 	return patch, string(purpose), nil
 }
 
-// writtenByUs reports whether it is the controller or a reload that writes. Any client may
-// claim to be, and gets what it writes.
-func writtenByUs(r *admissionv1.AdmissionRequest) bool {
-	var options metav1.PatchOptions // those of create and update have the field as well
-	return json.Unmarshal(r.Options.Raw, &options) == nil && options.FieldManager == policy.FieldManager
-}
-
 // marks asks which annotations a workload is to carry. It returns false while the index
 // does not equal the cluster.
-func (h *Handler) marks(ctx context.Context, object *written, before *shape) (marks policy.Marks, purpose policy.Purpose, ready bool) {
-	admission := policy.Admission{NewTemplate: before == nil || !sameTemplate(&object.shape, before)}
+func (h *Handler) marks(ctx context.Context, object *written, before *written) (marks policy.Marks, purpose policy.Purpose, ready bool) {
+	admission := policy.Admission{NewTemplate: before == nil || !sameTemplate(object, before)}
 	if before != nil {
-		admission.Before = before.workload()
+		admission.Before = before.remembered()
 	}
 	var absent []dependency.SourceKey
 	var digester *dependency.Digester
 	evaluate := func(g *dependency.Graph) {
-		admission.Evaluation = policy.EvaluateWithoutGlobs(g, digester, object.Workload, h.Defaults)
-		marks, purpose = admission.Marks(), admission.Purpose()
+		admission.Evaluation = policy.Prepare(g, digester, object.Workload, h.Defaults)
+		if purpose = admission.Purpose(); purpose.Records() { // nothing is looked at whose answer is not given
+			admission.Complete()
+		}
+		marks = admission.Marks()
 	}
 	ready = h.Graph.Read(func(g *dependency.Graph) {
 		digester = h.Digester()
 		evaluate(g)
-		if purpose == policy.Adopt || purpose == policy.Stamp {
+		if purpose.Records() {
 			absent = admission.Absent()
 		}
 	})
@@ -222,7 +239,7 @@ func (h *Handler) marks(ctx context.Context, object *written, before *shape) (ma
 	// They may have been made a moment ago, by the same kubectl apply.
 	found, err := h.find(ctx, digester, absent)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Looking up sources of a workload that is written; it is left to the controller", "workload", klog.KRef(object.Namespace, object.Name), "err", err)
+		h.log(ctx, 2, "Looking up sources of a workload that is written; it is left to the controller", err, "workload", klog.KRef(object.Namespace, object.Name))
 		admission.Unsure = true
 	}
 	if len(found) > 0 || admission.Unsure {

@@ -22,6 +22,9 @@ func TestGarbageIsRefused(t *testing.T) {
 	review := func(rest string) string {
 		return `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"` + rest + `}`
 	}
+	about := func(rest string) string {
+		return review(`, "request": {"uid": "1", "kind": {"group": "apps", "version": "v1", "kind": "Deployment"}` + rest + `}`)
+	}
 	for name, tt := range map[string]struct {
 		method, media string
 		body          io.Reader
@@ -42,8 +45,16 @@ func TestGarbageIsRefused(t *testing.T) {
 		"no uid":                 {"", "application/json", strings.NewReader(review(`, "request": {}`)), http.StatusBadRequest, "no uid"},
 		"another kind of object": {"", "application/json", strings.NewReader(review(`, "request": {"uid": "1", "kind": {"group": "apps", "kind": "ReplicaSet"}}`)), http.StatusBadRequest, "a ReplicaSet is not"},
 		"another group":          {"", "application/json", strings.NewReader(review(`, "request": {"uid": "1", "kind": {"group": "other", "kind": "Deployment"}}`)), http.StatusBadRequest, "a Deployment is not"},
-		"too many objects":       {"", "application/json", strings.NewReader(review(`, "x": [` + strings.Repeat("{},", maxObjects) + `{}]`)), http.StatusRequestEntityTooLarge, "at most 20000 objects"},
-		"too much":               {"", "application/json", io.MultiReader(strings.NewReader(review("")), bytes.NewReader(make([]byte, maxBody))), http.StatusRequestEntityTooLarge, "at most 8388608 bytes"},
+		"too long a uid":         {"", "application/json", strings.NewReader(review(`, "request": {"uid": "` + strings.Repeat("1", maxUID+1) + `"}`)), http.StatusBadRequest, "more than 128 bytes"},
+		"no namespace":           {"", "application/json", strings.NewReader(about(``)), http.StatusBadRequest, "not the name of a namespace"},
+		"a path for a namespace": {"", "application/json", strings.NewReader(about(`, "namespace": "x/../kube-system"`)), http.StatusBadRequest, "not the name of a namespace"},
+		"a path for a name":      {"", "application/json", strings.NewReader(about(`, "namespace": "shop", "name": "../web"`)), http.StatusBadRequest, "not the name of a workload"},
+		"too many elements": {
+			"", "application/json",
+			strings.NewReader(about(`, "namespace": "shop", "operation": "CREATE", "object": {"spec": {"template": {"spec": {"containers": [` + strings.Repeat("0,", decoding/ofElement) + `0]}}}}`)),
+			http.StatusRequestEntityTooLarge, "left to the controller",
+		},
+		"too much":               {"", "application/json", io.MultiReader(strings.NewReader(review("")), bytes.NewReader(make([]byte, maxBody))), http.StatusRequestEntityTooLarge, "at most 6291456 bytes"},
 		"a connection that ends": {"", "application/json; charset=utf-8", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)), http.StatusBadRequest, "reading the request"},
 	} {
 		if tt.method == "" {
@@ -79,11 +90,12 @@ func (f *slowFinder) Find(ctx context.Context, _ *dependency.Digester, _ depende
 // More requests than can be handled at once wait, and those that wait too long are sent
 // away, before they are read.
 func TestRequestsWaitForTheirTurn(t *testing.T) {
+	const turns = bodiesOfHost / leastBody
 	finder := &slowFinder{newCluster(), make(chan struct{}, turns), make(chan struct{})}
 	handler := finder.handler()
 	handler.Finder = finder
 	send := func(ctx context.Context) *httptest.ResponseRecorder {
-		body := encode(t, &admissionv1.AdmissionReview{Request: request(t, parse(t, deployment("app:1", optedIn, "")), nil)})
+		body := encode(t, &admissionv1.AdmissionReview{Request: asked(t, parse(t, deployment("app:1", optedIn, "")), nil)})
 		body = bytes.Replace(body, []byte("{"), []byte(`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",`), 1)
 		made := httptest.NewRequestWithContext(ctx, http.MethodPost, Path, bytes.NewReader(body))
 		made.Header.Set("Content-Type", "application/json")
@@ -119,8 +131,8 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 func FuzzHandler(f *testing.F) {
 	c := newCluster(secret("db", "password", "x"))
 	for _, r := range []*admissionv1.AdmissionRequest{
-		request(f, parse(f, deployment("app:1", optedIn, "")), nil),
-		request(f, parse(f, deployment("app:1", optedIn, "")), parse(f, deployment("app:2", "", `"configdep.io/config-hash": "x"`))),
+		asked(f, parse(f, deployment("app:1", optedIn, "")), nil),
+		asked(f, parse(f, deployment("app:1", optedIn, "")), parse(f, deployment("app:2", "", `"configdep.io/config-hash": "x"`))),
 	} {
 		review := admissionv1.AdmissionReview{Request: r}
 		review.APIVersion, review.Kind = "admission.k8s.io/v1", "AdmissionReview"

@@ -20,10 +20,10 @@ type operation struct {
 // It names our annotations alone, so that nothing else can be changed by it, known to us or
 // not.
 func (w *written) patch(m policy.Marks) ([]byte, error) {
-	operations := mark(nil, "/metadata", w.Metadata.Annotations != nil, w.Metadata.Annotations, m.Workload)
+	operations := mark(nil, "/metadata", w.annotations != nil, w.annotations, m.Workload)
 
 	annotations := w.templateAnnotations()
-	_, hasMetadata := w.Spec.Template["metadata"].(map[string]any)
+	_, hasMetadata := w.template["metadata"].(map[string]any)
 	of := mark(nil, "/spec/template/metadata", annotations != nil, annotations, m.Template)
 	if len(of) > 0 && !hasMetadata {
 		operations = append(operations, operation{"add", "/spec/template/metadata", struct{}{}})

@@ -3,69 +3,109 @@ package admission
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// written is a workload as it came: what is read of it, and its annotations as they are.
-type written struct {
-	*dependency.Workload
-	shape
-}
-
-// shape is the part of a workload in JSON on which a patch depends.
+// shape is a workload of which only the parts are looked at that matter here. They have yet to be decoded, so that
+// what that costs is known before.
 type shape struct {
 	Metadata struct {
-		Annotations map[string]string `json:"annotations"`
+		Annotations json.RawMessage `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		// As it is written: it may have fields that our libraries do not know.
-		Template map[string]any `json:"template"`
+		Paused   bool            `json:"paused"`
+		Template json.RawMessage `json:"template"`
 	} `json:"spec"`
 }
 
-// readWorkload reads a workload of a kind that there is a reader for.
-func readWorkload(kind, namespace string, raw []byte) (*written, error) {
-	s, err := readShape(kind, raw)
-	if err != nil {
+func readShape(raw []byte) (*shape, error) {
+	var s *shape
+	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, err
 	}
-	w := &written{shape: *s}
-	if w.Workload, err = readers[kind](raw); err != nil {
-		return nil, fmt.Errorf("reading a %s: %w", kind, err)
-	}
-	if w.Truncated {
-		return nil, fmt.Errorf("a %s that consumes more than %d sources, or consumes them in more than %d places, is left to the controller", kind, dependency.MaxSources, dependency.MaxUses)
-	}
-	w.Namespace = namespace // one that is created need not say it
-	return w, nil
-}
-
-func readShape(kind string, raw []byte) (*shape, error) {
-	s := &shape{}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // no two numbers look alike
-	if err := decoder.Decode(s); err != nil {
-		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+	if s == nil {
+		return nil, errors.New("there is no object")
 	}
 	return s, nil
 }
 
-// workload returns what is remembered of a workload by its annotations.
-func (s *shape) workload() *dependency.Workload {
+// cost returns how much memory a workload takes at most when it is decoded, to be compared and patched.
+func (s *shape) cost() int64 {
+	return int64(len(s.Metadata.Annotations)+2*len(s.Spec.Template)) + // its strings, of the template by each way
+		elements(s.Metadata.Annotations)*ofAnnotation + elements(s.Spec.Template)*ofAny
+}
+
+// costOfTypes returns what is added when it is decoded by its type as well.
+func (s *shape) costOfTypes() int64 { return elements(s.Spec.Template) * ofElement }
+
+// written is a workload as it came: what is read of it, and its annotations as they are.
+type written struct {
+	*dependency.Workload
+
+	annotations map[string]string
+	// As it is written: it may have fields that our libraries do not know.
+	template map[string]any
+}
+
+// readWorkload reads a workload of a kind that there is a reader for.
+func readWorkload(kind, namespace, name string, s *shape) (*written, error) {
+	w, err := s.marked()
+	if err != nil {
+		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+	}
+	var template corev1.PodTemplateSpec
+	if len(s.Spec.Template) > 0 {
+		if err := json.Unmarshal(s.Spec.Template, &template); err != nil {
+			return nil, fmt.Errorf("reading a %s: %w", kind, err)
+		}
+	}
+	// One that is created need not say its namespace.
+	w.Workload = readers[kind](metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.annotations}, &template, s.Spec.Paused)
+	if w.Truncated {
+		return nil, fmt.Errorf("a %s that consumes more than %d sources, or consumes them in more than %d places, is left to the controller", kind, dependency.MaxSources, dependency.MaxUses)
+	}
+	return w, nil
+}
+
+// marked reads the annotations, and the template without its type.
+func (s *shape) marked() (*written, error) {
+	w := &written{}
+	if len(s.Metadata.Annotations) > 0 {
+		if err := json.Unmarshal(s.Metadata.Annotations, &w.annotations); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Spec.Template) > 0 {
+		decoder := json.NewDecoder(bytes.NewReader(s.Spec.Template))
+		decoder.UseNumber() // no two numbers look alike
+		if err := decoder.Decode(&w.template); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// remembered returns what is remembered of a workload by its annotations.
+func (w *written) remembered() *dependency.Workload {
 	return &dependency.Workload{
-		Annotations:         dependency.OwnAnnotations(s.Metadata.Annotations),
-		TemplateAnnotations: dependency.OwnAnnotations(s.templateAnnotations()),
+		Annotations:         dependency.OwnAnnotations(w.annotations),
+		TemplateAnnotations: dependency.OwnAnnotations(w.templateAnnotations()),
 	}
 }
 
 // templateAnnotations returns nil when there are none, and an empty map when they are empty.
-func (s *shape) templateAnnotations() map[string]string {
-	metadata, _ := s.Spec.Template["metadata"].(map[string]any)
+func (w *written) templateAnnotations() map[string]string {
+	metadata, _ := w.template["metadata"].(map[string]any)
 	annotations, found := metadata["annotations"].(map[string]any)
 	if !found {
 		return nil
@@ -77,27 +117,23 @@ func (s *shape) templateAnnotations() map[string]string {
 	return out
 }
 
-// readers read workloads by their kind.
-var readers = map[string]func([]byte) (*dependency.Workload, error){
-	string(dependency.Deployment):  reader(dependency.FromDeployment),
-	string(dependency.StatefulSet): reader(dependency.FromStatefulSet),
-	string(dependency.DaemonSet):   reader(dependency.FromDaemonSet),
-}
-
-func reader[T any](from func(*T) *dependency.Workload) func([]byte) (*dependency.Workload, error) {
-	return func(raw []byte) (*dependency.Workload, error) {
-		o := new(T)
-		if err := json.Unmarshal(raw, o); err != nil {
-			return nil, err
-		}
-		return from(o), nil
-	}
+// readers make workloads of what matters here, by their kind.
+var readers = map[string]func(metav1.ObjectMeta, *corev1.PodTemplateSpec, bool) *dependency.Workload{
+	string(dependency.Deployment): func(m metav1.ObjectMeta, template *corev1.PodTemplateSpec, paused bool) *dependency.Workload {
+		return dependency.FromDeployment(&appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: *template, Paused: paused}})
+	},
+	string(dependency.StatefulSet): func(m metav1.ObjectMeta, template *corev1.PodTemplateSpec, _ bool) *dependency.Workload {
+		return dependency.FromStatefulSet(&appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: *template}})
+	},
+	string(dependency.DaemonSet): func(m metav1.ObjectMeta, template *corev1.PodTemplateSpec, _ bool) *dependency.Workload {
+		return dependency.FromDaemonSet(&appsv1.DaemonSet{ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: *template}})
+	},
 }
 
 // sameTemplate reports whether two workloads have the same pod template, but for our
 // annotations.
-func sameTemplate(a, b *shape) bool {
-	return reflect.DeepEqual(unmarked(a.Spec.Template), unmarked(b.Spec.Template))
+func sameTemplate(a, b *written) bool {
+	return reflect.DeepEqual(unmarked(a.template), unmarked(b.template))
 }
 
 // unmarked returns a template without our annotations, and without an empty map of them.

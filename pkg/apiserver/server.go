@@ -146,7 +146,7 @@ func (s *Server) Run(ctx context.Context) error {
 // reviews answers the webhook.
 func (s *Server) reviews() http.Handler {
 	return admission.NewHandler(admission.Config{
-		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load,
+		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load, Clock: clock.RealClock{},
 		Namespaces: s.options.Namespaces, Exempt: []string{metav1.NamespaceSystem, s.options.Namespace},
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 // Admission is a workload that is about to be written.
 type Admission struct {
+	// Evaluation is completed where Purpose records what is present.
 	*Evaluation
 	// Before is the workload as it is; nil: it is created.
 	Before *dependency.Workload
@@ -29,7 +30,10 @@ const (
 	Stamp   Purpose = "stamp"   // new pods: they are started with what is present
 )
 
-// Purpose tells what is to be done. It does not depend on content.
+// Records reports whether what is present is recorded, so that the sources are looked at.
+func (p Purpose) Records() bool { return p == Adopt || p == Stamp }
+
+// Purpose tells what is to be done. It depends on annotations alone, not on sources.
 func (a *Admission) Purpose() Purpose {
 	if len(a.Policy.Problems) > 0 || a.Policy.Mode == Off || a.Unsure || a.tellsNames() {
 		return a.restore()
@@ -103,7 +107,10 @@ func (a *Admission) Marks() Marks {
 	if a.Before != nil {
 		a.putBack(&m)
 	}
-	if missing, _ := a.Missing(); purpose == Restore || len(missing) > 0 {
+	if !purpose.Records() {
+		return m
+	}
+	if missing, _ := a.Missing(); len(missing) > 0 {
 		return m // new pods do not start; with what they will, the controller sees later
 	}
 	present := a.Present()

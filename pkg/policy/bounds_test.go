@@ -89,17 +89,24 @@ func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
 	}
 }
 
-// A caller who must not learn which names there are has no globs tried on them.
-func TestEvaluateWithoutGlobs(t *testing.T) {
+// A caller who must not learn which names there are has nothing tried on them: what is to be done is known before.
+func TestPrepare_LooksAtNoSource(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("a", "a", "1"))
 	x.annotate(SourcesAnnotation, "configmap/*, configmap/a, secret/none*")
-	with := Evaluate(x.graph, x.digester, x.workload(), x.defaults)
-	without := EvaluateWithoutGlobs(x.graph, x.digester, x.workload(), x.defaults)
-	if len(with.Globs) != 2 || len(without.Globs) != 0 || len(without.Sources) != 2 || !without.Sources[0].Triggers {
-		t.Errorf("%d globs are tried, without them %d, and of %d sources the first triggers: %v", len(with.Globs), len(without.Globs), len(without.Sources), without.Sources[0].Triggers)
+	e := Prepare(x.graph, x.digester, x.workload(), x.defaults)
+	if len(e.Sources) != 0 || len(e.Globs) != 0 || e.Hash != "" {
+		t.Errorf("%d sources and %d globs are looked at, and the hash is %q", len(e.Sources), len(e.Globs), e.Hash)
 	}
-	if diff := cmp.Diff(with.Policy, without.Policy); diff != "" {
-		t.Errorf("the policy is another (-with +without):\n%s", diff)
+	whole := Evaluate(x.graph, x.digester, x.workload(), x.defaults)
+	if len(whole.Sources) != 2 || len(whole.Globs) != 2 {
+		t.Errorf("%d sources and %d globs are looked at for an evaluation", len(whole.Sources), len(whole.Globs))
+	}
+	before, after := Admission{Evaluation: e, NewTemplate: true}, Admission{Evaluation: whole, NewTemplate: true}
+	if got, want := before.Purpose(), after.Purpose(); got != want || got.Records() {
+		t.Errorf("without sources, the purpose is %s, with them %s", got, want)
+	}
+	if diff := cmp.Diff(whole.Policy, e.Policy); diff != "" {
+		t.Errorf("the policy is another (-whole +prepared):\n%s", diff)
 	}
 }
 

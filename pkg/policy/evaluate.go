@@ -48,26 +48,25 @@ type Evaluation struct {
 // Evaluate applies the policy in force to a workload. The evaluation must not be used
 // after the graph has changed.
 func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
-	return evaluate(g, digester, w, defaults, true)
+	e := Prepare(g, digester, w, defaults)
+	e.Complete()
+	return e
 }
 
-// EvaluateWithoutGlobs is Evaluate for a caller who must not learn which names there are, nor have globs tried on them: a
-// glob names nothing. The policy has them, so that it can be told.
-func EvaluateWithoutGlobs(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
-	return evaluate(g, digester, w, defaults, false)
-}
-
-func evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults, withGlobs bool) *Evaluation {
+// Prepare is the part of Evaluate that goes by annotations alone, and costs as much as these: the policy and the
+// record. Sources, Globs and Hash are there once it is completed.
+func Prepare(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
 	p := Of(w.Annotations, g.NamespaceOf(w), defaults)
 	p.bound(len(w.References))
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.notAdmitted()
 	}
-	whole := p
-	if !withGlobs {
-		p.Sources = slices.DeleteFunc(slices.Clone(p.Sources), dependency.Pattern.Glob)
-	}
-	e := &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, digester: digester, defaults: defaults}
+	return &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, digester: digester, defaults: defaults}
+}
+
+// Complete evaluates the sources.
+func (e *Evaluation) Complete() {
+	g, w, p := e.graph, e.Workload, &e.Policy
 	references := g.References(w, p.Sources)
 	lookup := g.Sources(w.Namespace)
 	e.Sources = make([]Source, len(references))
@@ -106,9 +105,7 @@ func evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.
 		content = e.Globs[i].AppendContent(content)
 	}
 	e.units = append(e.units, globs...)
-	e.Hash = digester.ContentHash(w.Namespace, content)
-	e.Policy.Sources = whole.Sources
-	return e
+	e.Hash = e.digester.ContentHash(w.Namespace, content)
 }
 
 // Missing names the sources and keys without which new pods do not start, each in a

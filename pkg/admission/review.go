@@ -1,0 +1,107 @@
+package admission
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+)
+
+// review is an AdmissionReview of which only what matters here is decoded.
+type review struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Request *request `json:"request"`
+}
+
+type request struct {
+	UID         types.UID               `json:"uid"`
+	Kind        metav1.GroupVersionKind `json:"kind"`
+	SubResource string                  `json:"subResource"`
+	Name        string                  `json:"name"`
+	Namespace   string                  `json:"namespace"`
+	Operation   admissionv1.Operation   `json:"operation"`
+	Object      json.RawMessage         `json:"object"`
+	OldObject   json.RawMessage         `json:"oldObject"`
+	Options     struct {                // of create, update and patch
+		FieldManager string `json:"fieldManager"`
+	} `json:"options"`
+
+	object, before *shape // of Object, and of OldObject if it is updated
+	malformed      error  // why there are none
+}
+
+// readReview reads an AdmissionReview of a workload. What it says of itself is checked here, before anything is done by it.
+func readReview(body []byte) (*review, error) {
+	v := &review{}
+	if err := json.Unmarshal(body, v); err != nil {
+		return nil, fmt.Errorf("reading the AdmissionReview: %w", err)
+	}
+	if gvk := v.GroupVersionKind(); gvk != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || v.Request == nil {
+		return nil, fmt.Errorf("an AdmissionReview of %s with a request is needed, this is %s", admissionv1.SchemeGroupVersion, gvk)
+	}
+	return v, v.Request.read()
+}
+
+// maxUID is more than the UID of a request has, which comes back in the answer.
+const maxUID = 128
+
+func (r *request) read() error {
+	switch {
+	case r.UID == "":
+		return errors.New("the request of the AdmissionReview has no uid")
+	case len(r.UID) > maxUID:
+		return fmt.Errorf("the uid of the request has more than %d bytes", maxUID)
+	case r.Kind.Group != appsv1.GroupName || readers[r.Kind.Kind] == nil:
+		return fmt.Errorf("a %s is not a workload whose pods can be restarted", r.Kind.Kind)
+	}
+	if !isName(r.Namespace, validation.ValidateNamespaceName) {
+		return fmt.Errorf("%q is not the name of a namespace", shortened(r.Namespace))
+	}
+	if r.Name != "" && !isName(r.Name, validation.NameIsDNSSubdomain) { // it may have yet to be generated
+		return fmt.Errorf("%q is not the name of a workload", shortened(r.Name))
+	}
+	r.readObjects()
+	return nil
+}
+
+// isName reports whether an object can have a name. The time that it takes is bounded.
+func isName(name string, validate validation.ValidateNameFunc) bool {
+	return len(name) <= utilvalidation.DNS1123SubdomainMaxLength && len(validate(name, false)) == 0
+}
+
+func (r *request) readObjects() {
+	if r.object, r.malformed = readShape(r.Object); r.malformed == nil && r.Operation == admissionv1.Update {
+		r.before, r.malformed = readShape(r.OldObject)
+	}
+	r.Object, r.OldObject = nil, nil // what matters of them has been copied
+}
+
+// operation returns what is done, if it is something that pods can be started by. Anything may be said here, so this is
+// what goes into metrics.
+func (r *request) operation() string {
+	switch r.Operation {
+	case admissionv1.Create, admissionv1.Update:
+		return string(r.Operation)
+	default:
+		return ""
+	}
+}
+
+// cost returns how much memory it takes at most to decode what is in a request.
+func (r *request) cost() int64 {
+	if r.malformed != nil {
+		return 0
+	}
+	cost := r.object.cost() + r.object.costOfTypes()
+	if r.before != nil {
+		cost += r.before.cost()
+	}
+	return cost
+}
