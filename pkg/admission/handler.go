@@ -49,9 +49,10 @@ type Config struct {
 	// Digester returns the digester of the server; it is there once Graph is read.
 	Digester func() *dependency.Digester
 	Clock    clock.PassiveClock
-	// Namespaces are those that the graph holds; empty: all. Workloads of Exempt ones are
-	// admitted as they are, for every caller.
-	Namespaces, Exempt []string
+	// Namespaces are those that the graph holds; empty: all.
+	Namespaces []string
+	// Exempt reports whether workloads of a namespace are admitted as they are, for every caller; nil: of none.
+	Exempt func(namespace string) bool
 }
 
 // Handler answers AdmissionReviews of workloads.
@@ -174,7 +175,7 @@ func (h *Handler) review(ctx context.Context, r *request) *admissionv1.Admission
 // passes reports whether a workload is admitted as it is, whatever is in it.
 func (h *Handler) passes(r *request) bool {
 	return r.SubResource != "" || r.operation() == "" ||
-		slices.Contains(h.Exempt, r.Namespace) ||
+		h.Exempt != nil && h.Exempt(r.Namespace) ||
 		len(h.Namespaces) > 0 && !slices.Contains(h.Namespaces, r.Namespace) || // nothing is known of it
 		r.Options.FieldManager == policy.FieldManager // a webhook configuration without our match conditions; any client may claim to be
 }

@@ -56,6 +56,12 @@ type Options struct {
 	WebhookPort int
 	// WebhookClientCAFile has the CA of the callers of the webhook; empty: any client may call.
 	WebhookClientCAFile string
+	// WebhookClientNames are the common names that certificates of that CA may have; empty: any.
+	WebhookClientNames []string
+	// WebhookExempt are namespaces whose workloads the webhook leaves alone, whoever calls it; WebhookSelector selects
+	// those that it does not, by their labels.
+	WebhookExempt   []string
+	WebhookSelector string
 }
 
 // NewOptions returns the defaults.
@@ -84,6 +90,7 @@ func NewOptions() *Options {
 		HistoryBytes:      resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
 		Reload:            policy.Defaults{Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second},
 		ConcurrentReloads: 8,
+		WebhookExempt:     []string{metav1.NamespaceSystem},
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 			LeaderElect:   true,
 			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},

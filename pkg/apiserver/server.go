@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -18,11 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -48,6 +47,7 @@ type Server struct {
 	controller   *controller.Controller
 	digester     atomic.Pointer[dependency.Digester]
 	broadcaster  record.EventBroadcaster
+	namespaces   corev1listers.NamespaceLister
 }
 
 // New makes a Server.
@@ -61,6 +61,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	s := &Server{
 		generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell,
 		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(), views: views,
+		namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(),
 	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.controller = controller.New(controller.Config{
@@ -141,14 +142,6 @@ func (s *Server) Run(ctx context.Context) error {
 	defer leading.Wait()
 	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
 	return s.generic.PrepareRun().RunWithContext(ctx)
-}
-
-// reviews answers the webhook.
-func (s *Server) reviews() http.Handler {
-	return admission.NewHandler(admission.Config{
-		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load, Clock: clock.RealClock{},
-		Namespaces: s.options.Namespaces, Exempt: []string{metav1.NamespaceSystem, s.options.Namespace},
-	})
 }
 
 // begin makes everything start over with another key of the hashes.

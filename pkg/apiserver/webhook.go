@@ -2,26 +2,42 @@ package apiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/admission"
 )
 
 // webhook serves the admission webhook, on a listener of its own: kube-apiserver calls
-// webhooks without saying who it is, and no such client may reach the API.
+// webhooks without saying who it is, and no such client may reach the API. So everything
+// that a connection can hold is bounded.
 type webhook struct {
 	serving  *genericapiserver.SecureServingInfo // nil: there is none
 	clientCA dynamiccertificates.CAContentProvider
+	names    []string // the common names that clients may have; empty: any
 }
+
+// What a connection to the webhook may do. HTTP/1.1 alone is spoken: with HTTP/2 a connection would have windows
+// and headers of many requests at once, and kube-apiserver needs it for none.
+const (
+	maxWebhookHeader = 16 << 10
+	webhookHeader    = 5 * time.Second // to arrive
+	webhookIdle      = 90 * time.Second
+)
 
 // webhookListener makes the listener, which serves with the certificate of the API.
 func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo) (*webhook, error) {
@@ -33,24 +49,19 @@ func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo) (*web
 	options.PermitPortSharing, options.PermitAddressSharing = o.SecureServing.PermitPortSharing, o.SecureServing.PermitAddressSharing
 	options.MinTLSVersion, options.CipherSuites, options.CurvePreferences = o.SecureServing.MinTLSVersion, o.SecureServing.CipherSuites, o.SecureServing.CurvePreferences
 	options.ServerCert.CertDirectory = ""
-	w := &webhook{}
+	w := &webhook{names: o.WebhookClientNames}
 	if err := options.ApplyTo(&w.serving); err != nil {
 		return nil, fmt.Errorf("the listener of the webhook: %w", err)
 	}
-	w.serving.Cert = servedCert{api.Cert}
+	w.serving.Cert = api.Cert
 	if o.WebhookClientCAFile != "" {
 		ca, err := dynamiccertificates.NewDynamicCAContentFromFile("webhook-client-ca", o.WebhookClientCAFile)
 		if err != nil {
 			return nil, fmt.Errorf("--webhook-client-ca-file: %w", err)
 		}
-		w.serving.ClientCA, w.clientCA = ca, ca
+		w.clientCA = ca
 	}
 	return w, nil
-}
-
-// servedCert is the certificate of the API, which the API keeps up to date.
-type servedCert struct {
-	dynamiccertificates.CertKeyContentProvider
 }
 
 // start serves until the context is done; then it answers what is under way.
@@ -60,12 +71,58 @@ func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler ht
 	}
 	mux := http.NewServeMux()
 	mux.Handle(admission.Path, ends.closing(w.authenticated(handler)))
-	stopped, _, err := w.serving.Serve(mux, 10*time.Second, ctx.Done())
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	server := &http.Server{
+		Handler:           mux,
+		TLSConfig:         w.tlsConfig(ctx, serving),
+		Protocols:         protocols,
+		MaxHeaderBytes:    maxWebhookHeader,
+		ReadHeaderTimeout: webhookHeader,
+		IdleTimeout:       webhookIdle,
+		// Strangers cause what it says, such as handshakes that fail.
+		ErrorLog: log.New(verboseWriter{klog.FromContext(ctx)}, "", 0),
+	}
+	klog.FromContext(ctx).Info("Serving the webhook", "address", w.serving.Listener.Addr().String())
+	stopped, _, err := genericapiserver.RunServer(server, newLimitedListener(w.serving.Listener), 10*time.Second, ctx.Done())
 	if err != nil {
 		return fmt.Errorf("serving the webhook: %w", err)
 	}
 	serving.Go(func() { <-stopped })
 	return nil
+}
+
+// tlsConfig returns how connections are secured, with the certificate of the API as it is at the time.
+func (w *webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.Config {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		CipherSuites: w.serving.CipherSuites, CurvePreferences: w.serving.CurvePreferences,
+	}
+	if w.serving.MinTLSVersion > 0 {
+		config.MinVersion = w.serving.MinTLSVersion
+	}
+	if w.clientCA != nil {
+		config.ClientAuth = tls.RequestClientCert // verified with each request, by the CA as it is then
+		if controller, ok := w.clientCA.(dynamiccertificates.ControllerRunner); ok {
+			serving.Go(func() { controller.Run(ctx, 1) })
+		}
+	}
+	dynamic := dynamiccertificates.NewDynamicServingCertificateController(config, nil, w.serving.Cert, nil, nil)
+	w.serving.Cert.AddListener(dynamic)
+	if err := dynamic.RunOnce(); err != nil {
+		klog.FromContext(ctx).Error(err, "Loading the certificate of the webhook, will try again")
+	}
+	serving.Go(func() { dynamic.Run(1, ctx.Done()) })
+	config.GetConfigForClient = dynamic.GetConfigForClient
+	return config
+}
+
+// verboseWriter logs what the HTTP server says, if asked for.
+type verboseWriter struct{ logger klog.Logger }
+
+func (w verboseWriter) Write(p []byte) (int, error) {
+	w.logger.V(5).Info("The server of the webhook says something", "message", string(p[:min(len(p), 512)]))
+	return len(p), nil
 }
 
 // authenticated refuses callers without a certificate of the CA, if there is one.
@@ -95,6 +152,34 @@ func (w *webhook) verify(r *http.Request) error {
 	for _, intermediate := range r.TLS.PeerCertificates[1:] {
 		options.Intermediates.AddCert(intermediate)
 	}
-	_, err := r.TLS.PeerCertificates[0].Verify(options)
-	return err
+	client := r.TLS.PeerCertificates[0]
+	if _, err := client.Verify(options); err != nil {
+		return err
+	}
+	if len(w.names) > 0 && !slices.Contains(w.names, client.Subject.CommonName) {
+		return errors.New("its common name is not allowed")
+	}
+	return nil
+}
+
+// reviews answers the webhook.
+func (s *Server) reviews() http.Handler {
+	return admission.NewHandler(admission.Config{
+		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load, Clock: clock.RealClock{},
+		Namespaces: s.options.Namespaces, Exempt: s.exempt,
+	})
+}
+
+// exempt reports whether the webhook leaves the workloads of a namespace alone. What the webhook configuration exempts
+// must not be answered to callers who do not go by it.
+func (s *Server) exempt(namespace string) bool {
+	if namespace == s.options.Namespace || slices.Contains(s.options.WebhookExempt, namespace) {
+		return true
+	}
+	selector, err := labels.Parse(s.options.WebhookSelector)
+	if err != nil || selector.Empty() {
+		return err != nil // it has been validated
+	}
+	o, err := s.namespaces.Get(namespace)
+	return err != nil || !selector.Matches(labels.Set(o.Labels))
 }

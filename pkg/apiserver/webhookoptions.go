@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
@@ -16,6 +17,14 @@ func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", o.WebhookClientCAFile,
 		"When set, callers of the webhook have to present a client certificate of a CA in this file. "+
 			"kube-apiserver has none unless it is told to by --admission-control-config-file.")
+	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-allowed-names", o.WebhookClientNames,
+		"With --webhook-client-ca-file, the common names that the certificates of callers may have. The default is any. "+
+			"Set it where that CA also signs certificates for others, such as the kubelets.")
+	fs.StringSliceVar(&o.WebhookExempt, "webhook-exempt-namespaces", o.WebhookExempt,
+		"Namespaces whose workloads the webhook admits unchanged, whoever calls it. The namespace of the server is always one of them.")
+	fs.StringVar(&o.WebhookSelector, "webhook-namespace-selector", o.WebhookSelector,
+		"A label selector. Workloads of namespaces that it does not select are admitted unchanged, whoever calls the webhook. "+
+			"The default selects all. Set it to what the webhook configuration selects by.")
 }
 
 func (o *Options) addNamespacesFlag(fs *pflag.FlagSet) {
@@ -38,6 +47,13 @@ func (o *Options) validateWebhook() (errs []error) {
 	case o.WebhookPort == 0 && o.WebhookClientCAFile != "":
 		errs = append(errs, errors.New("--webhook-client-ca-file is for the webhook: set --webhook-secure-port"))
 	}
+	if len(o.WebhookClientNames) > 0 && o.WebhookClientCAFile == "" {
+		errs = append(errs, errors.New("--webhook-client-allowed-names needs --webhook-client-ca-file"))
+	}
+	errs = append(errs, validateNames("--webhook-exempt-namespaces", o.WebhookExempt)...)
+	if _, err := labels.Parse(o.WebhookSelector); err != nil {
+		errs = append(errs, fmt.Errorf("--webhook-namespace-selector: %w", err))
+	}
 	return errs
 }
 
@@ -47,12 +63,16 @@ func (o *Options) validateNamespaces() (errs []error) {
 			"each costs kube-apiserver nine watches for each replica. Without the flag all namespaces are read with ten",
 			n, maxNamespaces))
 	}
-	for i, namespace := range o.Namespaces {
+	return append(errs, validateNames("--namespaces", o.Namespaces)...)
+}
+
+func validateNames(flag string, namespaces []string) (errs []error) {
+	for i, namespace := range namespaces {
 		if wrong := validation.ValidateNamespaceName(namespace, false); len(wrong) > 0 {
-			errs = append(errs, fmt.Errorf("--namespaces: %q is not the name of a namespace: %s", namespace, strings.Join(wrong, "; ")))
+			errs = append(errs, fmt.Errorf("%s: %q is not the name of a namespace: %s", flag, namespace, strings.Join(wrong, "; ")))
 		}
-		if slices.Contains(o.Namespaces[:i], namespace) {
-			errs = append(errs, fmt.Errorf("--namespaces names %q twice", namespace))
+		if slices.Contains(namespaces[:i], namespace) {
+			errs = append(errs, fmt.Errorf("%s names %q twice", flag, namespace))
 		}
 	}
 	return errs
