@@ -74,7 +74,7 @@ func (o *Options) Config() (*Config, error) {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	certificates := o.certificates(client, dynamicClient, generic.SecureServing)
-	webhook, err := o.webhookListener(generic.SecureServing)
+	webhook, err := o.webhookListener(generic.SecureServing, client)
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,8 @@ type Options struct {
 	Namespaces []string
 	// WebhookPort is where the admission webhook is served; 0: it is not.
 	WebhookPort int
+	// WebhookSecretPath: the webhook answers at a path that only its configuration has.
+	WebhookSecretPath bool
 	// WebhookClientCAFile has the CA of the callers of the webhook; empty: any client may call.
 	WebhookClientCAFile string
 	// WebhookClientNames are the common names that certificates of that CA may have; empty: any.
@@ -90,6 +92,7 @@ func NewOptions() *Options {
 		HistoryBytes:      resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
 		Reload:            policy.Defaults{Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second},
 		ConcurrentReloads: 8,
+		WebhookSecretPath: true,
 		WebhookExempt:     []string{metav1.NamespaceSystem},
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 			LeaderElect:   true,

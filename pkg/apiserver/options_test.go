@@ -67,6 +67,8 @@ func TestWebhookOptions(t *testing.T) {
 		{"--webhook-secure-port=9443 --webhook-client-ca-file=ca.crt --webhook-client-allowed-names=kube-apiserver", ""},
 		{"--webhook-secure-port=9443 --webhook-client-allowed-names=kube-apiserver", "--webhook-client-allowed-names needs --webhook-client-ca-file"},
 		{"--webhook-client-ca-file=ca.crt", "set --webhook-secure-port"},
+		{"--webhook-secure-port=9443 --webhook-configuration=", "--webhook-secret-path needs --webhook-configuration"},
+		{"--webhook-secure-port=9443 --webhook-configuration= --webhook-secret-path=false", ""},
 		{"--webhook-secure-port=6443", "must be another one than --secure-port"},
 		{"--webhook-exempt-namespaces=vault --webhook-namespace-selector=team,!secret", ""},
 		{"--webhook-exempt-namespaces=vault,Vault", `--webhook-exempt-namespaces: "Vault" is not the name of a namespace`},

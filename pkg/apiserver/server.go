@@ -147,6 +147,7 @@ func (s *Server) Run(ctx context.Context) error {
 // begin makes everything start over with another key of the hashes.
 func (s *Server) begin(d *dependency.Digester) {
 	s.digester.Store(d)
+	s.webhook.path.follow(d)
 	s.views.Reset(d)
 }
 
@@ -160,6 +161,7 @@ func (s *Server) lead(ctx context.Context) {
 	run := func(ctx context.Context) {
 		var wg sync.WaitGroup
 		wg.Go(func() { s.certificates.lead(ctx) })
+		wg.Go(func() { s.webhook.path.lead(ctx) })
 		s.controller.Run(ctx, s.index)
 		wg.Wait()
 	}

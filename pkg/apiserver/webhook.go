@@ -16,6 +16,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -29,6 +30,7 @@ type webhook struct {
 	serving  *genericapiserver.SecureServingInfo // nil: there is none
 	clientCA dynamiccertificates.CAContentProvider
 	names    []string // the common names that clients may have; empty: any
+	path     *webhookPath
 }
 
 // What a connection to the webhook may do. HTTP/1.1 alone is spoken: with HTTP/2 a connection would have windows
@@ -40,16 +42,20 @@ const (
 )
 
 // webhookListener makes the listener, which serves with the certificate of the API.
-func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo) (*webhook, error) {
+func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo, client kubernetes.Interface) (*webhook, error) {
+	configuration := o.Certificate.WebhookConfiguration
+	if o.WebhookPort == 0 || !o.WebhookSecretPath {
+		configuration = ""
+	}
+	w := &webhook{names: o.WebhookClientNames, path: &webhookPath{client: client, configuration: configuration}}
 	if o.WebhookPort == 0 {
-		return &webhook{}, nil
+		return w, nil
 	}
 	options := genericoptions.NewSecureServingOptions()
 	options.BindAddress, options.BindPort, options.BindNetwork = o.SecureServing.BindAddress, o.WebhookPort, o.SecureServing.BindNetwork
 	options.PermitPortSharing, options.PermitAddressSharing = o.SecureServing.PermitPortSharing, o.SecureServing.PermitAddressSharing
 	options.MinTLSVersion, options.CipherSuites, options.CurvePreferences = o.SecureServing.MinTLSVersion, o.SecureServing.CipherSuites, o.SecureServing.CurvePreferences
 	options.ServerCert.CertDirectory = ""
-	w := &webhook{names: o.WebhookClientNames}
 	if err := options.ApplyTo(&w.serving); err != nil {
 		return nil, fmt.Errorf("the listener of the webhook: %w", err)
 	}
@@ -69,12 +75,10 @@ func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler ht
 	if w.serving == nil {
 		return nil
 	}
-	mux := http.NewServeMux()
-	mux.Handle(admission.Path, ends.closing(w.authenticated(handler)))
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler:           mux,
+		Handler:           ends.closing(w.path.handler(w.authenticated(handler))),
 		TLSConfig:         w.tlsConfig(ctx, serving),
 		Protocols:         protocols,
 		MaxHeaderBytes:    maxWebhookHeader,

@@ -9,11 +9,16 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/configdep/configdep/pkg/admission"
 )
 
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WebhookPort, "webhook-secure-port", o.WebhookPort,
 		"The port on which the admission webhook is served, with the certificate and on the address of the API. 0: it is not.")
+	fs.BoolVar(&o.WebhookSecretPath, "webhook-secret-path", o.WebhookSecretPath,
+		"Serve the webhook at a path that cannot be guessed, which the leader writes into --webhook-configuration, so that other clients "+
+			"in the network get no answer. If false, the path is "+admission.Path+", which the configuration then has to name.")
 	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", o.WebhookClientCAFile,
 		"When set, callers of the webhook have to present a client certificate of a CA in this file. "+
 			"kube-apiserver has none unless it is told to by --admission-control-config-file.")
@@ -46,6 +51,9 @@ func (o *Options) validateWebhook() (errs []error) {
 		errs = append(errs, errors.New("--webhook-secure-port must be another one than --secure-port"))
 	case o.WebhookPort == 0 && o.WebhookClientCAFile != "":
 		errs = append(errs, errors.New("--webhook-client-ca-file is for the webhook: set --webhook-secure-port"))
+	}
+	if o.WebhookPort != 0 && o.WebhookSecretPath && o.Certificate.WebhookConfiguration == "" {
+		errs = append(errs, errors.New("--webhook-secret-path needs --webhook-configuration, where the path is written"))
 	}
 	if len(o.WebhookClientNames) > 0 && o.WebhookClientCAFile == "" {
 		errs = append(errs, errors.New("--webhook-client-allowed-names needs --webhook-client-ca-file"))

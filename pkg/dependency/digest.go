@@ -39,6 +39,18 @@ func NewDigester(key []byte) *Digester {
 // cannot be compared.
 func (d *Digester) KeyID() string { return d.keyID }
 
+// Derive returns a secret for another purpose than digests, which says nothing of the key and is the same wherever the
+// key is.
+func (d *Digester) Derive(purpose string) (secret [sha256.Size]byte) {
+	m := d.macs.Get().(*mac)
+	defer d.macs.Put(m)
+	m.Reset()
+	m.Write([]byte("configdep derived key: " + purpose))
+	m.Sum(secret[:0])
+	m.Reset()
+	return secret
+}
+
 // mac is a hash with the buffers that it needs.
 type mac struct {
 	hash.Hash

@@ -132,7 +132,10 @@ func Install(ctx context.Context, cluster *controlplane.ControlPlane, o Options)
 	if err := i.apply(ctx, root, installed); err != nil {
 		return nil, err
 	}
-	_, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m")
+	if _, err = cluster.Kubectl(ctx, "wait", "--for=condition=Available", "apiservice/"+APIService, "--timeout=2m"); err == nil && !o.NoWebhook {
+		// The leader tells kube-apiserver where to ask.
+		_, err = cluster.Kubectl(ctx, "wait", "--for=jsonpath={.webhooks[1].clientConfig.service.path}", "mutatingwebhookconfiguration/"+Name, "--timeout=2m")
+	}
 	return i, err
 }
 

@@ -408,6 +408,44 @@ func TestReplacedInOrder(t *testing.T) {
 	}
 }
 
+// webhookPath returns where the webhook is served, which the leader has written into the configuration.
+func webhookPath(t *testing.T) string {
+	t.Helper()
+	o, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range o.Webhooks {
+		if path := o.Webhooks[i].ClientConfig.Service.Path; path == nil || !strings.HasPrefix(*path, admission.Path+"/") || len(*path) < len(admission.Path)+40 || *path != *o.Webhooks[0].ClientConfig.Service.Path {
+			t.Fatalf("the path of %s is %v", o.Webhooks[i].Name, path)
+		}
+	}
+	return *o.Webhooks[0].ClientConfig.Service.Path
+}
+
+// What another client writes over the path is put right, so that kube-apiserver finds the webhook again.
+func TestPathIsPutRight(t *testing.T) {
+	s, path := newShop(t), webhookPath(t)
+	setWebhooks(t, func(c *admissionregistrationv1.WebhookClientConfig) { c.Service.Path = new("/elsewhere") })
+	await.Until(t, "the path is put right", func(ctx context.Context) error {
+		o, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, install.Name, metav1.GetOptions{})
+		for i := range o.Webhooks {
+			if got := o.Webhooks[i].ClientConfig.Service.Path; got == nil || *got != path {
+				return fmt.Errorf("the path of %s is %v", o.Webhooks[i].Name, got)
+			}
+		}
+		return err
+	})
+	await.Until(t, "workloads are stamped again", func(ctx context.Context) error {
+		o := manifest("dry")
+		made, err := client.AppsV1().Deployments(s.namespace).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && made.Annotations[policy.ConfigHashAnnotation] == "" {
+			err = errors.New("it has no hash")
+		}
+		return err
+	})
+}
+
 // Who reaches the port and sends something else gets an error of HTTP, and the API is not
 // there. With a CA for callers, others are refused.
 func TestListener(t *testing.T) {
@@ -441,21 +479,25 @@ func TestListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const review = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "DELETE", "kind": {"group": "apps", "kind": "Deployment"}}}`
+	path := webhookPath(t)
+	const review = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "DELETE", "kind": {"group": "apps", "kind": "Deployment"}, "namespace": "shop", "object": {}}}`
 	for _, tt := range []struct {
 		name, path, body string
 		to               *install.Replica
 		with             []tls.Certificate
 		code             int
 	}{
-		{"a review", admission.Path, review, server.Replicas[0], nil, http.StatusOK},
-		{"garbage", admission.Path, "\x16\x03", server.Replicas[0], nil, http.StatusBadRequest},
-		{"too much", admission.Path, strings.Repeat(" ", 9<<20), server.Replicas[0], nil, http.StatusRequestEntityTooLarge},
+		{"a review", path, review, server.Replicas[0], nil, http.StatusOK},
+		{"garbage", path, "\x16\x03", server.Replicas[0], nil, http.StatusBadRequest},
+		{"too much", path, strings.Repeat(" ", 9<<20), server.Replicas[0], nil, http.StatusRequestEntityTooLarge},
+		{"a path that all know", admission.Path, review, server.Replicas[0], nil, http.StatusNotFound},
+		{"a guess", path[:len(path)-1] + "-", review, server.Replicas[0], nil, http.StatusNotFound},
+		{"more than the path", path + "/", review, server.Replicas[0], nil, http.StatusNotFound},
 		{"another path", "/apis/configdep.io/v1alpha1/configdependencies", review, server.Replicas[0], nil, http.StatusNotFound},
 		{"metrics", "/metrics", review, server.Replicas[0], nil, http.StatusNotFound},
-		{"with a CA, no certificate", admission.Path, review, closed, nil, http.StatusUnauthorized},
-		{"with a CA, a stranger's", admission.Path, review, closed, []tls.Certificate{certificate(stranger)}, http.StatusUnauthorized},
-		{"with a CA, one of it", admission.Path, review, closed, []tls.Certificate{certificate(authority)}, http.StatusOK},
+		{"with a CA, no certificate", path, review, closed, nil, http.StatusUnauthorized},
+		{"with a CA, a stranger's", path, review, closed, []tls.Certificate{certificate(stranger)}, http.StatusUnauthorized},
+		{"with a CA, one of it", path, review, closed, []tls.Certificate{certificate(authority)}, http.StatusOK},
 	} {
 		config := tt.to.RESTConfig()
 		tlsConfig, err := rest.TLSConfigFor(config)

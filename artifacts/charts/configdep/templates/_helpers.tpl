@@ -113,3 +113,21 @@ metricRelabelings:
 (oldObject != null && has(oldObject.metadata.annotations) && 'configdep.io/config-hash' in oldObject.metadata.annotations) ||
 (oldObject != null && has(oldObject.spec.template.metadata.annotations) && 'configdep.io/config-hash' in oldObject.spec.template.metadata.annotations)
 {{- end }}
+
+{{/* A label selector, {matchLabels, matchExpressions}, as a flag takes it. */}}
+{{- define "configdep.labelSelector" -}}
+{{- $parts := list }}
+{{- range $key, $value := .matchLabels }}
+{{- $parts = append $parts (printf "%s=%s" $key $value) }}
+{{- end }}
+{{- range .matchExpressions }}
+{{- if eq .operator "Exists" }}
+{{- $parts = append $parts .key }}
+{{- else if eq .operator "DoesNotExist" }}
+{{- $parts = append $parts (print "!" .key) }}
+{{- else }}
+{{- $parts = append $parts (printf "%s %s (%s)" .key (lower .operator) (join "," .values)) }}
+{{- end }}
+{{- end }}
+{{- join "," $parts }}
+{{- end }}

@@ -1,0 +1,188 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/admission"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// webhookPath is where the webhook is served: a path that can be read in the webhook configuration alone, where the
+// leader writes it. kube-apiserver does not say who it is to webhooks, but it knows the path, and a client that only
+// reaches the port does not.
+//
+// All replicas derive it from the key of the hashes. The one of the key before is served on until the configuration has
+// the new one.
+type webhookPath struct {
+	client        kubernetes.Interface
+	configuration string // its name; empty: the path is known to all
+
+	mu    sync.Mutex
+	paths []string                                     // at most two; none: the key is not known yet
+	queue workqueue.TypedRateLimitingInterface[string] // of the configuration, while this replica leads
+}
+
+// follow takes the path that belongs to a key.
+func (p *webhookPath) follow(d *dependency.Digester) {
+	secret := d.Derive("the path of the webhook")
+	path := admission.Path + "/" + base64.RawURLEncoding.EncodeToString(secret[:])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paths = append([]string{path}, p.paths[:min(1, len(p.paths))]...)
+	if p.queue != nil {
+		p.queue.Add(p.configuration)
+	}
+}
+
+// current returns the path that the configuration is to have, or "".
+func (p *webhookPath) current() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.paths) == 0 {
+		return ""
+	}
+	return p.paths[0]
+}
+
+func (p *webhookPath) served(path string) bool {
+	if p.configuration == "" {
+		return path == admission.Path
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, known := range p.paths {
+		if subtle.ConstantTimeCompare([]byte(path), []byte(known)) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// handler serves at the path, and nothing elsewhere.
+func (p *webhookPath) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.served(r.URL.Path) {
+			http.NotFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// lead keeps the path in the configuration, as long as this replica leads. A configuration that does not exist gets it
+// when it does.
+func (p *webhookPath) lead(ctx context.Context) {
+	if p.configuration == "" {
+		return
+	}
+	// If another client keeps writing something else, do not race with it.
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second),
+		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(0.2, 10)},
+	))
+	p.setQueue(queue)
+	defer p.setQueue(nil)
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewFilteredListWatchFromClient(p.client.AdmissionregistrationV1().RESTClient(), "mutatingwebhookconfigurations", "",
+			func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, p.configuration).String()
+			}),
+		ObjectType: &admissionregistrationv1.MutatingWebhookConfiguration{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { queue.AddRateLimited(p.configuration) },
+			UpdateFunc: func(any, any) { queue.AddRateLimited(p.configuration) },
+		},
+	})
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { controller.RunWithContext(ctx) })
+	stop := context.AfterFunc(ctx, queue.ShutDown)
+	defer stop()
+	for {
+		item, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		if err := p.publish(ctx, store); err == nil {
+			queue.Forget(item)
+		} else if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Writing the path of the webhook into its configuration, will try again", "configuration", p.configuration)
+			queue.AddRateLimited(item)
+		}
+		queue.Done(item)
+	}
+}
+
+func (p *webhookPath) setQueue(queue workqueue.TypedRateLimitingInterface[string]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue = queue
+}
+
+// publish writes the path into the configuration, where it has another.
+func (p *webhookPath) publish(ctx context.Context, store cache.Store) error {
+	found, exists, err := store.GetByKey(p.configuration)
+	if err != nil || !exists {
+		return err
+	}
+	o, ok := found.(*admissionregistrationv1.MutatingWebhookConfiguration)
+	if !ok {
+		return fmt.Errorf("a %T was read", found)
+	}
+	patch, err := pathPatch(o, p.current())
+	if err != nil || patch == nil {
+		return err
+	}
+	_, err = p.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, o.Name, types.JSONPatchType, patch,
+		metav1.PatchOptions{FieldManager: policy.FieldManager})
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
+		return nil // it has been written since, which is about to be seen
+	}
+	if err == nil {
+		klog.FromContext(ctx).Info("Wrote the path of the webhook into its configuration", "configuration", p.configuration)
+	}
+	return err
+}
+
+// pathPatch returns a JSON patch that gives all webhooks of a configuration a path, or nil if they have it. One that is
+// called by a URL is not ours.
+func pathPatch(o *admissionregistrationv1.MutatingWebhookConfiguration, path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value string `json:"value"`
+	}
+	// The paths have indexes, so the object must be the one that was seen.
+	operations := []operation{{"test", "/metadata/resourceVersion", o.ResourceVersion}}
+	for i := range o.Webhooks {
+		if service := o.Webhooks[i].ClientConfig.Service; service != nil && (service.Path == nil || *service.Path != path) {
+			operations = append(operations, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/service/path", i), path})
+		}
+	}
+	if len(operations) == 1 {
+		return nil, nil
+	}
+	return json.Marshal(operations)
+}
