@@ -137,7 +137,7 @@ func clientConfig(base *rest.Config) *rest.Config {
 
 // Complete fills in what the generic API server derives.
 func (c *Config) Complete() CompletedConfig {
-	farewell := &farewell{}
+	farewell := &farewell{maxWatches: c.Options.MaxWatchesPerUser}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
 	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates, c.webhook, c.departure}}
 }

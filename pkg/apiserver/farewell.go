@@ -15,12 +15,16 @@ import (
 // down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect again, to a
 // server that is ready; what is under way is still answered. Watches would be under way for
 // an hour: they end then too, spread over some time.
-type farewell struct{ begun atomic.Bool }
+type farewell struct {
+	begun      atomic.Bool
+	maxWatches int // of one user
+}
 
 // buildHandlerChain wraps the chain of the generic API server.
 func (f *farewell) buildHandlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
 	watches := &spread{most: watchesPerConnection}
-	return f.closing(genericapiserver.DefaultBuildHandlerChain(watches.handler(endStalled(api, stalledAfter)), c))
+	limit := &watchLimit{most: f.maxWatches}
+	return f.closing(genericapiserver.DefaultBuildHandlerChain(limit.handler(watches.handler(endStalled(api, stalledAfter))), c))
 }
 
 // closing makes clients close their connections once it has begun.

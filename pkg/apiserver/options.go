@@ -43,6 +43,8 @@ type Options struct {
 	VersionLag time.Duration
 	// HistoryBytes is about how much memory the events that watches go on from may keep.
 	HistoryBytes resource.QuantityValue
+	// MaxWatchesPerUser is how many watches one user may have open at this replica.
+	MaxWatchesPerUser int
 	// Reload is the policy for what annotations leave open.
 	Reload policy.Defaults
 	// ConcurrentReloads is how many workloads are patched at once.
@@ -92,6 +94,7 @@ func NewOptions() *Options {
 		HistoryBytes:      resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
 		Reload:            policy.Defaults{Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second},
 		ConcurrentReloads: 8,
+		MaxWatchesPerUser: 5000,
 		WebhookSecretPath: true,
 		WebhookExempt:     []string{metav1.NamespaceSystem},
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
@@ -140,6 +143,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 			"It costs two small requests each time for each of ten resources.")
 	own.Var(&o.HistoryBytes, "watch-history-size", "About how much memory the events of the last minutes may keep, from which watches go on; at least "+leastHistory.String()+". "+
 		"A client that goes on from an event that was dropped has to list again.")
+	own.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
+		"How many watches one user may have open at a replica. Each holds some 60 kB of memory. Another one gets 429, which clients try again later.")
 	o.addNamespacesFlag(own)
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
@@ -189,6 +194,9 @@ func (o *Options) Validate() error {
 	}
 	if o.HistoryBytes.Cmp(leastHistory) < 0 || o.HistoryBytes.Cmp(mostHistory) > 0 {
 		errs = append(errs, fmt.Errorf("--watch-history-size must be a number of bytes from %v to %v", &leastHistory, &mostHistory))
+	}
+	if o.MaxWatchesPerUser < 1 {
+		errs = append(errs, errors.New("--max-watches-per-user must be at least 1"))
 	}
 	errs = append(errs, o.validateReload()...)
 	errs = append(errs, o.validateWebhook()...)

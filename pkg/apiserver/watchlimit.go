@@ -1,0 +1,61 @@
+package apiserver
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+)
+
+// watchLimit bounds the watches that one user has open at once. Priority and fairness counts a watch only until its
+// first events have been sent, and each holds memory for as long as it is open.
+type watchLimit struct {
+	most int
+
+	mu    sync.Mutex
+	users map[string]int // open watches, by the name of the user
+}
+
+// handler refuses a watch that is one too many with 429, which clients try again later.
+func (l *watchLimit) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, found := genericapirequest.UserFrom(r.Context())
+		if !found || !isWatch(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if !l.begin(user.GetName()) {
+			err := apierrors.NewTooManyRequests(fmt.Sprintf("%q has %d watches open at this replica, the most that one user may have (--max-watches-per-user)", user.GetName(), l.most), 5)
+			responsewriters.ErrorNegotiated(err, codecs, v1alpha1.SchemeGroupVersion, w, r)
+			return
+		}
+		defer l.end(user.GetName())
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (l *watchLimit) begin(user string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users[user] >= l.most {
+		return false
+	}
+	if l.users == nil {
+		l.users = map[string]int{}
+	}
+	l.users[user]++
+	return true
+}
+
+func (l *watchLimit) end(user string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users[user]--; l.users[user] == 0 {
+		delete(l.users, user)
+	}
+}

@@ -1,0 +1,64 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// One user has so many watches, whatever others have; what is no watch does not count, and one that has ended makes room.
+func TestWatchLimit(t *testing.T) {
+	l := &watchLimit{most: 2}
+	begun, end := make(chan string, 10), make(chan struct{})
+	handler := asRequest(l.handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/watch" {
+			return
+		}
+		begun <- r.URL.Path
+		<-end
+	})))
+	ask := func(name, path string) *httptest.ResponseRecorder {
+		recorder := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		handler.ServeHTTP(recorder, r.WithContext(genericapirequest.WithUser(r.Context(), &user.DefaultInfo{Name: name})))
+		return recorder
+	}
+	var watches sync.WaitGroup
+	open := func(name string) {
+		watches.Go(func() {
+			if got := ask(name, "/watch"); got.Code != http.StatusOK {
+				t.Errorf("a watch of %s gets %d", name, got.Code)
+			}
+		})
+		<-begun
+	}
+	open("ann")
+	open("ann")
+	open("bob")
+	refused := ask("ann", "/watch")
+	var status metav1.Status
+	if err := json.Unmarshal(refused.Body.Bytes(), &status); err != nil || status.Reason != metav1.StatusReasonTooManyRequests ||
+		refused.Code != http.StatusTooManyRequests || refused.Header().Get("Retry-After") == "" || !strings.Contains(status.Message, "--max-watches-per-user") {
+		t.Errorf("one too many gets %d, %s: %v", refused.Code, refused.Body, err)
+	}
+	if got := ask("ann", "/get"); got.Code != http.StatusOK {
+		t.Errorf("a get gets %d", got.Code)
+	}
+	end <- struct{}{}
+	end <- struct{}{}
+	end <- struct{}{}
+	watches.Wait()
+	if len(l.users) != 0 {
+		t.Errorf("what has ended is remembered: %v", l.users)
+	}
+	open("ann")
+	close(end)
+	watches.Wait()
+}

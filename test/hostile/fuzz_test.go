@@ -1,0 +1,150 @@
+package hostile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/configdep/configdep/pkg/admission"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// recorder is an API server that has nothing, and notes what it is asked for.
+type recorder struct {
+	mu    sync.Mutex
+	asked []*http.Request
+}
+
+func (r *recorder) ServeHTTP(w http.ResponseWriter, asked *http.Request) {
+	r.mu.Lock()
+	r.asked = append(r.asked, asked)
+	r.mu.Unlock()
+	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// take returns what was asked for below a path. A request that its client has given up may come later, and is of
+// another input then.
+func (r *recorder) take(below string) (asked []*http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.asked {
+		if rest, found := strings.CutPrefix(a.URL.EscapedPath(), below); found {
+			a.URL.Path, a.URL.RawPath = rest, ""
+			asked = append(asked, a)
+		}
+	}
+	r.asked = nil
+	return asked
+}
+
+// synced gives access to a graph of a cluster that has been read.
+type synced struct{ *dependency.Graph }
+
+func (s synced) Read(f func(*dependency.Graph)) bool {
+	f(s.Graph)
+	return true
+}
+
+var (
+	namespaceLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	path           = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/(secrets|configmaps)$`)
+)
+
+// Whatever is sent to the webhook, the only requests that leave for the API server are reads of ConfigMaps and Secrets
+// that the request names, by name, in its own namespace; few of them, and none by a watch.
+func FuzzWebhookRequests(f *testing.F) {
+	api := &recorder{}
+	server := httptest.NewServer(api)
+	f.Cleanup(server.Close)
+	inputs := 0
+	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
+	graph := dependency.NewGraph()
+	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"a": []byte("x")}}))
+
+	for _, namespace := range []string{"shop", "x/../kube-system", "..", "../../../apis/anything.example.com/v1", "../watch", "shop?watch=1#", "%2e%2e", "SHOP", ""} {
+		f.Add(namespace, "cache", "auto", "secret/extra, configmap/other", []byte(`{"containers": [{"envFrom": [{"secretRef": {"name": "cache"}}, {"configMapRef": {"name": "settings", "optional": true}}]}]}`))
+	}
+	for _, name := range []string{"..", "../db", "db,metadata.namespace=bank", "*", "db\x00", "a=b", "DB", strings.Repeat("a", 300)} {
+		f.Add("shop", name, "auto", "secret/"+name, []byte(`{"volumes": [{"name": "v", "secret": {"secretName": "cache"}}], "imagePullSecrets": [{"name": "pull"}]}`))
+	}
+	f.Fuzz(func(t *testing.T, namespace, name, mode, sources string, pod []byte) {
+		inputs++
+		below := fmt.Sprint("/input-", inputs)
+		reader, err := ingest.NewReader(&rest.Config{Host: server.URL + below}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler := admission.NewHandler(admission.Config{ // with its rates as at first, so that inputs are independent
+			Graph: synced{graph}, Finder: reader, Defaults: policy.Defaults{Mode: policy.Off}, Clock: clock.RealClock{},
+			Digester: func() *dependency.Digester { return digester },
+		})
+		text := func(s string) string {
+			encoded, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(encoded)
+		}
+		body := `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "CREATE",
+			"kind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "namespace": ` + text(namespace) + `,
+			"object": {"metadata": {"annotations": {"configdep.io/reload": ` + text(mode) + `, "configdep.io/sources": ` + text(sources) + `}},
+				"spec": {"template": {"metadata": {"annotations": {}}, "spec": ` + strings.ReplaceAll(string(pod), "cache", strings.Trim(text(name), `"`)) + `}}}}}`
+		made := httptest.NewRequest(http.MethodPost, admission.Path, bytes.NewReader([]byte(body)))
+		made.Header.Set("Content-Type", "application/json")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, made.WithContext(klog.NewContext(t.Context(), klog.Logger{})))
+		if answer.Code == http.StatusOK {
+			var review admissionv1.AdmissionReview
+			if err := json.Unmarshal(answer.Body.Bytes(), &review); err != nil || review.Response == nil || !review.Response.Allowed {
+				t.Errorf("%v: the answer is %s", err, answer.Body)
+			}
+		}
+
+		asked := api.take(below)
+		if len(asked) > 16 {
+			t.Errorf("%d requests", len(asked))
+		}
+		named := []string{body}
+		var decoded any
+		if json.Unmarshal([]byte(body), &decoded) == nil { // names may be escaped in it
+			if plain, err := json.Marshal(decoded); err == nil {
+				named = append(named, string(plain))
+			}
+		}
+		for _, r := range asked {
+			in := path.FindStringSubmatch(r.URL.Path)
+			query, err := url.ParseQuery(r.URL.RawQuery)
+			only, found := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name=")
+			switch {
+			case r.Method != http.MethodGet || r.ContentLength > 0:
+				t.Errorf("a %s of %s", r.Method, r.URL)
+			case in == nil || in[1] != namespace || !namespaceLabel.MatchString(in[1]):
+				t.Errorf("for the namespace %q, it asks for %s", namespace, r.URL)
+			case err != nil || len(query) != 1 || !found || strings.ContainsAny(only, ",=!\\"):
+				t.Errorf("it selects by %q", r.URL.RawQuery)
+			case !strings.Contains(named[0], only) && !strings.Contains(named[len(named)-1], only):
+				t.Errorf("it asks for %q, which nothing names", only)
+			}
+		}
+	})
+}
