@@ -1,0 +1,259 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+var (
+	cluster *controlplane.ControlPlane
+	client  kubernetes.Interface
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) {
+		cluster, client = c, kubernetes.NewForConfigOrDie(c.RESTConfig())
+	}))
+}
+
+// TestHostile plays one attack after the other. After and during each, a tenant who means no harm changes a Secret, and
+// it becomes a rollout.
+func TestHostile(t *testing.T) {
+	server, err := install.Install(t.Context(), cluster, install.Options{
+		Args: []string{"--shutdown-delay-duration=0s", "--max-watches-per-user=200"}, // without the race detector, whose memory is another
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		server.Stop()
+		if err := server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	}()
+	a := &arena{server: server, replica: server.Replicas[0], neighbour: newNeighbour(t)}
+	a.quiet = a.neighbour.rollouts(t, 10)
+	t.Run("a pod that reaches the port of the webhook", a.pod)
+	t.Run("a tenant", a.tenant)
+	t.Run("a user who floods", a.flood)
+}
+
+// arena is where attacks take place.
+type arena struct {
+	server    *install.Installation
+	replica   *install.Replica
+	neighbour *neighbour
+	quiet     time.Duration // the median time of a rollout of the neighbour without an attack
+}
+
+// neighbour is a tenant who means no harm.
+type neighbour struct {
+	namespace string
+	changes   int
+}
+
+func newNeighbour(t *testing.T) *neighbour {
+	t.Helper()
+	n := &neighbour{namespace: "neighbour"}
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Secrets(n.namespace).Create(t.Context(), n.secret(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.AppsV1().Deployments(n.namespace).Create(t.Context(), deployment("web", "db"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (n *neighbour) secret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "db"}, StringData: map[string]string{"password": fmt.Sprint(n.changes)}}
+}
+
+// deployment returns one that has opted in and reads a Secret.
+func deployment(name, secret string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "0", policy.MinIntervalAnnotation: "0"}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(1)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "app", Image: "app",
+				EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}}},
+			}}}},
+		},
+	}
+}
+
+// rollout changes the Secret of the neighbour and waits for the rollout. It returns how long that took.
+func (n *neighbour) rollout(t *testing.T) time.Duration {
+	t.Helper()
+	hash := func(ctx context.Context) (string, error) {
+		d, err := client.AppsV1().Deployments(n.namespace).Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return d.Spec.Template.Annotations[policy.ConfigHashAnnotation], nil
+	}
+	before, err := hash(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.changes++
+	started := time.Now()
+	if _, err := client.CoreV1().Secrets(n.namespace).Update(t.Context(), n.secret(), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the neighbour's change becomes a rollout", func(ctx context.Context) error {
+		now, err := hash(ctx)
+		if err == nil && now == before {
+			err = fmt.Errorf("the hash is still %q", now)
+		}
+		return err
+	})
+	return time.Since(started)
+}
+
+// rollouts returns the median time of some rollouts.
+func (n *neighbour) rollouts(t *testing.T, count int) time.Duration {
+	t.Helper()
+	var times []time.Duration
+	for range count {
+		times = append(times, n.rollout(t))
+	}
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+// during plays an attack until the neighbour has had some rollouts, and tells how long they took. The attack is to begin
+// again until its context is done.
+func (a *arena) during(t *testing.T, attack func(context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			attack(ctx)
+		}
+	}()
+	took := a.neighbour.rollouts(t, 5)
+	cancel()
+	<-done
+	t.Logf("the neighbour's change becomes a rollout in %v, without the attack in %v", took.Round(time.Millisecond), a.quiet.Round(time.Millisecond))
+	if err := a.replica.AwaitReady(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// memory returns what the process of the replica has in memory and the most that it had since forgetPeak, in bytes.
+func (a *arena) memory(t *testing.T) (now, peak int64) {
+	t.Helper()
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(a.replica.PID()), "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(name string) int64 {
+		_, rest, found := strings.Cut(string(status), name+":")
+		fields := strings.Fields(rest)
+		if !found || len(fields) == 0 {
+			t.Fatalf("there is no %s", name)
+		}
+		n, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n << 10
+	}
+	return value("VmRSS"), value("VmHWM")
+}
+
+func (a *arena) forgetPeak(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(a.replica.PID()), "clear_refs"), []byte("5"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// takes fails the test if an attack takes more memory than it may.
+func (a *arena) takes(t *testing.T, most int64, attack func()) {
+	t.Helper()
+	a.forgetPeak(t)
+	before, _ := a.memory(t)
+	attack()
+	_, peak := a.memory(t)
+	t.Logf("%d MB of memory more, %d MB at the peak", (peak-before)>>20, peak>>20)
+	if peak > before+most {
+		t.Errorf("the attack takes %d MB of memory, not at most %d MB", (peak-before)>>20, most>>20)
+	}
+}
+
+// stranger is a client in the pod network: it has an address of its own and no credentials.
+func (a *arena) stranger(t *testing.T) *http.Client {
+	t.Helper()
+	config, err := rest.TLSConfigFor(a.replica.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Certificates = nil
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	transport := &http.Transport{TLSClientConfig: config, DialContext: dialer.DialContext, MaxIdleConnsPerHost: 100}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute}
+}
+
+func (a *arena) dialAsStranger(t *testing.T) net.Conn {
+	t.Helper()
+	config, err := rest.TLSConfigFor(a.replica.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}, Config: config}
+	c, err := dialer.DialContext(t.Context(), "tcp", a.replica.WebhookAddress())
+	if err != nil {
+		return nil // refused
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// post sends a body to the webhook and returns the code of the answer, and 0 if there is none.
+func (a *arena) post(ctx context.Context, c *http.Client, path string, body []byte) (code int, answer string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.replica.WebhookAddress()+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := c.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	return response.StatusCode, string(text)
+}

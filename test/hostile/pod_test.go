@@ -1,0 +1,153 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/admission"
+	"github.com/configdep/configdep/test/install"
+)
+
+// maxBody is the largest request that the webhook reads.
+const maxBody = 6 << 20
+
+func aDeployment(namespace, rest string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "CREATE",
+		"kind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "namespace": %q, %s}}`, namespace, rest)
+}
+
+func full(format, repeated string) []byte {
+	return aDeployment("shop", fmt.Sprintf(format, strings.Repeat(repeated, (maxBody-1000)/len(repeated))))
+}
+
+func (a *arena) pod(t *testing.T) {
+	o, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), install.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A stranger does not know it. What follows also holds for one who does.
+	path := *o.Webhooks[0].ClientConfig.Service.Path
+	c := a.stranger(t)
+	question := aDeployment("neighbour", `"object": {"metadata": {"annotations": {"configdep.io/reload": "auto"}},
+		"spec": {"template": {"spec": {"containers": [{"envFrom": [{"secretRef": {"name": "db"}}]}]}}}}`)
+
+	t.Run("learns nothing", func(t *testing.T) {
+		if code, answer := a.post(t.Context(), c, path, question); code != http.StatusOK || !strings.Contains(answer, `"patch"`) {
+			t.Fatalf("with the path, the answer is %d: %s", code, answer)
+		}
+		for _, guess := range []string{"/", admission.Path, admission.Path + "/", admission.Path + "/x", path[:len(path)-1], path + "x", path + "/../workloads"} {
+			if code, answer := a.post(t.Context(), c, guess, question); code != http.StatusNotFound || strings.Contains(answer, "configdep") {
+				t.Errorf("at %s the answer is %d: %s", guess, code, answer)
+			}
+		}
+	})
+
+	log := func() int64 {
+		info, err := os.Stat(a.replica.Log())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	logged := log()
+	together := func(ctx context.Context, n int, path string, body []byte) {
+		var wg sync.WaitGroup
+		for range n {
+			wg.Go(func() { a.post(ctx, c, path, body) })
+		}
+		wg.Wait()
+	}
+	elements := strings.Repeat("0,", 12_000)
+	attacks := map[string][]byte{
+		"containers that are numbers":  aDeployment("shop", `"object": {"spec": {"template": {"spec": {"containers": [`+elements+`0]}}}}`),
+		"arguments":                    full(`"object": {"spec": {"template": {"spec": {"containers": [{"args": [%s ""]}]}}}}`, `"",`),
+		"fields that nobody knows":     full(`"object": {"spec": {"template": {"other": [%s 0]}}}`, "0,"),
+		"annotations":                  full(`"object": {"metadata": {"annotations": {%s "a": ""}}, "spec": {"template": {}}}`, `"a": "",`),
+		"an operation as long as that": []byte(strings.Replace(string(full(`"object": {}, "other": "%s"`, "x")), "CREATE", strings.Repeat("y", 1<<20), 1)),
+		"a number as long as that":     full(`"object": {"spec": {"paused": %s}}`, "1"),
+		"a name as long as that":       full(`"name": "%s"`, "x"),
+		"another namespace":            aDeployment("x/../kube-system", `"object": {}`),
+		"no JSON":                      []byte("\x16\x03"),
+	}
+	for name, body := range attacks {
+		t.Run(name, func(t *testing.T) {
+			a.takes(t, 64<<20, func() { together(t.Context(), 100, path, body) })
+			a.takes(t, 64<<20, func() { together(t.Context(), 100, admission.Path, body) })
+		})
+	}
+	t.Run("all of them, over and over", func(t *testing.T) {
+		a.takes(t, 128<<20, func() {
+			a.during(t, func(ctx context.Context) {
+				for _, body := range attacks {
+					together(ctx, 20, path, body)
+				}
+			})
+		})
+	})
+	t.Run("many connections, and bodies that do not come", func(t *testing.T) {
+		a.takes(t, 64<<20, func() {
+			for range 300 {
+				connection := a.dialAsStranger(t)
+				if connection == nil {
+					continue
+				}
+				_, _ = fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", path, maxBody)
+			}
+			a.during(t, func(ctx context.Context) { together(ctx, 10, path, question) })
+		})
+		// kube-apiserver is still served: a workload that is written gets its hash.
+		d := deployment("stamped", "db")
+		made, err := client.AppsV1().Deployments(a.neighbour.namespace).Create(t.Context(), d, metav1.CreateOptions{})
+		if err != nil || made.Annotations["configdep.io/config-hash"] == "" {
+			t.Errorf("%v: a workload that is written has the annotations %v", err, made.Annotations)
+		}
+	})
+	t.Run("large headers", func(t *testing.T) {
+		connection := a.dialAsStranger(t)
+		if connection == nil {
+			t.Fatal("it is refused")
+		}
+		_, _ = io.WriteString(connection, "POST / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+		answer := make([]byte, 100)
+		n, _ := io.ReadFull(connection, answer)
+		if !strings.Contains(string(answer[:n]), "431") {
+			t.Errorf("the answer is %s", answer[:n])
+		}
+	})
+	if grown := log() - logged; grown > 1<<20 {
+		t.Errorf("the log has grown by %d bytes", grown)
+	}
+	a.checkMetrics(t)
+}
+
+// checkMetrics looks whether strangers have made series.
+func (a *arena) checkMetrics(t *testing.T) {
+	t.Helper()
+	metrics, err := a.metrics(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(metrics) > 2<<20 {
+		t.Errorf("/metrics has %d bytes", len(metrics))
+	}
+	series := 0
+	for line := range strings.Lines(metrics) {
+		if strings.HasPrefix(line, "configdep_webhook_requests_total{") {
+			series++
+		}
+		if len(line) > 2000 {
+			t.Errorf("a series: %.100s", line)
+		}
+	}
+	if series == 0 || series > 3*8 {
+		t.Errorf("there are %d series of requests to the webhook", series)
+	}
+}
