@@ -33,11 +33,11 @@ var mayImport = map[string][]string{
 	"pkg/version":     {},
 	"pkg/metrics":     {},
 	"pkg/logging":     {},
-	"pkg/certificate": {"pkg/logging"},
+	"pkg/certificate": {},
 	// What the clients and the API server of our types are made of.
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
 	"pkg/policy":    {"pkg/dependency"},
-	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/logging"},
+	"pkg/ingest":    {"pkg/dependency", "pkg/policy"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy"},
 	"pkg/podstate":  {"pkg/dependency", "pkg/policy"},
 	// These do not know each other. What they share is below them.

@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
 
+	"github.com/configdep/configdep/pkg/logging"
 	"github.com/configdep/configdep/pkg/version"
 )
 
@@ -46,7 +46,7 @@ func run(ctx context.Context, o *Options) error {
 	if err := o.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
 		return err
 	}
-	if err := logsapi.ValidateAndApply(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
+	if err := logging.Apply(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return err
 	}
 	o.Complete()

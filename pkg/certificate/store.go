@@ -17,8 +17,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
-
-	"github.com/configdep/configdep/pkg/logging"
 )
 
 // Store holds the serving certificate that all replicas share by a Secret. Load gets it,
@@ -109,7 +107,6 @@ const patience = 5 * time.Second
 // Load gets the certificate. The first replica makes it; the others find it. It tries until
 // the context is done, because the API server may come up later than we do.
 func (s *Store) Load(ctx context.Context) error {
-	ctx = logging.WithoutBodies(ctx)
 	begun := time.Now()
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
 	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -180,7 +177,6 @@ func (s *Store) update(ctx context.Context, read *corev1.Secret, content *Conten
 // certificate others serve; and a replica that starts now must not make another, which no
 // client trusts yet.
 func (s *Store) Watch(ctx context.Context) {
-	ctx = logging.WithoutBodies(ctx)
 	logger := klog.FromContext(ctx)
 	observe := func(o any) {
 		secret, ok := o.(*corev1.Secret)
@@ -311,7 +307,6 @@ const rest = 10 * time.Minute
 // the overlap that follows, it adds to caBundle and removes nothing: by then, those replicas
 // have repaired the Secret.
 func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
-	ctx = logging.WithoutBodies(ctx)
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
 	bundles.forget()

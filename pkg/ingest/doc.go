@@ -7,6 +7,6 @@
 // their store and never see bookmarks, and the versions of this API rest on both.
 //
 // Index holds the graph, applies one change at a time and tells a Sink of each, in order.
-// The package imports dependency, policy (whose annotations it notes on workloads) and logging,
-// and nothing else of this project.
+// The package imports dependency and policy (whose annotations it notes on workloads), and
+// nothing else of this project.
 package ingest

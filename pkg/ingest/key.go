@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/logging"
 )
 
 // The Secret, in the namespace of the server, that holds the key of the digests, and the
@@ -46,7 +45,6 @@ func retry() wait.DelayFunc {
 }
 
 func loadKey(ctx context.Context, secrets corev1client.SecretInterface) ([]byte, error) {
-	ctx = logging.WithoutBodies(ctx)
 	found, err := secrets.Get(ctx, KeySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		fresh := make([]byte, dependency.KeySize)

@@ -14,8 +14,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-
-	"github.com/configdep/configdep/pkg/logging"
 )
 
 // watchKey watches the Secret with the key until the context is done. It calls changed
@@ -23,7 +21,6 @@ import (
 // have to agree, and hashes with another key say nothing. What cannot be a key is left there
 // for users to fix, and the current one stays in use.
 func watchKey(ctx context.Context, secrets corev1client.SecretInterface, key []byte, changed func()) {
-	ctx = logging.WithoutBodies(ctx)
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "secret", KeySecret)
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, KeySecret).String()
 	check := func(o any) {

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/logging"
 )
 
 // Reader reads resources from an API server. It decodes an answer object by object while
@@ -108,7 +107,7 @@ func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key de
 }
 
 func (r *Reader) list(ctx context.Context, s *stream, options metav1.ListOptions) (*metav1.List, error) {
-	answer, err := r.requests(s)(options).Stream(logging.WithoutBodies(ctx))
+	answer, err := r.requests(s)(options).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +125,7 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 		// take the content of the past for a change; so lists are of the current state. They are not
 		// in pages, each of which would cost a round trip.
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			answer, err := request(metav1.ListOptions{}).Stream(logging.WithoutBodies(ctx))
+			answer, err := request(metav1.ListOptions{}).Stream(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -141,7 +140,7 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 			default:
 			}
 			watches <- lasts
-			ctx, cancel := context.WithTimeout(logging.WithoutBodies(ctx), lasts+watchGrace)
+			ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
 			lasts = r.lag
 			w, err := request(options).Watch(ctx)
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,8 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/ktesting"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -320,31 +317,6 @@ func TestErrorsOnTheWire(t *testing.T) {
 			}
 		}
 	})
-}
-
-// However verbose the program is, client-go dumps no answer into the log.
-func TestSourcesOnTheWireAreNotLogged(t *testing.T) {
-	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{Items: []corev1.Secret{*secretWith(password)}}))
-	dumped := regexp.MustCompile(`(?m)[0-9a-f]{8}  ([0-9a-f]{2} {1,2}){8}`)
-	logged := func(request func(context.Context) error) string {
-		logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.Verbosity(10), ktesting.BufferLogs(true)))
-		if err := request(klog.NewContext(t.Context(), logger)); err != nil {
-			t.Fatal(err)
-		}
-		return logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-	}
-	if log := logged(func(ctx context.Context) error {
-		_, err := w.client.CoreV1().Secrets("").List(ctx, metav1.ListOptions{})
-		return err
-	}); !dumped.MatchString(log) {
-		t.Fatalf("client-go does not log bodies any more, or not so that this test finds them:\n%s", log)
-	}
-	if log := logged(func(ctx context.Context) error {
-		_, err := w.lister.(cache.ListerWatcherWithContext).ListWithContext(ctx, metav1.ListOptions{})
-		return err
-	}); dumped.MatchString(log) {
-		t.Errorf("the log has a body:\n%s", log)
-	}
 }
 
 // FuzzReader: whatever comes is refused, or decoded into what can be kept.

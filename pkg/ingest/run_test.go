@@ -25,10 +25,8 @@ import (
 	clientfeaturestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -324,74 +322,3 @@ func TestAKeyThatGoesBeforeTheFirstListIsPutBack(t *testing.T) {
 	cancel()
 	wg.Wait()
 }
-
-// However verbose the program is, client-go logs no body of a request or an answer with
-// the key in it: the client is given a logger that ends below that.
-func TestTheKeyIsReadAndWatchedWithoutBodies(t *testing.T) {
-	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
-	client := fake.NewClientset(keySecret(testKey))
-	secrets := &contextual{SecretInterface: client.CoreV1().Secrets(home), used: make(chan string, 100)}
-	verbose := klog.NewContext(t.Context(), klog.New(verboseSink{}))
-	if _, err := LoadKey(verbose, secrets); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(verbose)
-	var wg sync.WaitGroup
-	wg.Go(func() { watchKey(ctx, secrets, testKey, func() {}) })
-	used := []string{<-secrets.used, <-secrets.used, <-secrets.used}
-	if err := client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), home, KeySecret); err != nil {
-		t.Fatal(err)
-	}
-	used = append(used, <-secrets.used)
-	cancel()
-	wg.Wait()
-	if diff := cmp.Diff([]string{"get without bodies", "list without bodies", "watch without bodies", "create without bodies"}, used); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-}
-
-// contextual notes of each request whether client-go would log its body.
-type contextual struct {
-	corev1client.SecretInterface
-	used chan string
-}
-
-func (c *contextual) note(ctx context.Context, verb string) {
-	if klog.FromContext(ctx).V(8).Enabled() {
-		verb += " with"
-	} else {
-		verb += " without"
-	}
-	c.used <- verb + " bodies"
-}
-
-func (c *contextual) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Secret, error) {
-	c.note(ctx, "get")
-	return c.SecretInterface.Get(ctx, name, o)
-}
-
-func (c *contextual) List(ctx context.Context, o metav1.ListOptions) (*corev1.SecretList, error) {
-	c.note(ctx, "list")
-	return c.SecretInterface.List(ctx, o)
-}
-
-func (c *contextual) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	w, err := c.SecretInterface.Watch(ctx, o)
-	c.note(ctx, "watch")
-	return w, err
-}
-
-func (c *contextual) Create(ctx context.Context, secret *corev1.Secret, o metav1.CreateOptions) (*corev1.Secret, error) {
-	c.note(ctx, "create")
-	return c.SecretInterface.Create(ctx, secret, o)
-}
-
-// verboseSink logs everything to nowhere.
-type verboseSink struct{}
-
-func (verboseSink) Init(klog.RuntimeInfo)            {}
-func (verboseSink) Enabled(int) bool                 { return true }
-func (verboseSink) Info(int, string, ...any)         {}
-func (verboseSink) Error(error, string, ...any)      {}
-func (s verboseSink) WithValues(...any) klog.LogSink { return s }
-func (s verboseSink) WithName(string) klog.LogSink   { return s }
