@@ -54,12 +54,13 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 	return list, nil
 }
 
-// readItem decodes one field of a list: its metadata, or an object.
+// readItem decodes one field of a list: its metadata, or an object, which it overwrites.
 func readItem(w *window, s *stream, list *metav1.List, field protowire.Number, size int) error {
 	raw, err := w.take(size)
 	if err != nil {
 		return err
 	}
+	defer clear(raw)
 	switch field { // of every list
 	case 1:
 		return list.ListMeta.Unmarshal(raw)

@@ -164,3 +164,20 @@ func TestNothingIsLeftInTheWindow(t *testing.T) {
 		}
 	}
 }
+
+// An object of a list is overwritten as soon as it is decoded, or fails to be: it may take long until the list ends.
+func TestItemsAreOverwritten(t *testing.T) {
+	for name, raw := range map[string][]byte{
+		"a workload": inner(t, workloadWith(password)),
+		"no object":  []byte("\xff" + password),
+	} {
+		w := &window{from: bytes.NewReader(raw), buffer: make([]byte, len(raw)+10)}
+		list := &metav1.List{}
+		if err := readItem(w, streamOf(t, "pods"), list, 2, len(raw)); (err == nil) != (len(list.Items) == 1) {
+			t.Errorf("%s: %d items, %v", name, len(list.Items), err)
+		}
+		if bytes.Contains(w.buffer, []byte(password)) {
+			t.Errorf("%s: the buffer still holds the password", name)
+		}
+	}
+}

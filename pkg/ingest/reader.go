@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -186,7 +185,7 @@ func (s serializer) SupportedMediaTypes() []runtime.SerializerInfo {
 		Serializer: decodeOnly{s.objectDecoder},
 		StreamSerializer: &runtime.StreamSerializerInfo{
 			Serializer: decodeOnly{eventDecoder{}},
-			Framer:     protobuf.LengthDelimitedFramer,
+			Framer:     newFramer(),
 		},
 	}}
 	for _, info := range scheme.Codecs.SupportedMediaTypes() {

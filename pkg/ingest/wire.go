@@ -21,8 +21,17 @@ var errNoObject = errors.New("what came is not an object in protobuf")
 // and errors.
 type objectDecoder struct{ *stream }
 
-// Decode decodes an envelope: the kind, and the object itself.
+// Decode decodes an envelope: the kind, and the object itself. It overwrites what it decodes, or
+// fails to decode, but for errors of the API server, which client-go may read once more.
 func (d *objectDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	o, gvk, err := d.decodeEnvelope(data)
+	if _, isStatus := o.(*metav1.Status); !isStatus {
+		clear(data)
+	}
+	return o, gvk, err
+}
+
+func (d *objectDecoder) decodeEnvelope(data []byte) (runtime.Object, *schema.GroupVersionKind, error) {
 	if len(data) < len(magic) || string(data[:len(magic)]) != magic {
 		return nil, nil, errNoObject
 	}
@@ -65,15 +74,21 @@ func kindOf(typeMeta []byte) (kind string, err error) {
 }
 
 // eventDecoder decodes a watch event without a copy of the object in it. The decoder of
-// the object is done with it before the buffer is used again.
+// the object is done with it, and overwrites it, before the buffer is used again.
 type eventDecoder struct{}
 
-func (eventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+// Decode is part of runtime.Decoder.
+func (eventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (_ runtime.Object, _ *schema.GroupVersionKind, err error) {
+	defer func() {
+		if err != nil {
+			clear(data)
+		}
+	}()
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
 		return nil, nil, fmt.Errorf("a watch event cannot be decoded into a %T", into)
 	}
-	err := eachField(data, func(field protowire.Number, value []byte) error {
+	err = eachField(data, func(field protowire.Number, value []byte) error {
 		switch field { // of meta/v1 WatchEvent
 		case 1:
 			event.Type = string(value)
