@@ -111,6 +111,7 @@ func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
+	c.SharedInformerFactory = newInformers(client)
 	dynamicClient, err := dynamic.NewForConfig(c.ClientConfig)
 	if err != nil {
 		return fmt.Errorf("creating a client: %w", err)
