@@ -54,6 +54,7 @@ func run(ctx context.Context, o *Options) error {
 		return err
 	}
 	klog.FromContext(ctx).Info("Starting", "version", version.Version())
+	forbidDumps(ctx)
 	followMemoryLimit(ctx)
 	config, err := o.Config()
 	if err != nil {

@@ -1,0 +1,46 @@
+package apiserver
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// dumpedProcess says what TestNoCoreDump does in the process that is to crash.
+const dumpedProcess = "CONFIGDEP_TEST_CRASH"
+
+// However a node and a container are configured, a server that crashes leaves no dump of its memory.
+func TestNoCoreDump(t *testing.T) {
+	switch os.Getenv(dumpedProcess) {
+	case "forbidden":
+		forbidDumps(t.Context())
+		fallthrough
+	case "allowed":
+		unlimited := &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+		if err := unix.Setrlimit(unix.RLIMIT_CORE, unlimited); err != nil {
+			os.Exit(1)
+		}
+		panic("crashed, as the test wants") // with GOTRACEBACK=crash, this ends by SIGABRT
+	}
+	crash := func(dumps string) (dumped bool) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNoCoreDump$")
+		cmd.Dir = t.TempDir()
+		cmd.Env = append(os.Environ(), "GOTRACEBACK=crash", dumpedProcess+"="+dumps)
+		_ = cmd.Run() // it is to fail
+		status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if !ok || !status.Signaled() || status.Signal() != syscall.SIGABRT {
+			t.Skipf("no process can be made to dump its memory here: %v", cmd.ProcessState)
+		}
+		return status.CoreDump()
+	}
+	if !crash("allowed") {
+		t.Skip("no process dumps its memory here")
+	}
+	if crash("forbidden") {
+		t.Error("the server has left a dump of its memory")
+	}
+}
