@@ -15,6 +15,9 @@ import (
 type Graph struct {
 	workloads tree[WorkloadKey, *Workload]
 	sources   tree[SourceKey, *Source]
+	// unread are sources that are there and that are not read, and leftOut is a kind of which none are.
+	unread  tree[SourceKey, *Unread]
+	leftOut SourceKind
 	// besides are sources that are not in the cluster; see With.
 	besides    map[SourceKey]*Source
 	namespaces tree[string, *namespace] // of which there is something to say
@@ -82,6 +85,7 @@ func newGraph(b bounds) *Graph {
 	g := &Graph{
 		workloads:  newTree[WorkloadKey, *Workload](compareWorkloads),
 		sources:    newTree[SourceKey, *Source](compareSources),
+		unread:     newTree[SourceKey, *Unread](compareSources),
 		namespaces: newTree[string, *namespace](compareNames),
 		users:      newUsers(),
 		waiting:    newUsers(),
@@ -105,6 +109,7 @@ func newGraph(b bounds) *Graph {
 func (g *Graph) Snapshot() *Graph {
 	s := *g
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
+	s.unread = g.unread.clone()
 	s.users, s.waiting, s.gone, s.unused = g.users.clone(), g.waiting.clone(), g.gone.clone(), g.unused.clone()
 	s.extra, s.globs, s.globUsers = g.extra.clone(), g.globs.clone(), g.globUsers.clone()
 	s.goneContents, s.deletions = nil, nil

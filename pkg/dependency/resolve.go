@@ -2,8 +2,12 @@ package dependency
 
 // Resolution tells how a reference stands to the source that it names.
 type Resolution struct {
-	// Source is nil when it is absent, or when sources of its kind are not observed.
+	// Source is nil when it is absent, or not observed.
 	Source *Source
+	// Observed reports whether the source is read, or would be if it was there.
+	Observed bool
+	// Unread is the source if it is there and not read, as far as that is known; else nil.
+	Unread *Unread
 	// Missing: pods cannot start, because the source or a required key is absent.
 	Missing bool
 	// MissingKeys are the required keys that a present source does not have, or has where
@@ -11,7 +15,31 @@ type Resolution struct {
 	MissingKeys []string
 }
 
-// Resolve looks for what a reference requires.
+// Resolve looks for what a reference requires in a namespace. A source that is not observed is not missing.
+func (g *Graph) Resolve(namespace string, r *Reference) Resolution {
+	found := g.lookUp(namespace, r)
+	if !found.Observed {
+		return found
+	}
+	out := Resolve(r, found.Source)
+	out.Observed = true
+	return out
+}
+
+// lookUp finds what a reference names, and does not look for its keys.
+func (g *Graph) lookUp(namespace string, r *Reference) Resolution {
+	if !g.Observes(r.Kind) {
+		return Resolution{}
+	}
+	key := SourceKey{r.Kind, namespace, r.Name}
+	if s := g.Source(key); s != nil {
+		return Resolution{Source: s, Observed: true}
+	}
+	unread := g.Unread(key)
+	return Resolution{Observed: unread == nil, Unread: unread}
+}
+
+// Resolve looks for what a reference requires of a source, which may be nil.
 func Resolve(r *Reference, source *Source) Resolution {
 	out := Resolution{Source: source}
 	if source == nil {

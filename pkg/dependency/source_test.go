@@ -201,9 +201,9 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 		"everything is there":                        {required(file("a", "b"), env(false, "a")), source, Resolution{Source: source}},
 		"the source is absent":                       {required(file()), nil, Resolution{Missing: true}},
 		"an optional source is absent":               {required(env(true, "a")), nil, Resolution{}},
-		"keys are absent":                            {required(file("z", "a", "y")), source, Resolution{source, true, []string{"y", "z"}}},
+		"keys are absent":                            {required(file("z", "a", "y")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"y", "z"}}},
 		"an optional key is absent":                  {required(env(true, "z")), source, Resolution{Source: source}},
-		"a variable cannot be made of binaryData":    {required(env(false, "b"), file("b")), source, Resolution{source, true, []string{"b"}}},
+		"a variable cannot be made of binaryData":    {required(env(false, "b"), file("b")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"b"}}},
 		"nor an optional one, which then is not set": {required(env(true, "b"), file("b")), source, Resolution{Source: source}},
 		"nothing is known of a SecretProviderClass": {
 			&Reference{Kind: SecretProviderClass, Uses: []Use{{Type: CSI}}}, nil, Resolution{},

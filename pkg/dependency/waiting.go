@@ -160,13 +160,13 @@ func (w *Workload) held(selected func(*Reference) bool, condition func(*Referenc
 
 // closed returns the gates that references which are selected hold back by what is not satisfied.
 func (g *Graph) closed(w *Workload, selected func(*Reference) bool) gateSet {
-	var of *Reference // which source is
-	var source *Source
+	var of *Reference // what resolved is about
+	var resolved Resolution
 	return w.held(selected, func(r *Reference, u *Use) bool {
 		if of != r {
-			of, source = r, g.Source(SourceKey{r.Kind, w.Namespace, r.Name})
+			of, resolved = r, g.lookUp(w.Namespace, r)
 		}
-		return r.Kind.Observed() && source.lacks(u)
+		return resolved.Observed && resolved.Source.lacks(u)
 	})
 }
 
@@ -281,7 +281,7 @@ func (g *Graph) endWaiting(key SourceKey, change Change) {
 	}
 	g.arrived++
 	g.arrivals = append(g.arrivals, arrival{key, change, g.arrived, &Graph{
-		sources: g.sources.clone(), since: g.since, severalCounters: g.severalCounters,
+		sources: g.sources.clone(), unread: g.unread.clone(), leftOut: g.leftOut, since: g.since, severalCounters: g.severalCounters,
 	}})
 	g.TellWaiting(g.bounds.told)
 }

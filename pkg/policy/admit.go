@@ -75,7 +75,7 @@ func (a *Admission) wasIn() bool {
 func (a *Admission) Absent() (keys []dependency.SourceKey) {
 	for i := range a.Sources {
 		s := &a.Sources[i]
-		if s.Kind.Observed() && (s.Missing || s.Triggers && s.Source == nil) {
+		if s.Missing || s.Triggers && s.Source == nil {
 			keys = append(keys, a.sourceKey(s.Reference))
 		}
 	}

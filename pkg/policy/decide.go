@@ -446,6 +446,8 @@ func (e *Evaluation) inSync(action Action) Decision {
 	case rollout.Phase == dependency.RolloutHeld:
 		d.State, d.Reason = RollingOut, rollout.Reason
 		d.Message = "The rollout is waiting for a user: " + rollout.Message + "."
+	default:
+		d.Message += e.notSeen()
 	}
 	return d
 }

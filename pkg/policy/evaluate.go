@@ -15,6 +15,8 @@ type Source struct {
 	// Triggers reports whether a change restarts the workload; Reason why it does not.
 	Triggers bool
 	Reason   string
+	// unseen: a change would, if it was seen.
+	unseen bool
 }
 
 // Glob is a glob of the policy, with the sources that it names. A source that the template reads is
@@ -22,6 +24,8 @@ type Source struct {
 type Glob struct {
 	dependency.Pattern
 	*dependency.Matched
+	// Observed reports whether sources of its kind are read. If not, it names none.
+	Observed bool
 }
 
 // Evaluation is a workload seen through its policy and the current content.
@@ -67,8 +71,11 @@ func Prepare(g *dependency.Graph, digester *dependency.Digester, w *dependency.W
 // Complete evaluates the sources.
 func (e *Evaluation) Complete() {
 	g, w, p := e.graph, e.Workload, &e.Policy
+	whole := p.Sources
+	defer func() { p.Sources = whole }()
+	unseen := func(x dependency.Pattern) bool { return x.Glob() && !g.Observes(x.Kind) }
+	p.Sources = slices.DeleteFunc(slices.Clone(whole), unseen)
 	references := g.References(w, p.Sources)
-	lookup := g.Sources(w.Namespace)
 	e.Sources = make([]Source, len(references))
 	globs, matchers := e.globs(), p.matchers()
 	var n naming
@@ -76,11 +83,14 @@ func (e *Evaluation) Complete() {
 	all := make([]counted, 0, len(references)) // as many as there may be, because units point to them
 	for i := range references {
 		r := &references[i]
-		source := lookup(r.Kind, r.Name)
 		s := &e.Sources[i]
-		s.Reference, s.Resolution = r, dependency.Resolve(r, source)
+		s.Reference, s.Resolution = r, g.Resolve(w.Namespace, r)
+		source := s.Source
 		n = matchers.of(r.Kind, r.Name, n)
 		s.Triggers, s.Reason = p.verdict(n, r, source, source == nil && e.remembers(r))
+		if !s.Observed {
+			s.Triggers, s.Reason, s.unseen = false, ReasonNotObserved, s.Triggers
+		}
 		if s.Triggers {
 			all = append(all, counted{Reference: p.effective(r), source: source})
 			c := &all[len(all)-1]
@@ -98,11 +108,18 @@ func (e *Evaluation) Complete() {
 	}
 	for i := range globs {
 		e.match(&globs[i])
-		e.Globs = append(e.Globs, Glob{*globs[i].glob, globs[i].matched})
+		e.Globs = append(e.Globs, Glob{*globs[i].glob, globs[i].matched, true})
+	}
+	for _, x := range whole {
+		if unseen(x) {
+			e.Globs = append(e.Globs, Glob{x, g.Matched(w.Namespace, x, p.Exclude, nil), false})
+		}
 	}
 	slices.SortFunc(e.Globs, func(a, b Glob) int { return strings.Compare(idOf(a.Kind, a.Name), idOf(b.Kind, b.Name)) })
 	for i := range e.Globs {
-		content = e.Globs[i].AppendContent(content)
+		if e.Globs[i].Observed {
+			content = e.Globs[i].AppendContent(content)
+		}
 	}
 	e.units = append(e.units, globs...)
 	e.Hash = e.digester.ContentHash(w.Namespace, content)

@@ -217,7 +217,7 @@ func (e *Evaluation) mayHaveWaited() bool {
 		if first != nil && len(first.Keys) == 0 {
 			first = nil // it was absent
 		}
-		return s.Kind.Observed() && (!known || dependency.Resolve(s.Reference, first).Missing)
+		return s.Observed && (!known || dependency.Resolve(s.Reference, first).Missing)
 	})
 }
 

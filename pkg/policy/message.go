@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // What several messages say. Every replica makes them from what it has read. Whether there is a
@@ -21,6 +23,29 @@ func (e *Evaluation) heldByInterval(at time.Time) string {
 			due, minimum, wait, last.Streak)
 	}
 	return fmt.Sprintf("A restart is due at %s: the minimum interval between automatic restarts is %v.", due, minimum)
+}
+
+// notSeen says of what changes are not seen that would restart the workload; empty: of nothing.
+func (e *Evaluation) notSeen() string {
+	var names []string
+	for i := range e.Sources {
+		if s := &e.Sources[i]; s.unseen {
+			names = append(names, idOf(s.Kind, s.Name))
+		}
+	}
+	for i := range e.Globs {
+		if g := &e.Globs[i]; !g.Observed {
+			names = append(names, idOf(g.Kind, g.Name))
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case !e.graph.Observes(dependency.Secret):
+		return fmt.Sprintf(" Changes of %s are not seen: configdep reads no Secrets (--read-secrets=false).", enumerate(names))
+	default:
+		return fmt.Sprintf(" Changes of %s are not seen: configdep does not read Secrets of that type (--exclude-secret-types).", enumerate(names))
+	}
 }
 
 // problems returns the problems of the policy as a sentence.

@@ -28,11 +28,14 @@ type world struct {
 	defaults Defaults
 	key      byte   // of the digester
 	client   string // the field manager of what is written
-	now      time.Time
-	live     bool   // the first list has been read
-	listed   bool   // a watch is broken, and everything is listed again
-	cut      uint64 // the version up to which everything had been read then
-	rekeyed  bool   // what is read again was read with another key of the hash
+	// No Secrets are read, or none of a type.
+	withoutSecrets bool
+	unread         corev1.SecretType
+	now            time.Time
+	live           bool   // the first list has been read
+	listed         bool   // a watch is broken, and everything is listed again
+	cut            uint64 // the version up to which everything had been read then
+	rekeyed        bool   // what is read again was read with another key of the hash
 
 	graph       *dependency.Graph
 	digester    *dependency.Digester
@@ -83,6 +86,9 @@ func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world
 // restart makes the process forget what it has seen and read everything again.
 func (x *world) restart() {
 	x.live, x.graph, x.staleSince = false, dependency.NewGraph(), time.Time{}
+	if x.withoutSecrets {
+		x.graph.LeaveOut(dependency.Secret)
+	}
 	x.digester = dependency.NewDigester(append(make([]byte, dependency.KeySize-1), x.key))
 	x.graph.SetNamespace(namespace, x.annotations)
 	for _, s := range x.sources {
@@ -230,7 +236,14 @@ func (x *world) read(o metav1.Object) {
 	case *corev1.ConfigMap:
 		s = dependency.FromConfigMap(x.digester, o.DeepCopy())
 	case *corev1.Secret:
+		if x.withoutSecrets {
+			return
+		}
 		s = dependency.FromSecret(x.digester, o.DeepCopy())
+		if o.Type != "" && o.Type == x.unread {
+			x.graph.SetUnread(&dependency.Unread{SourceKey: s.SourceKey, Type: string(o.Type), UID: s.UID, ResourceVersion: s.ResourceVersion, Created: s.Created}, x.arrival())
+			return
+		}
 	}
 	at := x.arrival()
 	s.After(x.graph.Source(s.SourceKey), x.graph.DeletedBefore(s.SourceKey), at)
@@ -242,7 +255,9 @@ func (x *world) remove(kind dependency.SourceKind, name string) {
 	x.version++
 	key := dependency.SourceKey{Kind: kind, Namespace: namespace, Name: name}
 	delete(x.sources, key)
-	x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now, Order: x.arrival().Order})
+	change := dependency.Change{Version: x.version, Seen: x.now, Order: x.arrival().Order}
+	x.graph.DeleteSource(key, change)
+	x.graph.DeleteUnread(key, string(x.unread), change)
 }
 
 // edit changes the Deployment and what an API server and a controller that is done at

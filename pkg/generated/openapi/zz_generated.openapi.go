@@ -706,6 +706,13 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 							Format:      "int64",
 						},
 					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is NotObserved if configdep reads no sources of the kind, so that it is not known which the pattern matches. None of them restarts the workload by itself then.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"names": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -1245,7 +1252,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says in one word why a change of the source does not restart the workload by itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reads the files again), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (a SecretProviderClass).",
+							Description: "reason says in one word why a change of the source does not restart the workload by itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reads the files again), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (configdep does not read it: a SecretProviderClass, a Secret of one of the types of --exclude-secret-types, or any Secret with --read-secrets=false).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1310,7 +1317,7 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 					},
 					"present": {
 						SchemaProps: spec.SchemaProps{
-							Description: "present reports whether the source exists. Absent when it is not known: SecretProviderClasses are shown, not observed.",
+							Description: "present reports whether the source exists. Absent when it is not known: SecretProviderClasses are shown, not observed, and so are Secrets where configdep reads none.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -19,6 +19,9 @@ func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 		if s := e.Sources[i].Source; s != nil {
 			created, written = later(created, s.Created), later(written, s.LastChanged)
 		}
+		if u := e.Sources[i].Unread; u != nil {
+			created = later(created, u.Created)
+		}
 	}
 	for i := range e.Globs {
 		written = later(written, e.Globs[i].LastChanged())

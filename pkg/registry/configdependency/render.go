@@ -135,6 +135,9 @@ func renderPatterns(globs []policy.Glob) (out []v1alpha1.PatternStatus) {
 		if changed := g.LastChanged(); readable(changed) {
 			p.LastChanged = &changed
 		}
+		if !g.Observed {
+			p.Reason = policy.ReasonNotObserved
+		}
 		out = append(out, p)
 	}
 	return out
@@ -200,8 +203,8 @@ func renderSource(s *policy.Source, usages, keys *budget) v1alpha1.Source {
 func renderSourceStatus(s *policy.Source, missingKeys *budget) v1alpha1.SourceStatus {
 	out := v1alpha1.SourceStatus{Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name}
 	out.MissingKeys, out.MoreMissingKeys = take(missingKeys, s.MissingKeys, sizeOfKey)
-	if s.Kind.Observed() {
-		present := s.Source != nil
+	if s.Observed || s.Unread != nil {
+		present := s.Source != nil || s.Unread != nil
 		out.Present = &present
 	}
 	if s.Source != nil {

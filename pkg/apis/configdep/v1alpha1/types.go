@@ -183,7 +183,8 @@ type Source struct {
 	// NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the
 	// application reads the files again), NotMounted (a volume that no container mounts),
 	// NotRead (a use that passes no content to a container, such as an image pull secret),
-	// NotObserved (a SecretProviderClass).
+	// NotObserved (configdep does not read it: a SecretProviderClass, a Secret of one of the types of
+	// --exclude-secret-types, or any Secret with --read-secrets=false).
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// usages are the places of the pod template that consume the source.
@@ -355,8 +356,8 @@ type SourceStatus struct {
 	Kind SourceKind `json:"kind"`
 	// name is the name of the source.
 	Name string `json:"name"`
-	// present reports whether the source exists. Absent when it is not known:
-	// SecretProviderClasses are shown, not observed.
+	// present reports whether the source exists. Absent when it is not known: SecretProviderClasses
+	// are shown, not observed, and so are Secrets where configdep reads none.
 	// +optional
 	Present *bool `json:"present,omitempty"`
 	// missingKeys are the keys that a use requires and that the source does not have.
@@ -386,6 +387,10 @@ type PatternStatus struct {
 	Pattern string `json:"pattern"`
 	// count is how many sources it matches.
 	Count int64 `json:"count"`
+	// reason is NotObserved if configdep reads no sources of the kind, so that it is not known which the
+	// pattern matches. None of them restarts the workload by itself then.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 	// names are the first of their names. All patterns of an object show at most 100.
 	// +optional
 	// +listType=atomic

@@ -1,0 +1,71 @@
+package dependency
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Unread is a source that is there, and of which no more is known: objects of its type are not read.
+type Unread struct {
+	SourceKey
+	Type            string
+	UID             types.UID
+	ResourceVersion string
+	Created         metav1.Time
+}
+
+// LeaveOut notes that no objects of a kind are read, so that it is not known which there are. It is called
+// before anything is read.
+func (g *Graph) LeaveOut(kind SourceKind) { g.leftOut = kind }
+
+// Observes reports whether objects of a kind are read, so that it is known which there are.
+func (g *Graph) Observes(kind SourceKind) bool { return kind.Observed() && kind != g.leftOut }
+
+// Unread returns a source that is there and is not read, or nil.
+func (g *Graph) Unread(key SourceKey) *Unread {
+	if g.unread.len() == 0 || g.Source(key) != nil {
+		return nil
+	}
+	return g.unread.get(key)
+}
+
+// EachUnread calls f for every source that is there and is not read.
+func (g *Graph) EachUnread(f func(*Unread)) { g.unread.each(f) }
+
+// SetUnread notes that a source is there, or that it was written. What is known of one of that name which has been deleted
+// is dropped, as pods may have read this one since.
+//
+// Types are read on streams of their own. So the last that is heard of one that was deleted may come after the first of
+// one that was created in its place with another type.
+func (g *Graph) SetUnread(u *Unread, at Arrival) {
+	before := g.unread.get(u.SourceKey)
+	if before != nil && before.Type != u.Type && versionOf(u.ResourceVersion) < versionOf(before.ResourceVersion) {
+		return
+	}
+	g.unread.set(&u.SourceKey, u)
+	if before != nil && before.UID == u.UID {
+		return
+	}
+	change := Change{Version: versionOf(u.ResourceVersion), Exact: at.Live, After: at.After, Seen: at.Seen, Order: at.Order}
+	g.order = max(g.order, change.Order)
+	g.forgetGone(u.SourceKey)
+	g.endWaiting(u.SourceKey, change)
+}
+
+// DeleteUnread notes that a source of a type has gone, if it is there, and remembers when for those who refer to it.
+func (g *Graph) DeleteUnread(key SourceKey, typ string, change Change) {
+	if u := g.unread.get(key); u == nil || u.Type != typ {
+		return
+	}
+	g.order = max(g.order, change.Order)
+	g.unread.delete(key)
+	if g.sources.get(key) == nil {
+		g.forgetGone(key)
+		if g.users.any(key) {
+			g.unused.set(&key, change)
+		} else {
+			g.noteDeletion(deletion{key, change, false})
+		}
+	}
+	g.endWaiting(key, change)
+}

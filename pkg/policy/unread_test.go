@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+const tokenType = corev1.SecretTypeServiceAccountToken
+
+func token(name string, pairs ...string) *corev1.Secret {
+	s := secret(name, pairs...)
+	s.Type = tokenType
+	return s
+}
+
+// withoutSecrets makes the process read no Secrets, or read them again, as when it is started with other flags.
+func withoutSecrets(without bool) func(*world) {
+	return func(x *world) {
+		x.withoutSecrets = without
+		x.restart()
+	}
+}
+
+// What names Secrets is shown with the reason why their changes restart nothing, whatever the policy; and it is said what
+// is not seen.
+func TestEvaluate_Unread(t *testing.T) {
+	pod := podOf(
+		envFrom(dependency.ConfigMap, "settings"),
+		env(dependency.Secret, "db", "password"),
+		volume(dependency.Secret, "absent", ""),
+		envFrom(dependency.Secret, "token"),
+		pullSecret("pull"),
+	)
+	seen, unseen := sight{Triggers: true}, sight{Reason: ReasonNotObserved}
+	const noSecrets, noTokens = "configdep reads no Secrets (--read-secrets=false).", "configdep does not read Secrets of that type (--exclude-secret-types)."
+	for name, tt := range map[string]struct {
+		without     bool
+		annotations []string
+		want        map[string]sight
+		missing     []string
+		says        string
+	}{
+		"no Secrets, auto": {true, nil, map[string]sight{
+			"ConfigMap/settings": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
+		}, nil, "The next change restarts them. Changes of Secret/absent, Secret/db and Secret/token are not seen: " + noSecrets},
+		"no Secrets, but none counts": {true, []string{KindsAnnotation, "configmap"}, map[string]sight{
+			"ConfigMap/settings": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
+		}, nil, "The next change restarts them."},
+		"no Secrets, and one is listed": {true, []string{ReloadAnnotation, "listed", SourcesAnnotation, "secret/other,configmap/settings"}, map[string]sight{
+			"ConfigMap/settings": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen, "Secret/other": unseen,
+		}, nil, "Changes of Secret/other are not seen: " + noSecrets},
+		"no Secrets, and patterns": {true, []string{SourcesAnnotation, "secret/d*,configmap/s*", KindsAnnotation, "configmap"}, map[string]sight{
+			"ConfigMap/settings": seen, "ConfigMap/some": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
+		}, nil, "Changes of Secret/d* are not seen: " + noSecrets},
+		"no Secrets, and nothing else": {true, []string{KindsAnnotation, "secret"}, map[string]sight{
+			"ConfigMap/settings": {Reason: ReasonKindNotWatched}, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
+		}, nil, "No ConfigMap or Secret restarts this workload automatically; spec.sources says why. Changes of Secret/absent, Secret/db and Secret/token are not seen: " + noSecrets},
+		"no tokens": {false, nil, map[string]sight{
+			"ConfigMap/settings": seen, "Secret/db": seen, "Secret/absent": seen, "Secret/token": unseen, "Secret/pull": {Reason: ReasonNotRead},
+		}, []string{"Secret absent is missing"}, ""},
+		"no tokens, of which one is listed": {false, []string{ReloadAnnotation, "listed", SourcesAnnotation, "secret/token,secret/t*"}, map[string]sight{
+			"ConfigMap/settings": {Reason: ReasonNotListed}, "Secret/db": {Reason: ReasonNotListed}, "Secret/absent": {Reason: ReasonNotListed}, "Secret/token": unseen, "Secret/pull": {Reason: ReasonNotListed},
+		}, []string{"Secret absent is missing"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newWorld(t, pod, configMap("settings", "a", "1"), configMap("some", "a", "1"), secret("db", "password", "x"))
+			x.unread, x.withoutSecrets = tokenType, tt.without
+			x.set(token("token"))
+			x.annotate(tt.annotations...)
+			x.restart()
+			e := x.evaluate()
+			if diff := cmp.Diff(tt.want, sources(e)); diff != "" {
+				t.Errorf("sources (-want +got):\n%s", diff)
+			}
+			if missing, _ := e.Missing(); !cmp.Equal(missing, tt.missing) {
+				t.Errorf("missing is %q, want %q", missing, tt.missing)
+			}
+			if tt.missing == nil {
+				x.adopt()
+				if d := x.decide(); !strings.HasSuffix(d.Message, tt.says) || tt.says == "" {
+					t.Errorf("it says %q, want %q in the end", d.Message, tt.says)
+				}
+				return
+			}
+			x.set(secret("absent"))
+			x.adopt()
+			if d := x.decide(); !strings.HasSuffix(d.Message, "Changes of Secret/token are not seen: "+noTokens) {
+				t.Errorf("it says %q", d.Message)
+			}
+		})
+	}
+}
+
+// The hash is that of a workload with nothing but what is read.
+func TestEvaluate_UnreadIsNotInTheHash(t *testing.T) {
+	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings"), envFrom(dependency.Secret, "db")), configMap("settings", "a", "1"), secret("db", "a", "1"))
+	x.annotate(SourcesAnnotation, "secret/d*,configmap/o*")
+	withoutSecrets(true)(x)
+	with := x.evaluate().Hash
+	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = podOf(envFrom(dependency.ConfigMap, "settings")) })
+	x.annotate(SourcesAnnotation, "configmap/o*")
+	if without := x.evaluate().Hash; with != without {
+		t.Errorf("the hash is %s, of the ConfigMaps alone %s", with, without)
+	}
+}
+
+// Which Secrets are read can change with the flags of the server. That restarts nothing: what begins to count is adopted as it
+// is, and what no longer does is forgotten.
+func TestDecide_OtherSecretsAreRead(t *testing.T) {
+	pod := podOf(envFrom(dependency.ConfigMap, "settings"), env(dependency.Secret, "db", "password"))
+	recordedIDs := func(x *world) map[string]bool {
+		ids := map[string]bool{}
+		for id := range maps.Keys(x.evaluate().Record.Sources) {
+			ids[id] = true
+		}
+		return ids
+	}
+	baseline := func(t *testing.T, x *world, why string, ids ...string) {
+		t.Helper()
+		x.adopt()
+		want := map[string]bool{}
+		for _, id := range ids {
+			want[id] = true
+		}
+		if diff := cmp.Diff(want, recordedIDs(x)); diff != "" {
+			t.Errorf("%s: the record (-want +got):\n%s", why, diff)
+		}
+	}
+	restarts := func(t *testing.T, x *world, trigger string) {
+		t.Helper()
+		x.tick(time.Minute)
+		if d := x.act(); d.Action != RollOut || d.Trigger != trigger {
+			t.Errorf("after a change of %s: %+v", trigger, outcomeOf(d))
+		}
+		if d := x.decide(); d.State != InSync || d.Action != None {
+			t.Errorf("after the restart for %s: %+v", trigger, outcomeOf(d))
+		}
+	}
+	x := newWorld(t, pod, configMap("settings", "a", "1"), secret("db", "password", "1"), secret("dx", "a", "1"))
+	x.annotate(SourcesAnnotation, "secret/d*")
+	baseline(t, x, "with Secrets", "ConfigMap/settings", "Secret/db", "Secret/d*")
+	withoutSecrets(true)(x)
+	baseline(t, x, "without Secrets", "ConfigMap/settings")
+	x.set(secret("db", "password", "2"))
+	x.remove(dependency.Secret, "db")
+	if d := x.decide(); d.State != InSync || d.Action != None {
+		t.Errorf("a Secret that is not read changes, and goes: %+v", outcomeOf(d))
+	}
+	x.set(configMap("settings", "a", "2"))
+	restarts(t, x, "ConfigMap/settings")
+	x.set(secret("db", "password", "3"))
+	withoutSecrets(false)(x)
+	baseline(t, x, "with Secrets again", "ConfigMap/settings", "Secret/db", "Secret/d*")
+	x.set(secret("db", "password", "4"))
+	restarts(t, x, "Secret/db")
+}
+
+// A Secret that is deleted and created again may have another type, which is not read, or is.
+func TestDecide_TypeChanges(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
+	x.unread = tokenType
+	x.adopt()
+	x.remove(dependency.Secret, "db")
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonSourceMissing {
+		t.Errorf("it is deleted: %+v", outcomeOf(d))
+	}
+	x.set(token("db"))
+	if d := x.act(); d.State != InSync || d.Action != WriteBaseline || d.Reason != "NothingTriggers" {
+		t.Errorf("it is created with a type that is not read: %+v", outcomeOf(d))
+	}
+	x.set(token("db", "password", "2"))
+	if d := x.decide(); d.State != InSync || d.Action != None {
+		t.Errorf("it is written: %+v", outcomeOf(d))
+	}
+	x.remove(dependency.Secret, "db")
+	if d := x.decide(); d.State != Blocked || d.Reason != ReasonSourceMissing {
+		t.Errorf("it is deleted again: %+v", outcomeOf(d))
+	}
+	x.set(secret("db", "password", "3"))
+	x.tick(time.Minute)
+	if d := x.act(); d.Action != RollOut || d.Trigger != "Secret/db" {
+		t.Errorf("it is created with a type that is read: %+v", outcomeOf(d))
+	}
+}
+
+// The webhook looks up no Secret that is not read, and takes none for missing.
+func TestAdmission_AbsentIsNoneThatIsNotRead(t *testing.T) {
+	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.Secret, "token"), envFrom(dependency.ConfigMap, "absent")))
+	x.unread = tokenType
+	x.set(token("token"))
+	absent := func() (names []string) {
+		for _, key := range x.admission(true, func(*appsv1.Deployment) {}).Absent() {
+			names = append(names, idOf(key.Kind, key.Name))
+		}
+		return names
+	}
+	if diff := cmp.Diff([]string{"ConfigMap/absent", "Secret/db"}, absent()); diff != "" {
+		t.Errorf("where tokens are not read (-want +got):\n%s", diff)
+	}
+	withoutSecrets(true)(x)
+	if diff := cmp.Diff([]string{"ConfigMap/absent"}, absent()); diff != "" {
+		t.Errorf("where no Secrets are (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,100 @@
+package configdependency
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// namesSecrets is a Deployment that reads the Secret db, and whose annotation names others.
+func namesSecrets() *dependency.Workload {
+	return web(annotated(policy.SourcesAnnotation, "secret/listed,secret/c*,configmap/c*"))
+}
+
+// seen is what users see of a source.
+type seen struct {
+	Kind, Name string
+	Present    string // unknown, or whether it is
+	Reason     string
+}
+
+func seenOf(o *v1alpha1.ConfigDependency) (out []seen) {
+	for i := range o.Spec.Sources {
+		s, status := &o.Spec.Sources[i], &o.Status.Sources[i]
+		present := "unknown"
+		if status.Present != nil {
+			present = map[bool]string{true: "yes", false: "no"}[*status.Present]
+		}
+		out = append(out, seen{string(s.Kind), s.Name, present, s.Reason})
+	}
+	return out
+}
+
+// Where no Secrets are read, views show who uses them, and say nothing of whether they are there.
+func TestRender_WithoutSecrets(t *testing.T) {
+	c := unsynced(t)
+	c.graph.LeaveOut(dependency.Secret)
+	w := namesSecrets()
+	c.setWorkload(w)
+	c.sync(100)
+	o := c.render(w, 123)
+	want := []seen{
+		{"Secret", "db", "unknown", policy.ReasonNotObserved}, {"Secret", "listed", "unknown", policy.ReasonNotObserved},
+		{"Secret", "share-key", "unknown", policy.ReasonNotObserved},
+	}
+	if diff := cmp.Diff(want, seenOf(o)); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+	patterns := []v1alpha1.PatternStatus{{Kind: "ConfigMap", Pattern: "c*"}, {Kind: "Secret", Pattern: "c*", Reason: policy.ReasonNotObserved}}
+	if diff := cmp.Diff(patterns, o.Status.Patterns); diff != "" {
+		t.Errorf("patterns (-want +got):\n%s", diff)
+	}
+	if resolved := o.Status.Conditions[0]; resolved.Status != metav1.ConditionTrue || o.Status.State == v1alpha1.StateBlocked {
+		t.Errorf("the state is %s, and %+v", o.Status.State, resolved)
+	}
+	for source, found := range map[string]int{"Secret/db": 1, "Secret/listed": 1, "Secret/share-key": 1, "Secret/cert": 1, "Secret/other": 0, "ConfigMap/db": 0} {
+		fields, err := parseFields(t, "source="+source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list := c.list(t, "shop", &metainternalversion.ListOptions{FieldSelector: fields}); len(list.Items) != found {
+			t.Errorf("%d workloads use %s, want %d", len(list.Items), source, found)
+		}
+	}
+}
+
+// A Secret of a type that is not read is there, without more; when it came, everything that pods need was.
+func TestRender_Unread(t *testing.T) {
+	c := unsynced(t)
+	w := web(func(o *appsv1.Deployment) { o.Spec.Template.Spec.Volumes = nil })
+	c.setWorkload(w)
+	token := &dependency.Unread{
+		SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"},
+		Type:      "kubernetes.io/service-account-token", ResourceVersion: "50", Created: secondOf(5),
+	}
+	check := func(why string, present, reason string, status metav1.ConditionStatus, since metav1.Time) {
+		t.Helper()
+		o := c.render(w, 123)
+		if diff := cmp.Diff([]seen{{"Secret", "db", present, reason}}, seenOf(o)); diff != "" {
+			t.Errorf("%s: sources (-want +got):\n%s", why, diff)
+		}
+		if s := o.Status.Sources[0]; s.ResourceVersion != "" || s.LastChanged != nil || s.MissingKeys != nil {
+			t.Errorf("%s: it shows %+v", why, s)
+		}
+		if resolved := o.Status.Conditions[0]; resolved.Status != status || !resolved.LastTransitionTime.Equal(&since) {
+			t.Errorf("%s: %+v", why, resolved)
+		}
+	}
+	check("it is absent", "no", "", metav1.ConditionFalse, secondOf(1))
+	c.graph.SetUnread(token, dependency.Arrival{Live: true})
+	check("it is there", "yes", policy.ReasonNotObserved, metav1.ConditionTrue, secondOf(5))
+	c.graph.DeleteUnread(token.SourceKey, token.Type, dependency.Change{Version: 60})
+	check("it has gone", "no", "", metav1.ConditionFalse, secondOf(1))
+}
