@@ -149,6 +149,29 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	}
 }
 
+// Secrets that are not read are neither looked up nor waited for: the record is that of the rest.
+func TestUnreadSecretsAreNotLookedUp(t *testing.T) {
+	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}
+	for name, unread := range map[string]func(*dependency.Graph){
+		"none": func(g *dependency.Graph) { g.LeaveOut(dependency.Secret) },
+		"no type": func(g *dependency.Graph) {
+			g.SetUnread(&dependency.Unread{SourceKey: key, Type: "t"}, dependency.Arrival{})
+		},
+	} {
+		c := newCluster()
+		unread(c.graph)
+		c.late[key] = secret("db", "password", "x")
+		made := c.admit(t, parse(t, deployment("app:1", optedIn, "")), nil)
+		marks := annotationsAt(made, "metadata")
+		if marks[policy.ConfigHashAnnotation] == "" || marks[policy.AppliedSourcesAnnotation] != "{}" {
+			t.Errorf("%s is read: the annotations are %v", name, marks)
+		}
+		if c.finds != 0 {
+			t.Errorf("%s is read: %d are looked up", name, c.finds)
+		}
+	}
+}
+
 // What depends on which names there are is not told to unknown callers: they could
 // find the names of all Secrets, letter by letter.
 func TestGlobsAreLeftToTheController(t *testing.T) {

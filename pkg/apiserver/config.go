@@ -65,7 +65,7 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	reader, err := ingest.NewReader(config, o.VersionLag)
+	reader, err := ingest.NewReader(config, o.scope(), o.VersionLag)
 	if err != nil {
 		return nil, err
 	}

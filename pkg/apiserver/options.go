@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,10 @@ type Options struct {
 
 	// Namespaces are those that are read; empty: all.
 	Namespaces []string
+	// ReadSecrets reports whether any Secret is read.
+	ReadSecrets bool
+	// ExcludedSecretTypes are the types of Secrets that are not read.
+	ExcludedSecretTypes []string
 	// WebhookPort is where the admission webhook is served; 0: it is not.
 	WebhookPort int
 	// WebhookSecretPath: the webhook answers at a path that only its configuration has.
@@ -89,6 +94,9 @@ func NewOptions() *Options {
 		Admission:      genericoptions.NewAdmissionOptions(),
 		Logs:           logs.NewOptions(),
 		Namespace:      defaultNamespace(),
+
+		ReadSecrets:         true,
+		ExcludedSecretTypes: []string{string(corev1.SecretTypeServiceAccountToken), helmRelease},
 
 		VersionLag:        20 * time.Second,
 		HistoryBytes:      resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
@@ -140,12 +148,12 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	own.DurationVar(&o.VersionLag, "max-version-lag", o.VersionLag,
 		"How far the versions of answers may lag behind while nothing is written on one of the resources that are read. "+
 			"A client that goes on at a replica that was started later than that before its last version has to list again. "+
-			"It costs two small requests each time for each of ten resources.")
+			"It costs two small requests each time for each of ten resources, and for each type of --exclude-secret-types.")
 	own.Var(&o.HistoryBytes, "watch-history-size", "About how much memory the events of the last minutes may keep, from which watches go on; at least "+leastHistory.String()+". "+
 		"A client that goes on from an event that was dropped has to list again.")
 	own.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
 		"How many watches one user may have open at a replica. Each holds some 60 kB of memory. Another one gets 429, which clients try again later.")
-	o.addNamespacesFlag(own)
+	o.addScopeFlags(own)
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))
 	o.addLeaderElectionFlags(sets.FlagSet("leader election"))
@@ -200,7 +208,7 @@ func (o *Options) Validate() error {
 	}
 	errs = append(errs, o.validateReload()...)
 	errs = append(errs, o.validateWebhook()...)
-	errs = append(errs, o.validateNamespaces()...)
+	errs = append(errs, o.validateScope()...)
 	errs = append(errs, o.validateCertificate()...)
 	for _, wrong := range validation.ValidateNamespaceName(o.Namespace, false) {
 		errs = append(errs, fmt.Errorf("--namespace: %q is not the name of a namespace: %s", o.Namespace, wrong))

@@ -5,7 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
+
+	"github.com/configdep/configdep/pkg/ingest"
 )
 
 // What is wrong is said in terms of the flag, with what is allowed.
@@ -86,6 +90,49 @@ func TestWebhookOptions(t *testing.T) {
 		}
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
+		}
+	}
+}
+
+// Which Secrets are read: what is said, and what that means.
+func TestSecretTypes(t *testing.T) {
+	many := make([]string, maxExcludedTypes+1)
+	for i := range many {
+		many[i] = fmt.Sprint("example.com/type-", i)
+	}
+	const token, release = "kubernetes.io/service-account-token", "helm.sh/release.v1"
+	for name, tt := range map[string]struct {
+		flags string
+		scope ingest.Scope
+		wrong string
+	}{
+		"by default":        {"", ingest.Scope{UnreadTypes: []string{token, release}}, ""},
+		"all":               {"--exclude-secret-types=", ingest.Scope{}, ""},
+		"others":            {"--exclude-secret-types=Opaque,fleet.cattle.io/bundle-values/v1alpha1", ingest.Scope{UnreadTypes: []string{"Opaque", "fleet.cattle.io/bundle-values/v1alpha1"}}, ""},
+		"several":           {"--exclude-secret-types=Opaque --exclude-secret-types=" + token, ingest.Scope{UnreadTypes: []string{"Opaque", token}}, ""},
+		"none":              {"--read-secrets=false", ingest.Scope{WithoutSecrets: true, UnreadTypes: []string{token, release}}, ""},
+		"as many as may be": {"--exclude-secret-types=" + strings.Join(many[1:], ","), ingest.Scope{UnreadTypes: many[1:]}, ""},
+		"too many":          {"--exclude-secret-types=" + strings.Join(many, ","), ingest.Scope{}, "--exclude-secret-types names 9 types, but at most 8 can be left out"},
+		"one twice":         {"--exclude-secret-types=Opaque,Opaque", ingest.Scope{}, `--exclude-secret-types names "Opaque" twice`},
+		"an empty one":      {"--exclude-secret-types=Opaque,", ingest.Scope{}, `--exclude-secret-types: "" is not the type of a Secret`},
+		"a selector":        {"--exclude-secret-types=a!=b", ingest.Scope{}, `--exclude-secret-types: "a!=b" is not the type of a Secret`},
+		"a path":            {"--exclude-secret-types=a/../b", ingest.Scope{}, `--exclude-secret-types: "a/../b" is not the type of a Secret`},
+		"a long one":        {"--exclude-secret-types=" + strings.Repeat("a", 254), ingest.Scope{}, "is not the type of a Secret"},
+	} {
+		o := NewOptions()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		for _, set := range o.Flags().FlagSets {
+			fs.AddFlagSet(set)
+		}
+		err := fs.Parse(append(strings.Fields(tt.flags), "--kubeconfig=x"))
+		if err == nil {
+			err = o.Validate()
+		}
+		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
+			t.Errorf("%s: %v, want %q", name, err, tt.wrong)
+		}
+		if diff := cmp.Diff(tt.scope, o.scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

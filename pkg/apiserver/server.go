@@ -75,7 +75,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	views.SetStandby(s.controller)
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
 	s.index.SetDefaults(c.options.Reload)
-	s.index.Within(c.options.Namespaces)
+	s.index.Within(c.options.scope())
 
 	group := newAPIGroup()
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{

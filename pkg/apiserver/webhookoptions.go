@@ -32,17 +32,6 @@ func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 			"The default selects all. Set it to what the webhook configuration selects by.")
 }
 
-func (o *Options) addNamespacesFlag(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces,
-		fmt.Sprintf("The namespaces whose workloads are shown and restarted, at most %d; the server then needs no rights on workloads, ConfigMaps and Secrets of others. The default is all.", maxNamespaces))
-}
-
-// maxNamespaces is how many namespaces may be read one by one. Each costs nine watches, which begin again
-// every --max-version-lag, with a request to ask for the current revision each time. With 100 these are 90
-// requests a second, which cost a tenth of a processor of kube-apiserver for each replica while nothing
-// happens (see docs/install.md); and 900 first lists at once.
-const maxNamespaces = 100
-
 func (o *Options) validateWebhook() (errs []error) {
 	switch {
 	case o.WebhookPort < 0 || o.WebhookPort > 65535:
@@ -63,15 +52,6 @@ func (o *Options) validateWebhook() (errs []error) {
 		errs = append(errs, fmt.Errorf("--webhook-namespace-selector: %w", err))
 	}
 	return errs
-}
-
-func (o *Options) validateNamespaces() (errs []error) {
-	if n := len(o.Namespaces); n > maxNamespaces {
-		errs = append(errs, fmt.Errorf("--namespaces names %d namespaces, but at most %d can be read one by one: "+
-			"each costs kube-apiserver nine watches for each replica. Without the flag all namespaces are read with ten",
-			n, maxNamespaces))
-	}
-	return append(errs, validateNames("--namespaces", o.Namespaces)...)
 }
 
 func validateNames(flag string, namespaces []string) (errs []error) {

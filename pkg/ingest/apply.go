@@ -194,6 +194,9 @@ func holds(g *dependency.Graph, o *object) bool {
 	case o.source != nil:
 		s := g.Source(o.source.SourceKey)
 		return s != nil && s.UID == o.source.UID && s.ResourceVersion == o.ResourceVersion
+	case o.unread != nil:
+		u := g.Unread(o.unread.SourceKey)
+		return u != nil && u.Type == o.unread.Type && u.UID == o.unread.UID && u.ResourceVersion == o.ResourceVersion
 	default:
 		return false
 	}
@@ -222,6 +225,9 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 		o.source.After(x.graph.Source(key), x.graph.DeletedBefore(key), at)
 		x.graph.SetSource(o.source)
 		return x.users(key)
+	case o.unread != nil:
+		x.graph.SetUnread(o.unread, at)
+		return x.users(o.unread.SourceKey)
 	case o.namespace != nil:
 		return x.setNamespace(o.Name, *o.namespace, o.terminating, o.ResourceVersion, at)
 	case o.dropped != (dependency.WorkloadKey{}):
@@ -256,15 +262,24 @@ func (x *Index) drop(stream *stream, namespace, name, version string, since seen
 	switch {
 	case stream.sources != "":
 		key := dependency.SourceKey{Kind: stream.sources, Namespace: namespace, Name: name}
-		v, _ := strconv.ParseUint(version, 10, 64)
-		at := x.arrival(true)
-		x.graph.DeleteSource(key, dependency.Change{Version: v, Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at})
+		x.graph.DeleteSource(key, x.deletion(version, since))
+		return x.users(key)
+	case stream.unread != "":
+		key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: name}
+		x.graph.DeleteUnread(key, stream.unread, x.deletion(version, since))
 		return x.users(key)
 	case stream.workloads != "":
 		return x.dropWorkload(dependency.WorkloadKey{Kind: stream.workloads, Namespace: namespace, Name: name})
 	default:
 		return x.setNamespace(name, nil, false, version, x.arrival(true))
 	}
+}
+
+// deletion returns when something was deleted that was there at a time.
+func (x *Index) deletion(version string, since seen) dependency.Change {
+	v, _ := strconv.ParseUint(version, 10, 64)
+	at := x.arrival(true)
+	return dependency.Change{Version: v, Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at}
 }
 
 func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {

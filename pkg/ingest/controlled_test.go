@@ -21,7 +21,7 @@ func ownedBy(kind string, controller bool) []metav1.OwnerReference {
 func TestControlledObjectsAreLeftOut(t *testing.T) {
 	digester := dependency.NewDigester(make([]byte, 32))
 	byKind := map[string]*stream{}
-	for _, s := range streams(digester) {
+	for _, s := range everything.streams(digester) {
 		byKind[s.kind] = s
 	}
 	meta := func(owners []metav1.OwnerReference) metav1.ObjectMeta {
@@ -96,7 +96,7 @@ func BenchmarkControlledPod(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, s := range streams(dependency.NewDigester(make([]byte, 32))) {
+	for _, s := range everything.streams(dependency.NewDigester(make([]byte, 32))) {
 		if s.kind != "Pod" {
 			continue
 		}

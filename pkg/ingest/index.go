@@ -34,7 +34,7 @@ type Index struct {
 	sinks     []Sink
 	clock     clock.PassiveClock
 	defaults  policy.Defaults
-	within    []string // the namespaces that are read; empty: all
+	scope     Scope    // what is read
 	resources []string // that are awaited, by the names of their streams
 	batch     int      // the objects of a turn
 
@@ -68,7 +68,7 @@ type Index struct {
 
 // NewIndex returns an index that has read nothing.
 func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {
-	return newIndex(c, namesOf(streams(nil)), sinks...)
+	return newIndex(c, namesOf(Scope{}.streams(nil)), sinks...)
 }
 
 func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
@@ -101,9 +101,9 @@ func (x *Index) hasRegressed() bool {
 // SetDefaults sets the policy of workloads without annotations. It is called before Run.
 func (x *Index) SetDefaults(d policy.Defaults) { x.defaults = d }
 
-// Within limits the index to some namespaces; none: to all. It is called before Run.
-func (x *Index) Within(namespaces []string) {
-	x.within, x.resources = namespaces, namesOf(streamsIn(namespaces, nil))
+// Within limits the index to what is in a scope. It is called before Run.
+func (x *Index) Within(scope Scope) {
+	x.scope, x.resources = scope, namesOf(scope.streams(nil))
 	x.Reset()
 }
 
@@ -147,6 +147,9 @@ func (x *Index) Reset() {
 		x.waiting[name], x.unprobed[name] = true, true
 	}
 	x.graph.SetSeveralCounters(true) // until it is known that there is one
+	if x.scope.WithoutSecrets {
+		x.graph.LeaveOut(dependency.Secret)
+	}
 }
 
 // Synced returns nil once the graph equals the cluster, else an error that names what is

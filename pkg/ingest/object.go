@@ -10,12 +10,13 @@ import (
 
 // object is what a reflector gets to see in place of an API object: enough of its
 // metadata to keep track of it, and the value that goes into the graph. It has one of
-// workload, source and namespace (its annotations), or, for a workload that is not shown,
+// workload, source, unread and namespace (its annotations), or, for a workload that is not shown,
 // its key in dropped; a bookmark has none of them.
 type object struct {
 	metav1.ObjectMeta
 	workload  *dependency.Workload
 	source    *dependency.Source
+	unread    *dependency.Unread
 	namespace *map[string]string
 	dropped   dependency.WorkloadKey
 	// terminating: the namespace is being deleted.
@@ -36,7 +37,9 @@ func reduced(m metav1.Object) *object {
 }
 
 // kept reports whether the graph holds something for the object.
-func (o *object) kept() bool { return o.workload != nil || o.source != nil || o.namespace != nil }
+func (o *object) kept() bool {
+	return o.workload != nil || o.source != nil || o.unread != nil || o.namespace != nil
+}
 
 // GetObjectKind is part of runtime.Object.
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }

@@ -32,13 +32,14 @@ import (
 type Reader struct {
 	base   *url.URL
 	client *http.Client
+	scope  Scope
 	lag    time.Duration
 }
 
-// NewReader returns a Reader that connects as the configuration says. Watches last for a
+// NewReader returns a Reader that connects as the configuration says, and reads what is in a scope. Watches last for a
 // time, which is how far it may lag behind on a resource on which nothing is written; at
 // least MinVersionLag. It does no I/O.
-func NewReader(config *rest.Config, lag time.Duration) (*Reader, error) {
+func NewReader(config *rest.Config, scope Scope, lag time.Duration) (*Reader, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating an HTTP client: %w", err)
@@ -47,7 +48,7 @@ func NewReader(config *rest.Config, lag time.Duration) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the address of the API server: %w", err)
 	}
-	return &Reader{base, client, lag}, nil
+	return &Reader{base, client, scope, lag}, nil
 }
 
 // requests returns what makes requests for the stream. client-go makes their paths, and refuses a namespace
@@ -66,7 +67,8 @@ func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	return func(options metav1.ListOptions) *rest.Request {
 		options.LabelSelector = s.labels
 		options.FieldSelector = strings.Join(slices.DeleteFunc([]string{s.fields, options.FieldSelector}, func(f string) bool { return f == "" }), ",")
-		return client.Get().NamespaceIfScoped(s.namespace, s.namespace != "").Resource(s.resource).VersionedParams(&options, scheme.ParameterCodec)
+		return client.Get().NamespaceIfScoped(s.namespace, s.namespace != "").Resource(s.resource).VersionedParams(&options, scheme.ParameterCodec).
+			SetHeader("Accept", s.accepts(runtime.ContentTypeProtobuf, !options.Watch))
 	}
 }
 
@@ -85,13 +87,15 @@ func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// Find reads one source as it is now; nil: there is none, or there can be none by that name. The key may come from
-// a stranger: no request is made for what is not a name.
+// Find reads one source as it is now; nil: there is none, its type is not read, or there can be none by that name. The key
+// may come from a stranger: no request is made for what is not a name.
 func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
 	if len(validation.ValidateNamespaceName(key.Namespace, false)) > 0 || len(validation.NameIsDNSSubdomain(key.Name, false)) > 0 {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	for _, s := range streamsIn([]string{key.Namespace}, digester) {
+	scope := r.scope
+	scope.Namespaces = []string{key.Namespace}
+	for _, s := range scope.streams(digester) {
 		if s.sources != key.Kind {
 			continue
 		}

@@ -35,6 +35,11 @@ type wire struct {
 
 func newWire(t testing.TB, resource string, code int, contentType string, answer []byte) *wire {
 	t.Helper()
+	return newWireOf(t, streamOf(t, resource), code, contentType, answer)
+}
+
+func newWireOf(t testing.TB, s *stream, code int, contentType string, answer []byte) *wire {
+	t.Helper()
 	w := &wire{asked: make(chan *http.Request, 10)}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w.asked <- r
@@ -56,11 +61,11 @@ func newWire(t testing.TB, resource string, code int, contentType string, answer
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, err := NewReader(config, time.Minute)
+	reader, err := NewReader(config, Scope{}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.client, w.reader, w.lister = client, reader, reader.lister(streamOf(t, resource), make(chan time.Duration, 1))
+	w.client, w.reader, w.lister = client, reader, reader.lister(s, make(chan time.Duration, 1))
 	return w
 }
 
@@ -195,7 +200,7 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 		t.Errorf("fields %s", got)
 	}
 	w = newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "79"}}))
-	for _, s := range streamsIn([]string{"shop"}, nil) {
+	for _, s := range (Scope{Namespaces: []string{"shop"}}).streams(nil) {
 		if s.sources != dependency.Secret {
 			continue
 		}
@@ -375,7 +380,7 @@ func (hanging) Close() error { return nil }
 // A watch ends though nothing comes, not even its end.
 func TestWatchThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: hanging{}, QPS: -1}, 2*time.Minute)
+		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: hanging{}, QPS: -1}, Scope{}, 2*time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -219,7 +219,7 @@ func TestReplacedKeyLosesNoEventBetweenWorkloads(t *testing.T) {
 	x.Rekey()
 	last := c.readAllButOne(x, 2)
 	store := func(name string) *store {
-		for _, s := range streams(c.digester) {
+		for _, s := range everything.streams(c.digester) {
 			if s.name == name {
 				return newStore(x, s)
 			}

@@ -34,7 +34,7 @@ func NewReplay(x *Index, digester *dependency.Digester) *Replay {
 		clear(x.unprobed)
 		x.graph.SetSeveralCounters(false)
 	}
-	for _, s := range streams(digester) {
+	for _, s := range x.scope.streams(digester) {
 		r.streams[s.name] = s
 	}
 	return r
@@ -150,7 +150,7 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 		return nil, nil, fmt.Errorf("a %T has no metadata", o)
 	}
 	var name string
-	switch o.(type) {
+	switch o := o.(type) {
 	case *appsv1.Deployment:
 		name = "deployments"
 	case *appsv1.StatefulSet:
@@ -169,10 +169,16 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 		name = "configmaps"
 	case *corev1.Secret:
 		name = "secrets"
+		if unread := name + "/" + string(o.Type); r.streams[unread] != nil {
+			name = unread
+		}
 	case *corev1.Namespace:
 		name = "namespaces"
 	default:
 		return nil, nil, fmt.Errorf("a %T is not read", o)
+	}
+	if r.streams[name] == nil {
+		return nil, nil, fmt.Errorf("%s are not read", name)
 	}
 	return r.streams[name], m, nil
 }

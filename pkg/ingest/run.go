@@ -39,7 +39,7 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 	x.mu.Unlock()
 	var wg sync.WaitGroup
 	synced := make(chan struct{})
-	for _, s := range streamsIn(x.within, digester) {
+	for _, s := range x.scope.streams(digester) {
 		watches := make(chan time.Duration, 1)
 		r := cache.NewReflectorWithOptions(reader.lister(s, watches), nil, &store{x, s, synced}, cache.ReflectorOptions{
 			Name:            "configdep",

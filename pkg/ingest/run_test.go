@@ -164,7 +164,7 @@ func serve(t *testing.T, client *fake.Clientset) *Reader {
 		}
 	}))
 	t.Cleanup(server.Close)
-	reader, err := NewReader(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}}, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: server.URL, Transport: &http.Transport{DisableKeepAlives: true}}, Scope{}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

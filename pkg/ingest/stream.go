@@ -24,7 +24,8 @@ type stream struct {
 	labels    string                  // and fields select what is read
 	fields    string                  //
 	workloads dependency.WorkloadKind // or
-	sources   dependency.SourceKind   // or neither: namespaces
+	sources   dependency.SourceKind   // or
+	unread    string                  // the type of Secrets that are not read, or none of them: namespaces
 	// reduce reduces an object, and decode one as it is encoded in protobuf, which it
 	// overwrites where content is.
 	reduce func(metav1.Object) *object
@@ -32,7 +33,7 @@ type stream struct {
 }
 
 // namespaces reports whether it is that of namespaces, which are in none.
-func (s *stream) namespaces() bool { return s.workloads == "" && s.sources == "" }
+func (s *stream) namespaces() bool { return s.workloads == "" && s.sources == "" && s.unread == "" }
 
 type name struct{ namespace, name string }
 
@@ -44,6 +45,12 @@ func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 		g.EachSource(func(source *dependency.Source) {
 			if source.Kind == s.sources && s.within(source.Namespace) {
 				names[name{source.Namespace, source.Name}] = struct{}{}
+			}
+		})
+	case s.unread != "":
+		g.EachUnread(func(u *dependency.Unread) {
+			if u.Type == s.unread && s.within(u.Namespace) {
+				names[name{u.Namespace, u.Name}] = struct{}{}
 			}
 		})
 	case s.workloads != "":
@@ -63,7 +70,7 @@ func (s *stream) within(namespace string) bool { return s.namespace == "" || s.n
 // in returns the stream of one namespace.
 func (s *stream) in(namespace string) *stream {
 	one := *s
-	one.name, one.namespace = namespace+"/"+s.resource, namespace
+	one.name, one.namespace = namespace+"/"+s.name, namespace
 	return &one
 }
 
@@ -77,23 +84,23 @@ const (
 	unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 )
 
-// streamsIn returns every resource that is read in some namespaces; none: in all. Namespaces
-// themselves are read in either case: their annotations are defaults.
-func streamsIn(namespaces []string, digester *dependency.Digester) (in []*stream) {
-	for _, s := range streams(digester) {
-		if len(namespaces) == 0 || s.namespaces() {
+// streams returns all that is read, with the digester for content. Namespaces themselves are read in
+// either case: their annotations are defaults.
+func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
+	for _, s := range c.resources(digester) {
+		if len(c.Namespaces) == 0 || s.namespaces() {
 			in = append(in, s)
 			continue
 		}
-		for _, namespace := range namespaces {
+		for _, namespace := range c.Namespaces {
 			in = append(in, s.in(namespace))
 		}
 	}
 	return in
 }
 
-// streams returns every resource that is read, with the digester for content.
-func streams(digester *dependency.Digester) []*stream {
+// resources returns what is read of each resource, in all namespaces.
+func (c Scope) resources(digester *dependency.Digester) []*stream {
 	replicaSets := workloads(dependency.ReplicaSet, "/apis/apps/v1/replicasets", dependency.FromReplicaSet)
 	replicaSets.labels = withoutDeployment
 	jobs := workloads(dependency.Job, "/apis/batch/v1/jobs", dependency.FromJob)
@@ -103,7 +110,7 @@ func streams(digester *dependency.Digester) []*stream {
 	leaveControlled(replicaSets, dependency.FromReplicaSet)
 	leaveControlled(jobs, dependency.FromJob)
 	leaveControlled(pods, dependency.FromPod)
-	return []*stream{
+	all := []*stream{
 		workloads(dependency.Deployment, "/apis/apps/v1/deployments", dependency.FromDeployment),
 		workloads(dependency.StatefulSet, "/apis/apps/v1/statefulsets", dependency.FromStatefulSet),
 		workloads(dependency.DaemonSet, "/apis/apps/v1/daemonsets", dependency.FromDaemonSet),
@@ -112,9 +119,9 @@ func streams(digester *dependency.Digester) []*stream {
 		replicaSets,
 		pods,
 		sources(dependency.ConfigMap, "/api/v1/configmaps", digester, dependency.FromConfigMap),
-		sources(dependency.Secret, "/api/v1/secrets", digester, dependency.FromSecret),
-		newStream("Namespace", "/api/v1/namespaces", readNamespace),
 	}
+	all = append(all, c.secrets(digester)...)
+	return append(all, newStream("Namespace", "/api/v1/namespaces", readNamespace))
 }
 
 // message is a pointer to an API object.

@@ -34,9 +34,12 @@ func secretWith(password string) *corev1.Secret {
 	}
 }
 
+// everything is the scope of all that there is.
+var everything Scope
+
 func streamOf(t testing.TB, resource string) *stream {
 	t.Helper()
-	all := streams(testDigester())
+	all := everything.streams(testDigester())
 	return all[slices.IndexFunc(all, func(s *stream) bool { return s.name == resource })]
 }
 
@@ -66,7 +69,7 @@ func TestNothingOfASecretPasses(t *testing.T) {
 func TestStreams(t *testing.T) {
 	var names []string
 	got := map[string]string{}
-	for _, s := range streams(testDigester()) {
+	for _, s := range everything.streams(testDigester()) {
 		names = append(names, s.name)
 		wire := newWire(t, s.name, http.StatusForbidden, "text/plain", nil)
 		if _, err := wire.list(t, metav1.ListOptions{}); err == nil {
@@ -102,17 +105,17 @@ func TestStreams(t *testing.T) {
 }
 
 // resources are all that are read.
-var resources = namesOf(streams(nil))
+var resources = namesOf(everything.streams(nil))
 
 // An index of some namespaces asks for nothing outside of them, but for the namespaces
 // themselves, and takes nothing for gone that it does not read.
 func TestStreamsOfNamespaces(t *testing.T) {
 	got := map[string]string{}
-	reader, err := NewReader(&rest.Config{Host: "https://kubernetes"}, time.Minute)
+	reader, err := NewReader(&rest.Config{Host: "https://kubernetes"}, everything, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range streamsIn([]string{"shop", "bank"}, testDigester()) {
+	for _, s := range (Scope{Namespaces: []string{"shop", "bank"}}).streams(testDigester()) {
 		got[s.name] = reader.requests(s)(metav1.ListOptions{}).URL().Path
 	}
 	if len(got) != 2*(len(resources)-1)+1 {

@@ -161,6 +161,21 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	return o, nil
 }
 
+// decodeMetadata decodes the metadata of an object, and nothing else.
+func decodeMetadata(raw []byte) (*metav1.ObjectMeta, error) {
+	m := &metav1.ObjectMeta{}
+	err := eachField(raw, func(field protowire.Number, value []byte) error {
+		if field != metadataField {
+			return nil
+		}
+		if err := blankAnnotations(value); err != nil {
+			return err
+		}
+		return m.Unmarshal(value)
+	})
+	return m, err
+}
+
 // blankAnnotations overwrites the values of annotations that are not ours, and not of
 // bookmarks: what kubectl applied last, which is one of them, holds all content once more.
 func blankAnnotations(metadata []byte) error {

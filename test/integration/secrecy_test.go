@@ -117,7 +117,7 @@ func TestContentIsNotKept(t *testing.T) {
 	// The search finds what is there, as names and keys may be, and the key of the hashes.
 	for place, wants := range map[string][]string{
 		"the heap":          {content.name, content.key, string(key.Data["key"])},
-		"the log":           {`/api/v1/secrets" `, "/api/v1/secrets?allowWatchBookmarks=true", namespace},
+		"the log":           {"/api/v1/secrets?fieldSelector=type%21%3D", "/api/v1/secrets?allowWatchBookmarks=true&fieldSelector=type%21%3D", namespace},
 		"a body in the log": {"extension-apiserver-authentication"},
 		"the answers":       {content.name, content.key},
 		"the cluster":       {content.name, "configdep.io/applied-sources", "ConfigReloaded"},

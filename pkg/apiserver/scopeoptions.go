@@ -1,0 +1,75 @@
+package apiserver
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/configdep/configdep/pkg/ingest"
+)
+
+// addScopeFlags adds what says which objects are read.
+func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces,
+		fmt.Sprintf("The namespaces whose workloads are shown and restarted, at most %d; the server then needs no rights on workloads, ConfigMaps and Secrets of others. The default is all.", maxNamespaces))
+	fs.BoolVar(&o.ReadSecrets, "read-secrets", o.ReadSecrets,
+		"Read Secrets. With false no Secret is listed or watched but the two of the server itself, by their names, so that it needs no right on others: "+
+			"their uses are shown, but not whether they are present, and their changes restart nothing.")
+	fs.StringSliceVar(&o.ExcludedSecretTypes, "exclude-secret-types", o.ExcludedSecretTypes,
+		fmt.Sprintf("The types of Secrets whose content kube-apiserver does not send, at most %d. Of such Secrets only the metadata is read: "+
+			"it is known whether they are present, but their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
+}
+
+// helmRelease is the type of the Secrets in which Helm keeps releases: the largest in many clusters, which no pod reads.
+const helmRelease = "helm.sh/release.v1"
+
+// scope returns which objects are read.
+func (o *Options) scope() ingest.Scope {
+	return ingest.Scope{Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, UnreadTypes: o.ExcludedSecretTypes}
+}
+
+// maxNamespaces is how many namespaces may be read one by one. Each costs eleven watches, two of them for types of
+// Secrets that are not read. They begin again every --max-version-lag, with a request to ask for the current revision
+// each time. With 100 these are 110 requests a second, which cost about a tenth of a processor of kube-apiserver for each
+// replica while nothing happens (see docs/install.md); and 1,100 first lists at once.
+const maxNamespaces = 100
+
+// maxExcludedTypes is how many types of Secrets may be left out. Each costs a watch in each of those namespaces.
+const maxExcludedTypes = 8
+
+func (o *Options) validateScope() []error {
+	return append(o.validateNamespaces(), o.validateExcludedTypes()...)
+}
+
+func (o *Options) validateNamespaces() (errs []error) {
+	if n := len(o.Namespaces); n > maxNamespaces {
+		errs = append(errs, fmt.Errorf("--namespaces names %d namespaces, but at most %d can be read one by one: "+
+			"each costs kube-apiserver as many watches for each replica as all of them cost without the flag",
+			n, maxNamespaces))
+	}
+	return append(errs, validateNames("--namespaces", o.Namespaces)...)
+}
+
+// secretType is what is taken for the type of a Secret: DOMAIN/NAME, Opaque, or what some tools have, with more than
+// one slash. It stands in field selectors and in labels of metrics as it is.
+var secretType = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)*$`)
+
+// maxSecretType is how many bytes it may have.
+const maxSecretType = 253
+
+func (o *Options) validateExcludedTypes() (errs []error) {
+	if n := len(o.ExcludedSecretTypes); n > maxExcludedTypes {
+		errs = append(errs, fmt.Errorf("--exclude-secret-types names %d types, but at most %d can be left out: each costs kube-apiserver a watch", n, maxExcludedTypes))
+	}
+	for i, typ := range o.ExcludedSecretTypes {
+		if len(typ) > maxSecretType || !secretType.MatchString(typ) {
+			errs = append(errs, fmt.Errorf("--exclude-secret-types: %q is not the type of a Secret, such as %s", typ, helmRelease))
+		}
+		if slices.Contains(o.ExcludedSecretTypes[:i], typ) {
+			errs = append(errs, fmt.Errorf("--exclude-secret-types names %q twice", typ))
+		}
+	}
+	return errs
+}

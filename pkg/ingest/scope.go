@@ -1,0 +1,81 @@
+package ingest
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Scope is which objects are read. The zero value: all.
+type Scope struct {
+	// Namespaces are those that are read one by one; empty: all.
+	Namespaces []string
+	// WithoutSecrets: no Secret is read.
+	WithoutSecrets bool
+	// UnreadTypes are the types of Secrets that are not read: that there is one, and no more, is known by its metadata.
+	UnreadTypes []string
+}
+
+// secrets returns what is read of Secrets: those of which the content is, and the metadata of the others by type. The
+// types select by what the API server sends, so that no content comes of those that are not read.
+func (c Scope) secrets(digester *dependency.Digester) []*stream {
+	if c.WithoutSecrets {
+		return nil
+	}
+	whole := sources(dependency.Secret, "/api/v1/secrets", digester, dependency.FromSecret)
+	all := []*stream{whole}
+	read := make([]fields.Selector, len(c.UnreadTypes))
+	for i, typ := range c.UnreadTypes {
+		read[i] = fields.OneTermNotEqualSelector(typeField, typ)
+		all = append(all, unread(typ))
+	}
+	whole.fields = fields.AndSelectors(read...).String()
+	return all
+}
+
+// typeField is the field of Secrets by which the API server selects types.
+const typeField = "type"
+
+// unread returns a stream of the metadata of Secrets of a type. A Secret has one type for all its life.
+func unread(typ string) *stream {
+	s := &stream{
+		name: "secrets/" + typ, api: "/api/v1", resource: "secrets", unread: typ,
+		kind: partialKind, fields: fields.OneTermEqualSelector(typeField, typ).String(),
+	}
+	s.reduce = func(m metav1.Object) *object {
+		o := reduced(m)
+		if o.Name != "" { // a bookmark has no name
+			o.unread = &dependency.Unread{
+				SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: o.Namespace, Name: o.Name},
+				Type:      typ, UID: m.GetUID(), ResourceVersion: o.ResourceVersion, Created: m.GetCreationTimestamp(),
+			}
+		}
+		return o
+	}
+	s.decode = func(raw []byte) (*object, error) {
+		m, err := decodeMetadata(raw)
+		if err != nil {
+			return nil, err
+		}
+		return s.reduce(m), nil
+	}
+	return s
+}
+
+// partialKind is the kind of objects of which only the metadata is asked for.
+const partialKind = "PartialObjectMetadata"
+
+// accepts returns the media type in which a stream is asked for, of lists and of events.
+func (s *stream) accepts(protobuf string, list bool) string {
+	if s.unread == "" {
+		return protobuf
+	}
+	kind := partialKind
+	if list {
+		kind += "List"
+	}
+	return strings.Join([]string{protobuf, "as=" + kind, "g=" + metav1.GroupName, "v=v1"}, ";")
+}
