@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"maps"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +16,7 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-cert-manager.yaml":      "chart-cert-manager.yaml",
 		"overlay-existing-secret.yaml":   "chart-existing-secret.yaml",
 		"overlay-single-namespace.yaml":  "chart-single-namespace.yaml",
+		"overlay-configmaps-only.yaml":   "chart-configmaps-only.yaml",
 		"overlay-high-availability.yaml": "chart-high-availability.yaml",
 		"monitoring.yaml":                "chart-monitoring.yaml",
 	} {
@@ -27,9 +27,12 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 			}
 			// Helm makes the namespace of a release itself (--create-namespace).
 			delete(want, objectKey{"Namespace", "", namespace})
-			// The overlay adds a role to those of the base; the chart has the rule in its own.
-			if strings.Contains(chart, "single-namespace") {
+			// These overlays add a role to those of the base; the chart has the rule in its own.
+			switch chart {
+			case "chart-single-namespace.yaml":
 				fold(t, want, "Role", name+":secrets", name)
+			case "chart-configmaps-only.yaml":
+				fold(t, want, "Role", name+":own-secrets", name)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("- kustomize (%s), + chart (%s):\n%s", kustomize, chart, diff)

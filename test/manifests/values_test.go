@@ -50,6 +50,9 @@ func TestBadValues(t *testing.T) {
 		"namespaces=shop":                         "at '/namespaces': got string, want array",
 		"namespaces={shop,shop}":                  "at '/namespaces': items at 0 and 1 are equal",
 		"namespaces={Shop}":                       "at '/namespaces/0'",
+		"secrets.excludeTypes={a=b}":              "at '/secrets/excludeTypes/0'",
+		"secrets.excludeTypes={Opaque,Opaque}":    "at '/secrets/excludeTypes': items at 0 and 1 are equal",
+		"secrets.exclude={Opaque}":                "at '/secrets': additional properties 'exclude' not allowed",
 		"reload.default=false":                    "at '/reload/default': value must be one of",
 		"reload.settle=soon":                      "at '/reload/settle'",
 		"reload.concurrency=0":                    "at '/reload/concurrency'",
@@ -129,6 +132,23 @@ func TestValuesAreHeeded(t *testing.T) {
 			set:  []string{"namespaces={shop}", "tls.mode=existingSecret", "tls.existingSecret=mine"},
 			want: []string{"resourceNames: [configdep-hmac-key]\n  verbs: [list, watch]"},
 			not:  []string{"configdep-serving-cert"},
+		},
+		"no Secrets but its own, in some namespaces too": {
+			set:  []string{"namespaces={shop}", "secrets.read=false"},
+			want: []string{"--read-secrets=false", "resources: [configmaps]\n", "resourceNames: [configdep-hmac-key]\n  verbs: [list, watch]"},
+			not:  []string{"configmaps, secrets", "--exclude-secret-types"},
+		},
+		"the types that the server leaves out by itself need no flag": {
+			set: []string{"replicas=2"},
+			not: []string{"--exclude-secret-types", "--read-secrets"},
+		},
+		"all types of Secrets": {
+			set:  []string{"secrets.excludeTypes=null"},
+			want: []string{"--exclude-secret-types=\n"},
+		},
+		"other types": {
+			set:  []string{"secrets.excludeTypes[0]=Opaque", "secrets.excludeTypes[1]=helm.sh/release.v1"},
+			want: []string{"--exclude-secret-types=Opaque,helm.sh/release.v1\n"},
 		},
 		"no APIService": {
 			set: []string{"apiService.enabled=false"},
