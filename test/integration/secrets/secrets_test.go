@@ -1,0 +1,371 @@
+// Package secrets holds the server to what it says of the Secrets that it reads, by all that passes between it and
+// kube-apiserver: of some types, no content; with the overlay configmaps-only, none at all.
+package secrets
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+var cluster *controlplane.ControlPlane
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.Run(m, controlplane.Options{Nodes: 1}, func(c *controlplane.ControlPlane) { cluster = c }))
+}
+
+const (
+	namespace   = "shop"
+	tokenType   = "kubernetes.io/service-account-token"
+	releaseType = "helm.sh/release.v1"
+
+	// What Secrets contain, and their metadata.
+	inToken, inRelease, inDB, ofToken = "CONTENT-OF-TOKEN", "CONTENT-OF-RELEASE", "CONTENT-OF-DB", "METADATA-OF-TOKEN"
+)
+
+// shop is a namespace with a Deployment that reads a ConfigMap and Secrets of several types.
+type shop struct {
+	*testing.T
+	client kubernetes.Interface
+	api    configdepv1alpha1.ConfigDependencyInterface
+}
+
+func token() *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot", "note": ofToken}},
+		Type:       tokenType, StringData: map[string]string{"mine": inToken},
+	}
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t, kubernetes.NewForConfigOrDie(cluster.RESTConfig()), versioned.NewForConfigOrDie(cluster.RESTConfig()).ConfigdepV1alpha1().ConfigDependencies(namespace)}
+	return s
+}
+
+// fill makes what is in the namespace.
+func (s *shop) fill() {
+	s.Helper()
+	ctx, core := s.Context(), s.client.CoreV1()
+	_, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	s.must(err)
+	_, err = core.ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})
+	s.must(err)
+	for _, secret := range []*corev1.Secret{
+		token(),
+		{ObjectMeta: metav1.ObjectMeta{Name: "release"}, Type: releaseType, StringData: map[string]string{"release": inRelease}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "db"}, StringData: map[string]string{"password": inDB}},
+	} {
+		_, err := core.Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
+		s.must(err)
+	}
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}, Data: map[string]string{"a": "1"}}
+	_, err = core.ConfigMaps(namespace).Create(ctx, settings, metav1.CreateOptions{})
+	s.must(err)
+	s.create("web", "token", "release", "db")
+}
+
+// create creates a Deployment that has opted in and reads the ConfigMap and Secrets.
+func (s *shop) create(name string, secrets ...string) *appsv1.Deployment {
+	s.Helper()
+	labels := map[string]string{"app": name}
+	from := []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}
+	for _, secret := range secrets {
+		from = append(from, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}}})
+	}
+	made, err := s.client.AppsV1().Deployments(namespace).Create(s.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "0", policy.MinIntervalAnnotation: "0",
+		}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app:1", EnvFrom: from}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	s.must(err)
+	return made
+}
+
+func (s *shop) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// await waits until the view of web is as a function wants it.
+func (s *shop) await(what string, is func(*v1alpha1.ConfigDependency) bool) *v1alpha1.ConfigDependency {
+	s.Helper()
+	var found *v1alpha1.ConfigDependency
+	await.Until(s, what, func(ctx context.Context) (err error) {
+		if found, err = s.api.Get(ctx, "deployment.web", metav1.GetOptions{}); err == nil && !is(found) {
+			err = fmt.Errorf("it is %+v", found.Status)
+		}
+		return err
+	})
+	return found
+}
+
+// inSync reports whether a workload runs with the current content, after a restart by a source or without any.
+func inSync(trigger string) func(*v1alpha1.ConfigDependency) bool {
+	return func(o *v1alpha1.ConfigDependency) bool {
+		last := o.Status.LastReload
+		return o.Status.State == v1alpha1.StateInSync && o.Status.Conditions[1].Status == metav1.ConditionTrue &&
+			(trigger == "" && last == nil || last != nil && last.Trigger == trigger)
+	}
+}
+
+// generation returns how often the spec of web has changed: each restart does so once.
+func (s *shop) generation() int64 {
+	s.Helper()
+	found, err := s.client.AppsV1().Deployments(namespace).Get(s.Context(), "web", metav1.GetOptions{})
+	s.must(err)
+	return found.Generation
+}
+
+func (s *shop) patchSecret(name, content string) {
+	s.Helper()
+	_, err := s.client.CoreV1().Secrets(namespace).Patch(s.Context(), name, types.MergePatchType, []byte(`{"stringData": {"more": "`+content+`"}}`), metav1.PatchOptions{})
+	s.must(err)
+}
+
+// shown is what a view says of the sources: whether they are present, and why they do not count.
+func shown(o *v1alpha1.ConfigDependency) map[string]string {
+	out := map[string]string{}
+	for i := range o.Spec.Sources {
+		source, present := &o.Spec.Sources[i], "unknown"
+		if p := o.Status.Sources[i].Present; p != nil {
+			present = fmt.Sprint(*p)
+		}
+		out[string(source.Kind)+"/"+source.Name] = strings.TrimSpace(present + " " + source.Reason)
+	}
+	return out
+}
+
+// installed installs the server behind a recorder, and checks its logs in the end.
+func installed(t *testing.T, r *recorder, o install.Options) {
+	t.Helper()
+	t.Helper()
+	o.Race, o.Kubeconfig, o.Args = race, r.kubeconfig, append(o.Args, "--shutdown-delay-duration=0s")
+	server, err := install.Install(t.Context(), cluster, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Stop()
+		if err := server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// checkSecretTypes: nothing of the content of tokens and of Helm's releases comes from kube-apiserver, and views still know
+// whether they are there.
+func checkSecretTypes(t *testing.T, s *shop) {
+	t.Helper()
+	r := record(t, inToken, inRelease, inDB, ofToken)
+	installed(t, r, install.Options{})
+	o := s.await("web is tracked", inSync(""))
+	want := map[string]string{"ConfigMap/settings": "true", "Secret/db": "true", "Secret/release": "true NotObserved", "Secret/token": "true NotObserved"}
+	if diff := cmp.Diff(want, shown(o)); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+	if says := "Changes of Secret/release and Secret/token are not seen"; !strings.Contains(o.Status.Message, says) {
+		t.Errorf("it says %q", o.Status.Message)
+	}
+	s.must(s.client.CoreV1().Secrets(namespace).Delete(s.Context(), "token", metav1.DeleteOptions{}))
+	o = s.await("the token is missing", func(o *v1alpha1.ConfigDependency) bool { return o.Status.State == v1alpha1.StateBlocked })
+	if says := "Secret token is missing: new pods cannot start."; !strings.HasPrefix(o.Status.Message, says) || o.Status.Reason != v1alpha1.ReasonSourceMissing {
+		t.Errorf("it says %s: %s", o.Status.Reason, o.Status.Message)
+	}
+	_, err := s.client.CoreV1().Secrets(namespace).Create(s.Context(), token(), metav1.CreateOptions{})
+	s.must(err)
+	s.await("the token is back", inSync(""))
+	s.patchSecret("token", inToken)
+	s.patchSecret("release", inRelease)
+	if now := s.generation(); now != 1 {
+		t.Errorf("the generation is %d before anything that is read has changed", now)
+	}
+	s.patchSecret("db", "2")
+	s.await("web is restarted", inSync("Secret/db"))
+	if now := s.generation(); now != 2 {
+		t.Errorf("the generation is %d after one restart", now)
+	}
+	for word, passes := range map[string]bool{inDB: true, ofToken: true, inToken: false, inRelease: false} {
+		if r.hasPassed(word) != passes {
+			t.Errorf("%s has come from kube-apiserver: %t", word, !passes)
+		}
+	}
+	// The same from each request: none asks for what could hold it.
+	streams := map[string]bool{}
+	for _, a := range r.all() {
+		if !a.ofSecrets() || strings.Contains(a.path, "/namespaces/"+install.Namespace+"/") {
+			continue
+		}
+		partial := strings.Contains(a.accept, "as=PartialObjectMetadata")
+		switch {
+		case strings.HasPrefix(a.fields, "type!="+tokenType+",type!="+releaseType) && !partial,
+			strings.HasPrefix(a.fields, "type="+tokenType) && partial, strings.HasPrefix(a.fields, "type="+releaseType) && partial:
+			streams[a.fields] = true
+		default:
+			t.Errorf("the server asked: %s", &a)
+		}
+	}
+	if len(streams) < 3 {
+		t.Errorf("Secrets are asked for by %v only", streams)
+	}
+}
+
+// checkConfigMapsOnly: without any right on Secrets but its own two, the server shows who uses them, and restarts workloads
+// when ConfigMaps change. That it no longer reads what it read before restarts nothing.
+func checkConfigMapsOnly(t *testing.T, s *shop) {
+	t.Helper()
+	before := s.generation()
+	r := record(t, inToken, inRelease, inDB, ofToken)
+	installed(t, r, install.Options{Manifests: "overlays/configmaps-only", ManagedCertificates: true})
+	o := s.await("web is tracked", func(o *v1alpha1.ConfigDependency) bool {
+		return inSync("Secret/db")(o) && shown(o)["Secret/db"] == "unknown NotObserved"
+	})
+	want := map[string]string{"ConfigMap/settings": "true", "Secret/db": "unknown NotObserved", "Secret/release": "unknown NotObserved", "Secret/token": "unknown NotObserved"}
+	if diff := cmp.Diff(want, shown(o)); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+	if says := "configdep reads no Secrets (--read-secrets=false)."; !strings.HasSuffix(o.Status.Message, says) {
+		t.Errorf("it says %q", o.Status.Message)
+	}
+	found, err := s.api.List(s.Context(), metav1.ListOptions{FieldSelector: "source=Secret/db"})
+	s.must(err)
+	if len(found.Items) != 1 || found.Items[0].Name != "deployment.web" {
+		t.Errorf("the Secret is used by %v", found.Items)
+	}
+	s.patchSecret("db", "3")
+	if now := s.generation(); now != before {
+		t.Errorf("the generation was %d and is %d before a ConfigMap has changed", before, now)
+	}
+	_, err = s.client.CoreV1().ConfigMaps(namespace).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data": {"a": "2"}}`), metav1.PatchOptions{})
+	s.must(err)
+	o = s.await("web is restarted", inSync("ConfigMap/settings"))
+	if complete := o.Status.Conditions[2]; complete.Status != metav1.ConditionTrue {
+		t.Errorf("the rollout is not complete: %+v", complete)
+	}
+	if now := s.generation(); now != before+1 {
+		t.Errorf("the generation was %d and is %d after one restart", before, now)
+	}
+	t.Run("the webhook neither looks for Secrets nor waits for them", func(t *testing.T) {
+		n := 0
+		await.Until(t, "a new workload is tracked from its first pod", func(context.Context) error { // once the CA is published
+			n++
+			made := s.create(fmt.Sprint("new-", n), "absent")
+			if made.Spec.Template.Annotations[policy.ConfigHashAnnotation] == "" {
+				return fmt.Errorf("its template has %v", made.Spec.Template.Annotations)
+			}
+			return nil
+		})
+	})
+	t.Run("it is neither blocked nor missing anything without a Secret", func(t *testing.T) {
+		s.must(s.client.CoreV1().Secrets(namespace).Delete(s.Context(), "db", metav1.DeleteOptions{}))
+		_, err := s.client.CoreV1().ConfigMaps(namespace).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data": {"a": "3"}}`), metav1.PatchOptions{})
+		s.must(err)
+		s.await("web is restarted", func(o *v1alpha1.ConfigDependency) bool {
+			return inSync("ConfigMap/settings")(o) && s.generation() == before+2 && o.Status.Conditions[0].Status == metav1.ConditionTrue
+		})
+	})
+	own := map[string]bool{}
+	for _, a := range r.all() {
+		if a.code == 403 {
+			t.Errorf("a right is missing: %s", &a)
+		}
+		if !a.ofSecrets() {
+			continue
+		}
+		name, byName := strings.CutPrefix(a.fields, "metadata.name=")
+		if !byName {
+			name = a.path[strings.LastIndex(a.path, "/")+1:]
+		}
+		known := name == ingest.KeySecret || name == install.CertificateSecret || a.method == "POST" && name == "secrets"
+		if !strings.HasPrefix(a.path, "/api/v1/namespaces/"+install.Namespace+"/secrets") || !known {
+			t.Errorf("the server asked: %s", &a)
+		}
+		own[name] = own[name] || byName
+	}
+	if !own[ingest.KeySecret] || !own[install.CertificateSecret] {
+		t.Errorf("its own Secrets are not watched: %v", own)
+	}
+	for _, word := range []string{inToken, inRelease, inDB, ofToken} {
+		if r.hasPassed(word) {
+			t.Errorf("%s has come from kube-apiserver", word)
+		}
+	}
+	for _, tt := range []struct {
+		namespace, verb, name string
+		allowed               bool
+	}{
+		{"", "list", "", false},
+		{"", "watch", "", false},
+		{namespace, "list", "", false},
+		{namespace, "get", "db", false},
+		{namespace, "list", "db", false},
+		{install.Namespace, "list", "", false},
+		{install.Namespace, "watch", ingest.KeySecret, true},
+		{install.Namespace, "watch", install.CertificateSecret, true},
+	} {
+		review, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(s.Context(), &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + install.Namespace + ":" + install.Name,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: tt.namespace, Verb: tt.verb, Resource: "secrets", Name: tt.name},
+			},
+		}, metav1.CreateOptions{})
+		s.must(err)
+		if review.Status.Allowed != tt.allowed {
+			t.Errorf("%+v: allowed is %t", tt, review.Status.Allowed)
+		}
+	}
+}
+
+// One after the other in one cluster, as whoever goes over from the base to the overlay.
+func TestSecrets(t *testing.T) {
+	s := newShop(t)
+	s.fill()
+	for _, step := range []struct {
+		name  string
+		check func(*testing.T, *shop)
+	}{
+		{"content of some types never comes", checkSecretTypes},
+		{"without any right on Secrets", checkConfigMapsOnly},
+	} {
+		ok := t.Run(step.name, func(t *testing.T) {
+			step.check(t, &shop{t, s.client, s.api})
+		})
+		if !ok {
+			return
+		}
+		// Nothing serves meanwhile.
+		for _, entrance := range []string{"apiservice/" + install.APIService, "mutatingwebhookconfiguration/" + install.Name} {
+			if _, err := cluster.Kubectl(t.Context(), "delete", entrance); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
