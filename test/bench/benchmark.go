@@ -36,6 +36,7 @@ var benchmarks = []benchmark{
 	{"watchlist", false, benchmarkWatchList},
 	{"list", false, benchmarkList},
 	{"get", false, benchmarkGet},
+	{"helmreleases", false, benchmarkHelmReleases},
 	{"startup", false, benchmarkStartup},
 	{"memory", false, benchmarkMemory},
 	{"footprint", true, benchmarkFootprint},

@@ -40,18 +40,24 @@ func (e *environment) restartSubject(ctx context.Context) error {
 // ready, from before the process existed.
 func (e *environment) restart(ctx context.Context) (time.Duration, error) {
 	e.server().Kill()
+	return e.startOf(ctx, e.server())
+}
+
+// startOf starts a replica that does not run, and returns how long it took until it was
+// ready, from before the process existed.
+func (e *environment) startOf(ctx context.Context, r *install.Replica) (time.Duration, error) {
 	probe, err := e.newProbe()
 	if err != nil {
 		return 0, err
 	}
 	defer probe.CloseIdleConnections()
-	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the server was not ready within %v; its log is %s", startLimit, e.server().Log()))
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the server was not ready within %v; its log is %s", startLimit, r.Log()))
 	defer cancel()
 	started := time.Now()
-	if err := e.server().Start(); err != nil {
+	if err := r.Start(); err != nil {
 		return 0, err
 	}
-	err = poll(ctx, 10*time.Millisecond, func() bool { return isReady(ctx, probe, e.server()) })
+	err = poll(ctx, 10*time.Millisecond, func() bool { return isReady(ctx, probe, r) })
 	return time.Since(started), err
 }
 
