@@ -3,7 +3,7 @@ package apiserver
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -44,7 +44,7 @@ type webhookPath struct {
 // follow takes the path that belongs to a key.
 func (p *webhookPath) follow(d *dependency.Digester) {
 	secret := d.Derive("the path of the webhook")
-	path := admission.Path + "/" + base64.RawURLEncoding.EncodeToString(secret[:])
+	path := admission.Path + "/" + hex.EncodeToString(secret[:]) // kube-apiserver takes lower case alone
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paths = append([]string{path}, p.paths[:min(1, len(p.paths))]...)

@@ -8,6 +8,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 
 	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -42,7 +44,12 @@ func TestWebhookPath_FollowsTheKey(t *testing.T) {
 	if served(paths[0]) || !served(paths[1]) || !served(paths[2]) || paths[1] == paths[2] {
 		t.Errorf("of %v are served: %v, %v, %v", paths, served(paths[0]), served(paths[1]), served(paths[2]))
 	}
-	if served(admission.Path) || served(strings.ToLower(paths[2])) || served(paths[2]+"x") {
+	for _, path := range paths {
+		if wrong := webhookutil.ValidateWebhookService(field.NewPath("service"), "configdep-apiserver", "configdep-system", &path, 443); len(wrong) > 0 {
+			t.Errorf("kube-apiserver does not take this path: %v", wrong)
+		}
+	}
+	if served(admission.Path) || served(strings.ToUpper(paths[2])) || served(paths[2]+"x") {
 		t.Error("another path is served")
 	}
 	if open := (&webhookPath{}); !open.served(admission.Path) || open.served(paths[2]) {
