@@ -122,7 +122,7 @@ func TestValuesAreHeeded(t *testing.T) {
 		},
 		"another port of the webhook is that of the pods, never one that the Service has already": {
 			set:  []string{"webhook.port=443"},
-			want: []string{"--webhook-secure-port=443", "containerPort: 443", "port: 9443\n    targetPort: webhook", "port: 9443\n      path:"},
+			want: []string{"--webhook-secure-port=443", "containerPort: 443", "port: 9443\n    targetPort: webhook", "port: 9443\n  rules:"},
 		},
 		"the Secret of the certificate is watched where the server makes it": {
 			set:  []string{"namespaces={shop}"},
@@ -172,7 +172,12 @@ func TestValuesAreHeeded(t *testing.T) {
 		"cert-manager keeps the bundles": {
 			set:  []string{"tls.mode=cert-manager"},
 			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
-			not:  []string{"--ca-bundle-file", "mutatingwebhookconfigurations", "configdep-serving-cert]"},
+			not:  []string{"--ca-bundle-file", "configdep-serving-cert]"},
+		},
+		"cert-manager keeps all that there is to keep where the path of the webhook is known": {
+			set:  []string{"tls.mode=cert-manager", "webhook.secretPath=false"},
+			want: []string{"--webhook-secret-path=false", "path: /admission/workloads"},
+			not:  []string{"mutatingwebhookconfigurations"},
 		},
 		"a network policy lets DNS and both ports of kube-apiserver through": {
 			set:  []string{"networkPolicy.enabled=true"},
