@@ -35,7 +35,7 @@ const (
 var cluster *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	if err := install.BuildTools(context.Background(), os.Stderr, "helm"); err != nil {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "kustomize"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -52,6 +52,12 @@ func rendered(t *testing.T, file string) map[objectKey]*unstructured.Unstructure
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decode(t, file, content)
+}
+
+// decode reads what has been rendered.
+func decode(t *testing.T, file string, content []byte) map[objectKey]*unstructured.Unstructured {
+	t.Helper()
 	objects := map[objectKey]*unstructured.Unstructured{}
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {

@@ -74,7 +74,9 @@ func TestBadValues(t *testing.T) {
 		"monitoring.podMonitor.enabled=true":      "at '/monitoring/token': value must be true",
 		"monitoring.serviceMonitor.interval=fast": "at '/monitoring/serviceMonitor/interval'",
 		"serviceAccount.create=false":             "serviceAccount.name: has to be set where serviceAccount.create is false",
-		"securePort=9443":                         "securePort and webhook.port: have to be different",
+		"networkPolicy.dnsPorts={0}":              "at '/networkPolicy/dnsPorts/0': minimum",
+		"networkPolicy.enabled=true,hostNetwork=true,securePort=10260,webhook.port=10261": "networkPolicy.enabled: has no effect with hostNetwork",
+		"securePort=9443": "securePort and webhook.port: have to be different",
 	} {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", set)
@@ -179,10 +181,15 @@ func TestValuesAreHeeded(t *testing.T) {
 			want: []string{"--webhook-secret-path=false", "path: /admission/workloads"},
 			not:  []string{"mutatingwebhookconfigurations"},
 		},
-		"a network policy lets DNS and both ports of kube-apiserver through": {
-			set:  []string{"networkPolicy.enabled=true"},
-			want: []string{"port: 53", "port: 443\n", "port: 6443", "port: 9443"},
-			not:  []string{"from:\n    -", "to:\n    -"},
+		"a network policy has no rule for what is nowhere": {
+			set:  []string{"networkPolicy.enabled=true", "networkPolicy.metricsFrom=null", "networkPolicy.admissionTo=null"},
+			want: []string{"kind: NetworkPolicy"},
+			not:  []string{"from:\n    -", "to:\n    -", "- protocol: TCP"},
+		},
+		"a network policy has the port of a kube-apiserver that has another": {
+			set:  []string{"networkPolicy.enabled=true", "networkPolicy.apiServerPorts={16443}"},
+			want: []string{"port: 16443"},
+			not:  []string{"port: 443\n      protocol"},
 		},
 		"hostNetwork brings its DNS policy": {
 			set:  []string{"hostNetwork=true"},

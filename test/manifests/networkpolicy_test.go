@@ -1,0 +1,272 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// peer is the other side of a connection.
+type peer struct {
+	address   string
+	namespace string // of a pod in the pod network; everything else has an address alone
+	labels    labels.Set
+}
+
+var (
+	kubeAPIServer = peer{address: "10.0.0.2"}
+	serviceIP     = peer{address: "10.96.0.1"} // of kube-apiserver, for network plugins that look at that
+	otherNode     = peer{address: "10.0.1.7"}
+	internet      = peer{address: "203.0.113.7"}
+	prometheus    = peer{"10.244.1.9", "monitoring", labels.Set{"app.kubernetes.io/name": "prometheus"}}
+	stranger      = peer{"10.244.1.66", "shop", labels.Set{"app": "web"}}
+	gatekeeper    = peer{"10.244.2.4", "gatekeeper-system", labels.Set{"control-plane": "controller-manager"}}
+	coreDNS       = peer{"10.244.0.2", "kube-system", labels.Set{"k8s-app": "kube-dns"}}
+	nodeLocalDNS  = peer{address: "169.254.20.10"}
+	metadata      = peer{address: "169.254.169.254"} // where cloud providers have credentials
+)
+
+// flow is a connection that somebody opens to the server (in), or the server to somebody.
+type flow struct {
+	in       bool
+	peer     peer
+	port     int32
+	protocol corev1.Protocol
+}
+
+// flows are those that have to work, and those that must not. With addresses, more must not.
+var flows = map[string]struct {
+	flow
+	allowed, withAddresses bool
+}{
+	"kube-apiserver calls the API":                          {flow{true, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
+	"kube-apiserver calls the webhook":                      {flow{true, kubeAPIServer, 9443, corev1.ProtocolTCP}, true, true},
+	"Prometheus scrapes":                                    {flow{true, prometheus, 6443, corev1.ProtocolTCP}, true, true},
+	"Prometheus calls the webhook":                          {flow{true, prometheus, 9443, corev1.ProtocolTCP}, true, false},
+	"a stranger calls the API":                              {flow{true, stranger, 6443, corev1.ProtocolTCP}, true, false},
+	"a stranger calls the webhook":                          {flow{true, stranger, 9443, corev1.ProtocolTCP}, true, false},
+	"another node calls the webhook":                        {flow{true, otherNode, 9443, corev1.ProtocolTCP}, true, false},
+	"a stranger tries another port":                         {flow{true, stranger, 8080, corev1.ProtocolTCP}, false, false},
+	"kube-apiserver tries another port":                     {flow{true, kubeAPIServer, 8080, corev1.ProtocolTCP}, false, false},
+	"a stranger sends datagrams":                            {flow{true, stranger, 6443, corev1.ProtocolUDP}, false, false},
+	"names are resolved by UDP":                             {flow{false, coreDNS, 53, corev1.ProtocolUDP}, true, true},
+	"names are resolved by TCP":                             {flow{false, coreDNS, 53, corev1.ProtocolTCP}, true, true},
+	"names are resolved on the node":                        {flow{false, nodeLocalDNS, 53, corev1.ProtocolUDP}, true, true},
+	"names are resolved on OpenShift":                       {flow{false, coreDNS, 5353, corev1.ProtocolUDP}, true, true},
+	"kube-apiserver is reached by its Service":              {flow{false, serviceIP, 443, corev1.ProtocolTCP}, true, true},
+	"kube-apiserver is reached behind its Service":          {flow{false, kubeAPIServer, 6443, corev1.ProtocolTCP}, true, true},
+	"another port of its node":                              {flow{false, kubeAPIServer, 2379, corev1.ProtocolTCP}, false, false},
+	"a webhook is asked about a Reload":                     {flow{false, gatekeeper, 8443, corev1.ProtocolTCP}, true, true},
+	"a webhook on the port that managed clusters have open": {flow{false, gatekeeper, 10250, corev1.ProtocolTCP}, true, true},
+	"a webhook outside of the cluster":                      {flow{false, internet, 8443, corev1.ProtocolTCP}, false, false},
+	"the port of HTTPS, anywhere":                           {flow{false, internet, 443, corev1.ProtocolTCP}, true, false},
+	"the credentials of the node":                           {flow{false, metadata, 80, corev1.ProtocolTCP}, false, false},
+	"datagrams to a pod":                                    {flow{false, stranger, 4789, corev1.ProtocolUDP}, false, false},
+}
+
+// What must work passes the policy, in both directions, and nothing else does. The ports of webhooks are those of
+// their pods: a policy that lets out to the ports of Services alone keeps the server from asking them, and then they
+// have no say on Reloads, or refuse all.
+func TestNetworkPolicyLetsThroughWhatIsNeeded(t *testing.T) {
+	addresses := mustAbs(t, filepath.Join("testdata", "addresses.yaml"))
+	chartWithAddresses, err := template(t, "--values", addresses)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, chartWithAddresses)
+	}
+	for name, test := range map[string]struct {
+		objects   map[objectKey]*unstructured.Unstructured
+		addresses bool
+	}{
+		"the overlay":               {rendered(t, "overlay-network-policy.yaml"), false},
+		"the chart":                 {rendered(t, "chart-network-policy.yaml"), false},
+		"the overlay and addresses": {overlayWithAddresses(t, addresses), true},
+		"the chart and addresses":   {decode(t, name, []byte(chartWithAddresses)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := networkPolicy(t, test.objects)
+			for name, f := range flows {
+				want := f.allowed
+				if test.addresses {
+					want = f.withAddresses
+				}
+				if got := allows(t, policy, &f.flow); got != want {
+					t.Errorf("%s: allowed is %v, not %v", name, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A policy that says less than one thinks is worse than none: it is about the pods of the server, in both directions,
+// and about the ports that they have.
+func TestNetworkPolicySelectsTheServer(t *testing.T) {
+	seen := 0
+	for _, file := range renderedFiles(t, "*.yaml") {
+		objects := rendered(t, file)
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(objects)), func(k objectKey) bool { return k.kind == "NetworkPolicy" }) {
+			continue
+		}
+		seen++
+		policy, deployment := networkPolicy(t, objects), &appsv1.Deployment{}
+		convert(t, only(t, objects, "Deployment"), deployment)
+		if !selects(t, &policy.Spec.PodSelector, deployment.Spec.Template.Labels) || policy.Namespace != deployment.Namespace {
+			t.Errorf("%s: the pods of the server are not selected", file)
+		}
+		if want := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}; !slices.Equal(policy.Spec.PolicyTypes, want) {
+			t.Errorf("%s: it is about %v", file, policy.Spec.PolicyTypes)
+		}
+		for _, p := range deployment.Spec.Template.Spec.Containers[0].Ports {
+			if !allows(t, policy, &flow{true, kubeAPIServer, p.ContainerPort, corev1.ProtocolTCP}) {
+				t.Errorf("%s: port %s, %d, is closed for kube-apiserver", file, p.Name, p.ContainerPort)
+			}
+		}
+	}
+	if seen < 3 {
+		t.Errorf("there are %d policies", seen)
+	}
+}
+
+// overlayWithAddresses fills the values of the chart into the overlay, as its addresses.yaml says.
+func overlayWithAddresses(t *testing.T, file string) map[objectKey]*unstructured.Unstructured {
+	t.Helper()
+	var values struct {
+		NetworkPolicy struct{ From, APIServerTo []any }
+	}
+	var patch []map[string]any
+	overlay := filepath.Join(root, "artifacts", "overlays", "network-policy")
+	for path, into := range map[string]any{file: &values, filepath.Join(overlay, "addresses.yaml"): &patch} {
+		content, err := os.ReadFile(path)
+		if err == nil {
+			err = yaml.Unmarshal(content, into)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(patch) != 2 || len(values.NetworkPolicy.From) == 0 || len(values.NetworkPolicy.APIServerTo) == 0 {
+		t.Fatalf("there are %d places for addresses, and the values are %v", len(patch), values)
+	}
+	patch[0]["value"], patch[1]["value"] = values.NetworkPolicy.From, values.NetworkPolicy.APIServerTo
+	dir := t.TempDir()
+	base, err := filepath.Rel(dir, mustAbs(t, overlay))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kustomization, err := yaml.Marshal(map[string]any{"resources": []string{base}, "patches": []any{
+		map[string]any{"path": "addresses.yaml", "target": map[string]any{"kind": "NetworkPolicy"}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled, err := yaml.Marshal(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"kustomization.yaml": kustomization, "addresses.yaml": filled} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "kustomize.sh"), "build", dir).Output()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	return decode(t, "the overlay", out)
+}
+
+// networkPolicy returns the one that there is.
+func networkPolicy(t *testing.T, objects map[objectKey]*unstructured.Unstructured) *networkingv1.NetworkPolicy {
+	t.Helper()
+	policy := &networkingv1.NetworkPolicy{}
+	convert(t, only(t, objects, "NetworkPolicy"), policy)
+	return policy
+}
+
+// only returns the object of a kind of which there is one.
+func only(t *testing.T, objects map[objectKey]*unstructured.Unstructured, kind string) (found *unstructured.Unstructured) {
+	t.Helper()
+	n := 0
+	for key, o := range objects {
+		if key.kind == kind {
+			found = o
+			n++
+		}
+	}
+	if n != 1 {
+		t.Fatalf("there are %d objects of kind %s", n, kind)
+	}
+	return found
+}
+
+func convert(t *testing.T, o *unstructured.Unstructured, into any) {
+	t.Helper()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allows evaluates a policy as the API of networking.k8s.io/v1 says. Namespaces have no labels but their names.
+func allows(t *testing.T, policy *networkingv1.NetworkPolicy, f *flow) bool {
+	t.Helper()
+	rule := func(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer) bool {
+		return (len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool { return isPort(t, &p, f) })) &&
+			(len(peers) == 0 || slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool { return isPeer(t, policy, &p, &f.peer) }))
+	}
+	if f.in {
+		return slices.ContainsFunc(policy.Spec.Ingress, func(r networkingv1.NetworkPolicyIngressRule) bool { return rule(r.Ports, r.From) })
+	}
+	return slices.ContainsFunc(policy.Spec.Egress, func(r networkingv1.NetworkPolicyEgressRule) bool { return rule(r.Ports, r.To) })
+}
+
+func isPort(t *testing.T, p *networkingv1.NetworkPolicyPort, f *flow) bool {
+	t.Helper()
+	if p.EndPort != nil || p.Port != nil && p.Port.StrVal != "" {
+		t.Fatalf("the port %v is of a kind that is not evaluated", p)
+	}
+	protocol := corev1.ProtocolTCP
+	if p.Protocol != nil {
+		protocol = *p.Protocol
+	}
+	return protocol == f.protocol && (p.Port == nil || p.Port.IntVal == f.port)
+}
+
+func isPeer(t *testing.T, policy *networkingv1.NetworkPolicy, p *networkingv1.NetworkPolicyPeer, other *peer) bool {
+	t.Helper()
+	if p.IPBlock != nil {
+		in := func(cidr string) bool {
+			return netip.MustParsePrefix(cidr).Contains(netip.MustParseAddr(other.address))
+		}
+		return in(p.IPBlock.CIDR) && !slices.ContainsFunc(p.IPBlock.Except, in)
+	}
+	if other.namespace == "" { // selectors are about pods
+		return false
+	}
+	inNamespace := other.namespace == policy.Namespace
+	if p.NamespaceSelector != nil {
+		inNamespace = selects(t, p.NamespaceSelector, labels.Set{corev1.LabelMetadataName: other.namespace})
+	}
+	return inNamespace && (p.PodSelector == nil || selects(t, p.PodSelector, other.labels))
+}
+
+func selects(t *testing.T, selector *metav1.LabelSelector, set labels.Set) bool {
+	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(fmt.Errorf("a selector: %w", err))
+	}
+	return s.Matches(set)
+}
