@@ -90,7 +90,7 @@ func FuzzWebhookRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, namespace, name, mode, sources string, pod []byte) {
 		inputs++
 		below := fmt.Sprint("/input-", inputs)
-		reader, err := ingest.NewReader(&rest.Config{Host: server.URL + below}, time.Minute)
+		reader, err := ingest.NewReader(&rest.Config{Host: server.URL + below}, ingest.Scope{}, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/admission"
+	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
 )
 
@@ -111,16 +113,21 @@ func (a *arena) pod(t *testing.T) {
 		}
 	})
 	t.Run("large headers", func(t *testing.T) {
-		connection := a.dialAsStranger(t)
-		if connection == nil {
-			t.Fatal("it is refused")
-		}
-		_, _ = io.WriteString(connection, "POST / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
-		answer := make([]byte, 100)
-		n, _ := io.ReadFull(connection, answer)
-		if !strings.Contains(string(answer[:n]), "431") {
-			t.Errorf("the answer is %s", answer[:n])
-		}
+		await.Until(t, "the connections before have ended, and they are refused", func(context.Context) error {
+			connection := a.dialAsStranger(t)
+			if connection == nil {
+				return errors.New("there is no connection")
+			}
+			go func() {
+				_, _ = io.WriteString(connection, "POST / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+			}()
+			answer := make([]byte, 100)
+			n, _ := io.ReadFull(connection, answer)
+			if !strings.Contains(string(answer[:n]), "431") {
+				return fmt.Errorf("the answer is %s", answer[:n])
+			}
+			return nil
+		})
 	})
 	if grown := log() - logged; grown > 1<<20 {
 		t.Errorf("the log has grown by %d bytes", grown)

@@ -35,7 +35,7 @@ func TestServerThatIsNotReady(t *testing.T) {
 				}
 				return pass
 			},
-			"waiting for the first list of secrets",
+			"waiting for the first list of secrets, secrets/helm.sh/release.v1, secrets/kubernetes.io/service-account-token",
 		},
 		"the key of the hashes cannot be read": {
 			func(r *http.Request) interference {
