@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -137,12 +138,14 @@ func inSync(trigger string) func(*v1alpha1.ConfigDependency) bool {
 	}
 }
 
-// generation returns how often the spec of web has changed: each restart does so once.
-func (s *shop) generation() int64 {
+// revision returns how often the pod template of web has changed: each restart does so once.
+func (s *shop) revision() int64 {
 	s.Helper()
 	found, err := s.client.AppsV1().Deployments(namespace).Get(s.Context(), "web", metav1.GetOptions{})
 	s.must(err)
-	return found.Generation
+	revision, err := strconv.ParseInt(found.Annotations["deployment.kubernetes.io/revision"], 10, 64)
+	s.must(err)
+	return revision
 }
 
 func (s *shop) patchSecret(name, content string) {
@@ -205,13 +208,13 @@ func checkSecretTypes(t *testing.T, s *shop) {
 	s.await("the token is back", inSync(""))
 	s.patchSecret("token", inToken)
 	s.patchSecret("release", inRelease)
-	if now := s.generation(); now != 1 {
-		t.Errorf("the generation is %d before anything that is read has changed", now)
+	if now := s.revision(); now != 1 {
+		t.Errorf("the revision is %d before anything that is read has changed", now)
 	}
 	s.patchSecret("db", "2")
 	s.await("web is restarted", inSync("Secret/db"))
-	if now := s.generation(); now != 2 {
-		t.Errorf("the generation is %d after one restart", now)
+	if now := s.revision(); now != 2 {
+		t.Errorf("the revision is %d after one restart", now)
 	}
 	for word, passes := range map[string]bool{inDB: true, ofToken: true, inToken: false, inRelease: false} {
 		if r.hasPassed(word) != passes {
@@ -242,7 +245,7 @@ func checkSecretTypes(t *testing.T, s *shop) {
 // when ConfigMaps change. That it no longer reads what it read before restarts nothing.
 func checkConfigMapsOnly(t *testing.T, s *shop) {
 	t.Helper()
-	before := s.generation()
+	before := s.revision()
 	r := record(t, inToken, inRelease, inDB, ofToken)
 	installed(t, r, install.Options{Manifests: "overlays/configmaps-only", ManagedCertificates: true})
 	o := s.await("web is tracked", func(o *v1alpha1.ConfigDependency) bool {
@@ -261,7 +264,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 		t.Errorf("the Secret is used by %v", found.Items)
 	}
 	s.patchSecret("db", "3")
-	if now := s.generation(); now != before {
+	if now := s.revision(); now != before {
 		t.Errorf("the generation was %d and is %d before a ConfigMap has changed", before, now)
 	}
 	_, err = s.client.CoreV1().ConfigMaps(namespace).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data": {"a": "2"}}`), metav1.PatchOptions{})
@@ -270,7 +273,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 	if complete := o.Status.Conditions[2]; complete.Status != metav1.ConditionTrue {
 		t.Errorf("the rollout is not complete: %+v", complete)
 	}
-	if now := s.generation(); now != before+1 {
+	if now := s.revision(); now != before+1 {
 		t.Errorf("the generation was %d and is %d after one restart", before, now)
 	}
 	t.Run("the webhook neither looks for Secrets nor waits for them", func(t *testing.T) {
@@ -289,7 +292,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 		_, err := s.client.CoreV1().ConfigMaps(namespace).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data": {"a": "3"}}`), metav1.PatchOptions{})
 		s.must(err)
 		s.await("web is restarted", func(o *v1alpha1.ConfigDependency) bool {
-			return inSync("ConfigMap/settings")(o) && s.generation() == before+2 && o.Status.Conditions[0].Status == metav1.ConditionTrue
+			return inSync("ConfigMap/settings")(o) && s.revision() == before+2 && o.Status.Conditions[0].Status == metav1.ConditionTrue
 		})
 	})
 	own := map[string]bool{}
