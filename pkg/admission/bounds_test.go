@@ -20,6 +20,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	configdepmetrics "github.com/configdep/configdep/pkg/metrics"
@@ -41,8 +42,8 @@ func TestOfElement(t *testing.T) {
 			}
 			look(x.Elem())
 		case reflect.Struct:
-			for i := range x.NumField() {
-				look(x.Field(i).Type)
+			for f := range x.Fields() {
+				look(f.Type)
 			}
 		}
 	}
@@ -207,25 +208,24 @@ func TestHandler_BoundsTheLog(t *testing.T) {
 
 // Sources that are absent are looked up for all callers together at a rate.
 func TestHandler_BoundsLookUps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster()
-		handler := c.handler()
-		body := aDeployment(`"object": {"metadata": {"annotations": {"configdep.io/reload": "auto"}}, "spec": {"template": {"spec": {"containers": [
-			{"envFrom": [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}]}]}}}}`)
-		for range findBurst {
-			send(handler, body)
-		}
-		if c.finds != findBurst {
-			t.Errorf("%d sources have been looked up at once", c.finds)
-		}
-		time.Sleep(time.Second)
-		for range findBurst {
-			send(handler, body)
-		}
-		if c.finds != findBurst+findRate {
-			t.Errorf("%d sources have been looked up a second later", c.finds-findBurst)
-		}
-	})
+	c, now := newCluster(), clocktesting.NewFakePassiveClock(time.Now())
+	handler := c.handler()
+	handler.Clock = now
+	body := aDeployment(`"object": {"metadata": {"annotations": {"configdep.io/reload": "auto"}}, "spec": {"template": {"spec": {"containers": [
+		{"envFrom": [{"secretRef": {"name": "a"}}, {"secretRef": {"name": "b"}}]}]}}}}`)
+	for range findBurst {
+		send(handler, body)
+	}
+	if c.finds != findBurst {
+		t.Errorf("%d sources have been looked up at once", c.finds)
+	}
+	now.SetTime(now.Now().Add(time.Second))
+	for range findBurst {
+		send(handler, body)
+	}
+	if c.finds != findBurst+findRate {
+		t.Errorf("%d sources have been looked up a second later", c.finds-findBurst)
+	}
 }
 
 // A host that sends as much as it may leaves room for others.

@@ -33,12 +33,12 @@ func TestNoCoreDump(t *testing.T) {
 		_ = cmd.Run() // it is to fail
 		status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 		if !ok || !status.Signaled() || status.Signal() != syscall.SIGABRT {
-			t.Skipf("no process can be made to dump its memory here: %v", cmd.ProcessState)
+			t.Skipf("no process can be made to dump its memory here: %v", cmd.ProcessState) //nolint:forbidigo // nor can the server, then
 		}
 		return status.CoreDump()
 	}
 	if !crash("allowed") {
-		t.Skip("no process dumps its memory here")
+		t.Skip("no process dumps its memory here") //nolint:forbidigo // nor does the server, then
 	}
 	if crash("forbidden") {
 		t.Error("the server has left a dump of its memory")

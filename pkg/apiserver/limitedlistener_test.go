@@ -56,7 +56,7 @@ func TestLimitedListener(t *testing.T) {
 		t.Errorf("%d are counted, of the host %d", l.all, l.hosts["127.0.0.1"])
 	}
 	_ = inner.Close()
-	for range accepted { //nolint:revive // until it has ended
+	for range accepted { // until it has ended
 	}
 }
 

@@ -21,7 +21,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
-
 )
 
 // The leader renews the certificate when it is time, and every replica switches to it. A

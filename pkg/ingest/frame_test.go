@@ -26,7 +26,7 @@ type events struct {
 func decodeEvents(t *testing.T, resource string, body io.Reader) *events {
 	t.Helper()
 	info := serializer{&objectDecoder{streamOf(t, resource)}}.SupportedMediaTypes()[0]
-	noting := &notingReader{ReadCloser: info.StreamSerializer.Framer.NewFrameReader(io.NopCloser(body))}
+	noting := &notingReader{ReadCloser: info.StreamSerializer.NewFrameReader(io.NopCloser(body))}
 	return &events{restclientwatch.NewDecoder(streaming.NewDecoder(noting, info.StreamSerializer.Serializer), info.Serializer), &noting.buffers}
 }
 

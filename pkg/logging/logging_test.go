@@ -250,10 +250,10 @@ func TestLinesNameTheirCaller(t *testing.T) {
 			klog.Background().WithName("n").WithValues("k", "v").V(2).Info("by a derived logger")
 			klog.Background().Error(io.EOF, "an error by the logger")
 			helper(klog.Background())
-			klog.InfoS("by a function")
+			klog.InfoS("by a function") //nolint:forbidigo // as libraries do
 			klog.V(5).Infof("by a %s with a level", "format")
-			klog.ErrorS(io.EOF, "an error by a function")
-			klog.Infof("by a %s", "format")
+			klog.ErrorS(io.EOF, "an error by a function") //nolint:forbidigo // as libraries do
+			klog.Infof("by a %s", "format")               //nolint:forbidigo // as libraries do
 			lines := strings.Split(strings.TrimSpace(logged()), "\n")
 			if len(lines) != 8 {
 				t.Fatalf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,7 +173,7 @@ func (a *arena) during(t *testing.T, attack func(context.Context)) {
 // memory returns what the process of the replica has in memory and the most that it had since forgetPeak, in bytes.
 func (a *arena) memory(t *testing.T) (now, peak int64) {
 	t.Helper()
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(a.replica.PID()), "status"))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.replica.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +194,7 @@ func (a *arena) memory(t *testing.T) (now, peak int64) {
 
 func (a *arena) forgetPeak(t *testing.T) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(a.replica.PID()), "clear_refs"), []byte("5"), 0); err != nil {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.replica.PID()), []byte("5"), 0); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -287,7 +287,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 			return nil
 		})
 	})
-	t.Run("it is neither blocked nor missing anything without a Secret", func(t *testing.T) {
+	t.Run("it is neither blocked nor missing anything without a Secret", func(*testing.T) {
 		s.must(s.client.CoreV1().Secrets(namespace).Delete(s.Context(), "db", metav1.DeleteOptions{}))
 		_, err := s.client.CoreV1().ConfigMaps(namespace).Patch(s.Context(), "settings", types.MergePatchType, []byte(`{"data": {"a": "3"}}`), metav1.PatchOptions{})
 		s.must(err)
