@@ -118,8 +118,8 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	o := parse(t, deployment("app:1", optedIn, ""))
 	there := newCluster(secret("db", "password", "x"))
 	want := there.admit(t, o, nil)
-	if there.finds != 0 {
-		t.Errorf("%d sources that are there have been looked up", there.finds)
+	if there.finds.Load() != 0 {
+		t.Errorf("%d sources that are there have been looked up", there.finds.Load())
 	}
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}
 	for name, c := range map[string]*cluster{
@@ -127,8 +127,8 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 		"it lacks the key":     newCluster(secret("db", "other", "x")),
 	} {
 		c.late[key] = secret("db", "password", "x")
-		if diff := cmp.Diff(want, c.admit(t, o, nil)); diff != "" || c.finds != 1 {
-			t.Errorf("%s: %d looked up (-want +got):\n%s", name, c.finds, diff)
+		if diff := cmp.Diff(want, c.admit(t, o, nil)); diff != "" || c.finds.Load() != 1 {
+			t.Errorf("%s: %d looked up (-want +got):\n%s", name, c.finds.Load(), diff)
 		}
 		if c.graph.Source(key) != nil && c.graph.Source(key).Has("password") {
 			t.Errorf("%s: what was looked up is in the graph", name)
@@ -144,8 +144,8 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	// A workload that is only put back as it was needs no source.
 	c := newCluster()
 	before := parse(t, deployment("app:1", optedIn+`, "configdep.io/config-hash": "v1.x.y"`, ""))
-	if got := c.admit(t, o, before); onWorkload(got)[policy.ConfigHashAnnotation] != "v1.x.y" || c.finds != 0 {
-		t.Errorf("%d looked up, the annotations are %v", c.finds, onWorkload(got))
+	if got := c.admit(t, o, before); onWorkload(got)[policy.ConfigHashAnnotation] != "v1.x.y" || c.finds.Load() != 0 {
+		t.Errorf("%d looked up, the annotations are %v", c.finds.Load(), onWorkload(got))
 	}
 }
 
@@ -166,8 +166,8 @@ func TestUnreadSecretsAreNotLookedUp(t *testing.T) {
 		if marks[policy.ConfigHashAnnotation] == "" || marks[policy.AppliedSourcesAnnotation] != "{}" {
 			t.Errorf("%s is read: the annotations are %v", name, marks)
 		}
-		if c.finds != 0 {
-			t.Errorf("%s is read: %d are looked up", name, c.finds)
+		if c.finds.Load() != 0 {
+			t.Errorf("%s is read: %d are looked up", name, c.finds.Load())
 		}
 	}
 }
@@ -195,13 +195,13 @@ func TestKeyIsReplacedMeanwhile(t *testing.T) {
 	c.late[dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}] = secret("db", "password", "x")
 	h := c.handler()
 	h.Digester = func() *dependency.Digester {
-		if c.finds > 0 {
+		if c.finds.Load() > 0 {
 			return dependency.NewDigester(append(make([]byte, dependency.KeySize-1), 1))
 		}
 		return digester
 	}
-	if got := postTo(t, h, asked(t, parse(t, deployment("app:1", optedIn, "")), nil)); got.Patch != nil || c.finds != 1 {
-		t.Errorf("%d looked up, the patch is %s", c.finds, got.Patch)
+	if got := postTo(t, h, asked(t, parse(t, deployment("app:1", optedIn, "")), nil)); got.Patch != nil || c.finds.Load() != 1 {
+		t.Errorf("%d looked up, the patch is %s", c.finds.Load(), got.Patch)
 	}
 }
 
@@ -209,8 +209,8 @@ func TestKeyIsReplacedMeanwhile(t *testing.T) {
 func TestUnknownOptionalSource(t *testing.T) {
 	optional := strings.Replace(deployment("app:1", optedIn, ""), `"key": "password"`, `"key": "password", "optional": true`, 1)
 	c := newCluster()
-	if got := c.admit(t, parse(t, optional), nil); onTemplate(got)[policy.ConfigHashAnnotation] == "" || c.finds != 1 {
-		t.Errorf("%d looked up, the template has %v", c.finds, onTemplate(got))
+	if got := c.admit(t, parse(t, optional), nil); onTemplate(got)[policy.ConfigHashAnnotation] == "" || c.finds.Load() != 1 {
+		t.Errorf("%d looked up, the template has %v", c.finds.Load(), onTemplate(got))
 	}
 	c = newCluster()
 	c.broken = errBroken
@@ -225,8 +225,8 @@ func TestUnknownOptionalSource(t *testing.T) {
 	}
 	container["env"] = env
 	c = newCluster()
-	if got := c.admit(t, many, nil); len(onTemplate(got)) != 0 || c.finds != 0 {
-		t.Errorf("%d looked up, the template has %v", c.finds, onTemplate(got))
+	if got := c.admit(t, many, nil); len(onTemplate(got)) != 0 || c.finds.Load() != 0 {
+		t.Errorf("%d looked up, the template has %v", c.finds.Load(), onTemplate(got))
 	}
 }
 

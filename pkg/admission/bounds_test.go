@@ -216,15 +216,15 @@ func TestHandler_BoundsLookUps(t *testing.T) {
 	for range findBurst {
 		send(handler, body)
 	}
-	if c.finds != findBurst {
-		t.Errorf("%d sources have been looked up at once", c.finds)
+	if c.finds.Load() != findBurst {
+		t.Errorf("%d sources have been looked up at once", c.finds.Load())
 	}
 	now.SetTime(now.Now().Add(time.Second))
 	for range findBurst {
 		send(handler, body)
 	}
-	if c.finds != findBurst+findRate {
-		t.Errorf("%d sources have been looked up a second later", c.finds-findBurst)
+	if c.finds.Load() != findBurst+findRate {
+		t.Errorf("%d sources have been looked up a second later", c.finds.Load()-findBurst)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,7 +33,7 @@ type cluster struct {
 	unsynced bool
 	late     map[dependency.SourceKey]*dependency.Source
 	broken   error // of look-ups
-	finds    int
+	finds    atomic.Int64
 }
 
 func newCluster(sources ...*dependency.Source) *cluster {
@@ -57,7 +58,7 @@ func (c *cluster) Read(f func(*dependency.Graph)) bool {
 }
 
 func (c *cluster) Find(_ context.Context, _ *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
-	c.finds++
+	c.finds.Add(1)
 	return c.late[key], c.broken
 }
 
