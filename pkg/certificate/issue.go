@@ -7,10 +7,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
+	"net"
+	"slices"
+	"strings"
 	"time"
 )
 
-// newAuthority makes a CA.
+// newAuthority makes a CA for the names of the profile and for nothing else: with its key, a thief
+// can be this server, as they could with the serving certificate, and no other.
 func (p *Profile) newAuthority(now time.Time) (authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -24,7 +28,11 @@ func (p *Profile) newAuthority(now time.Time) (authority, error) {
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true,
+		MaxPathLenZero:        true, // it signs serving certificates and no other CA
+
+		PermittedDNSDomainsCritical: true,
+		PermittedDNSDomains:         p.Names,
+		ExcludedIPRanges:            everyAddress(), // constraints on DNS names say nothing of addresses
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -36,6 +44,31 @@ func (p *Profile) newAuthority(now time.Time) (authority, error) {
 		return authority{}, fmt.Errorf("parsing a CA: %w", err)
 	}
 	return authority{cert, key}, nil
+}
+
+// everyAddress returns all IP addresses.
+func everyAddress() []*net.IPNet {
+	return []*net.IPNet{
+		{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 8*net.IPv4len)},
+		{IP: net.IPv6zero, Mask: net.CIDRMask(0, 8*net.IPv6len)},
+	}
+}
+
+// maySign reports whether the name constraints of a CA allow certificates for all of some DNS names.
+// A CA without constraints, as versions before made them, may sign anything.
+func maySign(ca *x509.Certificate, names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		in := func(domain string) bool { return within(name, domain) }
+		return len(ca.PermittedDNSDomains) > 0 && !slices.ContainsFunc(ca.PermittedDNSDomains, in) ||
+			slices.ContainsFunc(ca.ExcludedDNSDomains, in)
+	})
+}
+
+// within reports whether a DNS name is in the subtree of a constraint, by RFC 5280, section 4.2.1.10.
+// A domain with a leading period needs a further label, as for crypto/x509.
+func within(name, domain string) bool {
+	name, domain = strings.ToLower(name), strings.ToLower(domain)
+	return domain == "" || name == domain || strings.HasSuffix(name, "."+strings.TrimPrefix(domain, "."))
 }
 
 // newLeaf makes a serving certificate, which never outlives its CA.

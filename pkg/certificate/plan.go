@@ -81,7 +81,7 @@ type Plan struct {
 func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now time.Time) (Plan, error) {
 	var plan Plan
 	s := parse(&c, now)
-	newest := s.newest()
+	newest := p.newest(s)
 	if newest < 0 || s.authorities[newest].cert.NotAfter.Sub(now) <= p.succession() {
 		a, err := p.newAuthority(now)
 		if err != nil {
@@ -127,6 +127,16 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 	return plan, err
 }
 
+// newest returns the index of the newest CA that can sign for the names of the profile, or -1.
+func (p *Profile) newest(s *parsed) int {
+	for i, a := range slices.Backward(s.authorities) {
+		if a.key != nil && maySign(a.cert, p.Names) {
+			return i
+		}
+	}
+	return -1
+}
+
 // roundUp returns the first whole second that is not before a time. The Secret notes when a CA
 // was published in seconds, and a time that is too early would cut the overlap short: by up to
 // a second, which is all of it for the shortest lifetimes.
@@ -144,16 +154,18 @@ var never = time.Unix(1<<40, 0)
 // trust the newest at the given time.
 func (p *Profile) signer(s *parsed, newest int, trustedAt time.Time, inPlace func(*x509.Certificate) bool, now time.Time) int {
 	trusted := !now.Before(trustedAt)
+	// Without a certificate for the name by which it is called, the server is trusted by no client.
+	useless := s.leaf == nil || s.leaf.cert().VerifyHostname(p.Names[0]) != nil
 	// While the newest is not trusted, the one before can sign.
 	older := -1
 	for i := range newest {
-		if a := s.authorities[i]; a.key != nil && a.cert.NotAfter.Sub(now) > p.Lifetime/10 &&
-			(s.leaf == nil || slices.ContainsFunc(s.leaf.roots, a.cert.Equal) || p.overlapped(s, a.cert, inPlace, now)) {
+		if a := s.authorities[i]; a.key != nil && maySign(a.cert, p.Names) && a.cert.NotAfter.Sub(now) > p.Lifetime/10 &&
+			(useless || slices.ContainsFunc(s.leaf.roots, a.cert.Equal) || p.overlapped(s, a.cert, inPlace, now)) {
 			older = i
 		}
 	}
 	switch {
-	case s.leaf == nil:
+	case useless:
 		if !trusted && older >= 0 {
 			return older
 		}

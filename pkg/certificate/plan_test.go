@@ -226,7 +226,9 @@ func TestChangesOfFlags(t *testing.T) {
 	}{
 		"none":                       {usual, nil},
 		"names in another order":     {Profile{[]string{usual.Names[1], usual.Names[0]}, usual.Lifetime, usual.CALifetime}, nil},
-		"another name":               {Profile{[]string{service, "other"}, usual.Lifetime, usual.CALifetime}, []string{"made a serving certificate"}},
+		"one name less":              {Profile{[]string{service}, usual.Lifetime, usual.CALifetime}, []string{"made a serving certificate"}},
+		"another name":               {Profile{[]string{service, "other"}, usual.Lifetime, usual.CALifetime}, []string{"made a CA", "noted that the newest CA is published"}},
+		"a name below":               {Profile{[]string{service, "x." + service}, usual.Lifetime, usual.CALifetime}, []string{"made a serving certificate"}},
 		"a shorter life":             {Profile{usual.Names, day, usual.CALifetime}, []string{"made a serving certificate"}},
 		"a longer life":              {Profile{usual.Names, 100 * day, usual.CALifetime}, nil},
 		"too long a life for the CA": {Profile{usual.Names, 2000 * day, 5000 * day}, []string{"made a CA", "noted that the newest CA is published"}},
