@@ -25,6 +25,8 @@ type CertificateOptions struct {
 	// WebhookConfiguration is the MutatingWebhookConfiguration whose caBundle is kept right,
 	// besides that of the APIService; empty: none.
 	WebhookConfiguration string
+	// CAConfigMap, in the namespace of the server, gets the same CAs, for other clients; empty: none.
+	CAConfigMap string
 	// CABundleFile holds the bundle that is kept right with a certificate from files.
 	CABundleFile string
 }
@@ -36,6 +38,7 @@ func newCertificateOptions() CertificateOptions {
 		Lifetime:             90 * 24 * time.Hour,
 		CALifetime:           5 * 365 * 24 * time.Hour,
 		WebhookConfiguration: "configdep-apiserver",
+		CAConfigMap:          "configdep-serving-ca",
 	}
 }
 
@@ -56,6 +59,9 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 			"It is replaced early enough for both CAs to be trusted in between.")
 	fs.StringVar(&c.WebhookConfiguration, "webhook-configuration", c.WebhookConfiguration,
 		"The MutatingWebhookConfiguration whose webhooks' caBundle is kept right, with --manage-serving-certificate or --ca-bundle-file. Empty: none.")
+	fs.StringVar(&c.CAConfigMap, "serving-ca-config-map", c.CAConfigMap,
+		"The ConfigMap, in the namespace of the server, whose entry ca.crt is kept equal to caBundle, for clients that are not kube-apiserver, such as Prometheus; "+
+			"with --manage-serving-certificate or --ca-bundle-file. It holds no key. The server does not create it. Empty: none.")
 	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
 		"With a certificate from files (--tls-cert-file): a PEM file with the CAs by which it verifies, which is read again when it changes. "+
 			"caBundle of the APIService and of the webhooks is kept right from it.")
@@ -82,6 +88,11 @@ func (o *Options) validateCertificate() (errs []error) {
 	if c.WebhookConfiguration != "" {
 		for _, problem := range validation.IsDNS1123Subdomain(c.WebhookConfiguration) {
 			errs = append(errs, fmt.Errorf("--webhook-configuration %q: %s", c.WebhookConfiguration, problem))
+		}
+	}
+	if c.CAConfigMap != "" {
+		for _, problem := range validation.IsDNS1123Subdomain(c.CAConfigMap) {
+			errs = append(errs, fmt.Errorf("--serving-ca-config-map %q: %s", c.CAConfigMap, problem))
 		}
 	}
 	if !c.Manage {

@@ -31,6 +31,8 @@ func TestCertificateFlags(t *testing.T) {
 		"--manage-serving-certificate --serving-certificate-secret=configdep-hmac-key": {"--serving-certificate-secret must not be configdep-hmac-key, which holds the key of the config hash"},
 		"--manage-serving-certificate --service-name=a.b":                              {`--service-name "a.b": a DNS-1035 label must`},
 		"--manage-serving-certificate --serving-certificate-secret=":                   {`--serving-certificate-secret "": a lowercase RFC 1123 subdomain must`},
+		"--ca-bundle-file=c --serving-ca-config-map=A " + files:                        {`--serving-ca-config-map "A": a lowercase RFC 1123 subdomain must`},
+		"--serving-ca-config-map=":                                                     nil,
 		"--webhook-configuration=A":                                                    {`--webhook-configuration "A": a lowercase RFC 1123 subdomain must`},
 	} {
 		o := NewOptions()

@@ -28,7 +28,9 @@ func (o *Options) certificates(client kubernetes.Interface, dynamicClient dynami
 	if !o.Certificate.Manage && c.bundleFile == "" {
 		return c
 	}
-	c.bundles = certificate.NewBundles(dynamicClient, apiService, o.Certificate.WebhookConfiguration)
+	c.bundles = certificate.NewBundles(dynamicClient, certificate.Targets{
+		APIService: apiService, WebhookConfiguration: o.Certificate.WebhookConfiguration, Namespace: o.Namespace, ConfigMap: o.Certificate.CAConfigMap,
+	})
 	if o.Certificate.Manage {
 		c.store = certificate.NewStore(client, o.Namespace, o.Certificate.Secret, o.certificateProfile())
 		serving.Cert = &storedCertificate{c.store, o.Certificate.Secret}

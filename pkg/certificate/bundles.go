@@ -23,18 +23,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// fieldManager is the field manager of caBundle.
+// fieldManager is the field manager of what is written.
 const fieldManager = "configdep"
 
-// APIServices and webhook configurations are what names the CA of the server.
+// APIServices and webhook configurations name the CAs of the server for kube-apiserver, ConfigMaps for
+// any other client.
 var (
 	apiServices           = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	webhookConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+	configMaps            = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
 // Bundles keeps caBundle correct in an APIService and in every webhook of a
-// MutatingWebhookConfiguration. An object that does not exist is correct; it is corrected once
-// it exists.
+// MutatingWebhookConfiguration, and the same CAs in a ConfigMap. An object that does not exist is
+// correct; it is corrected once it exists.
 type Bundles struct {
 	targets []*target
 	changed signal // something is in place, or no longer is
@@ -49,17 +51,26 @@ type wanted struct {
 	others bool   // whether other CAs may remain
 }
 
-// NewBundles makes a Bundles of the objects of the given names. A configuration without a
-// name is none.
-func NewBundles(client dynamic.Interface, apiService, webhookConfiguration string) *Bundles {
+// Targets are the objects that name the CAs of the server. Those without a name are none.
+type Targets struct {
+	APIService, WebhookConfiguration string
+	// ConfigMap, in Namespace, has the CAs in the entry ca.crt.
+	Namespace, ConfigMap string
+}
+
+// NewBundles makes a Bundles of objects.
+func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
 	b := &Bundles{changed: newSignal()}
-	add := func(resource schema.GroupVersionResource, name string, places func(*unstructured.Unstructured) []place) {
-		b.targets = append(b.targets, &target{client: client, objects: client.Resource(resource), name: name, places: places, wake: newSignal(), bundles: b})
+	add := func(resource schema.GroupVersionResource, namespace, name string, places func(*unstructured.Unstructured) []place) {
+		if name != "" {
+			b.targets = append(b.targets, &target{
+				client: client, objects: client.Resource(resource).Namespace(namespace), resource: resource.Resource, name: name, places: places, wake: newSignal(), bundles: b,
+			})
+		}
 	}
-	add(apiServices, apiService, apiServicePlaces)
-	if webhookConfiguration != "" {
-		add(webhookConfigurations, webhookConfiguration, webhookPlaces)
-	}
+	add(apiServices, "", targets.APIService, apiServicePlaces)
+	add(webhookConfigurations, "", targets.WebhookConfiguration, webhookPlaces)
+	add(configMaps, targets.Namespace, targets.ConfigMap, configMapPlaces)
 	return b
 }
 
@@ -136,12 +147,13 @@ func (b *Bundles) Run(ctx context.Context) {
 
 // target is one object.
 type target struct {
-	client  dynamic.Interface
-	objects dynamic.NamespaceableResourceInterface
-	name    string
-	places  func(*unstructured.Unstructured) []place
-	wake    signal
-	bundles *Bundles
+	client   dynamic.Interface
+	objects  dynamic.ResourceInterface
+	resource string
+	name     string
+	places   func(*unstructured.Unstructured) []place
+	wake     signal
+	bundles  *Bundles
 
 	mu    sync.Mutex
 	known bool                       // whether it has been looked for
@@ -151,22 +163,34 @@ type target struct {
 
 // place is where an object holds a bundle, and which.
 type place struct {
-	pointer string // of JSON
+	pointer string // of JSON, to what is to be added or replaced
 	bundle  []byte
+	value   func(bundle []byte) any // what is added there for a bundle
 }
 
+func encoded(bundle []byte) any { return base64.StdEncoding.EncodeToString(bundle) }
+
 func apiServicePlaces(o *unstructured.Unstructured) []place {
-	return []place{{"/spec/caBundle", bundleOf(o.Object, "spec", "caBundle")}}
+	return []place{{"/spec/caBundle", bundleOf(o.Object, "spec", "caBundle"), encoded}}
 }
 
 func webhookPlaces(o *unstructured.Unstructured) (places []place) {
 	webhooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 	for i, w := range webhooks {
 		if w, ok := w.(map[string]any); ok {
-			places = append(places, place{fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundleOf(w, "clientConfig", "caBundle")})
+			places = append(places, place{fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", i), bundleOf(w, "clientConfig", "caBundle"), encoded})
 		}
 	}
 	return places
+}
+
+// configMapPlaces returns one place: the entry, or all data of a ConfigMap that has none.
+func configMapPlaces(o *unstructured.Unstructured) []place {
+	text, _, _ := unstructured.NestedString(o.Object, "data", bundleEntry)
+	if data, _, _ := unstructured.NestedMap(o.Object, "data"); data == nil {
+		return []place{{"/data", nil, func(bundle []byte) any { return map[string]any{bundleEntry: string(bundle)} }}}
+	}
+	return []place{{"/data/" + bundleEntry, []byte(text), func(bundle []byte) any { return string(bundle) }}}
 }
 
 func bundleOf(o map[string]any, path ...string) []byte {
@@ -261,13 +285,13 @@ func (t *target) patch() ([]byte, error) {
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
-		Value string `json:"value"`
+		Value any    `json:"value"`
 	}
 	// The paths have indexes, so the object must be the one that was seen.
 	operations := []operation{{"test", "/metadata/resourceVersion", t.seen.GetResourceVersion()}}
 	for _, p := range t.places(t.seen) {
 		if right := want.over(p.bundle, time.Now()); !bytes.Equal(p.bundle, right) {
-			operations = append(operations, operation{"add", p.pointer, base64.StdEncoding.EncodeToString(right)})
+			operations = append(operations, operation{"add", p.pointer, p.value(right)})
 		}
 	}
 	if len(operations) == 1 {
@@ -278,7 +302,7 @@ func (t *target) patch() ([]byte, error) {
 
 // run corrects the object whenever it is not correct.
 func (t *target) run(ctx context.Context) {
-	logger := klog.LoggerWithValues(klog.FromContext(ctx), "object", t.name)
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "resource", t.resource, "object", t.name)
 	fresh := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
 	backoff := fresh
 	// If another program wants another bundle there, do not race with it.
@@ -287,7 +311,7 @@ func (t *target) run(ctx context.Context) {
 		again := false
 		switch patch, err := t.patch(); {
 		case err != nil:
-			logger.Error(err, "Encoding a patch of caBundle")
+			logger.Error(err, "Encoding a patch of the CAs")
 		case patch == nil:
 		case limit.Wait(ctx) != nil:
 			return
@@ -295,17 +319,17 @@ func (t *target) run(ctx context.Context) {
 			patched, err := t.objects.Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 			switch {
 			case err == nil:
-				logger.Info("Updated caBundle")
+				logger.Info("Updated the CAs")
 				t.observe(patched)
 			case ctx.Err() != nil:
 				return
 			case apierrors.IsNotFound(err): // its deletion is about to be seen
 			case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
 				again = true // another client has written it, most of the time
-				logger.V(2).Info("Could not update caBundle, will try again", "reason", err.Error())
+				logger.V(2).Info("Could not update the CAs, will try again", "reason", err.Error())
 			default:
 				again = true
-				logger.Error(err, "Updating caBundle, will try again")
+				logger.Error(err, "Updating the CAs, will try again")
 			}
 		}
 		var later <-chan time.Time

@@ -44,22 +44,38 @@ func webhooks(bundles ...string) *unstructured.Unstructured {
 	}}
 }
 
+// configMap is as the manifests make it, or with the entries of some data.
+func configMap(data map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": home, "name": "configdep-serving-ca", "resourceVersion": "1"},
+	}}
+	if data != nil {
+		o.Object["data"] = data
+	}
+	return o
+}
+
+var everyTarget = Targets{APIService: ours, WebhookConfiguration: "configdep-apiserver", Namespace: home, ConfigMap: "configdep-serving-ca"}
+
 func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		apiServices: "APIServiceList", webhookConfigurations: "MutatingWebhookConfigurationList",
+		apiServices: "APIServiceList", webhookConfigurations: "MutatingWebhookConfigurationList", configMaps: "ConfigMapList",
 	}, objects...)
 }
 
 // inCluster returns the bundles that are in an object.
 func inCluster(t *testing.T, client *dynamicfake.FakeDynamicClient, resource schema.GroupVersionResource, object string) (bundles []string) {
 	t.Helper()
-	o, err := client.Resource(resource).Get(t.Context(), object, metav1.GetOptions{})
+	namespace, places := "", apiServicePlaces
+	switch resource {
+	case webhookConfigurations:
+		places = webhookPlaces
+	case configMaps:
+		namespace, places = home, configMapPlaces
+	}
+	o, err := client.Resource(resource).Namespace(namespace).Get(t.Context(), object, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
-	}
-	places := apiServicePlaces
-	if resource == webhookConfigurations {
-		places = webhookPlaces
 	}
 	for _, p := range places(o) {
 		bundles = append(bundles, string(p.bundle))
@@ -80,8 +96,8 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 	bundle := string(next(t, usual, Content{}, nowhere, time.Now()).Content.Bundle)
 	other := next(t, usual, Content{}, nowhere, time.Now()).Content
 	synctest.Test(t, func(t *testing.T) {
-		client := newDynamic(apiService(""), webhooks("", "b3RoZXI=", "***"), apiServiceOfAnother())
-		b := NewBundles(client, ours, "configdep-apiserver")
+		client := newDynamic(apiService(""), webhooks("", "b3RoZXI=", "***"), apiServiceOfAnother(), configMap(nil))
+		b := NewBundles(client, everyTarget)
 		background(t, b.Run)
 		synctest.Wait()
 		if n := patches(client); n > 0 {
@@ -96,6 +112,9 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{want, want, want}, inCluster(t, client, webhookConfigurations, "configdep-apiserver")); diff != "" {
 				t.Errorf("webhooks (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{want}, inCluster(t, client, configMaps, "configdep-serving-ca")); diff != "" {
+				t.Errorf("ConfigMap (-want +got):\n%s", diff)
 			}
 		}
 		check(bundle)
@@ -116,14 +135,14 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		if got := list[2].(map[string]any)["clientConfig"].(map[string]any)["newField"]; got != int64(2) {
 			t.Errorf("a field that we do not know is %v", got)
 		}
-		if n := patches(client); n != 2 {
+		if n := patches(client); n != 3 {
 			t.Errorf("%d patches", n)
 		}
 		// It is corrected at once, whatever users do.
 		replace := func(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 			t.Helper()
 			o.SetResourceVersion("1")
-			if _, err := client.Resource(resource).Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+			if _, err := client.Resource(resource).Namespace(o.GetNamespace()).Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,6 +150,14 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		check(bundle)
 		replace(webhookConfigurations, webhooks("", "", ""))
 		check(bundle)
+		for _, data := range []map[string]any{nil, {}, {"ca.crt": "other"}, {"note": "mine"}} {
+			replace(configMaps, configMap(data))
+			check(bundle)
+		}
+		noted, err := client.Resource(configMaps).Namespace(home).Get(t.Context(), "configdep-serving-ca", metav1.GetOptions{})
+		if note, _, _ := unstructured.NestedString(noted.Object, "data", "note"); err != nil || note != "mine" {
+			t.Errorf("another entry of the ConfigMap is %q (%v)", note, err)
+		}
 		b.Set(other.Bundle)
 		check(string(other.Bundle))
 		// And when it comes back.
@@ -174,7 +201,7 @@ func TestARightIsMissing(t *testing.T) {
 					}
 					return false, nil, nil
 				})
-				b := NewBundles(client, ours, "")
+				b := NewBundles(client, Targets{APIService: ours})
 				b.Set(c.Bundle)
 				background(t, b.Run)
 				<-time.After(20 * time.Second)
@@ -207,7 +234,7 @@ func TestNoRaceForTheBundle(t *testing.T) {
 			o := apiService("b3RoZXI=")
 			return true, o, client.Tracker().Update(apiServices, o, "")
 		})
-		b := NewBundles(client, ours, "")
+		b := NewBundles(client, Targets{APIService: ours})
 		b.Set(c.Bundle)
 		background(t, b.Run)
 		<-time.After(50 * time.Second)
@@ -220,6 +247,6 @@ func TestNoRaceForTheBundle(t *testing.T) {
 // lead runs a leader until it is stopped, or the test ends.
 func lead(t *testing.T, s *Store, client *dynamicfake.FakeDynamicClient) (b *Bundles, stop context.CancelFunc) {
 	t.Helper()
-	b = NewBundles(client, ours, "configdep-apiserver")
+	b = NewBundles(client, everyTarget)
 	return b, background(t, func(ctx context.Context) { s.Lead(ctx, b) })
 }

@@ -25,8 +25,8 @@ func TestTheBundleFollowsAFile(t *testing.T) {
 	two := next(t, usual, Content{}, nowhere, time.Now()).Content
 	path := filepath.Join(t.TempDir(), "ca.crt")
 	synctest.Test(t, func(t *testing.T) {
-		client := newDynamic(apiService(""), webhooks(""))
-		b := NewBundles(client, ours, "configdep-apiserver")
+		client := newDynamic(apiService(""), webhooks(""), configMap(nil))
+		b := NewBundles(client, everyTarget)
 		background(t, func(ctx context.Context) { Follow(ctx, path, b) })
 		check := func(want []byte) {
 			t.Helper()
@@ -37,6 +37,9 @@ func TestTheBundleFollowsAFile(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, webhookConfigurations, "configdep-apiserver")); diff != "" {
 				t.Errorf("webhook (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, configMaps, "configdep-serving-ca")); diff != "" {
+				t.Errorf("ConfigMap (-want +got):\n%s", diff)
 			}
 		}
 		check(nil) // there is no file yet

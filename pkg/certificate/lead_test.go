@@ -292,7 +292,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		}
 		var running sync.WaitGroup
 		running.Go(func() { s.Watch(ctx) })
-		running.Go(func() { s.Lead(ctx, NewBundles(newDynamic(apiService("")), ours, "")) })
+		running.Go(func() { s.Lead(ctx, NewBundles(newDynamic(apiService("")), Targets{APIService: ours})) })
 		synctest.Wait()
 		c := ContentOf(get(t, client))
 		put(t, client, func(s *corev1.Secret) { s.Data["tls.crt"] = nil })
@@ -300,7 +300,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		cancel()
 		running.Wait()
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-		if !strings.Contains(log, "Updated caBundle") || !strings.Contains(log, "continuing with the previous one") {
+		if !strings.Contains(log, "Updated the CAs") || !strings.Contains(log, "continuing with the previous one") {
 			t.Errorf("not everything is in the log:\n%s", log)
 		}
 		for _, secret := range [][]byte{c.Key, c.CAKeys} {

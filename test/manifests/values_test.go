@@ -174,7 +174,24 @@ func TestValuesAreHeeded(t *testing.T) {
 		"cert-manager keeps the bundles": {
 			set:  []string{"tls.mode=cert-manager"},
 			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
-			not:  []string{"--ca-bundle-file", "configdep-serving-cert]"},
+			not:  []string{"--ca-bundle-file", "configdep-serving-cert]", "configdep-serving-ca"},
+		},
+		"what scrapes verifies by the ConfigMap, which holds no key": {
+			set:  []string{"monitoring.serviceMonitor.enabled=true"},
+			want: []string{"configMap:\n          name: configdep-serving-ca\n          key: ca.crt"},
+			not:  []string{"secret:"},
+		},
+		"so it does with a certificate of yours": {
+			set:  []string{"monitoring.serviceMonitor.enabled=true", "tls.mode=existingSecret", "tls.existingSecret=mine"},
+			want: []string{"configMap:\n          name: configdep-serving-ca\n          key: ca.crt"},
+		},
+		"with cert-manager by the Secret of that": {
+			set:  []string{"monitoring.serviceMonitor.enabled=true", "tls.mode=cert-manager"},
+			want: []string{"secret:\n          name: configdep-serving-cert\n          key: ca.crt"},
+		},
+		"the ConfigMap with the CAs is watched by name": {
+			set:  []string{"namespaces={shop}"},
+			want: []string{"resourceNames: [configdep-serving-ca]\n  verbs: [list, watch, patch]",
 		},
 		"cert-manager keeps all that there is to keep where the path of the webhook is known": {
 			set:  []string{"tls.mode=cert-manager", "webhook.secretPath=false"},
