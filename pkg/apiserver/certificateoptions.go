@@ -49,7 +49,7 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 		"Make a CA and a serving certificate, keep them in a Secret that all replicas share, renew both in time without a restart, "+
 			"and keep caBundle of the APIService and of the webhooks right. Excludes --tls-cert-file.")
 	fs.StringVar(&c.Secret, "serving-certificate-secret", c.Secret,
-		"The Secret, in the namespace of the server, with the certificate of --manage-serving-certificate.")
+		"The Secret, in the namespace of the server, with the certificate of --manage-serving-certificate. The server fills it, and does not create it.")
 	fs.StringVar(&c.Service, "service-name", c.Service,
 		"The Service for whose DNS names the certificate of --manage-serving-certificate is made.")
 	fs.DurationVar(&c.Lifetime, "serving-certificate-lifetime", c.Lifetime,

@@ -63,6 +63,9 @@ func (c *certificates) lead(ctx context.Context) {
 	}
 }
 
+// missing reports whether a Secret is needed and does not exist.
+func (c *certificates) missing() bool { return c.store != nil && c.store.Missing() }
+
 // storedCertificate provides the certificate in a Secret to the listeners of the server.
 type storedCertificate struct {
 	store *certificate.Store

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"k8s.io/apiserver/pkg/server/healthz"
+
+	"github.com/configdep/configdep/pkg/ingest"
 )
 
 // addHealthChecks adds the checks of the domain. They are ready before the server runs.
@@ -12,7 +14,7 @@ func (s *Server) addHealthChecks() error {
 	// Until the index has synced, requests would get 503; a Service must not send any.
 	synced := healthz.NamedCheck("dependency-index-synced", func(*http.Request) error {
 		if s.digester.Load() == nil {
-			return errors.New("waiting for the Secret with the key of the config hash")
+			return errors.New("waiting for the key of the config hash in Secret " + ingest.KeySecret + "; the log says why")
 		}
 		if err := s.index.Synced(); err != nil {
 			return err

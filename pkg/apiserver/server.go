@@ -220,3 +220,12 @@ func (s *Server) Watches() (open, events int) { return s.views.Watches() }
 
 // CertificateExpiry is part of metrics.State.
 func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureServingInfo.Cert) }
+
+// MissingSecrets is part of metrics.State.
+func (s *Server) MissingSecrets() map[string]bool {
+	missing := map[string]bool{ingest.KeySecret: s.index.KeyMissing()}
+	if s.options.Certificate.Manage {
+		missing[s.options.Certificate.Secret] = s.certificates.missing()
+	}
+	return missing
+}

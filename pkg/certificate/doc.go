@@ -20,13 +20,21 @@
 //   - every replica holds all certificates that it has seen and that have not expired, and
 //     repairs a Secret that lacks one;
 //   - a new leader only adds CAs to caBundle, and removes the others once it has led for the
-//     overlap: a replica that serves must see the Secret in less than that;
+//     overlap, and the Secret has existed for it: a replica that serves must see the Secret in
+//     less than that;
 //   - what the Secret says of a CA that is published counts for a new leader only if the CA is
 //     in the cluster's objects.
 //
-// A replica that starts while the Secret is deleted makes another, by a CA that no client trusts
+// A replica that starts while the Secret is empty makes another, by a CA that no client trusts
 // yet. The other replicas have that CA trusted, but switch to no certificate of a CA that they
 // have only seen; and that replica switches to theirs.
+//
+// The manifests make the Secret, and nothing here does. While it does not exist, nothing is
+// renewed, as it could not be noted; replicas serve by what they hold, and the leader has that
+// trusted.
+//
+// A CA of ours may sign for the names of the Service alone. When these change, so that it may not
+// sign for them, another CA is made, as if it were too old.
 //
 // Private keys are never logged. The package imports no other of ours.
 package certificate

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -28,7 +29,7 @@ import (
 func TestTheLeaderRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := Profile{Names: usual.Names, Lifetime: 20 * time.Second, CALifetime: time.Minute}
-		client, objects := fake.NewClientset(), newDynamic(apiService(""), webhooks(""))
+		client, objects := fake.NewClientset(shipped()), newDynamic(apiService(""), webhooks(""))
 		var replicas []*Store
 		for range 2 {
 			s := NewStore(client, home, name, p)
@@ -66,7 +67,7 @@ func TestTheLeaderRenews(t *testing.T) {
 // The leader repairs an invalid Secret from what it serves by, and keeps what else is there.
 func TestTheLeaderRepairsTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := fake.NewClientset(shipped())
 		s := replica(t, client)
 		lead(t, s, newDynamic())
 		settle()
@@ -90,7 +91,7 @@ func TestTheLeaderRepairsTheSecret(t *testing.T) {
 // bundle would lack a CA.
 func TestALateLeaderPublishesNothingOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := fake.NewClientset(shipped())
 		s := newTestStore(client)
 		if err := s.Load(quiet(t)); err != nil {
 			t.Fatal(err)
@@ -192,9 +193,119 @@ func TestANewLeaderChecksWhatIsPublished(t *testing.T) {
 	})
 }
 
-// A replica that starts while the Secret is deleted makes another, by a CA that no client trusts.
+// While the Secret does not exist, the leader keeps caBundle correct for what is served, and makes
+// nothing that it could not note. A new leader removes no CA from caBundle until the Secret has
+// existed again for the overlap: others, which it has never heard of, can repair it only then.
+func TestALeaderWithoutTheSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		current := next(t, usual, Content{}, nowhere, time.Now()).Content
+		current = next(t, usual, current, everywhere, time.Now()).Content
+		stranger := next(t, usual, Content{}, nowhere, time.Now()).Content
+		client := fake.NewClientset(secretWith(current))
+		objects := newDynamic(apiService(base64.StdEncoding.EncodeToString(slices.Concat(stranger.Bundle, current.Bundle))))
+		trusts := func(c *Content) bool {
+			t.Helper()
+			bundle := inCluster(t, objects, apiServices, ours)[0]
+			return serves(c, []byte(bundle), time.Now()) == nil
+		}
+		s := replica(t, client)
+		settle()
+		if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		lead(t, s, objects)
+		<-time.After(day)
+		overwritten := apiService(base64.StdEncoding.EncodeToString(stranger.Bundle))
+		if _, err := objects.Resource(apiServices).Update(t.Context(), overwritten, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(79 * day) // the certificate is to be renewed
+		synctest.Wait()
+		if !trusts(&current) || !trusts(&stranger) || currentCert(s) != string(current.Cert) {
+			t.Errorf("without the Secret, what it serves: %v, what others may serve: %v; it serves by another: %v",
+				trusts(&current), trusts(&stranger), currentCert(s) != string(current.Cert))
+		}
+		if writes := verbs(client); slices.Contains(writes, "create") || slices.Contains(writes, "update") {
+			t.Errorf("it wrote: %v", writes)
+		}
+		if n := len(verbs(client)); n > 80*24*10 {
+			t.Errorf("%d requests in 80 days", n)
+		}
+
+		if err := client.Tracker().Add(shipped()); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(usual.Overlap() * 9 / 10)
+		synctest.Wait()
+		if now := ContentOf(get(t, client)); string(now.Cert) != currentCert(s) || currentCert(s) == string(current.Cert) || serves(&now, current.Bundle, time.Now()) != nil {
+			t.Error("the certificate is not in the Secret, is not renewed, or is by another CA")
+		}
+		if !trusts(&stranger) {
+			t.Error("it has removed a CA by which others may serve")
+		}
+		<-time.After(usual.Overlap())
+		synctest.Wait()
+		if !trusts(&current) || trusts(&stranger) {
+			t.Errorf("in the end, what it serves: %v, what none does: %v", trusts(&current), trusts(&stranger))
+		}
+
+		// So it is whenever the Secret is away.
+		if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		overwritten = apiService(base64.StdEncoding.EncodeToString(stranger.Bundle))
+		if _, err := objects.Resource(apiServices).Update(t.Context(), overwritten, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(day)
+		synctest.Wait()
+		if err := client.Tracker().Add(shipped()); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(usual.Overlap() * 9 / 10)
+		synctest.Wait()
+		if !trusts(&current) || !trusts(&stranger) {
+			t.Errorf("away again, what it serves: %v, what others may serve: %v", trusts(&current), trusts(&stranger))
+		}
+		<-time.After(usual.Overlap())
+		synctest.Wait()
+		if !trusts(&current) || trusts(&stranger) {
+			t.Errorf("after that, what it serves: %v, what none does: %v", trusts(&current), trusts(&stranger))
+		}
+	})
+}
+
+// Two leaders that want different names, as while the Service is given another, do not keep the
+// cluster busy.
+func TestNoRaceOfTwoLeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(shipped())
+		for _, service := range []string{service, "other.configdep-system.svc"} {
+			s := NewStore(client, home, name, Profile{Names: []string{service}, Lifetime: usual.Lifetime, CALifetime: usual.CALifetime})
+			if err := s.Load(quiet(t)); err != nil {
+				t.Fatal(err)
+			}
+			background(t, s.Watch)
+			lead(t, s, newDynamic())
+		}
+		<-time.After(30 * time.Second)
+		synctest.Wait()
+		writes := 0
+		for _, verb := range verbs(client) {
+			if verb == "update" {
+				writes++
+			}
+		}
+		if writes < 4 || writes > 60 { // each ten at once and then one in five seconds, and repairs
+			t.Errorf("the Secret was written %d times in 30 s", writes)
+		}
+	})
+}
+
+// A replica that starts while the Secret is empty makes another, by a CA that no client trusts.
 // Replicas that serve already keep their certificate, and that replica switches to it.
-func TestASecretThatIsMadeWhileItIsDeleted(t *testing.T) {
+func TestACertificateThatIsMadeWhileTheSecretIsEmpty(t *testing.T) {
 	for _, published := range []bool{true, false} {
 		t.Run(fmt.Sprintf("published: %v", published), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -284,7 +395,7 @@ func TestEveryReplicaRepairsTheSecret(t *testing.T) {
 func TestNothingSecretIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(10)))
-		client := fake.NewClientset()
+		client := fake.NewClientset(shipped())
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 		s := newTestStore(client)
 		if err := s.Load(ctx); err != nil {

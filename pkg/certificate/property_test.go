@@ -25,15 +25,19 @@ type world struct {
 	leader   *witness
 	led      time.Time // since when
 	found    []Content // what was in the objects then
+	settled  time.Time // when the leader removes CAs from the objects; zero while there is no Secret
 	look     time.Time // when the leader has something to do, if nothing happens
 	woken    string    // what it has seen by then
 
-	made  string    // the certificate that a replica made when it found no Secret
+	back time.Time // when the Secret, which users have deleted, is there again
+
+	made  string    // the certificate that a replica made when it found the Secret empty
 	until time.Time // when that replica knows that others serve by another
 
 	verified              map[string]time.Time // what has been found valid, until when
 	known                 []*x509.Certificate  // by their numbers in the trace
 	cas, leaves, repaired int
+	filled, gone          int
 
 	trace []string // what was written, and which replicas started
 }
@@ -72,11 +76,12 @@ func (w *world) show(c *Content) string {
 	return out
 }
 
-// version is a state since a time. A Secret without content is deleted.
+// version is a state since a time.
 type version struct {
 	content Content
 	since   time.Time
 	lost    bool // users have removed certificates
+	missing bool // users have deleted the Secret
 }
 
 type witness struct {
@@ -92,6 +97,14 @@ func (w *world) write(c Content) {
 }
 
 func (w *world) latest() Content { return w.secret[len(w.secret)-1].content }
+
+// lose writes what users make of the Secret.
+func (w *world) lose(c Content) {
+	w.write(c)
+	w.secret[len(w.secret)-1].lost = true
+}
+
+func (w *world) missing() bool { return w.secret[len(w.secret)-1].missing }
 
 // bound returns the last version of the Secret that every replica has seen: all have time to
 // take a new certificate before the one that they have expires. They see within less than the
@@ -113,8 +126,12 @@ func (w *world) bound() int {
 func (w *world) load(r *witness) {
 	*r = witness{}
 	found := w.latest()
+	if found.equal(&Content{}) && !w.missing() && !slices.ContainsFunc(w.replicas, func(r *witness) bool { return r.ready }) {
+		w.fill(r)
+		return
+	}
 	if !found.Usable(w.now) {
-		return // another repairs it, and it tries again
+		return // another repairs it, or it does not exist, and it tries again
 	}
 	if accepted, _ := w.take(r, len(w.secret)-1); !accepted {
 		w.t.Fatal("a replica that starts refuses what can be served")
@@ -144,6 +161,10 @@ func (w *world) watch(r *witness) {
 		if i > bound && w.r.Intn(3) > 0 {
 			return
 		}
+		if w.secret[i].missing {
+			r.seen = i
+			continue
+		}
 		if _, lacks := w.take(r, i); lacks {
 			w.repair(r)
 		}
@@ -152,6 +173,9 @@ func (w *world) watch(r *witness) {
 
 // repair is what Store.repair does.
 func (w *world) repair(r *witness) {
+	if w.missing() {
+		return
+	}
 	found := w.latest()
 	lacks, err := w.p.lacks(&r.held, &found, w.now)
 	if err != nil {
@@ -191,17 +215,24 @@ func (w *world) lead() {
 	if !w.led.IsZero() && w.now.Before(w.look) && w.woken == w.events() {
 		return
 	}
-	held, found := w.leader.held, w.latest()
-	base, _, err := w.p.combine(&held, &found, w.now)
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	var objects []Content
 	for _, o := range w.objects {
 		objects = append(objects, o[len(o)-1].content)
 	}
 	if w.led.IsZero() {
-		w.led, w.found = w.now, objects
+		w.led, w.found, w.settled = w.now, objects, time.Time{}
+	}
+	if w.missing() {
+		w.settled, w.look, w.woken = time.Time{}, never, w.events()
+		return
+	}
+	if w.settled.IsZero() {
+		w.settled = w.now.Add(w.p.Overlap())
+	}
+	held, found := w.leader.held, w.latest()
+	base, _, err := w.p.combine(&held, &found, w.now)
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	missing := func(ca *x509.Certificate, objects []Content) bool {
 		return slices.ContainsFunc(objects, func(o Content) bool { return !slices.ContainsFunc(parseCerts(o.Bundle), ca.Equal) })
@@ -229,7 +260,7 @@ func (w *world) lead() {
 
 // publish is what Bundles.Run does.
 func (w *world) publish() {
-	want := wanted{w.leader.held.Bundle, w.now.Before(w.led.Add(w.p.Overlap()))}
+	want := wanted{w.leader.held.Bundle, w.settled.IsZero() || w.now.Before(w.settled)}
 	for i, o := range w.objects {
 		last := o[len(o)-1].content
 		if right := want.over(last.Bundle, w.now); string(last.Bundle) != string(right) && w.r.Intn(3) > 0 {
@@ -257,21 +288,17 @@ func count(all []string, what string) (n int) {
 // accident is what users do to the Secret.
 func (w *world) accident() string {
 	c := w.latest()
-	lose := func(c Content) {
-		w.write(c)
-		w.secret[len(w.secret)-1].lost = true
-	}
 	switch w.r.Intn(8) {
 	case 0:
-		lose(Content{})
-		return "deleted"
+		w.lose(Content{})
+		return "emptied"
 	case 1:
 		c.Cert = []byte("x")
-		lose(c)
+		w.lose(c)
 		return "tls.crt damaged"
 	case 2:
 		c.Bundle = nil
-		lose(c)
+		w.lose(c)
 		return "ca.crt damaged"
 	case 3:
 		c.CAKeys = nil
@@ -282,26 +309,68 @@ func (w *world) accident() string {
 		w.write(c)
 		return "annotation deleted"
 	default:
-		lose(w.secret[w.r.Intn(len(w.secret))].content)
+		w.lose(w.secret[w.r.Intn(len(w.secret))].content)
 		return "restored"
 	}
 }
 
-// create deletes the Secret while a replica starts, which makes another, and may lead at once.
+// create empties the Secret while a replica starts, which makes another, and may lead at once.
 func (w *world) create(leads bool) string {
 	w.write(Content{})
 	r := w.replicas[w.r.Intn(len(w.replicas))]
-	made := next(w.t, w.p, Content{}, nowhere, w.now).Content
-	w.write(made)
-	w.secret[len(w.secret)-1].lost = true
-	w.load(r)
+	w.fill(r)
 	if leads {
 		w.leader, w.led = r, time.Time{}
 	}
+	return "emptied while a replica starts"
+}
+
+// fill is what a replica does that starts with an empty Secret.
+func (w *world) fill(r *witness) {
+	made := next(w.t, w.p, Content{}, nowhere, w.now).Content
+	w.lose(made)
+	w.load(r)
 	// No client trusts what it made. It serves by that, as does a replica that starts now, until
-	// the others have repaired the Secret, and it has seen that.
+	// the others have repaired the Secret, and it has seen that; or until it is published.
 	w.made, w.until = string(made.Cert), w.now.Add(w.p.Lifetime/2)
-	return "deleted while a replica starts"
+	w.filled++
+}
+
+// remove deletes the Secret, until users apply the manifests again.
+func (w *world) remove() string {
+	w.lose(Content{})
+	w.secret[len(w.secret)-1].missing = true
+	w.back = w.now.Add(time.Duration(w.r.Int63n(int64(w.p.Lifetime / 5))))
+	w.gone++
+	return "deleted"
+}
+
+// putBack makes the Secret again, when its time has come: empty, or from a backup. Nothing else
+// has written it.
+func (w *world) putBack(starter starter) {
+	if !w.missing() || w.now.Before(w.back) {
+		return
+	}
+	if w.r.Intn(4) == 0 {
+		backups := slices.DeleteFunc(slices.Clone(w.secret), func(v version) bool { return v.missing })
+		w.lose(backups[w.r.Intn(len(backups))].content)
+		return
+	}
+	w.lose(Content{})
+	if starter >= creates {
+		w.create(starter == createsAndLeads)
+	}
+}
+
+// otherFlags lets leaders want other names for the certificate, so that they need another CA.
+func (w *world) otherFlags() string {
+	names := []string{service, fmt.Sprint("other-", w.r.Intn(2), ".configdep-system.svc")}
+	if w.r.Intn(2) == 0 {
+		names = usual.Names
+	}
+	w.p.Names = names
+	w.logf("the names are %q", names)
+	return "other flags"
 }
 
 func (w *world) check(what string) {
@@ -354,7 +423,7 @@ func TestWhateverIsServedIsTrusted(t *testing.T) {
 					// A replica started with a Secret that was restored, led at once, and published it.
 					failed = []uint64{1000159}
 				}
-				seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, accidents, nothing, seed) }, failed...)
+				seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, story{accidents: accidents}, seed) }, failed...)
 			})
 		}
 		// As when a whole namespace is restored from a backup.
@@ -368,13 +437,27 @@ func TestWhateverIsServedIsTrusted(t *testing.T) {
 				// its leader signed by that.
 				failed = []uint64{5000010, 7000009}
 			}
-			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, true, leads, seed) }, failed...)
+			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, story{accidents: true, starter: leads}, seed) }, failed...)
 		})
 		t.Run(fmt.Sprintf("%v of %v, a new Secret in some accidents", p.Lifetime, p.CALifetime), func(t *testing.T) {
-			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, true, creates, seed) })
+			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, story{accidents: true, starter: creates}, seed) })
 		})
 		t.Run(fmt.Sprintf("%v of %v, a new Secret and its leader in some accidents", p.Lifetime, p.CALifetime), func(t *testing.T) {
-			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, true, createsAndLeads, seed) })
+			seeds.Each(t, 1, func(t *testing.T, seed uint64) { walk(t, p, story{accidents: true, starter: createsAndLeads}, seed) })
+		})
+		// No replica can make the Secret again, so it may be away for long.
+		for begins, what := range []string{"", ", a new leader after each", ", a replica that starts then", ", a replica that starts then and leads"} {
+			t.Run(fmt.Sprintf("%v of %v, a Secret that is away%s", p.Lifetime, p.CALifetime, what), func(t *testing.T) {
+				seeds.Each(t, 1, func(t *testing.T, seed uint64) {
+					walk(t, p, story{accidents: true, away: true, starter: starter(begins)}, seed)
+				})
+			})
+		}
+		// CAs that may sign some names only, after one that may sign all.
+		t.Run(fmt.Sprintf("%v of %v, other flags", p.Lifetime, p.CALifetime), func(t *testing.T) {
+			seeds.Each(t, 1, func(t *testing.T, seed uint64) {
+				walk(t, p, story{accidents: true, away: true, starter: leads, flags: true, unconstrained: true}, seed)
+			})
 		})
 	}
 }
@@ -389,10 +472,22 @@ const (
 	createsAndLeads                // it does both
 )
 
-func walk(t *testing.T, p Profile, accidents bool, starter starter, seed uint64) {
+// story is what happens besides the course of time.
+type story struct {
+	accidents     bool // users do what they do to the Secret
+	starter       starter
+	away          bool // users also delete the Secret, and make it again later
+	flags         bool // users change flags, too
+	unconstrained bool // the first CA is of a version before, without name constraints
+}
+
+func walk(t *testing.T, p Profile, s story, seed uint64) {
 	t.Helper()
 	w := &world{t: t, r: rand.New(rand.NewSource(int64(seed))), p: p, now: start, verified: map[string]time.Time{}}
 	first := next(t, p, Content{}, nowhere, w.now).Content
+	if s.unconstrained {
+		first = asBefore(t, p, w.now)
+	}
 	w.write(first)
 	for range 3 {
 		r := &witness{}
@@ -408,13 +503,22 @@ func walk(t *testing.T, p Profile, accidents bool, starter starter, seed uint64)
 		w.now = w.now.Add(time.Duration(1 + w.r.Int63n(int64(step))))
 		// If users delete ca.key again and again, a CA that has not been published for long
 		// enough signs a certificate, as that is better than one that has expired.
-		if accidents && w.now.After(quiet) && w.r.Intn(50) == 0 {
+		w.putBack(s.starter)
+		if s.accidents && w.now.After(quiet) && w.r.Intn(50) == 0 {
 			accident := w.accident
-			if starter >= creates && w.r.Intn(3) == 0 {
-				accident = func() string { return w.create(starter == createsAndLeads) }
+			switch {
+			case s.away && w.r.Intn(2) == 0:
+				accident = w.remove
+			case s.flags && w.r.Intn(2) == 0:
+				accident = w.otherFlags
+			case s.starter >= creates && w.r.Intn(3) == 0:
+				accident = func() string { return w.create(s.starter == createsAndLeads) }
 			}
 			what, quiet = fmt.Sprintf("%s after %v", accident(), w.now.Sub(start)), w.now.Add(p.Lifetime/4)
-			if starter == leads {
+			if w.missing() {
+				quiet = w.back.Add(p.Lifetime / 4)
+			}
+			if s.starter == leads {
 				r := w.replicas[w.r.Intn(len(w.replicas))]
 				w.load(r)
 				w.leader, w.led = r, time.Time{}
@@ -439,11 +543,12 @@ func walk(t *testing.T, p Profile, accidents bool, starter starter, seed uint64)
 		}
 		w.check(what)
 	}
-	t.Logf("in %v: %d CAs, %d serving certificates, repaired %d times", w.now.Sub(start), w.cas, w.leaves, w.repaired)
-	if w.cas < 2 || w.leaves < 8 || accidents && w.repaired < 5 {
-		t.Errorf("it has not seen much: %d CAs, %d serving certificates, repaired %d times", w.cas, w.leaves, w.repaired)
+	seen := fmt.Sprintf("in %v: %d CAs, %d serving certificates, repaired %d times, away %d times, filled %d times", w.now.Sub(start), w.cas, w.leaves, w.repaired, w.gone, w.filled)
+	t.Log(seen)
+	if w.cas < 2 || w.leaves < 8 || s.accidents && w.repaired < 5 || s.away && w.gone < 5 {
+		t.Errorf("it has not seen much: %s", seen)
 	}
-	if !accidents && cas(w.latest()) > 3 {
+	if !s.accidents && cas(w.latest()) > 3 {
 		t.Errorf("there are %d CAs in the end", cas(w.latest()))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,9 @@ import (
 
 // Store holds the serving certificate that all replicas share by a Secret. Load gets it,
 // Watch keeps up with the Secret and repairs it, and Lead, on one replica, renews it.
+//
+// The manifests make the Secret, empty, so that nothing here creates one. While it does not exist,
+// replicas serve by what they hold, nothing is renewed, and none can start.
 type Store struct {
 	client  kubernetes.Interface
 	secrets corev1client.SecretInterface
@@ -28,6 +32,8 @@ type Store struct {
 	profile Profile
 	changed signal // wakes the leader: the Secret has been written
 	lacking signal // wakes the repair: the Secret lacks something that this replica holds
+	missing atomic.Bool
+	pace    flowcontrol.RateLimiter // of writes of the leader
 
 	writing sync.Mutex // held from a read of the Secret to its update, so that only other replicas cause conflicts
 
@@ -38,8 +44,17 @@ type Store struct {
 
 // NewStore makes a Store of a Secret.
 func NewStore(client kubernetes.Interface, namespace, name string, profile Profile) *Store {
-	return &Store{client: client, secrets: client.CoreV1().Secrets(namespace), name: name, profile: profile, changed: newSignal(), lacking: newSignal()}
+	return &Store{
+		client: client, secrets: client.CoreV1().Secrets(namespace), name: name, profile: profile,
+		changed: newSignal(), lacking: newSignal(), pace: flowcontrol.NewTokenBucketRateLimiter(float32(max(0.2, 20/profile.Lifetime.Seconds())), 10),
+	}
 }
+
+// errMissing is of a Secret that does not exist.
+var errMissing = errors.New("the Secret does not exist, and the server may not create it: apply the manifests again (kubectl apply or helm upgrade), and it fills the Secret")
+
+// Missing reports whether the Secret does not exist.
+func (s *Store) Missing() bool { return s.missing.Load() }
 
 // Current returns the certificate to serve and its key, PEM-encoded; nothing before Load
 // has returned.
@@ -100,17 +115,25 @@ func (s *Store) notify() {
 	}
 }
 
-// patience is how long a replica that starts leaves an invalid Secret to replicas that know
-// what was in it, if there are any.
+// patience is how long a replica that starts leaves a Secret that is invalid, or that did not exist,
+// to replicas that know what was in it, if there are any.
 const patience = 5 * time.Second
 
-// Load gets the certificate. The first replica makes it; the others find it. It tries until
-// the context is done, because the API server may come up later than we do.
+// Load gets the certificate. The first replica makes it, in the Secret that is empty; the others
+// find it. It tries until the context is done, because the API server may come up later than
+// we do.
 func (s *Store) Load(ctx context.Context) error {
-	begun := time.Now()
+	seen, wasMissing := time.Now(), false // since when there is the Secret, as far as is known
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
 	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		err := s.load(ctx, time.Since(begun) >= patience)
+		late := !seen.IsZero() && time.Since(seen) >= patience
+		err := s.load(ctx, late || !wasMissing, late)
+		switch {
+		case errors.Is(err, errMissing):
+			seen, wasMissing = time.Time{}, true
+		case seen.IsZero():
+			seen = time.Now()
+		}
 		if err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Reading the serving certificate, will try again", "secret", s.name)
 		}
@@ -120,60 +143,40 @@ func (s *Store) Load(ctx context.Context) error {
 
 func nowhere(*x509.Certificate) bool { return false }
 
-func (s *Store) load(ctx context.Context, repair bool) error {
-	found, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		plan, err := s.profile.Next(Content{}, nowhere, time.Now())
-		if err != nil {
-			return err
-		}
-		found, err = s.create(ctx, &plan.Content)
-		if apierrors.IsAlreadyExists(err) { // by another replica
-			found, err = s.secrets.Get(ctx, s.name, metav1.GetOptions{})
-		}
-		if err != nil {
-			return err
-		}
-	case err != nil:
+// load gets the certificate, and makes one if it may: into an empty Secret, or in place of what is
+// invalid.
+func (s *Store) load(ctx context.Context, mayFill, mayRepair bool) error {
+	found, content, err := s.read(ctx)
+	if err != nil {
 		return err
 	}
-	content := ContentOf(found)
 	if accepted, _, err := s.take(&content); accepted || err != nil {
 		return err
 	}
-	if !repair {
+	empty := content.equal(&Content{})
+	if !mayRepair && !(empty && mayFill) {
 		return errors.New("the Secret holds no certificate that can be served")
 	}
 	plan, err := s.profile.Next(content, nowhere, time.Now())
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("The Secret holds no certificate that can be served, and no other replica has repaired it; repairing", "secret", s.name, "did", plan.Did)
-	if _, err := s.update(ctx, found, &plan.Content); err != nil {
+	klog.FromContext(ctx).Info("Making a serving certificate, as the Secret holds none that can be served", "secret", s.name, "empty", empty, "did", plan.Did)
+	err = s.write(ctx, found, &plan.Content)
+	if apierrors.IsConflict(err) { // with another replica that makes one
+		return s.load(ctx, false, false)
+	}
+	if err != nil {
 		return err
 	}
 	return s.adopt(&plan.Content)
 }
 
-func (s *Store) create(ctx context.Context, content *Content) (*corev1.Secret, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Type: corev1.SecretTypeTLS}
-	content.putInto(secret)
-	return s.secrets.Create(ctx, secret, metav1.CreateOptions{})
-}
-
-// update fails when the Secret has been written since it was read.
-func (s *Store) update(ctx context.Context, read *corev1.Secret, content *Content) (*corev1.Secret, error) {
-	secret := read.DeepCopy()
-	content.putInto(secret)
-	return s.secrets.Update(ctx, secret, metav1.UpdateOptions{})
-}
-
 // Watch follows the Secret until the context is done. While it holds nothing better, the
 // replica serves by the certificate before.
 //
-// Every replica repairs a Secret that was deleted, damaged, or restored from a backup, not only the
-// leader. The leader may have started from what was restored, and not know by which
+// Every replica repairs a Secret that was emptied, damaged, or restored from a backup, not only the
+// leader; one that was deleted is filled as soon as it exists again. The leader may have started from what was restored, and not know by which
 // certificate others serve; and a replica that starts now must not make another, which no
 // client trusts yet.
 func (s *Store) Watch(ctx context.Context) {
@@ -183,6 +186,7 @@ func (s *Store) Watch(ctx context.Context) {
 		if !ok {
 			return
 		}
+		s.missing.Store(false)
 		found, before := ContentOf(secret), s.content()
 		accepted, lacks, err := s.take(&found)
 		switch {
@@ -199,21 +203,28 @@ func (s *Store) Watch(ctx context.Context) {
 		}
 		s.changed.send()
 	}
-	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+	gone := func() {
+		s.missing.Store(true)
+		logger.Error(errMissing, "The serving certificate is in memory only; continuing with it, but it is not renewed, and no replica can start", "secret", s.name)
+		s.changed.send()
+	}
+	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: named(s.name, s.client, s.secrets.List, s.secrets.Watch),
 		ObjectType:    &corev1.Secret{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    observe,
 			UpdateFunc: func(_, o any) { observe(o) },
-			DeleteFunc: func(any) {
-				s.lacking.send()
-				s.changed.send()
-			},
+			DeleteFunc: func(any) { gone() },
 		},
 	})
-	var repairing sync.WaitGroup
-	defer repairing.Wait()
-	repairing.Go(func() { s.keepRepaired(ctx) })
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { s.keepRepaired(ctx) })
+	running.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) && len(store.ListKeys()) == 0 { // it has gone since Load
+			gone()
+		}
+	})
 	controller.RunWithContext(ctx)
 }
 
@@ -243,7 +254,10 @@ func (s *Store) keepRepaired(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // by another replica that repairs it
+		if errors.Is(err, errMissing) {
+			continue // until it is seen again
+		}
+		if !apierrors.IsConflict(err) { // with another replica that repairs it
 			klog.FromContext(ctx).Error(err, "Repairing the Secret of the serving certificate, will try again", "secret", s.name)
 		}
 		later = time.After(backoff.Step())
@@ -273,26 +287,26 @@ func (s *Store) repair(ctx context.Context) error {
 	return nil
 }
 
-// read returns the Secret and its content: neither if it does not exist.
+// read returns the Secret and its content, or errMissing.
 func (s *Store) read(ctx context.Context) (*corev1.Secret, Content, error) {
 	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, Content{}, nil
+		s.missing.Store(true)
+		return nil, Content{}, errMissing
 	case err != nil:
 		return nil, Content{}, err
 	}
+	s.missing.Store(false)
 	return secret, ContentOf(secret), nil
 }
 
-// write puts a content into the Secret that was read, or makes it. It fails when the Secret has
-// been written since.
-func (s *Store) write(ctx context.Context, read *corev1.Secret, content *Content) (err error) {
-	if read == nil {
-		_, err = s.create(ctx, content)
-	} else {
-		_, err = s.update(ctx, read, content)
-	}
+// write puts a content into the Secret that was read. It fails when the Secret has been written
+// since.
+func (s *Store) write(ctx context.Context, read *corev1.Secret, content *Content) error {
+	secret := read.DeepCopy()
+	content.putInto(secret)
+	_, err := s.secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
 
@@ -305,36 +319,49 @@ const rest = 10 * time.Minute
 // A leader that has just started may know the Secret only as it was restored from a
 // backup, and other replicas may serve by a certificate of a CA that is not in it. So, during
 // the overlap that follows, it adds to caBundle and removes nothing: by then, those replicas
-// have repaired the Secret.
+// have repaired the Secret. While the Secret does not exist, they cannot, so that the overlap
+// begins when it exists again.
 func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
 	bundles.forget()
 	began := time.Now()
-	var settled time.Time // when this replica has led for the overlap; zero before it leads
+	var settled time.Time // when the Secret has existed for the overlap; zero while it does not
+	published := false
 	fresh := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
 	backoff := fresh
 	for ctx.Err() == nil {
-		look, err := s.reconcile(ctx, bundles, began)
-		pause := time.Until(look)
-		if err == nil {
-			backoff = fresh
-			now, begins := time.Now(), settled.IsZero()
-			if begins {
+		look, wrote, err := s.reconcile(ctx, bundles, began)
+		missing := errors.Is(err, errMissing)
+		var pause time.Duration
+		if err == nil || missing {
+			now := time.Now()
+			switch {
+			case missing:
+				settled = time.Time{}
+			case settled.IsZero():
 				settled = now.Add(s.profile.Overlap())
 			}
 			// What this replica had seen of the Secret until now may have been old, and the
 			// bundle would have lacked a CA by which others serve already.
-			if held := s.content(); now.Before(settled) {
+			pause = look.Sub(now)
+			if held := s.content(); missing || now.Before(settled) {
 				bundles.Add(held.Bundle)
 				pause = min(pause, settled.Sub(now))
 			} else {
 				bundles.Set(held.Bundle)
 			}
-			if begins {
+			if !published {
+				published = true
 				publishing.Go(func() { bundles.Run(ctx) })
 			}
-		} else if ctx.Err() == nil {
+		}
+		switch {
+		case err == nil:
+			backoff = fresh
+		case missing: // Watch says so, and wakes this when it is there again
+			pause = rest
+		case ctx.Err() == nil:
 			pause = backoff.Step()
 			klog.FromContext(ctx).Error(err, "Keeping the serving certificate, will try again", "secret", s.name)
 		}
@@ -346,35 +373,40 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 		case <-bundles.changed:
 		}
 		timer.Stop()
+		if wrote { // not as fast as another program that keeps writing the Secret
+			_ = s.pace.Wait(ctx) // ends with the context, as does the loop
+		}
 	}
 }
 
-// reconcile does what is to be done now in a term as the leader, and returns when to look again.
-func (s *Store) reconcile(ctx context.Context, bundles *Bundles, began time.Time) (time.Time, error) {
+// reconcile does what is to be done now in a term as the leader. It returns when to look again, and
+// whether it has written the Secret.
+func (s *Store) reconcile(ctx context.Context, bundles *Bundles, began time.Time) (look time.Time, wrote bool, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	secret, found, err := s.read(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, false, err
 	}
 	now, held := time.Now(), s.content()
 	base, _, err := s.profile.combine(&held, &found, now)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("combining what is served with what is in the Secret: %w", err)
+		return time.Time{}, false, fmt.Errorf("combining what is served with what is in the Secret: %w", err)
 	}
 	plan, err := s.profile.Next(inherit(base, began, bundles.MissingAtFirst, now), bundles.InPlace, now)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, false, err
 	}
-	if secret == nil || !plan.Content.equal(&found) {
+	if !plan.Content.equal(&found) {
 		if err := s.write(ctx, secret, &plan.Content); err != nil {
-			return time.Time{}, err
+			return time.Time{}, false, err
 		}
+		wrote = true
 	}
 	if len(plan.Did) > 0 {
 		klog.FromContext(ctx).Info("Wrote the serving certificate", "secret", s.name, "did", plan.Did)
 	}
-	return plan.Look, s.adopt(&plan.Content)
+	return plan.Look, wrote, s.adopt(&plan.Content)
 }
 
 // signal reports that something has happened since it was last received from.

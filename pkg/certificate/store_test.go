@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 const (
@@ -59,6 +63,11 @@ func secretWith(c Content) *corev1.Secret {
 	return secret
 }
 
+// shipped is the Secret as the manifests make it.
+func shipped() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "configdep"}}}
+}
+
 func currentCert(s *Store) string {
 	cert, _ := s.Current()
 	return string(cert)
@@ -66,7 +75,7 @@ func currentCert(s *Store) string {
 
 // The first replica makes the certificate, the second finds it, and a restart changes nothing.
 func TestReplicasShareOneCertificate(t *testing.T) {
-	client := fake.NewClientset()
+	client := fake.NewClientset(shipped())
 	certs := map[string]bool{}
 	for range 3 {
 		s := newTestStore(client)
@@ -81,36 +90,62 @@ func TestReplicasShareOneCertificate(t *testing.T) {
 	if len(certs) != 1 {
 		t.Errorf("there are %d certificates", len(certs))
 	}
-	if diff := cmp.Diff([]string{"get", "create", "get", "get"}, verbs(client)); diff != "" {
+	if diff := cmp.Diff([]string{"get", "update", "get", "get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if secret := get(t, client); secret.Type != corev1.SecretTypeTLS || len(secret.Data) != 4 {
-		t.Errorf("the Secret is a %s with %d entries", secret.Type, len(secret.Data))
+	if secret := get(t, client); secret.Type != "" || len(secret.Data) != 4 || secret.Labels["app.kubernetes.io/part-of"] != "configdep" {
+		t.Errorf("the Secret is a %s with %d entries and the labels %v", secret.Type, len(secret.Data), secret.Labels)
+	}
+}
+
+// The type of a Secret never changes, and versions before made one of type kubernetes.io/tls.
+func TestTheTypeOfTheSecretDoesNotMatter(t *testing.T) {
+	secret := shipped()
+	secret.Type, secret.Data = corev1.SecretTypeTLS, map[string][]byte{"tls.crt": nil, "tls.key": {}}
+	client := fake.NewClientset(secret)
+	s := newTestStore(client)
+	if err := s.Load(quiet(t)); err != nil {
+		t.Fatal(err)
+	}
+	if filled := get(t, client); filled.Type != corev1.SecretTypeTLS || string(filled.Data["tls.crt"]) != currentCert(s) {
+		t.Errorf("the Secret is a %s with %d entries", filled.Type, len(filled.Data))
 	}
 }
 
 func TestALostRaceForTheCertificate(t *testing.T) {
 	theirs := next(t, usual, Content{}, nowhere, time.Now()).Content
-	client := fake.NewClientset()
-	client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if err := client.Tracker().Add(secretWith(theirs)); err != nil {
+	read := shipped()
+	read.ResourceVersion = "7"
+	client := fake.NewClientset(read)
+	client.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if version := action.(clienttesting.UpdateAction).GetObject().(*corev1.Secret).ResourceVersion; version != "7" {
+			t.Errorf("the update is of version %q", version)
+		}
+		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), secretWith(theirs), home); err != nil {
 			t.Error(err)
 		}
-		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("secrets"), name)
+		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), name, errors.New("it has been written"))
 	})
 	s := newTestStore(client)
-	if err := s.Load(quiet(t)); err != nil {
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	if err := s.Load(klog.NewContext(t.Context(), logger)); err != nil {
 		t.Fatal(err)
 	}
 	if currentCert(s) != string(theirs.Cert) {
 		t.Error("the certificate is not the other's")
+	}
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "will try again") {
+		t.Errorf("the log has an error:\n%s", log)
+	}
+	if diff := cmp.Diff([]string{"get", "update", "get"}, verbs(client)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
 // The API server may come up after us.
 func TestLoadingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := fake.NewClientset(shipped())
 		answers := []error{errors.New("connection refused"), apierrors.NewForbidden(corev1.Resource("secrets"), name, nil)}
 		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if len(answers) == 0 {
@@ -124,7 +159,7 @@ func TestLoadingIsTriedAgain(t *testing.T) {
 		if err := s.Load(quiet(t)); err != nil || currentCert(s) == "" {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"get", "get", "get", "create"}, verbs(client)); diff != "" {
+		if diff := cmp.Diff([]string{"get", "get", "get", "update"}, verbs(client)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
@@ -132,7 +167,7 @@ func TestLoadingIsTriedAgain(t *testing.T) {
 
 func TestLoadingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(quiet(t))
-	client := fake.NewClientset()
+	client := fake.NewClientset(shipped())
 	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		cancel()
 		return true, nil, errors.New("connection refused")
@@ -204,7 +239,7 @@ func background(t *testing.T, f func(context.Context)) context.CancelFunc {
 // back.
 func TestAReplicaFollowsTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := fake.NewClientset(shipped())
 		s := replica(t, client)
 		told := 0
 		s.OnChange(func() { told++ })
@@ -234,20 +269,139 @@ func TestAReplicaFollowsTheSecret(t *testing.T) {
 	})
 }
 
-// A deleted Secret comes back as it was, from any replica.
-func TestADeletedSecretIsPutBack(t *testing.T) {
+// What is removed from the Secret comes back as it was, from any replica; if the Secret is deleted, as
+// soon as the manifests are applied again. Nothing creates it.
+func TestARemovedCertificateIsPutBack(t *testing.T) {
+	for what, remove := range map[string]func(*testing.T, *fake.Clientset, []*Store){
+		"emptied": func(t *testing.T, client *fake.Clientset, _ []*Store) {
+			put(t, client, func(s *corev1.Secret) { s.Data, s.Annotations = nil, nil })
+		},
+		"deleted": func(t *testing.T, client *fake.Clientset, replicas []*Store) {
+			before := []string{currentCert(replicas[0]), currentCert(replicas[1])}
+			if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			client.ClearActions()
+			replicas[0].lacking.send() // as when it was damaged before
+			<-time.After(time.Hour)
+			synctest.Wait()
+			if diff := cmp.Diff([]string{"get"}, verbs(client)); diff != "" {
+				t.Errorf("requests in an hour (-want +got):\n%s", diff)
+			}
+			for i, s := range replicas {
+				if !s.Missing() || currentCert(s) != before[i] {
+					t.Errorf("replica %d does not know, or serves by another", i)
+				}
+			}
+			if err := client.Tracker().Add(shipped()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"deleted, and restored": func(t *testing.T, client *fake.Clientset, replicas []*Store) {
+			backup := get(t, client)
+			if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if !replicas[0].Missing() {
+				t.Error("it is not known to be missing")
+			}
+			if err := client.Tracker().Add(backup); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(shipped())
+				replicas := []*Store{replica(t, client), replica(t, client)}
+				synctest.Wait()
+				before := ContentOf(get(t, client))
+				remove(t, client, replicas)
+				synctest.Wait()
+				if after := ContentOf(get(t, client)); !after.equal(&before) {
+					t.Error("it is another")
+				}
+				for i, s := range replicas {
+					if s.Missing() || currentCert(s) != string(before.Cert) {
+						t.Errorf("replica %d takes it for missing, or serves by another", i)
+					}
+				}
+				if slices.Contains(verbs(client), "create") {
+					t.Errorf("the requests are %v", verbs(client))
+				}
+			})
+		})
+	}
+}
+
+// Without the Secret a replica does not start, and its log says what to do. When it is there again,
+// replicas that run put back what they hold; only if none does, the one that starts makes another.
+func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
+	for _, tt := range []struct {
+		away time.Duration
+		runs bool
+	}{{time.Second, true}, {time.Minute, true}, {time.Second, false}, {time.Minute, false}} {
+		t.Run(fmt.Sprintf("after %v, a replica runs: %v", tt.away, tt.runs), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, runs := fake.NewClientset(), tt.runs
+				theirs := next(t, usual, Content{}, nowhere, time.Now()).Content
+				s := newTestStore(client)
+				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+				there, seen := false, false
+				time.AfterFunc(tt.away, func() {
+					if !s.Missing() {
+						t.Error("that it is missing is not known")
+					}
+					if err := client.Tracker().Add(shipped()); err != nil {
+						t.Error(err)
+					}
+					there = true
+				})
+				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if there && !seen && runs { // and is slow
+						time.AfterFunc(patience-time.Second, func() { put(t, client, theirs.putInto) })
+						seen = true
+					}
+					return false, nil, nil
+				})
+				begun := time.Now()
+				if err := s.Load(klog.NewContext(t.Context(), logger)); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begun); took < tt.away+patience-time.Second || took > tt.away+30*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if takes := currentCert(s) == string(theirs.Cert); takes != runs || s.Missing() {
+					t.Errorf("it serves by the other's: %v; the Secret is missing: %v", takes, s.Missing())
+				}
+				if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(log, "apply the manifests again") {
+					t.Errorf("the log does not say what to do:\n%s", log)
+				}
+				if slices.Contains(verbs(client), "create") {
+					t.Errorf("the requests are %v", verbs(client))
+				}
+			})
+		})
+	}
+}
+
+// The Secret may go between Load and the first list of Watch.
+func TestASecretThatGoesBeforeItIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		replica(t, client)
-		replica(t, client)
-		synctest.Wait()
-		before := ContentOf(get(t, client))
+		client := fake.NewClientset(shipped())
+		s := newTestStore(client)
+		if err := s.Load(quiet(t)); err != nil {
+			t.Fatal(err)
+		}
 		if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if after := ContentOf(get(t, client)); !after.equal(&before) {
-			t.Error("it is another")
+		background(t, s.Watch)
+		settle()
+		if !s.Missing() {
+			t.Error("it is not known to be missing")
 		}
 	})
 }

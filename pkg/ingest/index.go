@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -64,7 +65,12 @@ type Index struct {
 	applied   int       // objects since then
 
 	telling sync.Mutex // keeps what the sinks are told in order
+
+	keyMissing atomic.Bool // whether the Secret of the key does not exist
 }
+
+// KeyMissing reports whether the Secret of the key does not exist.
+func (x *Index) KeyMissing() bool { return x.keyMissing.Load() }
 
 // NewIndex returns an index that has read nothing.
 func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {

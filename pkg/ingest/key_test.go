@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -32,12 +38,26 @@ func verbs(client *fake.Clientset) (out []string) {
 	return out
 }
 
-// The first replica makes the key, the second finds it, and a restart changes nothing.
+// sharedBy returns the key in the Secret of a client.
+func sharedBy(client *fake.Clientset) *sharedKey {
+	return &sharedKey{client.CoreV1().Secrets(home), new(atomic.Bool)}
+}
+
+// made is the Secret as the manifests make it.
+func made() *corev1.Secret {
+	secret := keySecret(nil)
+	secret.Data = nil
+	secret.Labels, secret.Annotations = map[string]string{"app.kubernetes.io/part-of": "configdep"}, map[string]string{"note": "mine"}
+	return secret
+}
+
+// The first replica makes the key, the second finds it, and a restart changes nothing. What the
+// manifests say of the Secret stays.
 func TestReplicasShareOneKey(t *testing.T) {
-	client := fake.NewClientset()
+	client := fake.NewClientset(made())
 	var keys [][]byte
 	for range 3 {
-		key, err := LoadKey(quiet(t), client.CoreV1().Secrets(home))
+		key, err := sharedBy(client).load(quiet(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,18 +66,19 @@ func TestReplicasShareOneKey(t *testing.T) {
 	if !bytes.Equal(keys[0], keys[1]) || !bytes.Equal(keys[1], keys[2]) {
 		t.Error("the replicas have different keys")
 	}
-	if diff := cmp.Diff([]string{"get", "create", "get", "get"}, verbs(client)); diff != "" {
+	if diff := cmp.Diff([]string{"get", "update", "get", "get", "get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	made, err := client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
+	filled, err := client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if key := made.Data["key"]; !bytes.Equal(key, keys[0]) || len(key) != dependency.KeySize || bytes.Equal(key, make([]byte, dependency.KeySize)) {
+	if key := filled.Data["key"]; !bytes.Equal(key, keys[0]) || len(key) != dependency.KeySize || bytes.Equal(key, make([]byte, dependency.KeySize)) {
 		t.Errorf("a key of %d bytes, perhaps of zeros", len(key))
 	}
-	if len(made.Data) != 1 {
-		t.Errorf("the Secret has %d keys", len(made.Data))
+	filled.Data, filled.ManagedFields = nil, nil
+	if diff := cmp.Diff(made(), filled); diff != "" {
+		t.Errorf("besides the key (-made +filled):\n%s", diff)
 	}
 }
 
@@ -65,7 +86,7 @@ func TestReplicasShareOneKey(t *testing.T) {
 func TestKeysAreRandom(t *testing.T) {
 	keys := map[string]bool{}
 	for range 5 {
-		key, err := LoadKey(quiet(t), fake.NewClientset().CoreV1().Secrets(home))
+		key, err := sharedBy(fake.NewClientset(made())).load(quiet(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,24 +97,29 @@ func TestKeysAreRandom(t *testing.T) {
 	}
 }
 
-// Two replicas start at once: the one whose create comes second takes the other's key.
+// Two replicas start at once: the one whose update comes second takes the other's key.
 func TestALostRaceForTheKey(t *testing.T) {
 	theirs := bytes.Repeat([]byte{9}, dependency.KeySize)
-	client := fake.NewClientset()
-	client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if err := client.Tracker().Add(keySecret(theirs)); err != nil {
+	read := made()
+	read.ResourceVersion = "7"
+	client := fake.NewClientset(read)
+	client.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if version := action.(clienttesting.UpdateAction).GetObject().(*corev1.Secret).ResourceVersion; version != "7" {
+			t.Errorf("the update is of version %q", version)
+		}
+		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), keySecret(theirs), home); err != nil {
 			t.Error(err)
 		}
-		return true, nil, apierrors.NewAlreadyExists(corev1.Resource("secrets"), KeySecret)
+		return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), KeySecret, errors.New("it has been written"))
 	})
-	key, err := LoadKey(quiet(t), client.CoreV1().Secrets(home))
+	key, err := sharedBy(client).load(quiet(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(key, theirs) {
 		t.Error("the key is not the other's")
 	}
-	if diff := cmp.Diff([]string{"get", "create", "get"}, verbs(client)); diff != "" {
+	if diff := cmp.Diff([]string{"get", "update", "get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -102,18 +128,16 @@ func TestALostRaceForTheKey(t *testing.T) {
 // other replicas may run with it. The error tells its length, never its bytes.
 func TestAKeyOfTheWrongSize(t *testing.T) {
 	for name, tt := range map[string]struct {
-		secret *corev1.Secret
-		says   string
+		key  string
+		says string
 	}{
-		"short":         {keySecret([]byte("SHORTKEY")), "has 8 bytes, not 32"},
-		"long":          {keySecret(bytes.Repeat([]byte("SHORTKEY"), 5)), "has 40 bytes, not 32"},
-		"empty":         {keySecret(nil), "has 0 bytes, not 32"},
-		"another entry": {&corev1.Secret{ObjectMeta: keySecret(nil).ObjectMeta, Data: map[string][]byte{"x": []byte("SHORTKEY")}}, "has 0 bytes, not 32"},
+		"short": {"SHORTKEY", "has 8 bytes, not 32"},
+		"long":  {strings.Repeat("SHORTKEY", 5), "has 40 bytes, not 32"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(tt.secret)
-			_, err := loadKey(t.Context(), client.CoreV1().Secrets(home))
-			if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "delete the Secret") {
+			client := fake.NewClientset(keySecret([]byte(tt.key)))
+			_, err := sharedBy(client).find(t.Context(), true)
+			if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "remove it from the Secret") {
 				t.Errorf("error %v", err)
 			}
 			if err != nil && strings.Contains(err.Error(), "SHORTKEY") {
@@ -126,10 +150,27 @@ func TestAKeyOfTheWrongSize(t *testing.T) {
 	}
 }
 
-// The API server may come up after us, and the Secret may be repaired meanwhile.
+// Whatever else is in the Secret, or if the value is empty, it is filled.
+func TestASecretWithoutAKeyIsFilled(t *testing.T) {
+	other := made()
+	other.Data = map[string][]byte{"x": []byte("y")}
+	for name, secret := range map[string]*corev1.Secret{"an empty value": keySecret([]byte{}), "another entry": other} {
+		client := fake.NewClientset(secret)
+		key, err := sharedBy(client).load(quiet(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		filled, err := client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
+		if err != nil || !bytes.Equal(filled.Data["key"], key) || !bytes.Equal(filled.Data["x"], secret.Data["x"]) {
+			t.Errorf("%s: the Secret holds %d entries (%v)", name, len(filled.Data), err)
+		}
+	}
+}
+
+// The API server may come up after us, and the Secret may be filled meanwhile.
 func TestTheKeyIsTriedUntilItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
+		client := fake.NewClientset(made())
 		answers := []error{errors.New("connection refused"), apierrors.NewForbidden(corev1.Resource("secrets"), KeySecret, nil), nil}
 		client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			answer := answers[0]
@@ -139,14 +180,68 @@ func TestTheKeyIsTriedUntilItIsThere(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		key, err := LoadKey(quiet(t), client.CoreV1().Secrets(home))
+		key, err := sharedBy(client).load(quiet(t))
 		if err != nil || len(key) != dependency.KeySize {
 			t.Fatalf("a key of %d bytes, error %v", len(key), err)
 		}
-		if diff := cmp.Diff([]string{"get", "get", "get", "create"}, verbs(client)); diff != "" {
+		if diff := cmp.Diff([]string{"get", "get", "get", "update", "get"}, verbs(client)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// Without the Secret a replica waits, and its log says what to do. It never tries to create
+// it. When it is there again, a replica that runs puts the key back; only if none does, the one that
+// starts makes another.
+func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
+	key := bytes.Repeat([]byte{9}, dependency.KeySize)
+	for _, tt := range []struct {
+		away time.Duration
+		runs bool
+	}{{time.Second, true}, {time.Minute, true}, {time.Second, false}, {time.Minute, false}} {
+		t.Run(fmt.Sprintf("after %v, a replica runs: %v", tt.away, tt.runs), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, runs := fake.NewClientset(), tt.runs
+				shared := sharedBy(client)
+				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
+				there, seen := false, false
+				time.AfterFunc(tt.away, func() {
+					if !shared.missing.Load() {
+						t.Error("that it is missing is not known")
+					}
+					if err := client.Tracker().Add(made()); err != nil {
+						t.Error(err)
+					}
+					there = true
+				})
+				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if there && !seen && runs { // and is slow
+						time.AfterFunc(patience-time.Second, func() { sharedBy(client).restore(quiet(t), key) })
+						seen = true
+					}
+					return false, nil, nil
+				})
+				begun := time.Now()
+				got, err := shared.load(klog.NewContext(t.Context(), logger))
+				if err != nil || len(got) != dependency.KeySize || bytes.Equal(got, key) != runs {
+					t.Errorf("error %v; it has the key of the other: %v", err, bytes.Equal(got, key))
+				}
+				if took := time.Since(begun); took < tt.away+patience-time.Second || took > tt.away+30*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if shared.missing.Load() {
+					t.Error("it is still taken for missing")
+				}
+				log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+				if !strings.Contains(log, "Secret configdep-hmac-key does not exist in the namespace of the server") || !strings.Contains(log, "apply the manifests again") {
+					t.Errorf("the log does not say what to do:\n%s", log)
+				}
+				if slices.Contains(verbs(client), "create") {
+					t.Errorf("the requests are %v", verbs(client))
+				}
+			})
+		})
+	}
 }
 
 // A server that is told to stop before it has the key stops at once.
@@ -157,7 +252,7 @@ func TestLoadingTheKeyEndsWithTheContext(t *testing.T) {
 		cancel()
 		return true, nil, errors.New("connection refused")
 	})
-	key, err := LoadKey(ctx, client.CoreV1().Secrets(home))
+	key, err := sharedBy(client).load(ctx)
 	if key != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("a key of %d bytes, error %v", len(key), err)
 	}

@@ -16,14 +16,15 @@ import (
 // the digests from one of the Secrets, tells ready of a digester, and reads everything. When
 // the key is replaced, or revisions go back, it begins again; see Rekey and Reset.
 func (x *Index) Run(ctx context.Context, reader *Reader, secrets corev1client.SecretInterface, ready func(*dependency.Digester)) {
+	shared := &sharedKey{secrets, &x.keyMissing}
 	for ctx.Err() == nil {
-		key, err := LoadKey(ctx, secrets)
+		key, err := shared.load(ctx)
 		if err != nil {
 			return // the context is done
 		}
 		digester := dependency.NewDigester(key)
 		ready(digester)
-		x.run(ctx, reader, digester, func(ctx context.Context, changed func()) { watchKey(ctx, secrets, key, changed) })
+		x.run(ctx, reader, digester, func(ctx context.Context, changed func()) { shared.watch(ctx, key, changed) })
 		if ctx.Err() == nil {
 			x.Rekey() // until there is a key again, nothing is known to be as it was
 		}

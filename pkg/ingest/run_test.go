@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -218,13 +219,13 @@ func TestRunFollowsAClient(t *testing.T) {
 
 // Without a key there is one afterwards, and what is read is read with it.
 func TestRunMakesTheKey(t *testing.T) {
-	r := run(t, webDeployment(), runSecret("one"))
+	r := run(t, made(), webDeployment(), runSecret("one"))
 	got := <-r.sink.views
-	made, err := r.client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
+	filled, err := r.client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"deployment.web": hashWith(dependency.NewDigester(made.Data[keyField]), "one")}
+	want := map[string]string{"deployment.web": hashWith(dependency.NewDigester(filled.Data[keyField]), "one")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after the first sync (-want +got):\n%s", diff)
 	}
@@ -278,47 +279,86 @@ func TestAnInvalidKeyChangesNothing(t *testing.T) {
 	r.expect("with another key", map[string]string{"deployment.web": hashWith(dependency.NewDigester(other), "two")})
 }
 
-// A key that is deleted is put back, so that the hashes that workloads remember, and those
+// A key that is removed is put back, so that the hashes that workloads remember, and those
 // of other replicas, can still be compared. Nothing is read again.
-func TestADeletedKeyIsPutBack(t *testing.T) {
+func TestARemovedKeyIsPutBack(t *testing.T) {
 	key := bytes.Repeat([]byte{9}, dependency.KeySize)
-	r := run(t, keySecret(key), webDeployment(), runSecret("one"))
-	want := map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "one")}
-	r.expect("at the start", want)
-	r.awaitWatches()
-	if err := r.client.CoreV1().Secrets(home).Delete(t.Context(), KeySecret, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the key is back", func() bool {
-		back, err := r.client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
-		return err == nil && bytes.Equal(back.Data[keyField], key)
-	})
-	r.update(runSecret("two"))
-	r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "two")})
-	if n := len(r.watched); n != 0 {
-		t.Errorf("%d resources have been watched again", n)
+	for name, remove := range map[string]func(*testing.T, *running){
+		"removed from the Secret": func(t *testing.T, r *running) { r.update(made()) },
+		"deleted, and the manifests are applied again": func(t *testing.T, r *running) {
+			secrets := r.client.CoreV1().Secrets(home)
+			if err := secrets.Delete(t.Context(), KeySecret, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "it is known to be missing", r.KeyMissing)
+			if _, err := secrets.Create(t.Context(), made(), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, keySecret(key), webDeployment(), runSecret("one"))
+			want := map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "one")}
+			r.expect("at the start", want)
+			r.awaitWatches()
+			remove(t, r)
+			await(t, "the key is back", func() bool {
+				back, err := r.client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
+				return err == nil && bytes.Equal(back.Data[keyField], key)
+			})
+			await(t, "nothing is missing", func() bool { return !r.KeyMissing() })
+			r.update(runSecret("two"))
+			r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "two")})
+			if n := len(r.watched); n != 0 {
+				t.Errorf("%d resources have been watched again", n)
+			}
+		})
 	}
 }
 
-// The Secret may go after the key was read and before the first list, and it may not be possible
+// The key may go after it was read and before the first list, and it may not be possible
 // to put it back at once.
 func TestAKeyThatGoesBeforeTheFirstListIsPutBack(t *testing.T) {
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
-	client := fake.NewClientset()
-	refusals := 2
-	client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		refusals--
-		return refusals >= 0, nil, errors.New("connection refused")
+	client := fake.NewClientset(made())
+	refusals := []error{errors.New("connection refused"), apierrors.NewConflict(corev1.Resource("secrets"), KeySecret, errors.New("it has been written"))}
+	client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if len(refusals) == 0 {
+			return false, nil, nil
+		}
+		refusal := refusals[0]
+		refusals = refusals[1:]
+		return true, nil, refusal
 	})
-	ctx, cancel := context.WithCancel(quiet(t))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		watchKey(ctx, client.CoreV1().Secrets(home), testKey, func() { t.Error("the key is another one") })
-	})
+	stop := watching(t, sharedBy(client))
 	await(t, "the key is back", func() bool {
 		back, err := client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
 		return err == nil && bytes.Equal(back.Data[keyField], testKey)
 	})
-	cancel()
-	wg.Wait()
+	stop()
+}
+
+// The whole Secret may go at that moment. It is known to be missing, and not created.
+func TestASecretThatGoesBeforeTheFirstListIsMissing(t *testing.T) {
+	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
+	client := fake.NewClientset()
+	shared := sharedBy(client)
+	stop := watching(t, shared)
+	await(t, "it is known to be missing", shared.missing.Load)
+	stop()
+	if diff := cmp.Diff([]string{"list", "watch"}, verbs(client)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// watching watches the key, which nothing replaces, until it is stopped.
+func watching(t *testing.T, shared *sharedKey) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(quiet(t))
+	var wg sync.WaitGroup
+	wg.Go(func() { shared.watch(ctx, testKey, func() { t.Error("the key is another one") }) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }

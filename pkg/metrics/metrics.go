@@ -88,11 +88,7 @@ func Webhook(operation, result string, took time.Duration) {
 
 // Leading reports whether this replica restarts workloads.
 func Leading(yes bool) {
-	value := 0.0
-	if yes {
-		value = 1
-	}
-	leading.Set(value)
+	leading.Set(oneIf(yes))
 }
 
 // maxNamespaces bounds the label namespace, and with it the memory of this process and of

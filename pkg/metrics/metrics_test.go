@@ -20,6 +20,7 @@ type server struct {
 	workloads, sources int
 	progress           map[string]time.Time
 	expiry             time.Time
+	missing            bool
 }
 
 func (s *server) WorkloadStates() map[string]int      { return s.states }
@@ -28,6 +29,9 @@ func (s *server) LastProgress() map[string]time.Time  { return s.progress }
 func (s *server) Revisions() (uint64, bool)           { return 7, true }
 func (s *server) Watches() (open, events int)         { return 3, 50 }
 func (s *server) CertificateExpiry() time.Time        { return s.expiry }
+func (s *server) MissingSecrets() map[string]bool {
+	return map[string]bool{"key": s.missing, "cert": false}
+}
 
 // scrape returns our metrics as they are served.
 func scrape(t *testing.T) map[string]*dto.MetricFamily {
@@ -93,7 +97,7 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 		"configdep_index_objects", "configdep_ingest_last_progress_timestamp_seconds",
 		"configdep_ingest_one_revision_counter", "configdep_ingest_revision_lag", "configdep_leader",
 		"configdep_rollout_patch_delay_seconds", "configdep_rollouts_total",
-		"configdep_serving_certificate_expiry_timestamp_seconds",
+		"configdep_server_secret_missing", "configdep_serving_certificate_expiry_timestamp_seconds",
 		"configdep_watch_events_kept", "configdep_watches", "configdep_webhook_duration_seconds", "configdep_webhook_requests_total",
 		"configdep_workloads",
 	}
@@ -119,17 +123,18 @@ func TestStateIsReadWhenItIsScraped(t *testing.T) {
 	if f, found := families["configdep_serving_certificate_expiry_timestamp_seconds"]; found {
 		t.Errorf("without a certificate there is %v", f)
 	}
-	s.expiry = time.Unix(1900000000, 0)
+	s.expiry, s.missing = time.Unix(1900000000, 0), true
 	families = scrape(t)
 	for name, want := range map[string]map[string]float64{
 		"configdep_serving_certificate_expiry_timestamp_seconds": {"": 1900000000},
-		"configdep_workloads":                              {"state=InSync": 1, "state=Pending": 3},
-		"configdep_index_objects":                          {"type=workload": 4, "type=source": 9},
-		"configdep_ingest_last_progress_timestamp_seconds": {"resource=secrets": 1700000000.5, "resource=pods": 0},
-		"configdep_ingest_one_revision_counter":            {"": 1},
-		"configdep_ingest_revision_lag":                    {"": 7},
-		"configdep_watches":                                {"": 3},
-		"configdep_watch_events_kept":                      {"": 50},
+		"configdep_server_secret_missing":                        {"secret=key": 1, "secret=cert": 0},
+		"configdep_workloads":                                    {"state=InSync": 1, "state=Pending": 3},
+		"configdep_index_objects":                                {"type=workload": 4, "type=source": 9},
+		"configdep_ingest_last_progress_timestamp_seconds":       {"resource=secrets": 1700000000.5, "resource=pods": 0},
+		"configdep_ingest_one_revision_counter":                  {"": 1},
+		"configdep_ingest_revision_lag":                          {"": 7},
+		"configdep_watches":                                      {"": 3},
+		"configdep_watch_events_kept":                            {"": 50},
 	} {
 		if diff := cmp.Diff(want, series(families[name])); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

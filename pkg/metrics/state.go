@@ -26,6 +26,9 @@ type State interface {
 	// CertificateExpiry returns when the serving certificate expires; zero if there is none
 	// that has to be renewed.
 	CertificateExpiry() time.Time
+	// MissingSecrets returns, of each Secret in which the server keeps something, whether it
+	// does not exist.
+	MissingSecrets() map[string]bool
 }
 
 var (
@@ -45,6 +48,9 @@ var (
 	watchesDesc = metrics.NewDesc("configdep_watches", "Number of open watches of ConfigDependencies.", nil, nil, metrics.ALPHA, "")
 	expiryDesc  = metrics.NewDesc("configdep_serving_certificate_expiry_timestamp_seconds",
 		"When the serving certificate that is in use expires, in seconds since the epoch.", nil, nil, metrics.ALPHA, "")
+	missingDesc = metrics.NewDesc("configdep_server_secret_missing",
+		"1 if a Secret in which the server keeps something does not exist, so that what is in it is in memory only, and no replica can start; 0 if it does.",
+		[]string{"secret"}, nil, metrics.ALPHA, "")
 	eventsDesc = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
 )
 
@@ -74,6 +80,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- watchesDesc
 	ch <- eventsDesc
 	ch <- expiryDesc
+	ch <- missingDesc
 }
 
 // CollectWithStability is part of metrics.StableCollector.
@@ -93,15 +100,21 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	lag, one := s.Revisions()
 	gauge(lagDesc, float64(lag))
-	counters := 0.0
-	if one {
-		counters = 1
-	}
-	gauge(counterDesc, counters)
+	gauge(counterDesc, oneIf(one))
 	watches, events := s.Watches()
 	gauge(watchesDesc, float64(watches))
 	gauge(eventsDesc, float64(events))
 	if expiry := s.CertificateExpiry(); !expiry.IsZero() {
 		gauge(expiryDesc, float64(expiry.Unix()))
 	}
+	for secret, missing := range s.MissingSecrets() {
+		gauge(missingDesc, oneIf(missing), secret)
+	}
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
 }

@@ -191,6 +191,9 @@ func (i *Installation) readManifests(ctx context.Context) error {
 // Dir is where the certificate (tls.crt, tls.key, ca.crt) and the logs are.
 func (i *Installation) Dir() string { return i.dir }
 
+// Manifests is the folder with the kustomization that is installed, for kubectl apply -k.
+func (i *Installation) Manifests() string { return filepath.Join(i.dir, installed) }
+
 // WebhookPort is where kube-apiserver reaches the webhook of a replica that is ready.
 func (i *Installation) WebhookPort() int { return i.webhook.port() }
 

@@ -314,7 +314,7 @@ func TestCronJobsAndJobsAreNotRestarted(t *testing.T) {
 	}
 }
 
-// A key of the hashes that is deleted is put back. With another one nothing can be
+// A key of the hashes that is removed is put back. With another one nothing can be
 // compared: what is there is recorded again, and nothing is restarted.
 func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 	namespace := newNamespace(t)
@@ -330,7 +330,7 @@ func TestLostAndReplacedKeyOfTheHashes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	remove(t, secrets.Delete, key.Name)
+	edit(t, secrets, key.Name, func(s *corev1.Secret) { s.Data = nil })
 	await.Until(t, "the key is put back", func(ctx context.Context) error {
 		back, err := secrets.Get(ctx, key.Name, metav1.GetOptions{})
 		if err == nil && string(back.Data["key"]) != string(key.Data["key"]) {

@@ -44,7 +44,7 @@ func TestServerThatIsNotReady(t *testing.T) {
 				}
 				return pass
 			},
-			"waiting for the Secret with the key of the config hash",
+			"waiting for the key of the config hash in Secret configdep-hmac-key; the log says why",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestServerThatNeverBecomesReadyEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitOnlyRed(t, replica, "dependency-index-synced", "waiting for the Secret with the key of the config hash")
+	awaitOnlyRed(t, replica, "dependency-index-synced", "waiting for the key of the config hash in Secret configdep-hmac-key; the log says why")
 	if err := replica.Terminate(); err != nil {
 		t.Error(err)
 	}
@@ -224,8 +224,13 @@ func TestReplicasAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(secrets.Items) != 1 || secrets.Items[0].Name != "configdep-hmac-key" {
-		t.Errorf("the namespace of the server has %d Secrets, want the key alone", len(secrets.Items))
+	held := map[string]int{}
+	for i := range secrets.Items {
+		held[secrets.Items[i].Name] = len(secrets.Items[i].Data)
+	}
+	// The certificate comes from files here.
+	if diff := cmp.Diff(map[string]int{"configdep-hmac-key": 1, install.CertificateSecret: 0}, held); diff != "" {
+		t.Errorf("the entries of Secrets in the namespace of the server (-want +got):\n%s", diff)
 	}
 }
 

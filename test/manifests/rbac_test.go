@@ -82,8 +82,10 @@ func checkRule(t *testing.T, role objectKey, rule *rbacv1.PolicyRule) {
 		t.Errorf("%v may %v", role, rule)
 	case has(rule.Resources, "secrets") && has(rule.Verbs, "update", "patch") && len(rule.ResourceNames) == 0:
 		t.Errorf("%v writes any Secret: %v", role, rule)
-	case has(rule.Resources, "secrets") && has(rule.Verbs, "create") && role.namespace != namespace:
-		t.Errorf("%v makes Secrets elsewhere: %v", role, rule)
+	case has(rule.Resources, "secrets") && has(rule.Verbs, "create"):
+		t.Errorf("%v makes Secrets: %v", role, rule)
+	case has(rule.Resources, "configmaps") && has(rule.Verbs, "create", "update", "patch") && (len(rule.ResourceNames) == 0 || has(rule.Verbs, "create")):
+		t.Errorf("%v writes any ConfigMap: %v", role, rule)
 	case has(rule.Resources, "leases") && role.kind != "Role":
 		t.Errorf("%v has leases in the whole cluster: %v", role, rule)
 	}

@@ -191,7 +191,7 @@ func TestValuesAreHeeded(t *testing.T) {
 		},
 		"the ConfigMap with the CAs is watched by name": {
 			set:  []string{"namespaces={shop}"},
-			want: []string{"resourceNames: [configdep-serving-ca]\n  verbs: [list, watch, patch]",
+			want: []string{"resourceNames: [configdep-serving-ca]\n  verbs: [list, watch, patch]"},
 		},
 		"cert-manager keeps all that there is to keep where the path of the webhook is known": {
 			set:  []string{"tls.mode=cert-manager", "webhook.secretPath=false"},

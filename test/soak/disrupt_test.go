@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/test/install"
 )
@@ -70,7 +71,7 @@ func (s *stage) disrupt(ctx context.Context, d disruption) error {
 	return nil
 }
 
-// rekey replaces the key of the hash, or deletes it, so that the replicas put it back.
+// rekey replaces the key of the hash, or removes it, so that the replicas put it back.
 func (s *stage) rekey(ctx context.Context, replace bool) error {
 	const name = "configdep-hmac-key"
 	secrets := s.client.CoreV1().Secrets(install.Namespace)
@@ -91,7 +92,7 @@ func (s *stage) rekey(ctx context.Context, replace bool) error {
 		_, err := secrets.Update(ctx, after, metav1.UpdateOptions{})
 		return err
 	}
-	if err := secrets.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+	if _, err := secrets.Patch(ctx, name, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{}); err != nil {
 		return err
 	}
 	return try(ctx, "waiting for the key", func(ctx context.Context) error {

@@ -28,6 +28,8 @@ const (
 	// pause is the time between two requests of a client.
 	pause = 50 * time.Millisecond
 
+	caConfigMap = "configdep-serving-ca"
+
 	serverName = install.Name + "." + install.Namespace + ".svc"
 )
 

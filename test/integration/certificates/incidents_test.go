@@ -18,23 +18,43 @@ import (
 	"github.com/configdep/configdep/test/pki"
 )
 
-// deleted: the Secret comes back as it was.
+// deleted: the Secret is filled again as it was, once the manifests are applied; until then, replicas
+// tell that it is missing.
 func (s *scene) deleted() {
 	s.t.Helper()
 	before := s.secret()
 	if err := s.core.CoreV1().Secrets(install.Namespace).Delete(s.t.Context(), before.Name, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	s.eventually("the Secret is back", func(ctx context.Context) error {
-		after, err := s.core.CoreV1().Secrets(install.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
-		if err == nil && after.UID == before.UID {
-			err = errors.New("it is the same")
-		}
-		if err == nil && !certs(after.Data["ca.crt"])[0].Equal(certs(before.Data["ca.crt"])[0]) {
+	s.missing(before.Name, 1)
+	s.kubectl("apply", "-k", s.server.Manifests())
+	s.eventually("the Secret is filled", func(ctx context.Context) error {
+		after := s.secret()
+		switch ca := certs(after.Data["ca.crt"]); {
+		case len(ca) == 0:
+			return errors.New("it is empty")
+		case after.UID == before.UID:
+			return errors.New("it is the same")
+		case !ca[0].Equal(certs(before.Data["ca.crt"])[0]):
 			s.t.Error("it has another CA")
 		}
-		return err
+		return nil
 	})
+	s.missing(before.Name, 0)
+}
+
+// missing waits until every replica tells whether a Secret does not exist.
+func (s *scene) missing(name string, want float64) {
+	s.t.Helper()
+	for _, r := range s.server.Replicas {
+		s.eventually(fmt.Sprintf("%s tells whether Secret %s is missing", r.Name(), name), func(ctx context.Context) error {
+			value, err := s.metric(ctx, r, `configdep_server_secret_missing\{secret="`+name+`"\}`)
+			if err == nil && value != want {
+				err = fmt.Errorf("the metric is %v", value)
+			}
+			return err
+		})
+	}
 }
 
 // damaged: the Secret is repaired from what is served.
@@ -82,6 +102,10 @@ func (s *scene) overwritten() {
 		s.t.Fatal(err)
 	}
 	s.forgive(func() {
+		other := []byte(`{"data": {"ca.crt": "other"}}`)
+		if _, err := s.core.CoreV1().ConfigMaps(install.Namespace).Patch(s.t.Context(), caConfigMap, types.MergePatchType, other, metav1.PatchOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
 		if _, err := s.dynamic.Resource(apiServices).Patch(s.t.Context(), install.APIService, types.JSONPatchType, ofService, metav1.PatchOptions{}); err != nil {
 			s.t.Fatal(err)
 		}
@@ -94,7 +118,7 @@ func (s *scene) overwritten() {
 				return err
 			}
 			for i, b := range bundles {
-				if len(b) == 0 || bytes.Equal(b, stranger.BundlePEM()) {
+				if len(certs(b)) == 0 || bytes.Equal(b, stranger.BundlePEM()) {
 					return fmt.Errorf("bundle %d is not", i)
 				}
 			}

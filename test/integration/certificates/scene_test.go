@@ -94,7 +94,17 @@ func (s *scene) eventually(what string, check func(context.Context) error) {
 	}
 }
 
-// bundles returns each caBundle that is in the cluster.
+// kubectl runs kubectl and returns what it prints.
+func (s *scene) kubectl(args ...string) string {
+	s.t.Helper()
+	out, err := s.cluster.Kubectl(s.t.Context(), args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// bundles returns each caBundle that is in the cluster, and what the ConfigMap for other clients has.
 func (s *scene) bundles(ctx context.Context) (bundles [][]byte, err error) {
 	service, err := s.dynamic.Resource(apiServices).Get(ctx, install.APIService, metav1.GetOptions{})
 	if err != nil {
@@ -121,7 +131,11 @@ func (s *scene) bundles(ctx context.Context) (bundles [][]byte, err error) {
 		}
 		bundles = append(bundles, bundle)
 	}
-	return bundles, nil
+	published, err := s.core.CoreV1().ConfigMaps(install.Namespace).Get(ctx, caConfigMap, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return append(bundles, []byte(published.Data["ca.crt"])), nil
 }
 
 func certs(data []byte) (all []*x509.Certificate) {

@@ -113,6 +113,12 @@ func TestOneNamespace(t *testing.T) {
 		{install.Namespace, "list", "", "secrets", "", false},
 		{install.Namespace, "get", "", "secrets", "configdep-hmac-key", true},
 		{install.Namespace, "watch", "", "secrets", "configdep-hmac-key", true},
+		{install.Namespace, "update", "", "secrets", "configdep-hmac-key", true},
+		{install.Namespace, "create", "", "secrets", "", false},
+		{install.Namespace, "update", "", "secrets", "other", false},
+		{install.Namespace, "watch", "", "configmaps", "configdep-serving-ca", true},
+		{install.Namespace, "patch", "", "configmaps", "configdep-serving-ca", true},
+		{install.Namespace, "list", "", "configmaps", "", false},
 	} {
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{

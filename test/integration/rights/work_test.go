@@ -17,6 +17,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/generated/clientset/versioned"
+	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/install"
 )
@@ -25,6 +26,7 @@ import (
 type shop struct {
 	namespace string
 	turn      int
+	key       map[string][]byte // of the hashes
 }
 
 func labels(name string) map[string]string { return map[string]string{"app": name} }
@@ -92,8 +94,9 @@ func (s *shop) setPassword(ctx context.Context, secret string) error {
 }
 
 // whileAway is what happens while no server runs: content changes, and, in another second,
-// so do templates, so that the server has to look up which came first. Its Lease and its
-// certificate are lost.
+// so do templates, so that the server has to look up which came first. Its Lease, its
+// certificate and the CAs for other clients are lost; the key is there, as records could not be
+// compared without it.
 func (s *shop) whileAway(ctx context.Context) error {
 	if err := s.setPassword(ctx, "away"); err != nil {
 		return err
@@ -109,13 +112,30 @@ func (s *shop) whileAway(ctx context.Context) error {
 	image := fmt.Sprintf(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:away-%d"}]`, s.turn)
 	_, err1 := client.AppsV1().StatefulSets(s.namespace).Patch(ctx, "away", types.JSONPatchType, []byte(image), metav1.PatchOptions{})
 	err2 := client.CoordinationV1().Leases(install.Namespace).Delete(ctx, install.Name, metav1.DeleteOptions{})
-	err3 := client.CoreV1().Secrets(install.Namespace).Delete(ctx, install.CertificateSecret, metav1.DeleteOptions{})
-	for _, err := range []*error{&err2, &err3} {
-		if apierrors.IsNotFound(*err) { // the last server had no right to make it
-			*err = nil
-		}
+	if apierrors.IsNotFound(err2) { // the last server had no right to make it
+		err2 = nil
 	}
-	return errors.Join(err1, err2, err3)
+	empty := []byte(`{"data": null}`)
+	_, err3 := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, empty, metav1.PatchOptions{})
+	_, err4 := client.CoreV1().ConfigMaps(install.Namespace).Patch(ctx, "configdep-serving-ca", types.MergePatchType, empty, metav1.PatchOptions{})
+	return errors.Join(err1, err2, err3, err4, s.keepKey(ctx))
+}
+
+// keepKey puts the key of the hashes back as it was at first.
+func (s *shop) keepKey(ctx context.Context) error {
+	secrets := client.CoreV1().Secrets(install.Namespace)
+	now, err := secrets.Get(ctx, ingest.KeySecret, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return err
+	case s.key == nil && len(now.Data) == 0:
+		return errors.New("the server has made no key")
+	case s.key == nil:
+		s.key = now.Data
+	}
+	now.Data = s.key
+	_, err = secrets.Update(ctx, now, metav1.UpdateOptions{})
+	return err
 }
 
 // provoke makes the server use every right that it uses while it runs, as far as it can. Most
@@ -132,6 +152,9 @@ func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
 	if !apierrors.IsNotFound(reloadErr) {
 		err = errors.Join(err, fmt.Errorf("a reload nowhere: %w", reloadErr))
 	}
+	// A replica puts the key back.
+	_, keyErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, ingest.KeySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{})
+	err = errors.Join(err, keyErr)
 	// The leader repairs an invalid Secret.
 	damaged := []byte(`{"data": {"tls.crt": "c3BvaWx0"}}`)
 	_, damageErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, damaged, metav1.PatchOptions{})

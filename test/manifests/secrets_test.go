@@ -1,0 +1,53 @@
+package manifests
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The server fills its Secrets, and the ConfigMap with its CAs, and nothing that is applied
+// again may ever empty them. So no manifest has a field for what is in them, not even an
+// empty one; nor a type, as one of TLS could not be empty. Where the certificate comes from
+// cert-manager or from users, its Secret is theirs.
+func TestWhatTheServerKeepsComesEmpty(t *testing.T) {
+	const key, certificate, authorities = "Secret/configdep-hmac-key", "Secret/configdep-serving-cert", "ConfigMap/configdep-serving-ca"
+	for _, file := range renderedFiles(t, "*.yaml") {
+		if file == "monitoring.yaml" {
+			continue
+		}
+		want := []string{authorities, key, certificate}
+		switch kinds := rendered(t, file); {
+		case slices.ContainsFunc(slices.Collect(maps.Keys(kinds)), func(id objectKey) bool { return id.kind == "Certificate" }):
+			want = []string{key}
+		case strings.HasSuffix(file, "existing-secret.yaml"):
+			want = []string{authorities, key}
+		}
+		t.Run(file, func(t *testing.T) {
+			var got []string
+			for id, o := range rendered(t, file) {
+				name := id.kind + "/" + id.name
+				if !slices.Contains([]string{key, certificate, authorities}, name) {
+					continue
+				}
+				got = append(got, name)
+				if id.namespace != namespace {
+					t.Errorf("%s is in namespace %q", name, id.namespace)
+				}
+				for _, field := range []string{"data", "stringData", "binaryData", "type", "immutable"} {
+					if value, found, _ := unstructured.NestedFieldNoCopy(o.Object, field); found {
+						t.Errorf("%s has the field %s: %v", name, field, value)
+					}
+				}
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
