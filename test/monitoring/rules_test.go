@@ -116,6 +116,12 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"expires in 1d 0h 0m 0s"},
 			quiets: []string{`configdep_serving_certificate_expiry_timestamp_seconds 8640000` + all},
 		},
+		"ConfigdepSecretMissing": {
+			bad: `configdep_server_secret_missing{secret="configdep-hmac-key",` + replica0 + `} 0` + all + `
+			      configdep_server_secret_missing{secret="configdep-hmac-key",` + replica1 + `} 1` + all,
+			says:   []string{"Secret configdep-hmac-key has been deleted"},
+			quiets: []string{`configdep_server_secret_missing{secret="configdep-hmac-key"} 0` + all},
+		},
 		"ConfigdepWebhookErrors": {
 			bad:    `configdep_webhook_requests_total{operation="UPDATE",result="error"} 0+1` + all,
 			says:   []string{"Requests for UPDATE fail"},
