@@ -121,6 +121,16 @@ func (b *Bundles) InPlace(ca *x509.Certificate) bool {
 	return !slices.ContainsFunc(b.targets, func(t *target) bool { return !t.trusts(ca) })
 }
 
+// known reports whether every object has been looked for. Then all is known of the beginning of
+// the term.
+func (b *Bundles) known() bool {
+	return !slices.ContainsFunc(b.targets, func(t *target) bool {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return !t.known
+	})
+}
+
 // MissingAtFirst reports whether some object that existed when the term began is known not to
 // have trusted a CA then.
 func (b *Bundles) MissingAtFirst(ca *x509.Certificate) bool {

@@ -393,7 +393,11 @@ func (s *Store) reconcile(ctx context.Context, bundles *Bundles, began time.Time
 	if err != nil {
 		return time.Time{}, false, fmt.Errorf("combining what is served with what is in the Secret: %w", err)
 	}
-	plan, err := s.profile.Next(inherit(base, began, bundles.MissingAtFirst, now), bundles.InPlace, now)
+	// Known before it is asked what was missing at first, or a CA could be in place of which that is
+	// not known yet.
+	known := bundles.known()
+	inPlace := func(ca *x509.Certificate) bool { return known && bundles.InPlace(ca) }
+	plan, err := s.profile.Next(inherit(base, began, bundles.MissingAtFirst, now), inPlace, now)
 	if err != nil {
 		return time.Time{}, false, err
 	}
