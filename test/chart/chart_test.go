@@ -125,7 +125,7 @@ func TestLifeOfARelease(t *testing.T) {
 				}
 			}
 
-			before := r.bundles(t, hasWebhook)
+			before, kept := r.bundles(t, hasWebhook), r.awaitKept(t, map[bool]int{false: 3, true: 2}[test.given])
 			requests := poll(t)
 			r.values = append(r.values, "replicas=3", "reload.settle=2s", "logging.verbosity=2", "webhook.timeoutSeconds=2")
 			r.helm(t, "upgrade")
@@ -162,6 +162,7 @@ func TestLifeOfARelease(t *testing.T) {
 			if after := r.bundles(t, hasWebhook); !slices.Equal(before, after) {
 				t.Errorf("the caBundles are others after the same upgrade:\n%v\n%v", before, after)
 			}
+			r.checkKept(t, kept)
 
 			for _, p := range replicas {
 				p.checkLog()
@@ -170,7 +171,7 @@ func TestLifeOfARelease(t *testing.T) {
 			for _, p := range replicas {
 				p.terminate()
 			}
-			// With the namespace go the Secrets and the Lease that the server has made.
+			// With the namespace go the Secrets, which Helm keeps, and the Lease that the server has made.
 			kubectl(t, "delete", "namespace", "shop", "shop-payments", "other", namespace, "--timeout=2m")
 			for _, p := range replicas {
 				p.awaitEnd()
@@ -179,15 +180,120 @@ func TestLifeOfARelease(t *testing.T) {
 	}
 }
 
+// Whichever way a release is upgraded, what the server keeps in the Secrets of the chart, which come
+// empty, stays: by what Helm replaces, or makes again after it was deleted, the server puts back what
+// was there. A new installation of the same name goes on with it.
+func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
+	r := &release{name: "configdep-apiserver", dir: t.TempDir(), api: newEndpoint(t), webhook: newEndpoint(t), values: []string{quick}, authorities: managedAuthorities}
+	if err := plugin(filepath.Join(r.dir, "plugins")); err != nil {
+		t.Fatal(err)
+	}
+	makeNamespaces(t, namespace, "shop", "other")
+	r.helm(t, "install")
+	running := r.startReplica(t)
+	kubectl(t, "wait", "--for=condition=Available", "apiservice/"+apiService, "--timeout=2m")
+	r.checkBundles(t, true)
+	kept := r.awaitKept(t, 3)
+	base := r.values
+	for n, way := range []struct {
+		name   string
+		before func(*testing.T)
+		args   []string
+	}{
+		{name: "on the server's side, as Helm 4"},
+		{name: "on the server's side, whoever else owns fields", args: []string{"--force-conflicts"}},
+		{name: "on the client's side, as Helm 3", args: []string{"--server-side=false"}},
+		{name: "on the client's side again"},
+		{name: "replaced", args: []string{"--force-replace", "--server-side=false"}},
+		{name: "after the Secrets were deleted", before: func(t *testing.T) {
+			kubectl(t, "-n", namespace, "delete", "secret", "configdep-hmac-key", "configdep-serving-cert")
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			if way.before != nil {
+				way.before(t)
+			}
+			// Something is to be written to every object.
+			round := fmt.Sprintf("round-%d", n)
+			r.values = append(slices.Clone(base), "commonAnnotations.round="+round)
+			r.helm(t, "upgrade", way.args...)
+			for _, o := range []string{"secret/configdep-hmac-key", "secret/configdep-serving-cert", "configmap/configdep-serving-ca"} {
+				if got := kubectl(t, "-n", namespace, "get", o, "-o", "jsonpath={.metadata.annotations.round}"); got != round {
+					t.Errorf("%s has not been written: it is of %q", o, got)
+				}
+			}
+			r.checkKept(t, kept)
+		})
+	}
+	running.checkLog()
+	r.uninstall(t)
+	running.terminate()
+	running.awaitEnd()
+	r.values = base
+	r.helm(t, "install")
+	again := r.startReplica(t)
+	kubectl(t, "wait", "--for=condition=Available", "apiservice/"+apiService, "--timeout=2m")
+	r.checkKept(t, kept)
+	again.checkLog()
+	r.uninstall(t)
+	again.terminate()
+	again.awaitEnd()
+	kubectl(t, "delete", "namespace", "shop", "other", namespace, "--timeout=2m")
+}
+
+// kept is what the server keeps in its namespace, by the names of objects, and how many hold any.
+type kept struct {
+	objects map[string]string
+	filled  int
+}
+
+func (r *release) kept(t *testing.T) kept {
+	t.Helper()
+	k := kept{objects: map[string]string{}}
+	for _, o := range []string{"secret/configdep-hmac-key", "secret/configdep-serving-cert", "configmap/configdep-serving-ca"} {
+		k.objects[o] = kubectl(t, "-n", namespace, "get", o, "--ignore-not-found", "-o", "jsonpath={.type} {.data}")
+		if strings.Contains(k.objects[o], "{") {
+			k.filled++
+		}
+	}
+	return k
+}
+
+// awaitKept waits until some objects are filled.
+func (r *release) awaitKept(t *testing.T, filled int) (k kept) {
+	t.Helper()
+	await.Until(t, "what the server keeps is filled", func(context.Context) error {
+		if k = r.kept(t); k.filled != filled {
+			return fmt.Errorf("%d objects are, want %d", k.filled, filled)
+		}
+		return nil
+	})
+	return k
+}
+
+// checkKept waits until what the server keeps is as it was; it never prints it.
+func (r *release) checkKept(t *testing.T, before kept) {
+	t.Helper()
+	await.Until(t, "what the server keeps is as before", func(context.Context) error {
+		now := r.kept(t)
+		for name, content := range before.objects {
+			if now.objects[name] != content {
+				return fmt.Errorf("%s is not, with %d bytes where there were %d", name, len(now.objects[name]), len(content))
+			}
+		}
+		return nil
+	})
+}
+
 // helm installs or upgrades the release.
-func (r *release) helm(t *testing.T, verb string) string {
+func (r *release) helm(t *testing.T, verb string, more ...string) string {
 	t.Helper()
 	chart, err := filepath.Abs(filepath.Join(root, "artifacts", "charts", "configdep"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.run(t, verb, "configdep", chart, "--set", strings.Join(r.values, ","),
-		"--post-renderer", postRender, "--post-renderer-args", r.api.port(), "--post-renderer-args", r.webhook.port())
+	return r.run(t, append([]string{verb, "configdep", chart, "--set", strings.Join(r.values, ","),
+		"--post-renderer", postRender, "--post-renderer-args", r.api.port(), "--post-renderer-args", r.webhook.port()}, more...)...)
 }
 
 func (r *release) run(t *testing.T, args ...string) string {
@@ -224,15 +330,19 @@ func (r *release) uninstall(t *testing.T) {
 	if first, then := api(), deployment(); first > then {
 		t.Errorf("the Deployment went at revision %d, before the APIService at %d", then, first)
 	}
-	await.Until(t, "all objects of the release are gone", func(ctx context.Context) error {
-		left, err := cluster.Kubectl(ctx, "get", "-f", manifest, "--ignore-not-found", "-o", "name")
-		if err == nil && left != "" {
+	keep := []string{"secret/configdep-hmac-key"}
+	if !slices.ContainsFunc(r.values, func(v string) bool { return strings.HasPrefix(v, "tls.mode=") }) {
+		keep = append(keep, "secret/configdep-serving-cert")
+	}
+	await.Until(t, "of the objects of the release, the Secrets that the server has filled are left", func(ctx context.Context) error {
+		out, err := cluster.Kubectl(ctx, "get", "-f", manifest, "--ignore-not-found", "-o", "name")
+		if left := strings.Fields(out); err == nil && !slices.Equal(slices.Sorted(slices.Values(left)), keep) {
 			err = fmt.Errorf("there is %s", left)
 		}
 		return err
 	})
-	if _, err := client.CoreV1().Secrets(namespace).Get(t.Context(), "configdep-hmac-key", metav1.GetOptions{}); err != nil {
-		t.Errorf("the key of the hashes does not outlive the release: %v", err)
+	if key, err := client.CoreV1().Secrets(namespace).Get(t.Context(), "configdep-hmac-key", metav1.GetOptions{}); err != nil || len(key.Data) == 0 {
+		t.Errorf("the key of the hashes does not outlive the release: %d entries, %v", len(key.Data), err)
 	}
 }
 
