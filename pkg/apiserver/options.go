@@ -46,8 +46,10 @@ type Options struct {
 	HistoryBytes resource.QuantityValue
 	// MaxWatchesPerUser is how many watches one user may have open at this replica.
 	MaxWatchesPerUser int
-	// Reload is the policy for what annotations leave open.
+	// Reload is the policy for what annotations leave open, and what they may ask for.
 	Reload policy.Defaults
+	// ControllerRevisions says whether these are looked up.
+	ControllerRevisions bool
 	// ConcurrentReloads is how many workloads are patched at once.
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
@@ -98,13 +100,18 @@ func NewOptions() *Options {
 		ReadSecrets:         true,
 		ExcludedSecretTypes: []string{string(corev1.SecretTypeServiceAccountToken), helmRelease},
 
-		VersionLag:        20 * time.Second,
-		HistoryBytes:      resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
-		Reload:            policy.Defaults{Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second},
-		ConcurrentReloads: 8,
-		MaxWatchesPerUser: 5000,
-		WebhookSecretPath: true,
-		WebhookExempt:     []string{metav1.NamespaceSystem},
+		VersionLag:   20 * time.Second,
+		HistoryBytes: resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
+		Reload: policy.Defaults{
+			Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second,
+			// What every workload that opts in needs. Others take rights of their own.
+			Strategies: []policy.Strategy{policy.Annotate},
+		},
+		ControllerRevisions: true,
+		ConcurrentReloads:   8,
+		MaxWatchesPerUser:   5000,
+		WebhookSecretPath:   true,
+		WebhookExempt:       []string{metav1.NamespaceSystem},
 		LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 			LeaderElect:   true,
 			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // What is wrong is said in terms of the flag, with what is allowed.
@@ -134,5 +136,29 @@ func TestSecretTypes(t *testing.T) {
 		if diff := cmp.Diff(tt.scope, o.scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+func TestStrategies(t *testing.T) {
+	const wrong = "--strategies must contain annotation"
+	for text, want := range map[string]string{
+		"annotation": "", "annotation,recreate": "", "recreate, annotation": "",
+		"recreate": wrong, "": "must be one of annotation, recreate", "annotation,": "must be one of annotation, recreate", "reboot": "must be one of annotation, recreate",
+	} {
+		o := NewOptions()
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		for _, set := range o.Flags().FlagSets {
+			fs.AddFlagSet(set)
+		}
+		err := fs.Parse([]string{"--kubeconfig=x", "--strategies=" + text})
+		if err == nil {
+			err = o.Validate()
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if got := NewOptions().Reload.Strategies; !slices.Equal(got, []policy.Strategy{policy.Annotate}) {
+		t.Errorf("without the flag, workloads may ask for %v", got)
 	}
 }

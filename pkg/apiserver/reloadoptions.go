@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -24,6 +26,12 @@ func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
 		"The least time between two restarts of a workload by itself; it doubles, to an hour at most, while they follow each other closely. "+
 			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")
+	fs.Var((*strategiesValue)(&o.Reload.Strategies), "strategies",
+		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, and "+
+			"recreate, which needs the right to evict pods. A workload that asks for another one is not restarted, and says so.")
+	fs.BoolVar(&o.ControllerRevisions, "controller-revisions", o.ControllerRevisions,
+		"Look ControllerRevisions up, which needs the right to list them. They tell when the pod template of a StatefulSet or DaemonSet was changed, "+
+			"and of a DaemonSet which pods have it. Without, such workloads are restarted in doubt.")
 	fs.IntVar(&o.ConcurrentReloads, "concurrent-reloads", o.ConcurrentReloads,
 		"How many workloads are patched at once.")
 }
@@ -52,6 +60,9 @@ func (o *Options) validateReload() (errs []error) {
 	if o.Reload.MinInterval < 0 {
 		errs = append(errs, errors.New("--min-interval must not be negative"))
 	}
+	if !slices.Contains(o.Reload.Strategies, policy.Annotate) {
+		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that ask for none", policy.Annotate))
+	}
 	if o.ConcurrentReloads < 1 {
 		errs = append(errs, errors.New("--concurrent-reloads must be at least 1"))
 	}
@@ -79,4 +90,30 @@ func (m *modeValue) Set(value string) error {
 		*m = modeValue(mode)
 	}
 	return err
+}
+
+// strategiesValue is a flag with a comma-separated list of strategies.
+type strategiesValue []policy.Strategy
+
+func (s *strategiesValue) Type() string { return "strategies" }
+
+func (s *strategiesValue) String() string {
+	names := make([]string, len(*s))
+	for i, strategy := range *s {
+		names[i] = string(strategy)
+	}
+	return strings.Join(names, ",")
+}
+
+func (s *strategiesValue) Set(value string) error {
+	var all strategiesValue
+	for name := range strings.SplitSeq(value, ",") {
+		strategy, err := policy.ParseStrategy(strings.TrimSpace(name))
+		if err != nil {
+			return err
+		}
+		all = append(all, strategy)
+	}
+	*s = all
+	return nil
 }

@@ -71,6 +71,8 @@ func (c CompletedConfig) New() (*Server, error) {
 		Defaults: c.options.Reload,
 		Workers:  c.options.ConcurrentReloads,
 		Digester: s.digester.Load,
+
+		NoRevisions: !c.options.ControllerRevisions,
 	})
 	views.SetStandby(s.controller)
 	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
@@ -96,6 +98,8 @@ func (c CompletedConfig) New() (*Server, error) {
 			Clock:    clock.RealClock{},
 			Defaults: c.options.Reload,
 			Digester: s.digester.Load,
+
+			NoRevisions: !c.options.ControllerRevisions,
 		}),
 	}
 	if err := generic.InstallAPIGroup(&group); err != nil {

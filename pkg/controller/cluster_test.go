@@ -55,6 +55,8 @@ type cluster struct {
 	ahead map[string]uint64
 	// defaults are those of the next process.
 	defaults policy.Defaults
+	// noRevisions: the next process looks up no ControllerRevisions.
+	noRevisions bool
 
 	resign func() // ends what lead began last
 
@@ -107,6 +109,8 @@ func (c *cluster) newProcess() {
 		Client: c.client, Recorder: recorder{c}, Clock: c.clock, Workers: 2,
 		Defaults: c.defaults,
 		Digester: func() *dependency.Digester { return digester },
+
+		NoRevisions: c.noRevisions,
 	})
 	c.index = ingest.NewIndex(c.clock, c.controller)
 	c.index.SetDefaults(c.defaults)

@@ -33,6 +33,9 @@ type Config struct {
 	Defaults policy.Defaults
 	// Workers is the number of workloads that are handled at once.
 	Workers int
+	// NoRevisions: ControllerRevisions are not looked up. Where they would decide, a StatefulSet or DaemonSet is
+	// restarted in doubt.
+	NoRevisions bool
 	// Digester returns the digester of the server; it is there once Graph is read.
 	Digester func() *dependency.Digester
 }

@@ -25,7 +25,7 @@ func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, 
 	if w.Rollout.Reason == dependency.ReasonNotObserved {
 		return nil, nil //nolint:nilnil // nothing can be found out yet
 	}
-	selected, err := workload.Select(ctx, c.Client, w)
+	selected, err := workload.Select(ctx, c.Client, w, !c.NoRevisions)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}

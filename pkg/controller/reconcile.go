@@ -351,6 +351,8 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 		c.event(s.workload, corev1.EventTypeWarning, "InvalidAnnotation", told)
 	case s.Reason == policy.ReasonTooManyPatterns:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigTooManyPatterns", told)
+	case s.Reason == policy.ReasonStrategyNotAllowed:
+		c.event(s.workload, corev1.EventTypeWarning, "ConfigStrategyNotAllowed", told)
 	case s.Reason == policy.ReasonTooManySources:
 		c.event(s.workload, corev1.EventTypeWarning, "ConfigTooManySources", told)
 	case s.Reason == policy.ReasonSourceMissing, s.Reason == policy.ReasonKeyMissing:

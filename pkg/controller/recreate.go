@@ -101,7 +101,7 @@ func (c *Controller) tellWaits(s *step, what, why string) {
 // eachPod calls f for the pods of a workload, in the order of their names. A pod is valid during
 // the call.
 func (c *Controller) eachPod(ctx context.Context, w *dependency.Workload, f func(*corev1.Pod)) error {
-	selected, err := workload.Select(ctx, c.Client, w)
+	selected, err := workload.Select(ctx, c.Client, w, false)
 	if err == nil {
 		_, err = selected.Each(ctx, c.Client, workload.AllPods, f)
 	}

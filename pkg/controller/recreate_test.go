@@ -500,3 +500,33 @@ func TestRestartIsDatedByItsPatch(t *testing.T) {
 		}
 	})
 }
+
+// TestStrategyThatIsNotAllowed evicts nothing and is told once, also when pods are being evicted while it is switched off.
+// When it is switched on again, the eviction goes on.
+func TestStrategyThatIsNotAllowed(t *testing.T) {
+	const told = `Warning ConfigStrategyNotAllowed Deployment/shop/web: Annotation configdep.io/strategy="recreate" is not allowed: ` +
+		`configdep is installed without this strategy (--strategies). Automatic restarts are on hold until this is fixed.`
+	inCluster(t, func(c *cluster) {
+		recreating(c)
+		c.resign()
+		c.defaults.Strategies = []policy.Strategy{policy.Annotate}
+		c.newProcess()
+		c.synced()
+		c.lead()
+		c.replace(true)
+		c.set(secret("db", "3"))
+		c.advance(10 * time.Minute)
+		c.expect("it is switched off")
+		c.expectState("it is switched off", policy.Blocked, policy.ReasonStrategyNotAllowed)
+		c.expectEvents("it is switched off", told)
+		c.resign()
+		c.defaults.Strategies = nil
+		c.newProcess()
+		c.synced()
+		c.lead()
+		c.advance(time.Minute)
+		if got := c.took(); len(got) == 0 || !strings.HasSuffix(got[0], " recreate web") {
+			t.Errorf("it is switched on again: %v", got)
+		}
+	})
+}

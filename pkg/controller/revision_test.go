@@ -195,6 +195,40 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 	}
 }
 
+// TestWithoutControllerRevisions: where they would tell that the pods have read the content, they are restarted in
+// doubt, once; Deployments have ReplicaSets. None is asked for.
+func TestWithoutControllerRevisions(t *testing.T) {
+	const web = types.UID("uid-web")
+	for name, tc := range map[string]struct {
+		workload metav1.Object
+		want     string
+	}{
+		"a Deployment":  {deployment("web", "db"), "verified"},
+		"a StatefulSet": {statefulSet("web", "db"), "rollout"},
+		"a DaemonSet":   {daemonSet("web", "db"), "rollout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.synced()
+				content := changeBoth(c, tc.workload, nil)
+				c.set(replicaSet("web-2", "2", web, content.Add(time.Second)))
+				c.set(ofImage("app:2", controllerRevision("web-b", 3, web, content.Add(time.Second))))
+				c.intercept("list", "controllerrevisions", func(clienttesting.Action) (bool, runtime.Object, error) {
+					t.Error("ControllerRevisions are listed")
+					return false, nil, nil
+				})
+				c.noRevisions = true
+				c.newProcess()
+				c.synced()
+				c.lead()
+				c.expect("at once", fmt.Sprintf("1m2s %s web", tc.want))
+				c.advance(time.Hour)
+				c.expect("and nothing else")
+			})
+		})
+	}
+}
+
 // changeBoth lets a workload be adopted, and then lets content change, and two seconds
 // later the template, while no process watches. It returns when content changed.
 func changeBoth(c *cluster, workload metav1.Object, change func(*appsv1.Deployment)) time.Time {

@@ -94,6 +94,9 @@ var (
 	templateMarks = []string{ConfigHashAnnotation, ReloadedAtAnnotation}
 )
 
+// WorkloadMarks are the annotations of workloads that are ours to write.
+func WorkloadMarks() []string { return slices.Clone(workloadMarks) }
+
 // TemplateMarks are the annotations of pod templates that are ours to write.
 func TemplateMarks() []string { return slices.Clone(templateMarks) }
 

@@ -53,7 +53,8 @@ func ParseMode(value string) (Mode, error) {
 	return oneOf(value, Auto, Matched, Listed, Off)
 }
 
-func parseStrategy(value string) (Strategy, error) {
+// ParseStrategy parses a value of StrategyAnnotation.
+func ParseStrategy(value string) (Strategy, error) {
 	return oneOf(value, Annotate, Recreate)
 }
 

@@ -48,9 +48,11 @@ const (
 	ReasonInvalidAnnotation = "InvalidAnnotation"
 	// ReasonTooManyPatterns: the patterns of annotations are valid, but more than can be tried.
 	ReasonTooManyPatterns = "TooManyPatterns"
-	ReasonSourceMissing   = "SourceMissing"
-	ReasonKeyMissing      = "KeyMissing"
-	ReasonRecreating      = "Recreating" // pods are being evicted
+	// ReasonStrategyNotAllowed: the strategy that an annotation asks for is valid, but not switched on.
+	ReasonStrategyNotAllowed = "StrategyNotAllowed"
+	ReasonSourceMissing      = "SourceMissing"
+	ReasonKeyMissing         = "KeyMissing"
+	ReasonRecreating         = "Recreating" // pods are being evicted
 	// ReasonNotOptedIn: automatic restarts are off.
 	ReasonNotOptedIn = "NotOptedIn"
 	// ReasonNotRecorded: it is not recorded yet with which content the pods were started.
@@ -271,8 +273,12 @@ func (e *Evaluation) notRecorded() Decision {
 
 func (e *Evaluation) invalid() Decision {
 	reason := ReasonInvalidAnnotation
-	if e.Policy.TooManyPatterns && len(e.Policy.Problems) == 1 {
+	switch {
+	case len(e.Policy.Problems) > 1:
+	case e.Policy.TooManyPatterns:
 		reason = ReasonTooManyPatterns
+	case e.Policy.StrategyNotAllowed:
+		reason = ReasonStrategyNotAllowed
 	}
 	return Decision{State: Blocked, Reason: reason, Message: e.problems() + " " + onHold}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ type Defaults struct {
 	// count where it is shorter.
 	ReleaseSettle time.Duration
 	MinInterval   time.Duration
+	// Strategies are those that workloads may ask for; nil: all. Some need rights that the server may lack.
+	Strategies []Strategy
 }
 
 // DeclaredByDefault is Policy.DeclaredBy where no annotation declares a mode.
@@ -48,6 +51,8 @@ type Policy struct {
 	Problems []string
 	// TooManyPatterns reports whether one of the problems is that the patterns, each of which is valid, are too many.
 	TooManyPatterns bool
+	// StrategyNotAllowed reports whether one of the problems is that the strategy, which is valid, may not be asked for.
+	StrategyNotAllowed bool
 }
 
 // Of returns the policy of a workload. Each annotation is looked for on the workload,
@@ -71,7 +76,13 @@ func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	if p.Mode == Off && len(p.Problems) == 0 {
 		return p // the other annotations say nothing then
 	}
-	parse(&r, StrategyAnnotation, parseStrategy, &p.Strategy, "")
+	parse(&r, StrategyAnnotation, func(value string) (Strategy, error) {
+		strategy, err := ParseStrategy(value)
+		if err == nil && defaults.Strategies != nil && !slices.Contains(defaults.Strategies, strategy) {
+			p.StrategyNotAllowed, err = true, errNotAllowed
+		}
+		return strategy, err
+	}, &p.Strategy, "")
 	parse(&r, SourcesAnnotation, parsePatterns, &p.Sources, "")
 	parse(&r, ExcludeAnnotation, parsePatterns, &p.Exclude, "")
 	parse(&r, KindsAnnotation, parseKinds, &p.Kinds, "")
@@ -82,6 +93,9 @@ func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
 	return p
 }
+
+// errNotAllowed: a strategy is valid, but not switched on.
+var errNotAllowed = errors.New("configdep is installed without this strategy (--strategies)")
 
 // Patterns are what names sources besides the template, or excludes them.
 func (p *Policy) Patterns() dependency.Patterns {
@@ -145,7 +159,11 @@ func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, 
 	}
 	parsed, err := parse(strings.TrimSpace(value))
 	if err != nil {
-		*r.problems = append(*r.problems, fmt.Sprintf("invalid %s %s=%q%s: %v", what, key, abbreviate(value), on, err))
+		problem := fmt.Sprintf("invalid %s %s=%q%s: %v", what, key, abbreviate(value), on, err)
+		if errors.Is(err, errNotAllowed) {
+			problem = fmt.Sprintf("%s %s=%q%s is not allowed: %v", what, key, abbreviate(value), on, err)
+		}
+		*r.problems = append(*r.problems, problem)
 		return where
 	}
 	*out = parsed

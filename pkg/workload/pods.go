@@ -56,19 +56,20 @@ type Selection struct {
 	self        types.UID
 }
 
-// Select reads a workload, and what stands between it and its pods. Its errors are those
-// of the API server; a workload that is no longer there, or that has been created again,
-// is not found.
-func Select(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) (*Selection, error) {
+// Select reads a workload, and what stands between it and its pods. ControllerRevisions are listed
+// only if revisions is true: otherwise RevisionCreated of StatefulSets and DaemonSets is not known, nor is
+// Revision of DaemonSets. Its errors are those of the API server; a workload that is no longer there, or that
+// has been created again, is not found.
+func Select(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, revisions bool) (*Selection, error) {
 	s := &Selection{namespace: w.Namespace}
 	var err error
 	switch w.Kind {
 	case dependency.Deployment:
 		err = s.deployment(ctx, client, w)
 	case dependency.StatefulSet:
-		err = s.statefulSet(ctx, client, w)
+		err = s.statefulSet(ctx, client, w, revisions)
 	case dependency.DaemonSet:
-		err = s.daemonSet(ctx, client, w)
+		err = s.daemonSet(ctx, client, w, revisions)
 	case dependency.ReplicaSet:
 		err = s.replicaSet(ctx, client, w)
 	case dependency.Job:
@@ -135,7 +136,7 @@ func (s *Selection) OfRevision(p *corev1.Pod) bool {
 // UIDs returns the UIDs of the pods of a workload that have not finished, most at most. Its errors
 // are those of Select.
 func UIDs(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, most int) (uids []types.UID, err error) {
-	s, err := Select(ctx, client, w)
+	s, err := Select(ctx, client, w, false)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +180,7 @@ func (s *Selection) deployment(ctx context.Context, client kubernetes.Interface,
 	})
 }
 
-func (s *Selection) statefulSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
+func (s *Selection) statefulSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, revisions bool) error {
 	o, err := client.AppsV1().StatefulSets(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -187,7 +188,9 @@ func (s *Selection) statefulSet(ctx context.Context, client kubernetes.Interface
 	if err := s.of(w, o, o.Spec.Selector); err != nil || o.Status.ObservedGeneration < o.Generation {
 		return err
 	}
-	s.Revision = o.Status.UpdateRevision
+	if s.Revision = o.Status.UpdateRevision; !revisions {
+		return nil
+	}
 	revision, err := findRevision(ctx, client, o, s.options, func(r *appsv1.ControllerRevision) bool { return r.Name == s.Revision })
 	if revision != nil {
 		s.RevisionCreated = revision.CreationTimestamp.Time
@@ -195,12 +198,12 @@ func (s *Selection) statefulSet(ctx context.Context, client kubernetes.Interface
 	return err
 }
 
-func (s *Selection) daemonSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
+func (s *Selection) daemonSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, revisions bool) error {
 	o, err := client.AppsV1().DaemonSets(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if err := s.of(w, o, o.Spec.Selector); err != nil {
+	if err := s.of(w, o, o.Spec.Selector); err != nil || !revisions {
 		return err
 	}
 	revision, err := daemonSetRevision(ctx, client, o, s.options)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -122,13 +123,14 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(tt.objects...)
-			selection, err := Select(t.Context(), client, workload(tt.kind))
+			selection, err := Select(t.Context(), client, workload(tt.kind), true)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if selection.Revision != tt.revision {
 				t.Errorf("the revision is %q, want %q", selection.Revision, tt.revision)
 			}
+			withoutRevisions(t, tt.kind, tt.objects, selection)
 			pods, more, err := podsOf(t, client, tt.kind, 100)
 			if err != nil || more {
 				t.Fatalf("more: %v, %v", more, err)
@@ -145,10 +147,36 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 	}
 }
 
+// withoutRevisions checks that the same pods are selected where ControllerRevisions may not be listed, and that none is: they
+// only tell the age of a revision, and which is that of a DaemonSet.
+func withoutRevisions(t *testing.T, kind dependency.WorkloadKind, objects []runtime.Object, with *Selection) {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	got, err := Select(t.Context(), client, workload(kind), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *with
+	switch kind {
+	case dependency.StatefulSet:
+		want.RevisionCreated = time.Time{}
+	case dependency.DaemonSet:
+		want.Revision, want.RevisionCreated = "", time.Time{}
+	}
+	if diff := cmp.Diff(&want, got, cmp.AllowUnexported(Selection{})); diff != "" {
+		t.Errorf("without ControllerRevisions (-want +got):\n%s", diff)
+	}
+	for _, a := range client.Actions() {
+		if a.GetResource().Resource == "controllerrevisions" {
+			t.Errorf("%s of ControllerRevisions", a.GetVerb())
+		}
+	}
+}
+
 // podsOf returns the pods of a workload, limit at most.
 func podsOf(t *testing.T, client kubernetes.Interface, kind dependency.WorkloadKind, limit int) (pods []corev1.Pod, more bool, err error) {
 	t.Helper()
-	s, err := Select(t.Context(), client, workload(kind))
+	s, err := Select(t.Context(), client, workload(kind), true)
 	if err != nil {
 		return nil, false, err
 	}

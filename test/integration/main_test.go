@@ -48,8 +48,9 @@ func run(m *testing.M) (code int, err error) {
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 
 	server, err = install.Install(ctx, cluster, install.Options{
-		Replicas: 2,
-		Race:     race,
+		Manifests: "overlays/recreate", // has all rights
+		Replicas:  2,
+		Race:      race,
 		// The manifest has ten seconds, for kubelets and endpoints to follow.
 		// No test is so slow that a release seems to have ended.
 		Args: []string{"--shutdown-delay-duration=2s", "--release-settle=1h"},

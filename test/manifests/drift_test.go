@@ -21,6 +21,8 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-configmaps-only.yaml":   "chart-configmaps-only.yaml",
 		"overlay-high-availability.yaml": "chart-high-availability.yaml",
 		"overlay-network-policy.yaml":    "chart-network-policy.yaml",
+		"overlay-recreate.yaml":          "chart-recreate.yaml",
+		"overlay-without-revisions.yaml": "chart-without-revisions.yaml",
 		"monitoring.yaml":                "chart-monitoring.yaml",
 	} {
 		t.Run(chart, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -88,6 +89,61 @@ func checkRule(t *testing.T, role objectKey, rule *rbacv1.PolicyRule) {
 		t.Errorf("%v writes any ConfigMap: %v", role, rule)
 	case has(rule.Resources, "leases") && role.kind != "Role":
 		t.Errorf("%v has leases in the whole cluster: %v", role, rule)
+	}
+}
+
+// Every installation holds its server to what it needs, and no other user: the user of the policies is that
+// of the Deployment, and each is bound. Who may evict pods is held to that as well.
+func TestEveryServerIsHeldToPolicies(t *testing.T) {
+	for _, file := range renderedFiles(t, "*.yaml") {
+		t.Run(file, func(t *testing.T) {
+			objects := rendered(t, file)
+			var account string
+			evicts := false
+			policies, bound := map[string]string{}, map[string]bool{}
+			for key, o := range objects {
+				switch key.kind {
+				case "Deployment":
+					name, _, _ := nestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
+					account = "system:serviceaccount:" + key.namespace + ":" + name
+				case "ClusterRole":
+					text, err := o.MarshalJSON()
+					evicts = evicts || strings.Contains(string(text), "pods/eviction")
+					if err != nil {
+						t.Fatal(err)
+					}
+				case "ValidatingAdmissionPolicy":
+					conditions, _, _ := unstructured.NestedSlice(o.Object, "spec", "matchConditions")
+					for _, c := range conditions {
+						policies[key.name] += c.(map[string]any)["expression"].(string)
+					}
+				case "ValidatingAdmissionPolicyBinding":
+					policy, _, _ := nestedString(o.Object, "spec", "policyName")
+					bound[policy] = true
+				}
+			}
+			want := 3
+			switch {
+			case account == "" || file == "chart-minimal.yaml": // no server, or others see to it
+				want = 0
+			case evicts:
+				want = 4
+			}
+			if len(policies) != want || len(bound) != want {
+				t.Errorf("there are %d policies, of which %d are bound, want %d", len(policies), len(bound), want)
+			}
+			for name, condition := range policies {
+				if condition != "has(request.userInfo.username) && request.userInfo.username == '"+account+"'" {
+					t.Errorf("%s is about %s, and the server is %s", name, condition, account)
+				}
+				if !bound[name] {
+					t.Errorf("%s is not bound", name)
+				}
+			}
+			if files := []string{"overlay-recreate.yaml", "chart-recreate.yaml", "chart-everything.yaml"}; evicts != slices.Contains(files, file) {
+				t.Errorf("the server may evict pods: %v", evicts)
+			}
+		})
 	}
 }
 

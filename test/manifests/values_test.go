@@ -76,7 +76,12 @@ func TestBadValues(t *testing.T) {
 		"serviceAccount.create=false":             "serviceAccount.name: has to be set where serviceAccount.create is false",
 		"networkPolicy.dnsPorts={0}":              "at '/networkPolicy/dnsPorts/0': minimum",
 		"networkPolicy.enabled=true,hostNetwork=true,securePort=10260,webhook.port=10261": "networkPolicy.enabled: has no effect with hostNetwork",
-		"securePort=9443": "securePort and webhook.port: have to be different",
+		"securePort=9443":                                 "securePort and webhook.port: have to be different",
+		"reload.strategies={recreate}":                    "at '/reload/strategies': no items match contains schema",
+		"reload.strategies={annotation,reboot}":           "at '/reload/strategies/1': value must be one of",
+		"reload.revisions=no":                             "at '/reload/revisions': got string, want boolean",
+		"admissionPolicies.validationActions={Deny,Warn}": "admissionPolicies.validationActions: Deny and Warn exclude each other",
+		"admissionPolicies.validationActions={}":          "at '/admissionPolicies/validationActions'",
 	} {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", set)
@@ -151,6 +156,32 @@ func TestValuesAreHeeded(t *testing.T) {
 		"other types": {
 			set:  []string{"secrets.excludeTypes[0]=Opaque", "secrets.excludeTypes[1]=helm.sh/release.v1"},
 			want: []string{"--exclude-secret-types=Opaque,helm.sh/release.v1\n"},
+		},
+		"evictions, in namespaces alone too": {
+			set:  []string{"reload.strategies={annotation,recreate}", "namespaces={shop}"},
+			want: []string{"--strategies=annotation,recreate", "resources: [pods/eviction]", "name: configdep-apiserver-evictions", "policyName: configdep-apiserver-evictions"},
+		},
+		"no evictions": {
+			not: []string{"--strategies", "pods/eviction", "evictions"},
+		},
+		"no ControllerRevisions": {
+			set:  []string{"reload.revisions=false"},
+			want: []string{"--controller-revisions=false"},
+			not:  []string{"controllerrevisions"},
+		},
+		"policies that refuse nothing": {
+			set:  []string{"admissionPolicies.validationActions={Audit,Warn}"},
+			want: []string{`validationActions: ["Audit","Warn"]`},
+			not:  []string{"Deny"},
+		},
+		"no policies": {
+			set: []string{"admissionPolicies.enabled=false", "reload.strategies={annotation,recreate}"},
+			not: []string{"kind: ValidatingAdmissionPolicy"},
+		},
+		"policies about the account that there is, and its Lease": {
+			set:  []string{"serviceAccount.name=mine", "fullnameOverride=cfg"},
+			want: []string{"request.userInfo.username == 'system:serviceaccount:configdep-system:mine'", "object.metadata.name == 'cfg'", "name: cfg-workloads", "policyName: cfg-workloads"},
+			not:  []string{"system:serviceaccount:configdep-system:cfg", "name: configdep-apiserver-"},
 		},
 		"no APIService": {
 			set: []string{"apiService.enabled=false"},

@@ -46,8 +46,9 @@ func run(m *testing.M) (code int, err error) {
 		}
 	}()
 	server, err = install.Install(ctx, cluster, install.Options{
-		Replicas: replicaCount,
-		Race:     race,
+		Manifests: "overlays/recreate",
+		Replicas:  replicaCount,
+		Race:      race,
 		Args: []string{
 			"--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",

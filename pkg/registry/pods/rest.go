@@ -52,6 +52,8 @@ type Config struct {
 	Client   kubernetes.Interface
 	Clock    clock.PassiveClock
 	Defaults policy.Defaults
+	// NoRevisions: ControllerRevisions are not looked up.
+	NoRevisions bool
 	// Digester returns the digester of the server; it is there once Views finds anything.
 	Digester func() *dependency.Digester
 }
@@ -117,7 +119,7 @@ func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1al
 	if err != nil {
 		return nil, err
 	}
-	selection, err := workload.Select(ctx, r.Client, w)
+	selection, err := workload.Select(ctx, r.Client, w, !r.NoRevisions)
 	if err != nil {
 		return nil, err
 	}

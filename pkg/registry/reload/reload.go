@@ -59,6 +59,10 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			refused = conflict(view, "%s %s is being deleted", ref.Kind, ref.Name)
 			return nil
 		}
+		if content.policy.StrategyNotAllowed {
+			refused = conflict(view, "%s", strings.Join(content.policy.Problems, "; "))
+			return nil
+		}
 		if live.Paused {
 			refused = conflict(view, "%s %s is paused, so no rollout would begin: resume it first", ref.Kind, ref.Name)
 			return nil

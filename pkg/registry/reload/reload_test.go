@@ -359,6 +359,24 @@ func TestReloadThatDoesNothing(t *testing.T) {
 	}
 }
 
+// A workload that asks for a strategy which is not switched on is not restarted by another one, on request neither.
+func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
+	view := testView(dependency.Deployment)
+	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
+		o.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"}
+	}))
+	s.Defaults.Strategies = []policy.Strategy{policy.Annotate}
+	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
+		_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: dryRun})
+		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `annotation configdep.io/strategy="recreate" is not allowed: configdep is installed without this strategy (--strategies)`) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if sent, told := s.patches(), s.told(); len(sent) != 0 || len(told) != 0 {
+		t.Errorf("patches %v, events %q", sent, told)
+	}
+}
+
 // While the index is being read again nothing can be said of the content.
 func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 	view := testView(dependency.Deployment)

@@ -144,7 +144,7 @@ func TestDeployAndUndeploy(t *testing.T) {
 		if left := installed(t); len(left) > 0 {
 			t.Errorf("there is %v", left)
 		}
-		if all := kubectl(t, "get", "clusterroles,clusterrolebindings,apiservices,mutatingwebhookconfigurations", "-o", "name"); strings.Contains(all, "configdep") {
+		if all := kubectl(t, "get", "clusterroles,clusterrolebindings,apiservices,mutatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name"); strings.Contains(all, "configdep") {
 			t.Errorf("something is left in\n%s", all)
 		}
 		await.Until(t, "the namespace that was stuck is gone", func(ctx context.Context) error {

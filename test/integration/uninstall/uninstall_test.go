@@ -114,7 +114,7 @@ func undeploy(ctx context.Context, t *testing.T) {
 func nothingLeft(t *testing.T) {
 	t.Helper()
 	namespaceGone(t, install.Namespace)
-	for _, kind := range []string{"apiservices", "mutatingwebhookconfigurations", "clusterroles", "clusterrolebindings", "flowschemas", "prioritylevelconfigurations", "rolebindings -n kube-system"} {
+	for _, kind := range []string{"apiservices", "mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "clusterroles", "clusterrolebindings", "flowschemas", "prioritylevelconfigurations", "rolebindings -n kube-system"} {
 		out, err := cluster.Kubectl(t.Context(), append([]string{"get", "-o", "name"}, strings.Fields(kind)...)...)
 		if err != nil {
 			t.Error(err)
@@ -122,7 +122,7 @@ func nothingLeft(t *testing.T) {
 		if strings.Contains(out, "configdep") {
 			t.Errorf("there are still %s:\n%s", kind, out)
 		}
-		if !strings.Contains(kind, "webhook") && strings.TrimSpace(out) == "" {
+		if !strings.Contains(kind, "webhook") && !strings.HasPrefix(kind, "validating") && strings.TrimSpace(out) == "" {
 			t.Errorf("nothing was seen of %s", kind)
 		}
 	}

@@ -137,3 +137,9 @@ metricRelabelings:
 {{- end }}
 {{- join "," $parts }}
 {{- end }}
+
+{{- /* The requests that admission policies are about. */ -}}
+{{- define "configdep.byConfigdep" -}}
+- name: by-configdep
+  expression: has(request.userInfo.username) && request.userInfo.username == 'system:serviceaccount:{{ .Release.Namespace }}:{{ include "configdep.serviceAccountName" . }}'
+{{- end }}

@@ -1,0 +1,345 @@
+// Package policies holds the server to the admission policies that come with its manifests: with
+// its own token it tries what they are there to refuse, and what it has to do.
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/controlplane"
+	"github.com/configdep/configdep/test/install"
+)
+
+var (
+	cluster *controlplane.ControlPlane
+	client  kubernetes.Interface
+	server  *install.Installation
+	// admin and thief write objects: a user who may do everything, and one who has the server's token.
+	admin, thief dynamic.Interface
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx := context.Background()
+	cluster, err = controlplane.Start(ctx, controlplane.Options{Nodes: 1, Log: os.Stderr, KeepDir: os.Getenv("CONTROLPLANE_KEEP") != ""})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
+	server, err = install.Install(ctx, cluster, install.Options{
+		Manifests: "overlays/recreate", ManagedCertificates: true, Race: race, Args: []string{"--shutdown-delay-duration=0s"},
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		server.Stop()
+		err = errors.Join(err, server.CheckLogs())
+	}()
+	client = kubernetes.NewForConfigOrDie(cluster.RESTConfig())
+	admin = dynamic.NewForConfigOrDie(cluster.RESTConfig())
+	token, err := client.CoreV1().ServiceAccounts(install.Namespace).CreateToken(ctx, install.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return 1, err
+	}
+	config := rest.AnonymousClientConfig(cluster.RESTConfig())
+	config.BearerToken = token.Status.Token
+	thief = dynamic.NewForConfigOrDie(config)
+	return m.Run(), nil
+}
+
+var (
+	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	statefulSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
+	daemonSets   = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
+	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	configMaps   = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	pods         = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	leases       = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	apiServices  = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	webhooks     = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
+)
+
+// attempt is a request to write.
+type attempt struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+	kind            types.PatchType // or update; empty: create
+	body            string          // YAML or JSON; of an update, the fields that are set
+	subresource     string
+	refusal         string // says the policy; empty: it is allowed
+}
+
+// update is an update of an object as it is now, not a patch.
+const update types.PatchType = "update"
+
+// make sends it, as a dry run or not.
+func (a *attempt) make(ctx context.Context, as dynamic.Interface, dryRun ...string) error {
+	body, err := yaml.YAMLToJSON([]byte(a.body))
+	if err != nil {
+		return err
+	}
+	resource := as.Resource(a.resource).Namespace(a.namespace)
+	switch a.kind {
+	case "":
+	case update:
+		o, err := resource.Get(ctx, a.name, metav1.GetOptions{})
+		if err == nil {
+			err = json.Unmarshal(body, &o.Object)
+		}
+		if err == nil {
+			_, err = resource.Update(ctx, o, metav1.UpdateOptions{FieldManager: "configdep", DryRun: dryRun})
+		}
+		return err
+	default:
+		_, err = resource.Patch(ctx, a.name, a.kind, body, metav1.PatchOptions{FieldManager: "configdep", DryRun: dryRun}, subresources(a.subresource)...)
+		return err
+	}
+	o := &unstructured.Unstructured{}
+	if err := o.UnmarshalJSON(body); err != nil {
+		return err
+	}
+	_, err = resource.Create(ctx, o, metav1.CreateOptions{DryRun: dryRun}, subresources(a.subresource)...)
+	return err
+}
+
+func subresources(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
+}
+
+const (
+	byWorkloads     = "ValidatingAdmissionPolicy 'configdep-apiserver-workloads' with binding 'configdep-apiserver-workloads' denied request: "
+	byOwnNamespace  = "ValidatingAdmissionPolicy 'configdep-apiserver-own-namespace' with binding 'configdep-apiserver-own-namespace' denied request: "
+	byRegistrations = "ValidatingAdmissionPolicy 'configdep-apiserver-registrations' with binding 'configdep-apiserver-registrations' denied request: "
+	byEvictions     = "ValidatingAdmissionPolicy 'configdep-apiserver-evictions' with binding 'configdep-apiserver-evictions' denied request: "
+
+	annotations    = byWorkloads + "configdep may change no annotation of a workload but its own"
+	podAnnotations = byWorkloads + "configdep may change no annotation of a pod template but its own"
+	metadata       = byWorkloads + "configdep may change no metadata of a workload but its own annotations"
+	specification  = byWorkloads + "configdep may change no specification of a workload but its own annotations on the pod template"
+
+	leaseNames = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
+
+	ofAPIService = byRegistrations + "configdep may change nothing of an APIService but the CA"
+	ofWebhooks   = byRegistrations + "configdep may change nothing of a webhook but the CA and the path"
+	ofBoth       = byRegistrations + "configdep may change nothing of an APIService or a webhook configuration but the CA and the path"
+
+	noRight = `User "system:serviceaccount:configdep-system:configdep-apiserver" cannot ` // says RBAC, before any policy
+
+	eviction = byEvictions + "configdep may evict no pod but by its UID, and not with another grace period than its own"
+)
+
+const template = `
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}, annotations: {example.com/other: x}}
+    spec: {containers: [{name: app, image: "app:1"}]}
+`
+
+// workloads makes one of each kind, without annotations of ours.
+func workloads(t *testing.T) {
+	t.Helper()
+	for kind, resource := range map[string]schema.GroupVersionResource{"Deployment": deployments, "StatefulSet": statefulSets, "DaemonSet": daemonSets} {
+		a := attempt{resource: resource, namespace: "shop", body: fmt.Sprintf("apiVersion: apps/v1\nkind: %s\nmetadata: {name: web, annotations: {example.com/other: x}}\nspec:", kind) +
+			fmt.Sprintf(template, strings.ToLower(kind))}
+		if err := a.make(t.Context(), admin); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Whatever its roles allow, the server's own token writes nothing that the server need not write.
+func TestThiefOfTheToken(t *testing.T) {
+	namespace := attempt{resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, body: "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}"}
+	if err := namespace.make(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	workloads(t)
+	var pod string
+	await.Until(t, "there is a pod", func(ctx context.Context) error {
+		found, err := client.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=deployment"})
+		if err == nil && len(found.Items) == 0 {
+			err = errors.New("there is none")
+		}
+		if err == nil {
+			pod = found.Items[0].Name
+		}
+		return err
+	})
+	web := func(resource schema.GroupVersionResource, body, refusal string) attempt {
+		return attempt{resource, "shop", "web", types.MergePatchType, body, "", refusal}
+	}
+	own := func(resource schema.GroupVersionResource, body, refusal string) attempt {
+		return attempt{resource: resource, namespace: install.Namespace, body: body, refusal: refusal}
+	}
+	secret := func(name, kind string) string {
+		return fmt.Sprintf("{apiVersion: v1, kind: Secret, type: %q, metadata: {%s, annotations: {kubernetes.io/service-account.name: %s}}}", kind, name, install.Name)
+	}
+	apiService := func(patch, refusal string) attempt {
+		return attempt{apiServices, "", install.APIService, types.MergePatchType, patch, "", refusal}
+	}
+	webhook := func(patch, refusal string) attempt {
+		return attempt{webhooks, "", install.Name, types.JSONPatchType, patch, "", refusal}
+	}
+	evict := func(options string) attempt {
+		return attempt{pods, "shop", pod, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: shop}, deleteOptions: %s}", pod, options), "eviction", eviction}
+	}
+	const token = "kubernetes.io/service-account-token"
+	for name, a := range map[string]attempt{
+		"another image":                          web(deployments, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"another image, of a StatefulSet":        web(statefulSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"another image, of a DaemonSet":          web(daemonSets, `{spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"another image, with one of ours":        web(deployments, `{metadata: {annotations: {configdep.io/config-hash: x}}, spec: {template: {spec: {containers: [{name: app, image: mine}]}}}}`, specification),
+		"an account":                             web(deployments, `{spec: {template: {spec: {serviceAccountName: admin}}}}`, specification),
+		"a node":                                 web(deployments, `{spec: {template: {spec: {nodeName: node-0}}}}`, specification),
+		"a volume":                               web(deployments, `{spec: {template: {spec: {volumes: [{name: host, hostPath: {path: /}}]}}}}`, specification),
+		"no replicas":                            web(deployments, `{spec: {replicas: 0}}`, specification),
+		"a pause":                                web(deployments, `{spec: {paused: true}}`, specification),
+		"another update strategy":                web(daemonSets, `{spec: {updateStrategy: {type: OnDelete, rollingUpdate: null}}}`, specification),
+		"a label of pods":                        web(deployments, `{spec: {template: {metadata: {labels: {team: mine}}}}}`, specification),
+		"an annotation of pods":                  web(deployments, `{spec: {template: {metadata: {annotations: {sidecar.istio.io/inject: "true"}}}}}`, podAnnotations),
+		"another value of an annotation of pods": web(statefulSets, `{spec: {template: {metadata: {annotations: {example.com/other: "y"}}}}}`, podAnnotations),
+		"no annotation of pods":                  web(daemonSets, `{spec: {template: {metadata: {annotations: null}}}}`, podAnnotations),
+		"an annotation":                          web(deployments, `{metadata: {annotations: {example.com/mine: x}}}`, annotations),
+		"no annotation":                          web(deployments, `{metadata: {annotations: {example.com/other: null}}}`, annotations),
+		"opting in":                              web(deployments, `{metadata: {annotations: {configdep.io/reload: auto}}}`, annotations),
+		"an annotation that is a counter":        web(deployments, `{metadata: {annotations: {deprecated.daemonset.template.generation: "7"}}}`, annotations),
+		"a label":                                web(deployments, `{metadata: {labels: {team: mine}}}`, metadata),
+		"a finalizer":                            web(deployments, `{metadata: {finalizers: [example.com/mine]}}`, metadata),
+		"an owner":                               web(deployments, `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, metadata),
+		"by a JSON patch": {deployments, "shop", "web", types.JSONPatchType,
+			`[{op: replace, path: /spec/template/spec/containers/0/image, value: mine}]`, "", specification},
+		"by a strategic merge patch": {deployments, "shop", "web", types.StrategicMergePatchType,
+			`{spec: {template: {spec: {containers: [{name: mine, image: mine}]}}}}`, "", specification},
+		"by an apply": {deployments, "shop", "web", types.ApplyPatchType,
+			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", specification},
+
+		"another Secret":               own(secrets, secret("name: mine", "Opaque"), noRight),
+		"a token":                      own(secrets, secret("name: mine", token), noRight),
+		"a token in place of the key":  {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
+		"the CAs of another namespace": {configMaps, "shop", "configdep-serving-ca", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
+		"another ConfigMap":            {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
+		"another Lease":                own(leases, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, leaseNames),
+
+		"an API that leads elsewhere":  apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
+		"an API that is not verified":  apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
+		"an API that comes first":      apiService(`{spec: {groupPriorityMinimum: 18000}}`, ofAPIService),
+		"an annotation of the API":     apiService(`{metadata: {annotations: {cert-manager.io/inject-ca-from: mine/mine}}}`, ofBoth),
+		"webhooks for all resources":   webhook(`[{op: replace, path: /webhooks/0/rules, value: [{operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}]}]`, ofWebhooks),
+		"webhooks that lead elsewhere": webhook(`[{op: replace, path: /webhooks/1/clientConfig, value: {url: "https://mine.example"}}]`, ofWebhooks),
+		"webhooks that must answer":    webhook(`[{op: replace, path: /webhooks/0/failurePolicy, value: Fail}]`, ofWebhooks),
+		"webhooks without conditions":  webhook(`[{op: remove, path: /webhooks/0/matchConditions}]`, ofWebhooks),
+		"webhooks of all namespaces":   webhook(`[{op: remove, path: /webhooks/1/namespaceSelector}]`, ofWebhooks),
+		"no webhook":                   webhook(`[{op: remove, path: /webhooks/1}]`, ofWebhooks),
+		"a label of the webhooks":      webhook(`[{op: add, path: /metadata/labels/mine, value: x}]`, ofBoth),
+
+		"the eviction of whatever has the name": evict("{}"),
+		"the end of a pod at once":              evict("{gracePeriodSeconds: 0, preconditions: {uid: x}}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			// kube-apiserver reads policies a moment after they are created.
+			await.Until(t, "it is refused", func(ctx context.Context) error {
+				err := a.make(ctx, thief, metav1.DryRunAll)
+				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), a.refusal) {
+					return fmt.Errorf("the answer is %w, want %q", err, a.refusal)
+				}
+				return nil
+			})
+			before, _ := admin.Resource(a.resource).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
+			if err := a.make(t.Context(), thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), a.refusal) {
+				t.Errorf("the answer is %v", err)
+			}
+			after, _ := admin.Resource(a.resource).Namespace(a.namespace).Get(t.Context(), a.name, metav1.GetOptions{})
+			if a.kind != "" && (before == nil || after == nil || before.GetGeneration() != after.GetGeneration()) {
+				t.Errorf("it has changed from %v to %v", before, after)
+			}
+			// Others are not concerned.
+			if err := a.make(t.Context(), admin, metav1.DryRunAll); err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+				t.Errorf("a user who may is refused: %v", err)
+			}
+		})
+	}
+}
+
+// What the server needs is allowed, as the server asks for it.
+func TestWhatTheServerNeeds(t *testing.T) {
+	const restart = `{metadata: {annotations: {configdep.io/config-hash: x, configdep.io/applied-sources: "{}", configdep.io/last-reload: "{}", configdep.io/verified-at: x}},
+		spec: {template: {metadata: {annotations: {configdep.io/config-hash: x, configdep.io/reloaded-at: x}}}}}`
+	const record = `{metadata: {annotations: {configdep.io/config-hash: "y", configdep.io/recreating: none, configdep.io/verified-at: null}}}`
+	bundle := `[{op: add, path: /spec/caBundle, value: eA==}]`
+	both := `[{op: add, path: /webhooks/0/clientConfig/caBundle, value: eA==}, {op: add, path: /webhooks/1/clientConfig/caBundle, value: eA==},
+		{op: add, path: /webhooks/0/clientConfig/service/path, value: /mutate/x}]`
+	pod, err := client.CoreV1().Pods("shop").List(t.Context(), metav1.ListOptions{LabelSelector: "app=deployment"})
+	if err != nil || len(pod.Items) == 0 {
+		t.Fatalf("there are %d pods (%v)", len(pod.Items), err)
+	}
+	for _, a := range []attempt{
+		{pods, "shop", pod.Items[0].Name, "", fmt.Sprintf("{apiVersion: policy/v1, kind: Eviction, metadata: {name: %s, namespace: shop}, deleteOptions: {preconditions: {uid: %s}}}",
+			pod.Items[0].Name, pod.Items[0].UID), "eviction", ""},
+		{deployments, "shop", "web", types.MergePatchType, restart, "", ""},
+		{statefulSets, "shop", "web", types.MergePatchType, restart, "", ""},
+		{daemonSets, "shop", "web", types.MergePatchType, restart, "", ""},
+		{deployments, "shop", "web", types.MergePatchType, record, "", ""},
+		{daemonSets, "shop", "web", types.MergePatchType, record, "", ""},
+		{apiServices, "", install.APIService, types.JSONPatchType, bundle, "", ""},
+		{webhooks, "", install.Name, types.JSONPatchType, both, "", ""},
+		{configMaps, install.Namespace, "configdep-serving-ca", types.MergePatchType, `{data: {ca.crt: x}}`, "", ""},
+		{secrets, install.Namespace, "configdep-serving-cert", update, "{}", "", ""},
+	} {
+		if err := a.make(t.Context(), thief, metav1.DryRunAll); err != nil {
+			t.Errorf("%s of %s/%s as a dry run: %v", a.kind, a.resource.Resource, a.name, err)
+		}
+		if a.resource.Group == "apps" {
+			if err := a.make(t.Context(), thief); err != nil {
+				t.Errorf("%s of %s/%s: %v", a.kind, a.resource.Resource, a.name, err)
+			}
+		}
+	}
+}
+
+// What the CEL of the policies says of types is right: kube-controller-manager finds nothing to warn of.
+func TestPoliciesHaveNoWarnings(t *testing.T) {
+	for _, name := range []string{"workloads", "own-namespace", "registrations", "evictions"} {
+		await.Until(t, name+" is checked", func(ctx context.Context) error {
+			policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, install.Name+"-"+name, metav1.GetOptions{})
+			switch {
+			case err != nil:
+				return err
+			case policy.Status.ObservedGeneration != policy.Generation || policy.Status.TypeChecking == nil:
+				return errors.New("it is not checked yet")
+			}
+			for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
+				t.Errorf("%s, %s: %s", name, w.FieldRef, w.Warning)
+			}
+			return nil
+		})
+	}
+}

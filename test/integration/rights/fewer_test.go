@@ -1,0 +1,149 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
+)
+
+// A server that may neither evict pods nor list ControllerRevisions asks for neither. A workload that asks for evictions
+// says why it is not restarted, and one whose template may be newer than its content is restarted in doubt.
+func TestFewerRights(t *testing.T) {
+	server, err := install.Install(t.Context(), cluster, install.Options{
+		Manifests: "overlays/without-revisions", ManagedCertificates: true, Race: race, Args: []string{"--shutdown-delay-duration=0s"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		server.Stop()
+		if err := server.CheckLogs(); err != nil {
+			t.Error(err)
+		}
+	}()
+	replica := server.Replicas[0]
+	_, begin, err := calls(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newShop(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := func(ctx context.Context, name string) (*v1alpha1.ConfigDependency, error) {
+		return directly(t, replica).ConfigdepV1alpha1().ConfigDependencies(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	blocked := func(ctx context.Context) error {
+		found, err := view(ctx, "deployment.recreated")
+		if err == nil && (found.Status.State != v1alpha1.StateBlocked || found.Status.Reason != policy.ReasonStrategyNotAllowed) {
+			err = fmt.Errorf("it is %s, %s: %s", found.Status.State, found.Status.Reason, found.Status.Message)
+		}
+		return err
+	}
+	restarted := func(name, trigger string) {
+		t.Helper()
+		await.Until(t, name+" is restarted for "+trigger, func(ctx context.Context) error {
+			found, err := view(ctx, name)
+			if err == nil && (found.Status.LastReload == nil || found.Status.LastReload.Trigger != trigger || found.Status.State != v1alpha1.StateInSync) {
+				err = fmt.Errorf("it is %+v", found.Status)
+			}
+			return err
+		})
+	}
+	await.Until(t, "a workload that asks for evictions says that there are none", blocked)
+	await.Until(t, "so does an event", func(ctx context.Context) error {
+		events, err := client.CoreV1().Events(s.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=recreated,reason=ConfigStrategyNotAllowed"})
+		if err == nil && !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return strings.Contains(e.Message, `Annotation configdep.io/strategy="recreate" is not allowed`)
+		}) {
+			err = fmt.Errorf("the events are %v", events.Items)
+		}
+		return err
+	})
+	_, err = directly(t, replica).ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(t.Context(), "deployment.recreated", &v1alpha1.Reload{}, metav1.CreateOptions{})
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "is not allowed") {
+		t.Errorf("on request: %v", err)
+	}
+	before, err := client.AppsV1().Deployments(s.namespace).Get(t.Context(), "recreated", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "others are recorded", func(ctx context.Context) error {
+		found, err := view(ctx, "deployment.web")
+		if err == nil && found.Status.AppliedHash == "" {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	if err := s.setPassword(t.Context(), "db"); err != nil {
+		t.Fatal(err)
+	}
+	restarted("deployment.web", "Secret/db")
+	restarted("daemonset.logs", "Secret/db")
+	if err := blocked(t.Context()); err != nil {
+		t.Error(err)
+	}
+	after, err := client.AppsV1().Deployments(s.namespace).Get(t.Context(), "recreated", metav1.GetOptions{})
+	if err != nil || after.Generation != before.Generation || after.Annotations[policy.RecreatingAnnotation] != "" {
+		t.Errorf("it has become %v (%v)", after, err)
+	}
+
+	// Whether the template is newer than the content cannot be looked up.
+	replica.Kill()
+	if err := errors.Join(s.whileAway(t.Context()), replica.Start(), replica.AwaitReady(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	restarted("statefulset.away", "Secret/away")
+	// Nor which template of a DaemonSet is in force.
+	pods, err := directly(t, replica).ConfigdepV1alpha1().ConfigDependencies(s.namespace).GetPods(t.Context(), "daemonset.logs", metav1.GetOptions{})
+	if err != nil || len(pods.Pods) == 0 || pods.TemplateRevision != "" {
+		t.Errorf("the pods are %+v (%v)", pods, err)
+	}
+
+	other := []byte(`{"metadata": {"annotations": {"configdep.io/strategy": "annotation"}}}`)
+	if _, err := client.AppsV1().Deployments(s.namespace).Patch(t.Context(), "recreated", types.MergePatchType, other, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "another strategy is allowed", func(ctx context.Context) error {
+		found, err := view(ctx, "deployment.recreated")
+		if err == nil && found.Status.State != v1alpha1.StateInSync {
+			err = fmt.Errorf("it is %+v", found.Status)
+		}
+		return err
+	})
+	if err := s.setPassword(t.Context(), "db"); err != nil {
+		t.Fatal(err)
+	}
+	restarted("deployment.recreated", "Secret/db")
+
+	found, _, err := calls(begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	for _, c := range found {
+		if c.User.Username != account {
+			continue
+		}
+		asked++
+		if c.resource() == "controllerrevisions" || c.resource() == "pods/eviction" || c.ResponseStatus.Code == 403 {
+			t.Errorf("the server has asked for %s", &c)
+		}
+	}
+	if asked == 0 {
+		t.Error("the server has asked for nothing")
+	}
+}

@@ -1,0 +1,82 @@
+package policies
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// The largest workloads cost a small part of what kube-apiserver lets an expression cost, and those with more annotations
+// than can be gone through in time are refused without going through them.
+func TestWorkloads_CostIsBounded(t *testing.T) {
+	compiled := compile(t, read(t)["workloads"])
+	for name, test := range map[string]struct {
+		annotations, containers int
+		refused                 bool
+	}{
+		"many annotations, a large template":  {annotations: 250, containers: 1500},
+		"very many annotations":               {annotations: 257, refused: true},
+		"as many annotations as there can be": {annotations: 80_000, refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}}
+			old.Annotations, old.Spec.Template.Annotations = map[string]string{}, map[string]string{}
+			for n := range test.annotations {
+				key := fmt.Sprint(n)
+				old.Annotations[key], old.Spec.Template.Annotations[key] = strings.Repeat("x", 500), "x"
+			}
+			for range test.containers {
+				old.Spec.Template.Spec.Containers = append(old.Spec.Template.Spec.Containers, corev1.Container{Image: strings.Repeat("x", 1000)})
+			}
+			now := old.DeepCopy()
+			now.Annotations[policy.ConfigHashAnnotation], now.Spec.Template.Annotations[policy.ConfigHashAnnotation] = "x", "x"
+			for what, r := range map[string]*request{
+				"as it is": {old: old, new: now}, "as JSON": {old: asJSON(t, old), new: asJSON(t, now)},
+			} {
+				r.resource, r.user = kinds["Deployment"].resource, account
+				if refusal := compiled.refusal(t, r); strings.Contains(refusal, "256 annotations") != test.refused || (refusal != "") != test.refused {
+					t.Errorf("%s, the refusal is %q", what, refusal)
+				}
+				cost := compiled.cost(t, r)
+				most := int64(celconfig.PerCallLimit / 10)
+				if test.refused {
+					most = 1000
+				}
+				if cost > most {
+					t.Errorf("%s, the cost is %d", what, cost)
+				}
+			}
+		})
+	}
+}
+
+func asJSON(t *testing.T, o runtime.Object) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: raw}
+}
+
+// cost returns what the validations cost by the count of kube-apiserver.
+func (c *compiled) cost(t *testing.T, r *request) int64 {
+	t.Helper()
+	a := r.attributes()
+	asked := cel.CreateAdmissionRequest(a, metav1.GroupVersionResource(r.resource), metav1.GroupVersionKind(a.VersionedKind))
+	_, left, err := c.validations.ForInput(t.Context(), a, asked, cel.OptionalVariableBindings{}, nil, celconfig.RuntimeCELCostBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return celconfig.RuntimeCELCostBudget - left
+}

@@ -1,0 +1,141 @@
+// Package policies tries the admission policies that come with the manifests on changes of every
+// field, by the code with which kube-apiserver evaluates them.
+package policies
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// account is the user who is held to the policies.
+const account = "system:serviceaccount:configdep-system:configdep-apiserver"
+
+var manifests = []string{"../../artifacts/base/admissionpolicies.yaml", "../../artifacts/components/recreate/admissionpolicy.yaml"}
+
+// read returns the policies of the manifests by the last part of their names.
+func read(t testing.TB) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	policies := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
+	for _, manifest := range manifests {
+		content, err := os.ReadFile(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+		for {
+			policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+			if err := decoder.Decode(policy); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if policy.Kind == "ValidatingAdmissionPolicy" {
+				policies[strings.TrimPrefix(policy.Name, "configdep-apiserver-")] = policy
+			}
+		}
+	}
+	return policies
+}
+
+// compiled is a policy as kube-apiserver has it.
+type compiled struct {
+	name                    string
+	conditions, validations cel.ConditionEvaluator
+	validator               validating.Validator
+}
+
+// compile does what the plugin of kube-apiserver does.
+func compile(t testing.TB, policy *admissionregistrationv1.ValidatingAdmissionPolicy) *compiled {
+	t.Helper()
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, mode := cel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions
+	var variables []cel.NamedExpressionAccessor
+	for _, v := range policy.Spec.Variables {
+		variables = append(variables, &validating.Variable{Name: v.Name, Expression: v.Expression})
+	}
+	compiler.CompileAndStoreVariables(variables, options, mode)
+	var conditions, validations []cel.ExpressionAccessor
+	for i := range policy.Spec.MatchConditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&policy.Spec.MatchConditions[i]))
+	}
+	for _, v := range policy.Spec.Validations {
+		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+	}
+	c := &compiled{name: policy.Name, conditions: compiler.CompileCondition(conditions, options, mode), validations: compiler.CompileCondition(validations, options, mode)}
+	for _, evaluator := range []cel.ConditionEvaluator{c.conditions, c.validations} {
+		if errs := evaluator.CompilationErrors(); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+	}
+	matcher := matchconditions.NewMatcher(c.conditions, policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
+	none := compiler.CompileCondition(nil, options, mode)
+	c.validator = validating.NewValidator(c.validations, matcher, none, none, policy.Spec.FailurePolicy, nil)
+	return c
+}
+
+// request is what a policy is asked about.
+type request struct {
+	resource schema.GroupVersionResource
+	user     string
+	old, new runtime.Object
+}
+
+func (r *request) attributes() *admission.VersionedAttributes {
+	operation := admission.Update
+	if r.old == nil {
+		operation = admission.Create
+	}
+	var kind schema.GroupVersionKind
+	var name, namespace string
+	if r.new != nil {
+		kind = r.new.GetObjectKind().GroupVersionKind()
+		if o, err := meta.Accessor(r.new); err == nil {
+			name, namespace = o.GetName(), o.GetNamespace()
+		}
+	}
+	attributes := admission.NewAttributesRecord(r.new, r.old, kind, namespace, name, r.resource, "", operation, &metav1.UpdateOptions{}, false, &user.DefaultInfo{Name: r.user})
+	return &admission.VersionedAttributes{
+		Attributes: attributes, VersionedKind: kind,
+		VersionedObject: admission.NewLazyObject(r.new), VersionedOldObject: admission.NewLazyObject(r.old),
+	}
+}
+
+// refusal returns why a policy refuses a request, or nothing.
+func (c *compiled) refusal(t testing.TB, r *request) string {
+	t.Helper()
+	result := c.validator.Validate(t.Context(), r.resource, r.attributes(), nil, nil, celconfig.RuntimeCELCostBudget, nil)
+	for _, d := range result.Decisions {
+		switch {
+		case d.Evaluation == validating.EvalError:
+			t.Errorf("%s cannot be evaluated: %s", c.name, d.Message)
+			return d.Message
+		case d.Action == validating.ActionDeny:
+			if d.Reason != metav1.StatusReasonForbidden {
+				t.Errorf("%s refuses with the reason %s", c.name, d.Reason)
+			}
+			return d.Message
+		}
+	}
+	return ""
+}
