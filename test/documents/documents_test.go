@@ -16,6 +16,8 @@ var (
 	fence   = regexp.MustCompile("(?s)```.*?```")
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	inTree  = regexp.MustCompile("`((?:artifacts|cmd|docs|hack|pkg|test)/[^` ]+)`")
+	aTest   = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9_]*)`")
 	target  = regexp.MustCompile("`make ([a-z-]+)|(?m:^make ([a-z-]+))")
 )
 
@@ -73,24 +75,73 @@ func TestMakeHasTheTargets(t *testing.T) {
 	}
 }
 
+// A document that says where something is, or which test shows it, must not outlive that.
+func TestFilesAndTestsExist(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(read(t, "*_test.go"), -1) {
+		tests[found[1]] = true
+	}
+	checked := 0
+	for file, text := range documents(t) {
+		text = fence.ReplaceAllString(text, "")
+		for _, found := range inTree.FindAllStringSubmatch(text, -1) {
+			checked++
+			if paths, err := filepath.Glob(filepath.Join(root, found[1])); err != nil || len(paths) == 0 {
+				t.Errorf("%s: there is no %s (%v)", file, found[1], err)
+			}
+		}
+		for _, found := range aTest.FindAllStringSubmatch(text, -1) {
+			checked++
+			if !tests[found[1]] && found[1] != "TestX" {
+				t.Errorf("%s: there is no %s", file, found[1])
+			}
+		}
+	}
+	if checked < 60 {
+		t.Errorf("there are %d only", checked)
+	}
+}
+
+// read returns the content of all files of the tree that match.
+func read(t *testing.T, pattern string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, file := range files(t, pattern) {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(content)
+		all.WriteByte('\n')
+	}
+	return all.String()
+}
+
 // documents returns the Markdown files of the tree.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md")
+	documents := map[string]string{}
+	for _, file := range files(t, "*.md") {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[file] = string(content)
+	}
+	return documents
+}
+
+// files returns those of the tree that match.
+func files(t *testing.T, pattern string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", pattern)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{}
-	for file := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		content, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[file] = string(content)
-	}
-	return files
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
 // anchors returns those that GitHub makes of headings.
