@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +18,7 @@ import (
 
 	"github.com/configdep/configdep/test/await"
 	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/search"
 )
 
 // Content of ConfigMaps and Secrets is digested on arrival. Afterwards it is nowhere: not
@@ -100,16 +98,16 @@ func TestContentIsNotKept(t *testing.T) {
 	written := kubectl(t, "-n", namespace, "get", "deployments,events", "-o", "json")
 
 	places := map[string][]byte{
-		"the heap": heap, "the log": log, "a body in the log": dumped(log), "the answers": answers.Bytes(), "the cluster": []byte(written),
+		"the heap": heap, "the log": log, "a body in the log": search.Bodies(log), "the answers": answers.Bytes(), "the cluster": []byte(written),
 	}
 	for place, where := range places {
-		for _, form := range formsOf(content.marker) {
-			for _, at := range find(where, form) {
-				t.Errorf("%s (%d bytes) has content of a ConfigMap or Secret at %d:\n%q", place, len(where), at, around(where, at))
+		for _, form := range search.Forms(content.marker) {
+			for _, at := range search.Find(where, form) {
+				t.Errorf("%s (%d bytes) has content of a ConfigMap or Secret at %d:\n%q", place, len(where), at, search.Around(where, at))
 			}
 		}
-		for _, form := range formsOf(string(key.Data["key"])) {
-			if at := find(where, form); len(at) > 0 && place != "the heap" {
+		for _, form := range search.Forms(string(key.Data["key"])) {
+			if at := search.Find(where, form); len(at) > 0 && place != "the heap" {
 				t.Errorf("%s has the key of the hashes at %d", place, at)
 			}
 		}
@@ -125,26 +123,11 @@ func TestContentIsNotKept(t *testing.T) {
 		"the cluster": {content.name, "configdep.io/applied-sources", "ConfigReloaded"},
 	} {
 		for _, want := range wants {
-			if len(find(places[place], want)) == 0 {
+			if len(search.Find(places[place], want)) == 0 {
 				t.Errorf("%s (%d bytes) lacks %q, so what else it lacks proves nothing", place, len(places[place]), want)
 			}
 		}
 	}
-}
-
-// dumpLine is a line in which client-go logs sixteen bytes of a body in protobuf.
-var dumpLine = regexp.MustCompile(`(?m)^\s*[0-9a-f]{8}  ((?:[0-9a-f]{2} {1,2}){1,16}) *\|`)
-
-// dumped returns the bodies in a log.
-func dumped(log []byte) (bodies []byte) {
-	for _, line := range dumpLine.FindAllSubmatch(log, -1) {
-		b, err := hex.DecodeString(strings.ReplaceAll(string(line[1]), " ", ""))
-		if err != nil {
-			panic(err) // the expression takes nothing else
-		}
-		bodies = append(bodies, b...)
-	}
-	return bodies
 }
 
 // content is what a cluster holds and the server must not keep.
@@ -270,30 +253,3 @@ func everyRequest(namespace string, ask func(request)) {
 		ask(r)
 	}
 }
-
-// formsOf returns a text as it is, and the parts of its encoding in base64 that are the
-// same wherever in a value it stands.
-func formsOf(text string) []string {
-	forms := []string{text}
-	for offset := range 3 {
-		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", offset) + text))
-		first := []int{0, 2, 3}[offset] // the characters that depend on what is before
-		forms = append(forms, encoded[first:(offset+len(text))/3*4])
-	}
-	return forms
-}
-
-// find returns the places of a text, a few at most.
-func find(where []byte, text string) (at []int) {
-	for from := 0; len(at) < 5; {
-		i := bytes.Index(where[from:], []byte(text))
-		if i < 0 {
-			break
-		}
-		at = append(at, from+i)
-		from += i + len(text)
-	}
-	return at
-}
-
-func around(where []byte, at int) []byte { return where[max(0, at-200):min(len(where), at+200)] }
