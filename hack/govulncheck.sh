@@ -4,8 +4,10 @@
 #
 #   hack/govulncheck.sh [PACKAGE...]       ./... by default, without tests
 #
-#   GOVULNDB      the database, a URL, also of a folder          https://vuln.go.dev
-#   GOVULNCHECK   required: fail where the database cannot be    optional
+#   GOVULNDB      the database: a URL, also of a folder          https://vuln.go.dev; if that cannot be
+#                 reached, the same as module golang.org/x/vulndb, from where modules come
+#   GOVULNDB_MAX_AGE   days: fail if that module is older        any
+#   GOVULNCHECK   required: fail where no database can be        optional
 #                 reached; optional: say so, and let it pass
 #   PROBE_TIMEOUT, TIMEOUT   seconds for the first answer, and for all     60, 900
 #
@@ -20,8 +22,10 @@ mode=${GOVULNCHECK:-optional}
 [[ $mode == required || $mode == optional ]] || fail "GOVULNCHECK=$mode is neither required nor optional"
 db=${GOVULNDB:-https://vuln.go.dev}
 probe=${PROBE_TIMEOUT:-60}
+[[ ${GOVULNDB_MAX_AGE:-0} =~ ^[0-9]+$ ]] || fail "GOVULNDB_MAX_AGE=$GOVULNDB_MAX_AGE is no number of days"
 # It would find nothing in a folder that holds none, and be content.
-[[ $db != file://* || -f ${db#file://}/index/modules.json ]] || fail "$db holds no vulnerability database"
+holds() { [[ -f $1/index/modules.json ]] || compgen -G "$1/GO-*.json" >/dev/null; }
+[[ $db != file://* ]] || holds "${db#file://}" || fail "$db holds no vulnerability database"
 (($# > 0)) || set -- ./...
 
 mkdir -p .cache
@@ -40,19 +44,43 @@ unreachable() {
   exit 0
 }
 
+# The database is also a module, which comes by the proxy, and is verified by the checksum database,
+# as all modules are. Its version says when it was made.
+from_module() {
+  [[ -z ${GOVULNDB:-} ]] || return 1
+  say "$db cannot be reached ($1); trying the module golang.org/x/vulndb"
+  mkdir "$tmp/module"
+  (cd "$tmp/module" && printf 'module vulndb\n\ngo 1.26\n' >go.mod &&
+    GOFLAGS=-mod=mod GOWORK=off timeout --kill-after=10 "${MODULE_TIMEOUT:-300}" go mod download -json golang.org/x/vulndb@latest) >"$tmp/json" 2>"$tmp/out" || return 1
+  local dir version
+  dir=$(sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p' "$tmp/json")
+  version=$(sed -n 's/^\t"Version": "\(.*\)",$/\1/p' "$tmp/json")
+  holds "$dir/data/osv" || return 1
+  db=file://$dir/data/osv
+  say "the database is golang.org/x/vulndb@$version"
+  [[ ${GOVULNDB_MAX_AGE:-} ]] || return 0
+  local made oldest
+  made=$(sed 's/.*[-.]\([0-9]\{14\}\)-[0-9a-f]*$/\1/' <<<"$version")
+  oldest=$(date -u -d "$GOVULNDB_MAX_AGE days ago" +%Y%m%d%H%M%S 2>/dev/null || date -u -v"-${GOVULNDB_MAX_AGE}d" +%Y%m%d%H%M%S)
+  [[ $made =~ ^[0-9]{14}$ && ! $made < $oldest ]] || fail "it is older than $GOVULNDB_MAX_AGE days (GOVULNDB_MAX_AGE)"
+}
+
 # Asked for something small first: a program that uses nothing. So a network that swallows
 # what is sent costs no more than this, and whatever goes wrong later is no fault of the database.
 run "$probe" ./pkg/version
 case $code in
   0 | 3) ;;
-  124 | 137) unreachable "no answer within $probe seconds" ;;
   *)
-    # The second is what it says when another URL than its own does not answer.
-    if grep -q 'fetching vulnerabilities' "$tmp/out" || { [[ $db == http* ]] && grep -q 'unrecognized vulndb format' "$tmp/out"; }; then
-      unreachable "$(tail -n 1 "$tmp/out")"
+    # The last is what it says when another URL than its own does not answer.
+    if ((code == 124 || code == 137)); then
+      why="no answer within $probe seconds"
+    elif grep -q 'fetching vulnerabilities' "$tmp/out" || { [[ $db == http* ]] && grep -q 'unrecognized vulndb format' "$tmp/out"; }; then
+      why=$(tail -n 1 "$tmp/out")
+    else
+      cat "$tmp/out" >&2
+      fail "it does not work (exit code $code)"
     fi
-    cat "$tmp/out" >&2
-    fail "it does not work (exit code $code)"
+    from_module "$why" || unreachable "$why"
     ;;
 esac
 

@@ -5,7 +5,8 @@
 #   VERSION     what it says of itself                         that of git
 #   PLATFORMS   such as linux/amd64,linux/arm64                this machine's
 #   PUSH        true: into the registry, not to this engine    false
-#   BUILD_IMAGE, BASE_IMAGE   other base images, by digest for a release (see the Dockerfile)
+#   BUILD_IMAGE, BASE_IMAGE   other base images; a release that is pushed has to name them by digest, as
+#               they are in its configdep-image_VERSION.env (see hack/release.sh)
 #
 # The program in it depends on nothing but the commit and the version of Go; with base images
 # by digest, so does the image of each platform. Several platforms need PUSH, as an engine
@@ -20,6 +21,12 @@ image=${IMAGE:-configdep/configdep-apiserver:$version}
 push=${PUSH:-false}
 [[ $push == true || $push == false ]] || fail "PUSH=$push is neither true nor false"
 [[ $push == true || ${PLATFORMS:-} != *,* ]] || fail "an image of several platforms has to be pushed: PUSH=true"
+if [[ $push == true && $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
+  for name in BUILD_IMAGE BASE_IMAGE; do
+    [[ ${!name:-} =~ @sha256:[0-9a-f]{64}$ ]] ||
+      fail "$name=${!name:-} names no image by its digest (IMAGE@sha256:...), which is what the image of a release is made from; see the Dockerfile"
+  done
+fi
 docker buildx version >/dev/null 2>&1 || fail "docker with buildx is needed (https://docs.docker.com/build/)"
 
 args=(

@@ -3,17 +3,28 @@
 #
 #   COMMAND_VERSION_OS_ARCH.tar.gz        each command, for each platform on which it makes sense
 #   COMMAND_VERSION_OS_ARCH.cdx.json      what it is built from (a CycloneDX SBOM)
+#   COMMAND_VERSION_OS_ARCH.provenance.json   how it was made (SLSA provenance)
 #   configdep-install_VERSION.yaml        the manifests of artifacts/base with the image of the
 #   configdep-apiservice_VERSION.yaml     version; the APIService and the webhooks apart, as
 #                                         they are applied last
 #   configdep-VERSION.tgz                 the Helm chart, with that image
+#   configdep-image_VERSION.env           what the image is built from, for "make image"
 #   SHA256SUMS                            the checksums of all of them
+#   SHA256SUMS.sig                        the signature of those
 #
-#   VERSION    such as v0.1.0, from a clean checkout with the Go of the Dockerfile; anything
-#              else is a snapshot, from whatever is there
+#   VERSION    such as v0.1.0, from a clean checkout of that tag with the Go of the Dockerfile;
+#              anything else is a snapshot, from whatever is there
 #   IMAGE      the image that is installed, without a tag   configdep/configdep-apiserver
+#   BUILD_IMAGE, BASE_IMAGE   the base images by digest; a release has to name them (see the Dockerfile)
+#   SIGNING_KEY  signs the checksums: the file of a private key of SSH, or of a public one whose
+#              private key the agent has; it has to be one of RELEASE_SIGNERS. A release needs it, or
+#              "none", which makes the same files without a signature, to compare them
+#   RELEASE_SIGNERS  who may sign                           hack/release-signers
 #   PLATFORMS  only these, such as "linux/amd64"            all
 #   DIST       where to                                     .cache/dist/VERSION
+#
+# A release that is signed is refused if it calls something with a known vulnerability, or if no
+# database of those can be reached (hack/govulncheck.sh).
 #
 # The same commit gives the same bytes, whenever and in whichever folder: times are those of
 # the commit (SOURCE_DATE_EPOCH), and archives know no owner and no order but that of names.
@@ -32,6 +43,8 @@ image=${IMAGE:-configdep/configdep-apiserver}
 [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*$ && ${image##*/} != *:* ]] || fail "IMAGE=$image is not the name of an image without a tag"
 [[ $(tar --version 2>/dev/null) == *"GNU tar"* ]] || fail "GNU tar is needed, as others cannot be told times and owners"
 if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum -a 256); fi
+key=${SIGNING_KEY:-none}
+signers=${RELEASE_SIGNERS:-hack/release-signers}
 
 go_version=$(awk -F= '/^ARG GO_VERSION=/ { print $2; exit }' Dockerfile)
 [[ $go_version ]] || fail "the Dockerfile does not say the version of Go"
@@ -40,7 +53,18 @@ if [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
   [[ -z $uncommitted ]] || fail "a release is made of what is committed, and this is not:"$'\n'"$uncommitted"
   [[ $(go env GOVERSION) == "go$go_version" ]] ||
     fail "a release is made with go$go_version, like the image, and this is $(go env GOVERSION); let go fetch it: export GOTOOLCHAIN=go$go_version"
+  commit=$(git rev-parse HEAD)
+  [[ $(git rev-parse --quiet --verify "refs/tags/$version^{commit}") == "$commit" ]] ||
+    fail "a release is made of its tag, and $version is not the tag of this commit: git checkout $version"
+  for name in BUILD_IMAGE BASE_IMAGE; do
+    [[ ${!name:-} =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}$ ]] ||
+      fail "$name=${!name:-} names no image by its digest (IMAGE@sha256:...), which is what a release is made from; see the Dockerfile"
+  done
+  tag=${BUILD_IMAGE%%@*} tag=${tag##*/}
+  [[ $tag != *:* || $tag == *:"$go_version" || $tag == *:"$go_version"-* ]] || fail "BUILD_IMAGE=$BUILD_IMAGE has another Go than $go_version, so that the image would hold another program"
+  [[ ${SIGNING_KEY:-} ]] || fail "a release is signed: SIGNING_KEY names the key; SIGNING_KEY=none makes the same files unsigned, to compare them with a release"
 else
+  commit=""
   say "$version is no release, but a snapshot of what is there"
 fi
 
@@ -54,6 +78,29 @@ mkdir -p .cache "$(dirname "$dist")"
 tmp=$(mktemp -d .cache/release.XXXXXX)
 trap 'rm -rf "$root/$tmp"' EXIT
 mkdir "$tmp/dist"
+
+# The name in signatures that keeps one for another purpose from being taken for that of a release.
+namespace=configdep-release
+sign() { # file
+  rm -f "$1.sig"
+  ssh-keygen -q -Y sign -f "$key" -n "$namespace" "$1" 2>"$tmp/log" </dev/null || { cat "$tmp/log" >&2; fail "the key $key does not sign"; }
+  # As docs/install.md tells users to verify it.
+  local signer
+  signer=$(ssh-keygen -Y find-principals -f "$signers" -s "$1.sig" 2>/dev/null | head -n 1) &&
+    ssh-keygen -q -Y verify -f "$signers" -I "$signer" -n "$namespace" -s "$1.sig" <"$1" >/dev/null 2>"$tmp/log" ||
+    fail "the key $key is none of $signers, so nobody could verify what it signs"
+}
+if [[ $key == none ]]; then
+  say "NOT SIGNED: this is for comparison, and not to be published"
+else
+  command -v ssh-keygen >/dev/null || fail "ssh-keygen of OpenSSH is needed to sign"
+  # Tried before anything that takes long.
+  echo "$version" >"$tmp/probe"
+  sign "$tmp/probe"
+  if [[ $commit ]]; then
+    GOVULNCHECK=required GOVULNDB_MAX_AGE=${GOVULNDB_MAX_AGE:-30} hack/govulncheck.sh ./cmd/...
+  fi
+fi
 
 # Where a command makes sense. The server runs in a cluster, whose nodes of use here are Linux
 # ones; those of the base image without 32 bits. What people run on their own machines is
@@ -87,6 +134,7 @@ sbom() { # binary, output
   sed '1,/^    "component": {/{/^        "hashes": \[/,/^        \],/d}' "$tmp/sbom" >"$2"
 }
 
+go build -o "$tmp/provenance" ./hack/provenance
 built=0
 for dir in cmd/*/; do
   command=$(basename "$dir")
@@ -104,6 +152,7 @@ for dir in cmd/*/; do
     chmod 755 "$stage/$binary"
     chmod 644 "$stage/LICENSE" "$stage/README.md"
     (cd "$tmp" && archive "$name") >"$tmp/dist/$name.tar.gz"
+    "$tmp/provenance" -version "$version" -commit "$commit" -platform "$platform" "$tmp/dist/$name.tar.gz" "$stage/$binary" >"$tmp/dist/$name.provenance.json"
     built=$((built + 1))
   done
 done
@@ -141,8 +190,14 @@ for package in "$tmp"/packed/*.tgz; do
   (cd "$tmp/chart" && archive *) >"$tmp/dist/$(basename "$package")"
 done
 
+{
+  printf '%s\n' "VERSION=$version" "IMAGE=$image"
+  for name in BUILD_IMAGE BASE_IMAGE; do [[ -z ${!name:-} ]] || echo "$name=${!name}"; done
+} >"$tmp/dist/configdep-image_$version.env"
+
 (cd "$tmp/dist" && "${sha256[@]}" -- * >../SHA256SUMS)
 mv "$tmp/SHA256SUMS" "$tmp/dist/"
+[[ $key == none ]] || sign "$tmp/dist/SHA256SUMS"
 rm -rf "$dist"
 mv "$tmp/dist" "$dist"
 say "done: $dist"
