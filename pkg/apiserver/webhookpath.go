@@ -30,8 +30,8 @@ import (
 // leader writes it. kube-apiserver does not say who it is to webhooks, but it knows the path, and a client that only
 // reaches the port does not.
 //
-// All replicas derive it from the key of the hashes. The one of the key before is served on until the configuration has
-// the new one.
+// All replicas derive it from the key of the hashes. The one of the key before is served on, as kube-apiserver calls it
+// until it has read the new one.
 type webhookPath struct {
 	client        kubernetes.Interface
 	configuration string // its name; empty: the path is known to all
@@ -122,10 +122,16 @@ func (p *webhookPath) lead(ctx context.Context) {
 		if shutdown {
 			return
 		}
-		if err := p.publish(ctx, store); err == nil {
+		logger := klog.FromContext(ctx).WithValues("configuration", p.configuration)
+		switch err := p.publish(ctx, store); {
+		case err == nil:
 			queue.Forget(item)
-		} else if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Writing the path of the webhook into its configuration, will try again", "configuration", p.configuration)
+		case ctx.Err() != nil:
+		case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
+			logger.V(2).Info("Could not write the path of the webhook, will try again", "reason", err.Error())
+			queue.AddRateLimited(item) // another client has written it, most of the time
+		default:
+			logger.Error(err, "Writing the path of the webhook into its configuration, will try again")
 			queue.AddRateLimited(item)
 		}
 		queue.Done(item)
@@ -154,8 +160,8 @@ func (p *webhookPath) publish(ctx context.Context, store cache.Store) error {
 	}
 	_, err = p.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, o.Name, types.JSONPatchType, patch,
 		metav1.PatchOptions{FieldManager: policy.FieldManager})
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
-		return nil // it has been written since, which is about to be seen
+	if apierrors.IsNotFound(err) {
+		return nil // its deletion is about to be seen
 	}
 	if err == nil {
 		klog.FromContext(ctx).Info("Wrote the path of the webhook into its configuration", "configuration", p.configuration)
