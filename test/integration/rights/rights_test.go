@@ -117,7 +117,7 @@ func TestRights(t *testing.T) {
 		}
 		used := map[string]bool{}
 		await.Until(t, "every right has been used", func(ctx context.Context) error {
-			if err := s.provoke(ctx, directly(t, replica)); err != nil {
+			if err := errors.Join(s.loseKey(ctx), s.provoke(ctx, directly(t, replica))); err != nil {
 				return err
 			}
 			found, _, err := calls(begin)

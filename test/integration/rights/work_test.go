@@ -138,6 +138,13 @@ func (s *shop) keepKey(ctx context.Context) error {
 	return err
 }
 
+// loseKey empties the Secret with the key. A replica that has read it puts it back; one that has not would make another,
+// so that nothing could be compared with what is recorded.
+func (s *shop) loseKey(ctx context.Context) error {
+	_, err := client.CoreV1().Secrets(install.Namespace).Patch(ctx, ingest.KeySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{})
+	return err
+}
+
 // provoke makes the server use every right that it uses while it runs, as far as it can. Most
 // of it may fail, when a right is missing.
 func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
@@ -152,9 +159,6 @@ func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
 	if !apierrors.IsNotFound(reloadErr) {
 		err = errors.Join(err, fmt.Errorf("a reload nowhere: %w", reloadErr))
 	}
-	// A replica puts the key back.
-	_, keyErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, ingest.KeySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{})
-	err = errors.Join(err, keyErr)
 	// The leader repairs an invalid Secret.
 	damaged := []byte(`{"data": {"tls.crt": "c3BvaWx0"}}`)
 	_, damageErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, damaged, metav1.PatchOptions{})
