@@ -6,11 +6,11 @@
 # Both base images are pinned by tag. A tag can be moved, so a release names them by digest,
 # as "docker buildx imagetools inspect IMAGE" shows it, and keeps what it has used:
 #
-#   make image ... BUILD_IMAGE=golang:1.26.8@sha256:... BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot@sha256:...
+#   make image ... BUILD_IMAGE=golang:1.26.10@sha256:... BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot@sha256:...
 #
 # The program does not depend on the builder's platform or folder, and is that of the release
 # ("make release") of the same version: both call hack/build.sh with the Go of this version.
-ARG GO_VERSION=1.26.8
+ARG GO_VERSION=1.26.10
 ARG BUILD_IMAGE=golang:${GO_VERSION}
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
 

@@ -3,6 +3,8 @@
 package vulncheck
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,6 +88,74 @@ func TestGovulncheck(t *testing.T) {
 	})
 }
 
+// Where the database does not answer, it is the module of the same content, which says how old it is.
+func TestGovulncheck_ByModule(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	const version = "v0.0.0-20260102030405-0123456789ab"
+	env := append(modules(t, "golang.org/x/vulndb", version, map[string][]byte{"data/osv/" + id + ".json": vulnerability(t, called)}),
+		"GOVULNDB=", "HTTPS_PROXY=http://"+closed.Addr().String(), "NO_PROXY=")
+	for name, test := range map[string]struct{ age, says string }{
+		"of any age": {"", "govulncheck: vulnerabilities are called"},
+		"too old":    {"3", "govulncheck: it is older than 3 days"},
+		"of no age":  {"many", "GOVULNDB_MAX_AGE=many is no number of days"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t, append(env, "GOVULNCHECK=required", "GOVULNDB_MAX_AGE="+test.age)...)
+			if err == nil || !strings.Contains(out, test.says) {
+				t.Errorf("it ended with %v, and said:\n%s", err, out)
+			}
+			if name != "of no age" && !strings.Contains(out, "golang.org/x/vulndb@"+version) {
+				t.Errorf("the database is another one:\n%s", out)
+			}
+		})
+	}
+}
+
+// modules returns the environment of a module cache of its own, for which one more module can be had.
+// The format: https://go.dev/ref/mod#goproxy-protocol
+func modules(t *testing.T, path, version string, files map[string][]byte) []string {
+	t.Helper()
+	usual, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(usual)), "\n")
+	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "modules")
+	t.Cleanup(func() { // what is in it is read-only
+		clean := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "clean", "-modcache")
+		clean.Env = append(os.Environ(), "GOMODCACHE="+cache)
+		if out, err := clean.CombinedOutput(); err != nil {
+			t.Errorf("removing the module cache: %v: %s", err, out)
+		}
+	})
+	var packed bytes.Buffer
+	to := zip.NewWriter(&packed)
+	files["go.mod"] = []byte("module " + path + "\n")
+	for name, content := range files {
+		file, err := to.Create(path + "@" + version + "/" + name)
+		if err == nil {
+			_, err = file.Write(content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	info := fmt.Appendf(nil, `{"Version": %q, "Time": "2026-01-02T03:04:05Z"}`, version)
+	for name, content := range map[string][]byte{
+		"@latest": info, "@v/list": nil, "@v/" + version + ".info": info, "@v/" + version + ".mod": files["go.mod"], "@v/" + version + ".zip": packed.Bytes(),
+	} {
+		write(t, filepath.Join(dir, path, name), content)
+	}
+	return []string{"GOMODCACHE=" + cache, "GONOSUMDB=" + path, "GOPROXY=file://" + dir + ",file://" + lines[0] + "/cache/download," + lines[1]}
+}
+
 func run(t *testing.T, env ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "hack/govulncheck.sh", scanned)
@@ -94,37 +164,53 @@ func run(t *testing.T, env ...string) (string, error) {
 	return string(out), err
 }
 
+const id, modified = "GO-2026-0001", "2026-01-01T00:00:00Z"
+
+type object = map[string]any
+
 // database makes one that knows of one vulnerability, in a function of crypto/x509 of any
 // version, and returns its URL. The format: https://go.dev/security/vuln/database#api
 func database(t *testing.T, function string) string {
 	t.Helper()
-	const id, modified = "GO-2026-0001", "2026-01-01T00:00:00Z"
-	type object = map[string]any
 	dir := t.TempDir()
-	for name, content := range map[string]any{
-		"index/db.json":      object{"modified": modified},
-		"index/modules.json": []object{{"path": "stdlib", "vulns": []object{{"id": id, "modified": modified}}}},
-		"ID/" + id + ".json": object{
-			"schema_version": "1.3.1", "id": id, "modified": modified, "published": modified, "summary": "made up",
-			"affected": []object{{
-				"package":            object{"name": "stdlib", "ecosystem": "Go"},
-				"ranges":             []object{{"type": "SEMVER", "events": []object{{"introduced": "0"}}}},
-				"ecosystem_specific": object{"imports": []object{{"path": "crypto/x509", "symbols": []string{function}}}},
-			}},
-			"database_specific": object{"url": "https://pkg.go.dev/vuln/" + id},
-		},
+	for name, content := range map[string][]byte{
+		"index/db.json":      encode(t, object{"modified": modified}),
+		"index/modules.json": encode(t, []object{{"path": "stdlib", "vulns": []object{{"id": id, "modified": modified}}}}),
+		"ID/" + id + ".json": vulnerability(t, function),
 	} {
-		encoded, err := json.Marshal(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, encoded, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), content)
 	}
 	return "file://" + dir
+}
+
+func vulnerability(t *testing.T, function string) []byte {
+	t.Helper()
+	return encode(t, object{
+		"schema_version": "1.3.1", "id": id, "modified": modified, "published": modified, "summary": "made up",
+		"affected": []object{{
+			"package":            object{"name": "stdlib", "ecosystem": "Go"},
+			"ranges":             []object{{"type": "SEMVER", "events": []object{{"introduced": "0"}}}},
+			"ecosystem_specific": object{"imports": []object{{"path": "crypto/x509", "symbols": []string{function}}}},
+		}},
+		"database_specific": object{"url": "https://pkg.go.dev/vuln/" + id},
+	})
+}
+
+func encode(t *testing.T, o any) []byte {
+	t.Helper()
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return encoded
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
