@@ -56,7 +56,9 @@ func TestRelease(t *testing.T) {
 	folder := name + "/"
 
 	dist := filepath.Join(t.TempDir(), "dist")
-	execute(t, root, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+dist), "hack/release.sh")
+	key, signers := signingKey(t)
+	execute(t, root, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+dist,
+		"SIGNING_KEY="+key, "RELEASE_SIGNERS="+signers), "hack/release.sh")
 	made := contents(t, dist)
 	archive := unpack(t, made[name+".tar.gz"])
 
@@ -79,6 +81,7 @@ func TestRelease(t *testing.T) {
 		execute(t, other, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo", modules[0], modules[1]),
 			"bash", "-c", "umask 077; exec hack/release.sh")
 		remade := contents(t, again)
+		remade[signature] = made[signature] // which needs the key
 		if diff := cmp.Diff(slices.Sorted(maps.Keys(made)), slices.Sorted(maps.Keys(remade))); diff != "" {
 			t.Fatalf("files (-first +second):\n%s", diff)
 		}
@@ -98,9 +101,20 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("the checksums are those of all files", func(t *testing.T) {
 		execute(t, dist, os.Environ(), "sha256sum", "--check", "--strict", "SHA256SUMS")
-		if lines := strings.Count(string(made["SHA256SUMS"]), "\n"); lines != len(made)-1 || lines < 4 {
-			t.Errorf("there are %d checksums of %d files", lines, len(made)-1)
+		if lines := strings.Count(string(made["SHA256SUMS"]), "\n"); lines != len(made)-2 || lines < 4 {
+			t.Errorf("there are %d checksums of %d files", lines, len(made)-2)
 		}
+	})
+	t.Run("the checksums are signed", func(t *testing.T) {
+		if err := verify(t, signers, filepath.Join(dist, signature), made["SHA256SUMS"]); err != nil {
+			t.Error(err)
+		}
+		if verify(t, signers, filepath.Join(dist, signature), append(made["SHA256SUMS"], '\n')) == nil {
+			t.Error("others, too")
+		}
+	})
+	t.Run("the provenance says what the archive is made from", func(t *testing.T) {
+		checkProvenance(t, root, made[name+".provenance.json"], map[string][]byte{name + ".tar.gz": made[name+".tar.gz"], folder + program: archive[folder+program]})
 	})
 	t.Run("the archive holds the program, what it is and under which terms", func(t *testing.T) {
 		for file, want := range map[string]string{"LICENSE": "LICENSE", "README.md": "README.md"} {

@@ -1,0 +1,213 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+const signature = "SHA256SUMS.sig"
+
+// signingKey makes a key, and a list of signers that has it alone.
+func signingKey(t *testing.T) (key, signers string) {
+	t.Helper()
+	dir := t.TempDir()
+	key, signers = filepath.Join(dir, "key"), filepath.Join(dir, "signers")
+	execute(t, dir, os.Environ(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key)
+	public, err := os.ReadFile(key + ".pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(signers, fmt.Appendf(nil, "jane@example.com namespaces=\"configdep-release\" %s", public), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return key, signers
+}
+
+// verify does what docs/install.md tells users to do.
+func verify(t *testing.T, signers, signature string, content []byte) error {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ssh-keygen", "-Y", "verify", "-f", signers, "-I", "jane@example.com", "-n", "configdep-release", "-s", signature)
+	cmd.Stdin = bytes.NewReader(content)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+func checkProvenance(t *testing.T, root string, provenance []byte, files map[string][]byte) {
+	t.Helper()
+	type resource struct {
+		Name, URI string
+		Digest    map[string]string
+	}
+	var statement struct {
+		Type          string `json:"_type"`
+		PredicateType string
+		Subject       []resource
+		Predicate     struct {
+			BuildDefinition struct {
+				BuildType            string
+				ExternalParameters   map[string]string
+				ResolvedDependencies []resource
+			}
+			RunDetails struct{ Builder struct{ ID string } }
+		}
+	}
+	if err := json.Unmarshal(provenance, &statement); err != nil {
+		t.Fatal(err)
+	}
+	if statement.Type != "https://in-toto.io/Statement/v1" || statement.PredicateType != "https://slsa.dev/provenance/v1" {
+		t.Errorf("it is a %s of a %s", statement.PredicateType, statement.Type)
+	}
+	if len(statement.Subject) != len(files) {
+		t.Errorf("it is about %v", statement.Subject)
+	}
+	for _, subject := range statement.Subject {
+		digest := sha256.Sum256(files[subject.Name])
+		if subject.Digest["sha256"] != hex.EncodeToString(digest[:]) || files[subject.Name] == nil {
+			t.Errorf("it is about %v", subject)
+		}
+	}
+	build := statement.Predicate.BuildDefinition
+	if build.ExternalParameters["version"] != version || build.ExternalParameters["platform"] != runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("the parameters are %v", build.ExternalParameters)
+	}
+	for _, link := range []string{build.BuildType, statement.Predicate.RunDetails.Builder.ID} {
+		file, anchor, _ := strings.Cut(strings.TrimPrefix(link, "https://github.com/configdep/configdep/blob/main/"), "#")
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil || !strings.Contains(strings.ToLower(string(content)), "# "+anchor+"\n") {
+			t.Errorf("%s leads nowhere (%v)", link, err)
+		}
+	}
+	// By go.mod and go.sum, of which it knows nothing.
+	const module = "k8s.io/apiserver"
+	of := strings.TrimSpace(execute(t, root, os.Environ(), "go", "list", "-m", "-f", "{{.Version}}", module))
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(sums), module+" "+of+" h1:")
+	sum, _, _ := strings.Cut(rest, "\n")
+	want, err := base64.StdEncoding.DecodeString(sum)
+	if err != nil || len(want) != sha256.Size {
+		t.Fatalf("go.sum has %q of %s (%v)", sum, module, err)
+	}
+	for _, dependency := range build.ResolvedDependencies {
+		if dependency.URI == "pkg:golang/"+module+"@"+of {
+			if dependency.Digest["dirHash"] != hex.EncodeToString(want) {
+				t.Errorf("%s has the digest %v", module, dependency.Digest)
+			}
+			return
+		}
+	}
+	t.Errorf("it does not name %s %s: %v", module, of, build.ResolvedDependencies)
+}
+
+// A release is refused, before anything is built, unless it can be traced to a commit, to images and to who made it.
+func TestReleaseIsRefused(t *testing.T) {
+	const tag = "v0.0.1"
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := filepath.Join(t.TempDir(), "tree")
+	for _, file := range tracked(t, root) {
+		copyFile(t, filepath.Join(root, file), filepath.Join(tree, file))
+	}
+	git := func(args ...string) {
+		t.Helper()
+		execute(t, tree, os.Environ(), append([]string{"git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main"}, args...)...)
+	}
+	if err := os.Mkdir(filepath.Join(tree, ".cache"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(root, ".cache", "tools"), filepath.Join(tree, ".cache", "tools")); err != nil {
+		t.Fatal(err)
+	}
+	git("init", "--quiet")
+	git("add", "--all")
+	git("commit", "--quiet", "--message", "x")
+	git("tag", tag)
+	key, signers := signingKey(t)
+	other, _ := signingKey(t)
+	// As far as the scripts know, it is the Go of the Dockerfile.
+	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(content), "ARG GO_VERSION=")
+	goVersion, _, _ := strings.Cut(after, "\n")
+	bin := t.TempDir()
+	fake := "#!/bin/sh\n[ \"$*\" != 'env GOVERSION' ] || { echo go" + goVersion + "; exit; }\nexec \"$REAL_GO\" \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(fake), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	path, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := "@sha256:" + strings.Repeat("0", 64)
+	usual := map[string]string{
+		"VERSION": tag, "BUILD_IMAGE": "golang:" + goVersion + digest, "BASE_IMAGE": "example.com/static" + digest, "SIGNING_KEY": key, "RELEASE_SIGNERS": signers,
+		"PATH": bin + ":" + os.Getenv("PATH"), "REAL_GO": path, "GOVULNDB": "file://" + t.TempDir(), "PLATFORMS": "none/none",
+	}
+	run := func(ctx context.Context, script string, change map[string]string) (string, error) {
+		cmd := exec.CommandContext(ctx, script)
+		cmd.Dir, cmd.Env = tree, os.Environ()
+		for _, values := range []map[string]string{usual, change} {
+			for name, value := range values {
+				cmd.Env = append(cmd.Env, name+"="+value)
+			}
+		}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for name, test := range map[string]struct {
+		change map[string]string
+		says   string
+	}{
+		"no tag":                         {map[string]string{"VERSION": "v0.0.2"}, "v0.0.2 is not the tag of this commit"},
+		"a base image by its tag":        {map[string]string{"BASE_IMAGE": "example.com/static:nonroot"}, "BASE_IMAGE=example.com/static:nonroot names no image by its digest"},
+		"no image to build":              {map[string]string{"BUILD_IMAGE": ""}, "BUILD_IMAGE= names no image by its digest"},
+		"an image with another Go":       {map[string]string{"BUILD_IMAGE": "golang:1.20.1" + digest}, "has another Go than " + goVersion},
+		"no key":                         {map[string]string{"SIGNING_KEY": ""}, "a release is signed: SIGNING_KEY names the key"},
+		"the key of somebody else":       {map[string]string{"SIGNING_KEY": other}, "is none of " + signers},
+		"no signers":                     {map[string]string{"RELEASE_SIGNERS": "hack/release-signers"}, "is none of hack/release-signers"},
+		"no database of vulnerabilities": {nil, "holds no vulnerability database"},
+		"unsigned, for comparison, it gets to what is built": {map[string]string{"SIGNING_KEY": "none"}, "nothing is built for PLATFORMS=none/none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := run(t.Context(), "hack/release.sh", test.change)
+			if err == nil || !strings.Contains(out, test.says) {
+				t.Errorf("it ended with %v, and said:\n%s", err, out)
+			}
+		})
+	}
+	t.Run("an image is not pushed that names its own by tag", func(t *testing.T) {
+		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "BASE_IMAGE": "example.com/static:nonroot"})
+		if err == nil || !strings.Contains(out, "BASE_IMAGE=example.com/static:nonroot names no image by its digest") {
+			t.Errorf("it ended with %v, and said:\n%s", err, out)
+		}
+	})
+	t.Run("what is not committed", func(t *testing.T) {
+		if err := os.WriteFile(filepath.Join(tree, "more"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := run(t.Context(), "hack/release.sh", nil)
+		if err == nil || !strings.Contains(out, "a release is made of what is committed") {
+			t.Errorf("it ended with %v, and said:\n%s", err, out)
+		}
+	})
+}
