@@ -1,0 +1,156 @@
+package documents
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// What tools read about the project has the form of its specification, as far as that is required, and leads somewhere:
+// https://github.com/ossf/security-insights-spec/blob/v2.0.0/schema.cue
+func TestSecurityInsights(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(filepath.Join(root, "security-insights.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type contact struct {
+		Name    string `json:"name"`
+		Primary bool   `json:"primary"`
+	}
+	var insights struct {
+		Header struct {
+			SchemaVersion string `json:"schema-version"`
+			LastUpdated   string `json:"last-updated"`
+			LastReviewed  string `json:"last-reviewed"`
+			URL           string `json:"url"`
+		} `json:"header"`
+		Project struct {
+			Name           string    `json:"name"`
+			Homepage       string    `json:"homepage"`
+			Administrators []contact `json:"administrators"`
+			Repositories   []struct {
+				Name    string `json:"name"`
+				URL     string `json:"url"`
+				Comment string `json:"comment"`
+			} `json:"repositories"`
+			Reporting struct {
+				Accepted bool   `json:"reports-accepted"`
+				Bounty   bool   `json:"bug-bounty-available"`
+				Policy   string `json:"security-policy"`
+				Comment  string `json:"comment"`
+			} `json:"vulnerability-reporting"`
+			Documentation map[string]string `json:"documentation"`
+		} `json:"project"`
+		Repository struct {
+			URL       string    `json:"url"`
+			Status    string    `json:"status"`
+			Requests  bool      `json:"accepts-change-request"`
+			Automated bool      `json:"accepts-automated-change-request"`
+			CoreTeam  []contact `json:"core-team"`
+			License   struct {
+				URL        string `json:"url"`
+				Expression string `json:"expression"`
+			} `json:"license"`
+			Documentation map[string]string `json:"documentation"`
+			Release       struct {
+				Automated bool `json:"automated-pipeline"`
+				Points    []struct {
+					URI     string `json:"uri"`
+					Comment string `json:"comment"`
+				} `json:"distribution-points"`
+				Changelog string `json:"changelog"`
+			} `json:"release"`
+			Security struct {
+				Assessments struct {
+					Self struct {
+						Comment  string `json:"comment"`
+						Evidence string `json:"evidence"`
+						Date     string `json:"date"`
+					} `json:"self"`
+				} `json:"assessments"`
+				Tools []struct {
+					Name        string            `json:"name"`
+					Type        string            `json:"type"`
+					Comment     string            `json:"comment"`
+					Rulesets    []string          `json:"rulesets"`
+					Integration map[string]bool   `json:"integration"`
+					Results     map[string]string `json:"results"`
+				} `json:"tools"`
+			} `json:"security"`
+		} `json:"repository"`
+	}
+	if err := yaml.UnmarshalStrict(content, &insights); err != nil {
+		t.Fatal(err)
+	}
+	for name, empty := range map[string]bool{
+		"header":         insights.Header.SchemaVersion != "2.0.0" || insights.Header.LastReviewed == "" || insights.Header.LastUpdated == "",
+		"administrators": len(insights.Project.Administrators) == 0,
+		"repositories":   len(insights.Project.Repositories) == 0,
+		"reporting":      !insights.Project.Reporting.Accepted || insights.Project.Reporting.Policy == "",
+		"repository":     insights.Repository.Status != "active" || len(insights.Repository.CoreTeam) == 0 || insights.Repository.License.Expression == "",
+		"release":        len(insights.Repository.Release.Points) == 0,
+		"assessment":     insights.Repository.Security.Assessments.Self.Comment == "",
+		"tools":          len(insights.Repository.Security.Tools) == 0,
+	} {
+		if empty {
+			t.Errorf("%s: something is missing, or has another form: %s", name, content)
+		}
+	}
+	checked := 0
+	for _, found := range regexp.MustCompile(`https://github\.com/configdep/configdep/blob/main/(\S+)`).FindAllStringSubmatch(string(content), -1) {
+		path, anchor, _ := strings.Cut(found[1], "#")
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil || anchor != "" && !anchors(string(text))[anchor] {
+			t.Errorf("%s leads nowhere (%v)", found[0], err)
+		}
+		checked++
+	}
+	if checked < 10 {
+		t.Errorf("there are %d links only", checked)
+	}
+}
+
+// OSS-Fuzz is given every fuzz target that there is.
+func TestOSSFuzzHasAllTargets(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for _, file := range files(t, "*_test.go") {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !strings.HasPrefix(f.Name.Name, "Fuzz") {
+				continue
+			}
+			want = append(want, "./"+filepath.Dir(file)+" "+f.Name.Name)
+			if strings.HasSuffix(parsed.Name.Name, "_test") {
+				t.Errorf("%s is in a package of tests alone, which OSS-Fuzz cannot build", f.Name)
+			}
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "hack/oss-fuzz/build.sh", "--list")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" || len(got) < 10 {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+}
