@@ -81,7 +81,7 @@ func TestBadValues(t *testing.T) {
 		"reload.strategies={annotation,reboot}":           "at '/reload/strategies/1': value must be one of",
 		"reload.revisions=no":                             "at '/reload/revisions': got string, want boolean",
 		"admissionPolicies.validationActions={Deny,Warn}": "admissionPolicies.validationActions: Deny and Warn exclude each other",
-		"admissionPolicies.validationActions={}":          "at '/admissionPolicies/validationActions'",
+		"admissionPolicies.validationActions={}":          "at '/admissionPolicies/validationActions/0': value must be one of",
 	} {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", set)
@@ -98,6 +98,7 @@ func TestBadValues(t *testing.T) {
 // What users set comes out, and nothing else changes what does. Each of these is a value
 // that charts are known to drop under some other value.
 func TestValuesAreHeeded(t *testing.T) {
+	const noPolicies = "admissionPolicies.enabled=false" // which name what is elsewhere
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, test := range map[string]struct {
 		set  []string
@@ -123,7 +124,7 @@ func TestValuesAreHeeded(t *testing.T) {
 			not:  []string{"caBundle:", "manage-serving-certificate", "name: configdep-apiserver:certificates\n  namespace"},
 		},
 		"no webhook": {
-			set:  []string{"webhook.enabled=false"},
+			set:  []string{"webhook.enabled=false", noPolicies},
 			want: []string{"--webhook-configuration=\n"},
 			not:  []string{"MutatingWebhookConfiguration", "9443", "mutatingwebhookconfigurations", "webhook-secure-port"},
 		},
@@ -136,7 +137,7 @@ func TestValuesAreHeeded(t *testing.T) {
 			want: []string{"resourceNames: [configdep-serving-cert]\n  verbs: [get, list, watch, update]"},
 		},
 		"another Secret is not watched": {
-			set:  []string{"namespaces={shop}", "tls.mode=existingSecret", "tls.existingSecret=mine"},
+			set:  []string{"namespaces={shop}", "tls.mode=existingSecret", "tls.existingSecret=mine", noPolicies},
 			want: []string{"resourceNames: [configdep-hmac-key]\n  verbs: [list, watch]"},
 			not:  []string{"configdep-serving-cert"},
 		},
@@ -203,7 +204,7 @@ func TestValuesAreHeeded(t *testing.T) {
 			not: []string{"name: configdep-apiserver:", "resourceNames: [configdep-apiserver]"},
 		},
 		"cert-manager keeps the bundles": {
-			set:  []string{"tls.mode=cert-manager"},
+			set:  []string{"tls.mode=cert-manager", noPolicies},
 			want: []string{"cert-manager.io/inject-ca-from: configdep-system/configdep-serving-cert"},
 			not:  []string{"--ca-bundle-file", "configdep-serving-cert]", "configdep-serving-ca"},
 		},
@@ -225,7 +226,7 @@ func TestValuesAreHeeded(t *testing.T) {
 			want: []string{"resourceNames: [configdep-serving-ca]\n  verbs: [list, watch, patch]"},
 		},
 		"cert-manager keeps all that there is to keep where the path of the webhook is known": {
-			set:  []string{"tls.mode=cert-manager", "webhook.secretPath=false"},
+			set:  []string{"tls.mode=cert-manager", "webhook.secretPath=false", noPolicies},
 			want: []string{"--webhook-secret-path=false", "path: /admission/workloads"},
 			not:  []string{"mutatingwebhookconfigurations"},
 		},
