@@ -40,14 +40,17 @@ func NewDigester(key []byte) *Digester {
 func (d *Digester) KeyID() string { return d.keyID }
 
 // Derive returns a secret for another purpose than digests, which says nothing of the key and is the same wherever the
-// key is.
+// key is. It is made by a key that is derived first: that is longer than a digest, so that none is half of a secret,
+// whatever content is digested.
 func (d *Digester) Derive(purpose string) (secret [sha256.Size]byte) {
 	m := d.macs.Get().(*mac)
 	defer d.macs.Put(m)
 	m.Reset()
-	m.Write([]byte("configdep derived key: " + purpose))
-	m.Sum(secret[:0])
+	m.Write([]byte("configdep derived key"))
+	derived := hmac.New(sha256.New, m.Sum(nil))
 	m.Reset()
+	derived.Write([]byte(purpose))
+	derived.Sum(secret[:0])
 	return secret
 }
 

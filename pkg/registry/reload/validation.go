@@ -2,6 +2,8 @@ package reload
 
 import (
 	"fmt"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,11 +36,20 @@ func validate(request *v1alpha1.Reload, namespace, name string) error {
 	if n := utf8.RuneCountInString(request.Spec.Reason); n > maxReason {
 		errs = append(errs, field.TooLongCharacters(spec.Child("reason"), "", maxReason))
 	}
+	if i := strings.IndexFunc(request.Spec.Reason, misleads); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(request.Spec.Reason[i:])
+		errs = append(errs, field.Invalid(spec.Child("reason"), string(r),
+			"must be one line of text, without control characters and without those that change the direction of writing"))
+	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(v1alpha1.Kind("Reload"), name, errs)
 	}
 	return nil
 }
+
+// misleads tells whether a character makes what is printed look like something else: another line, or an answer of a
+// terminal.
+func misleads(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // validateKind refuses workloads that have no rollout.
 func validateKind(view *v1alpha1.ConfigDependency) error {

@@ -31,6 +31,9 @@ func TestRequestsAreValidated(t *testing.T) {
 		"IfStale":                          {spec(v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}), nil, nil},
 		"an unknown mode":                  {spec(v1alpha1.ReloadSpec{Mode: "always"}), apierrors.IsInvalid, []string{"spec.mode"}},
 		"a reason that is just short":      {spec(v1alpha1.ReloadSpec{Reason: strings.TrimSuffix(long, "ö")}), nil, nil},
+		"a reason of two lines":            {spec(v1alpha1.ReloadSpec{Reason: "x\nERROR: y"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason that moves the cursor":   {spec(v1alpha1.ReloadSpec{Reason: "\x1b[2J"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason that is turned around":   {spec(v1alpha1.ReloadSpec{Reason: "a\u202eb"}), apierrors.IsInvalid, []string{"spec.reason"}},
 		"a reason that is too long":        {spec(v1alpha1.ReloadSpec{Reason: long}), apierrors.IsInvalid, []string{"spec.reason"}},
 		"everything that is wrong at once": {spec(v1alpha1.ReloadSpec{Mode: "x", Reason: long}), apierrors.IsInvalid, []string{"spec.mode", "spec.reason"}},
 	}

@@ -242,12 +242,11 @@ func TestThiefOfTheToken(t *testing.T) {
 		"by an apply": {deployments, "shop", "web", types.ApplyPatchType,
 			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", specification},
 
-		"another Secret":               own(secrets, secret("name: mine", "Opaque"), noRight),
-		"a token":                      own(secrets, secret("name: mine", token), noRight),
-		"a token in place of the key":  {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
-		"the CAs of another namespace": {configMaps, "shop", "configdep-serving-ca", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
-		"another ConfigMap":            {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
-		"another Lease":                own(leases, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, leaseNames),
+		"another Secret":              own(secrets, secret("name: mine", "Opaque"), noRight),
+		"a token":                     own(secrets, secret("name: mine", token), noRight),
+		"a token in place of the key": {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
+		"another ConfigMap":           {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
+		"another Lease":               own(leases, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, leaseNames),
 
 		"an API that leads elsewhere":  apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
 		"an API that is not verified":  apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
