@@ -251,7 +251,7 @@ func TestEvictions(t *testing.T) {
 	}.try(t, "evictions", corev1.SchemeGroupVersion.WithResource("pods"))
 }
 
-// Nobody but the server is looked at, errors refuse, and each policy is bound.
+// Nobody but the server is looked at, and errors refuse.
 func TestEveryPolicyConcernsTheServerAlone(t *testing.T) {
 	policies := read(t)
 	if len(policies) != 4 {

@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -69,7 +70,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.server, err = install.Install(t.Context(), cluster, install.Options{
-		Replicas: 2, ManagedCertificates: true, Log: t.Output(),
+		Manifests: "overlays/recreate", Replicas: 2, ManagedCertificates: true, Log: t.Output(),
 		Args: []string{
 			"-v=10", "--audit-policy-file=" + policy, "--audit-log-path=-", "--shutdown-delay-duration=0s",
 			"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=80s",
@@ -271,7 +272,7 @@ func (s *scene) replaceTheKey() {
 	})
 	s.noteKeys("after another key")
 	s.awaitLogged("the key of the config hash has been replaced", "The key of the config hash has been replaced")
-	if err := secrets.Delete(s.Context(), keySecret, metav1.DeleteOptions{}); err != nil {
+	if _, err := secrets.Patch(s.Context(), keySecret, types.MergePatchType, []byte(`{"data": null}`), metav1.PatchOptions{}); err != nil {
 		s.Fatal(err)
 	}
 	await.Until(s, "the key is back", func(ctx context.Context) error {

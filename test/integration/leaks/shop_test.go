@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 	"net/http"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
@@ -137,8 +139,8 @@ func (o *shop) await(name string, state v1alpha1.State) {
 	})
 }
 
-// awaitReload waits until a workload has been restarted for a source since a version of its view.
-func (o *shop) awaitReload(name, trigger string, since *metav1.Time) {
+// awaitReload waits until a workload has been restarted for a source, so that its pods run with another hash than before.
+func (o *shop) awaitReload(name, trigger, before string) {
 	o.Helper()
 	await.Until(o, name+" is restarted", func(ctx context.Context) error {
 		shown, err := o.view(ctx, name)
@@ -146,7 +148,7 @@ func (o *shop) awaitReload(name, trigger string, since *metav1.Time) {
 			return err
 		}
 		last := shown.Status.LastReload
-		if last == nil || last.Trigger != trigger || since != nil && !since.Before(&last.Time) || shown.Status.State != v1alpha1.StateInSync {
+		if last == nil || last.Trigger != trigger || shown.Status.AppliedHash == before || shown.Status.State != v1alpha1.StateInSync {
 			return fmt.Errorf("it was %+v last, and is %s: %s", last, shown.Status.State, shown.Status.Message)
 		}
 		return nil
@@ -243,8 +245,15 @@ func (o *shop) changeWhileNoReplicaRuns() {
 		r.Kill()
 	}
 	o.setSecret()
+	// Times of objects are in whole seconds: only in another one is it worth looking up which came first.
+	changed := time.Now().Truncate(time.Second)
+	err := wait.PollUntilContextCancel(o.Context(), 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return time.Now().Truncate(time.Second).After(changed), nil
+	})
+	if err != nil {
+		o.Fatal(err)
+	}
 	o.setTemplate()
-	o.setSecret()
 	for _, r := range o.server.Replicas {
 		if err := errors.Join(r.Start(), r.AwaitReady(o.Context())); err != nil {
 			o.Fatal(err)
@@ -255,16 +264,14 @@ func (o *shop) changeWhileNoReplicaRuns() {
 	}
 }
 
-func (o *shop) last(name string) *metav1.Time {
+// last returns the hash with which the pods of a workload run.
+func (o *shop) last(name string) string {
 	o.Helper()
 	shown, err := o.view(o.Context(), name)
 	if err != nil {
 		o.Fatal(err)
 	}
-	if shown.Status.LastReload == nil {
-		return nil
-	}
-	return &shown.Status.LastReload.Time
+	return shown.Status.AppliedHash
 }
 
 func (o *shop) setSecret() {
