@@ -66,6 +66,7 @@ from_module() {
   local made oldest
   made=$(sed 's/.*[-.]\([0-9]\{14\}\)-[0-9a-f]*$/\1/' <<<"$version")
   oldest=$(date -u -d "$GOVULNDB_MAX_AGE days ago" +%Y%m%d%H%M%S 2>/dev/null || date -u -v"-${GOVULNDB_MAX_AGE}d" +%Y%m%d%H%M%S)
+  [[ $oldest =~ ^[0-9]{14}$ ]] || fail "date cannot tell when $GOVULNDB_MAX_AGE days ago was"
   [[ $made =~ ^[0-9]{14}$ && ! $made < $oldest ]] || fail "it is older than $GOVULNDB_MAX_AGE days (GOVULNDB_MAX_AGE)"
 }
 

@@ -21,11 +21,12 @@ image=${IMAGE:-configdep/configdep-apiserver:$version}
 push=${PUSH:-false}
 [[ $push == true || $push == false ]] || fail "PUSH=$push is neither true nor false"
 [[ $push == true || ${PLATFORMS:-} != *,* ]] || fail "an image of several platforms has to be pushed: PUSH=true"
-if [[ $push == true && $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
-  for name in BUILD_IMAGE BASE_IMAGE; do
-    [[ ${!name:-} =~ @sha256:[0-9a-f]{64}$ ]] ||
-      fail "$name=${!name:-} names no image by its digest (IMAGE@sha256:...), which is what the image of a release is made from; see the Dockerfile"
-  done
+# A release is one by what it says of itself or by what it is called.
+release='^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$'
+tag=${image##*/} tag=${tag#*:}
+if [[ $push == true ]] && [[ $version =~ $release || $tag =~ $release ]]; then
+  [[ $version == "$tag" ]] || fail "the image is to be called $image and to say that it is $version: VERSION and the tag in IMAGE have to be the same"
+  hack/release-check.sh "$version"
 fi
 docker buildx version >/dev/null 2>&1 || fail "docker with buildx is needed (https://docs.docker.com/build/)"
 

@@ -231,7 +231,7 @@ func TestHandler_BoundsLookUps(t *testing.T) {
 // A host that sends as much as it may leaves room for others.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares()
+		s := newShares(bodies, bodiesOfHost)
 		release, err := s.acquire(t.Context(), "stranger", bodiesOfHost)
 		if err != nil {
 			t.Fatal(err)

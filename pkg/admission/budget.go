@@ -20,8 +20,10 @@ const (
 	leastBody = 64 << 10
 	// bodiesOfHost is the part that one host may have, so that one that sends slowly leaves room for others.
 	bodiesOfHost = maxBody
-	// decoding bounds what is made of them.
-	decoding = 24 << 20
+	// decoding bounds what is made of them, and decodingOfHost the part of one host. A request that takes more than that
+	// is left to the controller.
+	decoding       = 24 << 20
+	decodingOfHost = decoding * 3 / 4
 )
 
 // What is made of JSON takes more than its bytes: an array of zeros or nulls, where containers should be, becomes one of
@@ -42,7 +44,8 @@ func elements(raw []byte) int64 {
 
 // shares are a budget of which one host has a part at most.
 type shares struct {
-	all *semaphore.Weighted
+	all    *semaphore.Weighted
+	ofHost int64
 
 	mu    sync.Mutex
 	hosts map[string]*share
@@ -53,8 +56,8 @@ type share struct {
 	users int // requests that have something of it, or wait
 }
 
-func newShares() *shares {
-	return &shares{all: semaphore.NewWeighted(bodies), hosts: map[string]*share{}}
+func newShares(all, ofHost int64) *shares {
+	return &shares{all: semaphore.NewWeighted(all), ofHost: ofHost, hosts: map[string]*share{}}
 }
 
 // acquire waits for a part of the budget, which release gives back.
@@ -62,7 +65,7 @@ func (s *shares) acquire(ctx context.Context, host string, n int64) (release fun
 	s.mu.Lock()
 	own := s.hosts[host]
 	if own == nil {
-		own = &share{Weighted: semaphore.NewWeighted(bodiesOfHost)}
+		own = &share{Weighted: semaphore.NewWeighted(s.ofHost)}
 		s.hosts[host] = own
 	}
 	own.users++

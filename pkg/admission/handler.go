@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/klog/v2"
@@ -59,17 +58,16 @@ type Config struct {
 type Handler struct {
 	Config
 
-	patience time.Duration
-	bodies   *shares
-	decoding *semaphore.Weighted
-	finds    *rate.Limiter
-	logged   *rate.Limiter
+	patience         time.Duration
+	bodies, decoding *shares
+	finds            *rate.Limiter
+	logged           *rate.Limiter
 }
 
 // NewHandler returns a Handler.
 func NewHandler(c Config) *Handler {
 	return &Handler{
-		Config: c, patience: defaultPatience, bodies: newShares(), decoding: semaphore.NewWeighted(decoding),
+		Config: c, patience: defaultPatience, bodies: newShares(bodies, bodiesOfHost), decoding: newShares(decoding, decodingOfHost),
 		finds: rate.NewLimiter(findRate, findBurst), logged: rate.NewLimiter(1, 10),
 	}
 }
@@ -139,13 +137,14 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	body = nil //nolint:wastedassign,ineffassign // its memory is for what comes of it
 	if !h.passes(review.Request) {
 		cost := review.Request.cost()
-		if cost > decoding {
+		if cost > decodingOfHost {
 			return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("a pod template of %d elements is left to the controller", elements(review.Request.object.Spec.Template))
 		}
-		if h.decoding.Acquire(ctx, cost) != nil {
+		release, err := h.decoding.acquire(ctx, hostOf(r), cost)
+		if err != nil {
 			return http.StatusServiceUnavailable, nil, errBusy
 		}
-		defer h.decoding.Release(cost)
+		defer release()
 	}
 	answer, err = json.Marshal(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: h.review(ctx, review.Request)})
 	if err != nil {

@@ -39,6 +39,8 @@ const (
 	maxWebhookHeader = 16 << 10
 	webhookHeader    = 5 * time.Second // to arrive
 	webhookIdle      = 90 * time.Second
+	webhookRequest   = 5 * time.Second  // with the body, where the handler allows no less
+	webhookAnswer    = 15 * time.Second // from the headers on
 )
 
 // webhookListener makes the listener, which serves with the certificate of the API.
@@ -83,6 +85,8 @@ func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler ht
 		Protocols:         protocols,
 		MaxHeaderBytes:    maxWebhookHeader,
 		ReadHeaderTimeout: webhookHeader,
+		ReadTimeout:       webhookRequest,
+		WriteTimeout:      webhookAnswer,
 		IdleTimeout:       webhookIdle,
 		// Strangers cause what it says, such as handshakes that fail.
 		ErrorLog: log.New(verboseWriter{klog.FromContext(ctx)}, "", 0),

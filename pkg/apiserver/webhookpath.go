@@ -81,6 +81,7 @@ func (p *webhookPath) served(path string) bool {
 func (p *webhookPath) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !p.served(r.URL.Path) {
+			w.Header().Set("Connection", "close") // or the body would be read first
 			http.NotFound(w, r)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -112,6 +113,27 @@ func (a *arena) pod(t *testing.T) {
 			t.Errorf("%v: a workload that is written has the annotations %v", err, made.Annotations)
 		}
 	})
+	for name, request := range map[string]string{"at no path": "POST /x", "of no method": "GET " + path} {
+		t.Run("a body that does not come, "+name, func(t *testing.T) {
+			await.Until(t, "the connection has been ended", func(context.Context) error {
+				connection := a.dialAsStranger(t)
+				if connection == nil {
+					return errors.New("there is no connection")
+				}
+				if err := connection.SetDeadline(time.Now().Add(await.Limit)); err != nil {
+					return err
+				}
+				if _, err := fmt.Fprintf(connection, "%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n", request); err != nil {
+					return err
+				}
+				answer, err := io.ReadAll(connection)
+				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 40") {
+					return fmt.Errorf("the answer is %q (%w)", answer, err)
+				}
+				return nil
+			})
+		})
+	}
 	t.Run("large headers", func(t *testing.T) {
 		await.Until(t, "the connections before have ended, and they are refused", func(context.Context) error {
 			connection := a.dialAsStranger(t)

@@ -110,6 +110,12 @@ func TestOwnNamespace_Secrets(t *testing.T) {
 		s.Name, s.Namespace = name, "configdep-system"
 		return s
 	}
+	const metadata = "configdep may change no metadata of what is in its namespace but annotations, and make nothing immutable"
+	changed := func(s *corev1.Secret, change func(*corev1.Secret)) *corev1.Secret {
+		s = s.DeepCopy()
+		change(s)
+		return s
+	}
 	key, cert := secret("configdep-hmac-key", corev1.SecretTypeOpaque), secret("configdep-serving-cert", corev1.SecretTypeTLS)
 	tries{
 		"makes the key":           {nil, key, ""},
@@ -122,6 +128,11 @@ func TestOwnNamespace_Secrets(t *testing.T) {
 		"a token":                 {nil, secret("mine", corev1.SecretTypeServiceAccountToken), anotherName},
 		"a token by that name":    {nil, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
 		"into a token":            {key, secret(key.Name, corev1.SecretTypeServiceAccountToken), anotherType},
+		"a note of its own":       {cert, changed(cert, func(s *corev1.Secret) { s.Annotations = map[string]string{"configdep.io/ca-published": "x"} }), ""},
+		"an owner that is gone":   {key, changed(key, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), metadata},
+		"a finalizer":             {key, changed(key, func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} }), metadata},
+		"a label":                 {key, changed(key, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} }), metadata},
+		"no change any more":      {key, changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
 		"another type":            {key, secret(key.Name, corev1.SecretTypeTLS), anotherType},
 	}.try(t, "own-namespace", corev1.SchemeGroupVersion.WithResource("secrets"))
 }

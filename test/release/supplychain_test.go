@@ -136,12 +136,16 @@ func TestReleaseIsRefused(t *testing.T) {
 	if err := os.Symlink(filepath.Join(root, ".cache", "tools"), filepath.Join(tree, ".cache", "tools")); err != nil {
 		t.Fatal(err)
 	}
+	key, signers := signingKey(t)
+	other, _ := signingKey(t)
+	copyFile(t, signers, filepath.Join(tree, "hack", "release-signers"))
 	git("init", "--quiet")
+	if err := os.WriteFile(filepath.Join(tree, ".git", "info", "exclude"), []byte("ignored.go\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	git("add", "--all")
 	git("commit", "--quiet", "--message", "x")
 	git("tag", tag)
-	key, signers := signingKey(t)
-	other, _ := signingKey(t)
 	// As far as the scripts know, it is the Go of the Dockerfile.
 	content, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
 	if err != nil {
@@ -160,8 +164,8 @@ func TestReleaseIsRefused(t *testing.T) {
 	}
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	usual := map[string]string{
-		"VERSION": tag, "BUILD_IMAGE": "golang:" + goVersion + digest, "BASE_IMAGE": "example.com/static" + digest, "SIGNING_KEY": key, "RELEASE_SIGNERS": signers,
-		"PATH": bin + ":" + os.Getenv("PATH"), "REAL_GO": path, "GOVULNDB": "file://" + t.TempDir(), "PLATFORMS": "none/none",
+		"VERSION": tag, "IMAGE": "example.com/image", "BUILD_IMAGE": "golang:" + goVersion + digest, "BASE_IMAGE": "example.com/static" + digest, "SIGNING_KEY": key,
+		"PATH": bin + ":" + os.Getenv("PATH"), "REAL_GO": path, "SOURCE_DATE_EPOCH": "1", "HTTPS_PROXY": "http://127.0.0.1:1", "NO_PROXY": "", "GOPROXY": "off",
 	}
 	run := func(ctx context.Context, script string, change map[string]string) (string, error) {
 		cmd := exec.CommandContext(ctx, script)
@@ -183,10 +187,12 @@ func TestReleaseIsRefused(t *testing.T) {
 		"no image to build":              {map[string]string{"BUILD_IMAGE": ""}, "BUILD_IMAGE= names no image by its digest"},
 		"an image with another Go":       {map[string]string{"BUILD_IMAGE": "golang:1.20.1" + digest}, "has another Go than " + goVersion},
 		"no key":                         {map[string]string{"SIGNING_KEY": ""}, "a release is signed: SIGNING_KEY names the key"},
-		"the key of somebody else":       {map[string]string{"SIGNING_KEY": other}, "is none of " + signers},
-		"no signers":                     {map[string]string{"RELEASE_SIGNERS": "hack/release-signers"}, "is none of hack/release-signers"},
-		"no database of vulnerabilities": {nil, "holds no vulnerability database"},
-		"unsigned, for comparison, it gets to what is built": {map[string]string{"SIGNING_KEY": "none"}, "nothing is built for PLATFORMS=none/none"},
+		"the key of somebody else":       {map[string]string{"SIGNING_KEY": other}, "is none of hack/release-signers"},
+		"other signers":                  {map[string]string{"RELEASE_SIGNERS": signers}, "RELEASE_SIGNERS is not for a release"},
+		"some platforms":                 {map[string]string{"PLATFORMS": "linux/amd64"}, "PLATFORMS is not for a release"},
+		"another database":               {map[string]string{"GOVULNDB": "file://" + t.TempDir()}, "GOVULNDB is not for a release"},
+		"no database of vulnerabilities": {nil, "it has to be, as GOVULNCHECK=required"},
+		"unsigned, for comparison, it gets to what is built": {map[string]string{"SIGNING_KEY": "none", "PLATFORMS": "none/none"}, "nothing is built for PLATFORMS=none/none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t.Context(), "hack/release.sh", test.change)
@@ -195,19 +201,31 @@ func TestReleaseIsRefused(t *testing.T) {
 			}
 		})
 	}
+	t.Run("an image is not pushed that says it is another version", func(t *testing.T) {
+		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "VERSION": "v0.0.1-dirty", "IMAGE": "example.com:5000/image:" + tag})
+		if err == nil || !strings.Contains(out, "VERSION and the tag in IMAGE have to be the same") {
+			t.Errorf("it ended with %v, and said:\n%s", err, out)
+		}
+	})
 	t.Run("an image is not pushed that names its own by tag", func(t *testing.T) {
-		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "BASE_IMAGE": "example.com/static:nonroot"})
+		out, err := run(t.Context(), "hack/image.sh", map[string]string{"PUSH": "true", "IMAGE": "example.com/image:" + tag, "BASE_IMAGE": "example.com/static:nonroot"})
 		if err == nil || !strings.Contains(out, "BASE_IMAGE=example.com/static:nonroot names no image by its digest") {
 			t.Errorf("it ended with %v, and said:\n%s", err, out)
 		}
 	})
-	t.Run("what is not committed", func(t *testing.T) {
-		if err := os.WriteFile(filepath.Join(tree, "more"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		out, err := run(t.Context(), "hack/release.sh", nil)
-		if err == nil || !strings.Contains(out, "a release is made of what is committed") {
-			t.Errorf("it ended with %v, and said:\n%s", err, out)
-		}
-	})
+	for name, file := range map[string]string{"what is not committed": "more", "what git is told to ignore": "pkg/version/ignored.go"} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(tree, file)
+			if err := os.WriteFile(path, []byte("package version\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := run(t.Context(), "hack/release.sh", nil)
+			if err == nil || !strings.Contains(out, "a release is made of what is committed") || !strings.Contains(out, file) {
+				t.Errorf("it ended with %v, and said:\n%s", err, out)
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }

@@ -39,7 +39,7 @@ func validate(request *v1alpha1.Reload, namespace, name string) error {
 	if i := strings.IndexFunc(request.Spec.Reason, misleads); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(request.Spec.Reason[i:])
 		errs = append(errs, field.Invalid(spec.Child("reason"), string(r),
-			"must be one line of text, without control characters and without those that change the direction of writing"))
+			"must be one line of text without control characters, and without those that cannot be seen"))
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(v1alpha1.Kind("Reload"), name, errs)
@@ -47,9 +47,12 @@ func validate(request *v1alpha1.Reload, namespace, name string) error {
 	return nil
 }
 
-// misleads tells whether a character makes what is printed look like something else: another line, or an answer of a
-// terminal.
-func misleads(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+// misleads tells whether a character makes what is printed look like something else, such as another line, or cannot be
+// seen.
+func misleads(r rune) bool {
+	const joiner, nonJoiner = '\u200d', '\u200c' // of emoji, and of letters in some languages
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != joiner && r != nonJoiner
+}
 
 // validateKind refuses workloads that have no rollout.
 func validateKind(view *v1alpha1.ConfigDependency) error {

@@ -34,6 +34,8 @@ func TestRequestsAreValidated(t *testing.T) {
 		"a reason of two lines":            {spec(v1alpha1.ReloadSpec{Reason: "x\nERROR: y"}), apierrors.IsInvalid, []string{"spec.reason"}},
 		"a reason that moves the cursor":   {spec(v1alpha1.ReloadSpec{Reason: "\x1b[2J"}), apierrors.IsInvalid, []string{"spec.reason"}},
 		"a reason that is turned around":   {spec(v1alpha1.ReloadSpec{Reason: "a\u202eb"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason with a separator":        {spec(v1alpha1.ReloadSpec{Reason: "a\u2028b"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason with a family":           {spec(v1alpha1.ReloadSpec{Reason: "👨\u200d👩\u200d👧 & naïve"}), nil, nil},
 		"a reason that is too long":        {spec(v1alpha1.ReloadSpec{Reason: long}), apierrors.IsInvalid, []string{"spec.reason"}},
 		"everything that is wrong at once": {spec(v1alpha1.ReloadSpec{Mode: "x", Reason: long}), apierrors.IsInvalid, []string{"spec.mode", "spec.reason"}},
 	}

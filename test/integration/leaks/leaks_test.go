@@ -95,13 +95,14 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	if err := replica.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	shop.use(append(slices.Clone(s.server.Replicas), replica))
+	replicas := append(slices.Clone(s.server.Replicas), replica)
+	shop.use(replicas)
 	shop.change()
 	shop.recreate()
 	s.replaceTheKey()
 	s.renewCertificates()
-	shop.changeWhileNoReplicaRuns()
-	shop.use(append(slices.Clone(s.server.Replicas), replica))
+	shop.changeWhileNoReplicaRuns(replicas)
+	shop.use(replicas)
 	s.crash(replica)
 
 	if err := s.server.CheckLogs(); err != nil {

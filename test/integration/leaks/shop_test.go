@@ -5,8 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 	"net/http"
+	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -239,9 +240,9 @@ func (o *shop) recreate() {
 }
 
 // changeWhileNoReplicaRuns has the replicas find out, from revisions and pods, what has happened.
-func (o *shop) changeWhileNoReplicaRuns() {
+func (o *shop) changeWhileNoReplicaRuns(replicas []*install.Replica) {
 	o.Helper()
-	for _, r := range o.server.Replicas {
+	for _, r := range replicas {
 		r.Kill()
 	}
 	o.setSecret()
@@ -253,8 +254,8 @@ func (o *shop) changeWhileNoReplicaRuns() {
 	if err != nil {
 		o.Fatal(err)
 	}
-	o.setTemplate()
-	for _, r := range o.server.Replicas {
+	o.setImage()
+	for _, r := range replicas {
 		if err := errors.Join(r.Start(), r.AwaitReady(o.Context())); err != nil {
 			o.Fatal(err)
 		}
@@ -290,6 +291,15 @@ func (o *shop) setTemplate() {
 	update(o, o.core.AppsV1().Deployments("shop"), "web", func(d *appsv1.Deployment) { d.Spec.Template = o.template("web") })
 	update(o, o.core.AppsV1().StatefulSets("shop"), "db", func(d *appsv1.StatefulSet) { d.Spec.Template = o.template("db") })
 	update(o, o.core.AppsV1().DaemonSets("shop"), "agent", func(d *appsv1.DaemonSet) { d.Spec.Template = o.template("agent") })
+}
+
+// setImage changes images alone, so that the templates have what configdep has written there.
+func (o *shop) setImage() {
+	o.Helper()
+	image := "app:" + strconv.Itoa(o.round)
+	update(o, o.core.AppsV1().Deployments("shop"), "web", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+	update(o, o.core.AppsV1().StatefulSets("shop"), "db", func(d *appsv1.StatefulSet) { d.Spec.Template.Spec.Containers[0].Image = image })
+	update(o, o.core.AppsV1().DaemonSets("shop"), "agent", func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = image })
 }
 
 func update[T any](o *shop, client interface {

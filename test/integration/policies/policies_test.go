@@ -148,7 +148,8 @@ const (
 	metadata       = byWorkloads + "configdep may change no metadata of a workload but its own annotations"
 	specification  = byWorkloads + "configdep may change no specification of a workload but its own annotations on the pod template"
 
-	leaseNames = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
+	ownMetadata = byOwnNamespace + "configdep may change no metadata of what is in its namespace but annotations, and make nothing immutable"
+	leaseNames  = byOwnNamespace + "configdep may write no Lease but configdep-apiserver"
 
 	ofAPIService = byRegistrations + "configdep may change nothing of an APIService but the CA"
 	ofWebhooks   = byRegistrations + "configdep may change nothing of a webhook but the CA and the path"
@@ -275,11 +276,14 @@ func TestThiefOfTheToken(t *testing.T) {
 		"by an apply": {deployments, "shop", "web", types.ApplyPatchType,
 			`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {spec: {hostNetwork: true}}}}`, "", specification},
 
-		"another Secret":              own(secrets, secret("name: mine", "Opaque"), noRight),
-		"a token":                     own(secrets, secret("name: mine", token), noRight),
-		"a token in place of the key": {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
-		"another ConfigMap":           {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
-		"another Lease":               own(leases, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, leaseNames),
+		"another Secret":                own(secrets, secret("name: mine", "Opaque"), noRight),
+		"a token":                       own(secrets, secret("name: mine", token), noRight),
+		"a token in place of the key":   {secrets, install.Namespace, "configdep-hmac-key", types.MergePatchType, `{type: "` + token + `"}`, "", noRight},
+		"another ConfigMap":             {configMaps, install.Namespace, "kube-root-ca.crt", types.MergePatchType, `{data: {ca.crt: x}}`, "", noRight},
+		"a key that cannot be replaced": {secrets, install.Namespace, "configdep-hmac-key", update, `{immutable: true}`, "", ownMetadata},
+		"the CAs, gone with an owner that is gone": {configMaps, install.Namespace, "configdep-serving-ca", types.MergePatchType,
+			`{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`, "", ownMetadata},
+		"another Lease": own(leases, `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: mine}}`, leaseNames),
 
 		"an API that leads elsewhere":  apiService(`{spec: {service: {name: mine}}}`, ofAPIService),
 		"an API that is not verified":  apiService(`{spec: {caBundle: null, insecureSkipTLSVerify: true}}`, ofAPIService),
