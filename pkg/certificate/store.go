@@ -154,7 +154,7 @@ func (s *Store) load(ctx context.Context, mayFill, mayRepair bool) error {
 		return err
 	}
 	empty := content.equal(&Content{})
-	if !mayRepair && !(empty && mayFill) {
+	if !mayRepair && (!empty || !mayFill) {
 		return errors.New("the Secret holds no certificate that can be served")
 	}
 	plan, err := s.profile.Next(content, nowhere, time.Now())

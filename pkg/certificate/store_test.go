@@ -274,9 +274,11 @@ func TestAReplicaFollowsTheSecret(t *testing.T) {
 func TestARemovedCertificateIsPutBack(t *testing.T) {
 	for what, remove := range map[string]func(*testing.T, *fake.Clientset, []*Store){
 		"emptied": func(t *testing.T, client *fake.Clientset, _ []*Store) {
+			t.Helper()
 			put(t, client, func(s *corev1.Secret) { s.Data, s.Annotations = nil, nil })
 		},
 		"deleted": func(t *testing.T, client *fake.Clientset, replicas []*Store) {
+			t.Helper()
 			before := []string{currentCert(replicas[0]), currentCert(replicas[1])}
 			if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
@@ -299,6 +301,7 @@ func TestARemovedCertificateIsPutBack(t *testing.T) {
 			}
 		},
 		"deleted, and restored": func(t *testing.T, client *fake.Clientset, replicas []*Store) {
+			t.Helper()
 			backup := get(t, client)
 			if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)

@@ -30,7 +30,7 @@ const fieldManager = "configdep"
 
 // errNoSecret is of a Secret that does not exist. The manifests make it, empty, so that the server
 // needs no right to create Secrets.
-var errNoSecret = errors.New("Secret " + KeySecret + " does not exist in the namespace of the server, and the server may not create it: " +
+var errNoSecret = errors.New("the Secret " + KeySecret + " does not exist in the namespace of the server, and the server may not create it: " +
 	"apply the manifests again (kubectl apply or helm upgrade), and it fills the Secret")
 
 // patience is how long a replica that has found no Secret leaves an empty one to replicas

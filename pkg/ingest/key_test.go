@@ -233,7 +233,7 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 					t.Error("it is still taken for missing")
 				}
 				log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
-				if !strings.Contains(log, "Secret configdep-hmac-key does not exist in the namespace of the server") || !strings.Contains(log, "apply the manifests again") {
+				if !strings.Contains(log, "the Secret configdep-hmac-key does not exist in the namespace of the server") || !strings.Contains(log, "apply the manifests again") {
 					t.Errorf("the log does not say what to do:\n%s", log)
 				}
 				if slices.Contains(verbs(client), "create") {

@@ -284,8 +284,9 @@ func TestAnInvalidKeyChangesNothing(t *testing.T) {
 func TestARemovedKeyIsPutBack(t *testing.T) {
 	key := bytes.Repeat([]byte{9}, dependency.KeySize)
 	for name, remove := range map[string]func(*testing.T, *running){
-		"removed from the Secret": func(t *testing.T, r *running) { r.update(made()) },
+		"removed from the Secret": func(_ *testing.T, r *running) { r.update(made()) },
 		"deleted, and the manifests are applied again": func(t *testing.T, r *running) {
+			t.Helper()
 			secrets := r.client.CoreV1().Secrets(home)
 			if err := secrets.Delete(t.Context(), KeySecret, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)

@@ -206,6 +206,7 @@ func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
 		{name: "on the client's side again"},
 		{name: "replaced", args: []string{"--force-replace", "--server-side=false"}},
 		{name: "after the Secrets were deleted", before: func(t *testing.T) {
+			t.Helper()
 			kubectl(t, "-n", namespace, "delete", "secret", "configdep-hmac-key", "configdep-serving-cert")
 		}},
 	} {

@@ -232,7 +232,7 @@ func TestRegistrations_Webhooks(t *testing.T) {
 		}), configuration(nil), more},
 		"all resources":   {configuration(nil), configuration(func(c *config) { c.Webhooks[1].Rules[0].Resources = []string{"*"} }), more},
 		"leads elsewhere": {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service.Name = "mine" }), more},
-		"a URL":           {configuration(nil), configuration(func(c *config) { c.Webhooks[0].ClientConfig.URL = ptr.To("https://mine") }), more},
+		"a URL":           {configuration(nil), configuration(func(c *config) { c.Webhooks[0].ClientConfig.URL = new("https://mine") }), more},
 		"must answer":     {configuration(nil), configuration(func(c *config) { c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Fail) }), more},
 		"no conditions":   {configuration(nil), configuration(func(c *config) { c.Webhooks[1].MatchConditions = nil }), more},
 		"no service":      {configuration(nil), configuration(func(c *config) { c.Webhooks[1].ClientConfig.Service = nil }), more},

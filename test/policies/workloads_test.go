@@ -114,7 +114,7 @@ func filled(t *testing.T, kind string, seed uint64) runtime.Object {
 	t.Helper()
 	o := kinds[kind].empty()
 	codecs := serializer.NewCodecFactory(clientscheme.Scheme)
-	fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(seed)), codecs).Fill(o) //nolint:gosec // seeds are small
+	fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(int64(seed)), codecs).Fill(o)
 	o.GetObjectKind().SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
 	m, err := meta.Accessor(o)
 	if err != nil {

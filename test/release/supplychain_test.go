@@ -155,7 +155,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	goVersion, _, _ := strings.Cut(after, "\n")
 	bin := t.TempDir()
 	fake := "#!/bin/sh\n[ \"$*\" != 'env GOVERSION' ] || { echo go" + goVersion + "; exit; }\nexec \"$REAL_GO\" \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(fake), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(fake), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	path, err := exec.LookPath("go")

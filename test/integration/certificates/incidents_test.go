@@ -28,7 +28,7 @@ func (s *scene) deleted() {
 	}
 	s.missing(before.Name, 1)
 	s.kubectl("apply", "-k", s.server.Manifests())
-	s.eventually("the Secret is filled", func(ctx context.Context) error {
+	s.eventually("the Secret is filled", func(context.Context) error {
 		after := s.secret()
 		switch ca := certs(after.Data["ca.crt"]); {
 		case len(ca) == 0:

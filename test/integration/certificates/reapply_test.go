@@ -123,7 +123,7 @@ func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 			apply("deleted", "apply")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			empty()
 			s.eventually("it is put back", func(ctx context.Context) error {
 				after, err := s.kept(ctx)

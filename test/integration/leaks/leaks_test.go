@@ -312,7 +312,7 @@ func (s *scene) dumping() string {
 	}
 	path := filepath.Join(s.TempDir(), "dumping")
 	script := "#!/bin/sh\nulimit -c unlimited || true\ncd " + s.TempDir() + "\nexec " + binary + ` "$@"` + "\n"
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		s.Fatal(err)
 	}
 	return path
