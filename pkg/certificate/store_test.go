@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -352,7 +353,7 @@ func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
 				theirs := next(t, usual, Content{}, nowhere, time.Now()).Content
 				s := newTestStore(client)
 				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-				there, seen := false, false
+				var there, seen atomic.Bool
 				time.AfterFunc(tt.away, func() {
 					if !s.Missing() {
 						t.Error("that it is missing is not known")
@@ -360,12 +361,11 @@ func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
 					if err := client.Tracker().Add(shipped()); err != nil {
 						t.Error(err)
 					}
-					there = true
+					there.Store(true)
 				})
 				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-					if there && !seen && runs { // and is slow
+					if there.Load() && runs && !seen.Swap(true) { // and is slow
 						time.AfterFunc(patience-time.Second, func() { put(t, client, theirs.putInto) })
-						seen = true
 					}
 					return false, nil, nil
 				})

@@ -204,7 +204,7 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 				client, runs := fake.NewClientset(), tt.runs
 				shared := sharedBy(client)
 				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
-				there, seen := false, false
+				var there, seen atomic.Bool
 				time.AfterFunc(tt.away, func() {
 					if !shared.missing.Load() {
 						t.Error("that it is missing is not known")
@@ -212,12 +212,11 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 					if err := client.Tracker().Add(made()); err != nil {
 						t.Error(err)
 					}
-					there = true
+					there.Store(true)
 				})
 				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-					if there && !seen && runs { // and is slow
+					if there.Load() && runs && !seen.Swap(true) { // and is slow
 						time.AfterFunc(patience-time.Second, func() { sharedBy(client).restore(quiet(t), key) })
-						seen = true
 					}
 					return false, nil, nil
 				})
