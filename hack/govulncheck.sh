@@ -9,6 +9,7 @@
 #   GOVULNDB_MAX_AGE   days: fail if that module is older        any
 #   GOVULNCHECK   required: fail where no database can be        optional
 #                 reached; optional: say so, and let it pass
+#   GOVULNCHECK_OS   the operating system for which programs are built    this one
 #   PROBE_TIMEOUT, TIMEOUT   seconds for the first answer, and for all     60, 900
 #
 # The database is asked again each time, so the same commit may pass today and not tomorrow.
@@ -33,13 +34,13 @@ tmp=$(mktemp -d .cache/govulncheck.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
 govulncheck=$(hack/tools/build.sh vuln)
 
-# The standard library is that of releases, whatever Go is here.
-go_version=$(awk -F= '/^ARG GO_VERSION=/ { print $2; exit }' Dockerfile)
-[[ $go_version ]] || fail "the Dockerfile does not say the version of Go"
+# The standard library is that of releases, whatever Go is here, and the settings are those of hack/build.sh.
+go_version=$(hack/go-version.sh)
+os=${GOVULNCHECK_OS:-$(go env GOOS)}
 
 run() { # seconds, arguments; its own exit code
   code=0
-  GOVERSION=go$go_version timeout --kill-after=10 "$1" "$govulncheck" -db "$db" "${@:2}" >"$tmp/out" 2>&1 || code=$?
+  GOVERSION=go$go_version GOOS=$os CGO_ENABLED=0 GOFLAGS=-tags=grpcnotrace timeout --kill-after=10 "$1" "$govulncheck" -db "$db" "${@:2}" >"$tmp/out" 2>&1 || code=$?
 }
 unreachable() {
   say "NOT CHECKED: the vulnerability database $db cannot be reached ($1)"

@@ -21,7 +21,7 @@ for name in BUILD_IMAGE BASE_IMAGE; do
   [[ ${!name:-} =~ ^[A-Za-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}$ ]] ||
     fail "$name=${!name:-} names no image by its digest (IMAGE@sha256:...), which is what a release is made from; see the Dockerfile"
 done
-go_version=$(awk -F= '/^ARG GO_VERSION=/ { print $2; exit }' Dockerfile)
+go_version=$(hack/go-version.sh)
 tag=${BUILD_IMAGE%%@*} tag=${tag##*/}
 [[ $tag != *:* || $tag == *:"$go_version" || $tag == *:"$go_version"-* ]] ||
   fail "BUILD_IMAGE=$BUILD_IMAGE has another Go than $go_version, so that the image would hold another program"

@@ -46,8 +46,7 @@ if command -v sha256sum >/dev/null; then sha256=(sha256sum); else sha256=(shasum
 key=${SIGNING_KEY:-none}
 signers=${RELEASE_SIGNERS:-hack/release-signers}
 
-go_version=$(awk -F= '/^ARG GO_VERSION=/ { print $2; exit }' Dockerfile)
-[[ $go_version ]] || fail "the Dockerfile does not say the version of Go"
+go_version=$(hack/go-version.sh)
 if [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.[0-9]+)?$ ]]; then
   hack/release-check.sh "$version"
   [[ $(go env GOVERSION) == "go$go_version" ]] ||
@@ -85,7 +84,7 @@ sign() { # file
   local signer
   signer=$(ssh-keygen -Y find-principals -f "$signers" -s "$1.sig" 2>/dev/null | head -n 1) &&
     ssh-keygen -q -Y verify -f "$signers" -I "$signer" -n "$namespace" -s "$1.sig" <"$1" >/dev/null 2>"$tmp/log" ||
-    fail "the key $key is none of $signers, so nobody could verify what it signs"
+    fail "the key $key is not in $signers, so users could not verify what it signs"
 }
 if [[ $key == none ]]; then
   say "NOT SIGNED: this is for comparison, and not to be published"
@@ -95,8 +94,7 @@ else
   echo "$version" >"$tmp/probe"
   sign "$tmp/probe"
   if [[ $commit ]]; then
-    # As hack/build.sh builds it for clusters.
-    GOOS=linux CGO_ENABLED=0 GOFLAGS="-tags=grpcnotrace" GOVULNCHECK=required GOVULNDB_MAX_AGE=${GOVULNDB_MAX_AGE:-30} hack/govulncheck.sh ./cmd/...
+    GOVULNCHECK_OS=linux GOVULNCHECK=required GOVULNDB_MAX_AGE=${GOVULNDB_MAX_AGE:-30} hack/govulncheck.sh ./cmd/...
   fi
 fi
 

@@ -279,3 +279,27 @@ func TestReadWorkload(t *testing.T) {
 		t.Errorf("it is %+v", w.Workload)
 	}
 }
+
+// A host whose requests take all that it may have decoded at once leaves room for those of others.
+func TestHandler_DecodingLeavesRoom(t *testing.T) {
+	handler := newCluster(secret("db", "password", "x")).handler()
+	handler.patience = 100 * time.Millisecond // those that wait are refused
+	release, err := handler.decoding.acquire(t.Context(), "stranger", decodingOfHost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	body := aDeployment(`"object": {"metadata": {"annotations": {"configdep.io/reload": "auto"}}, "spec": {"template": {"spec": {"containers": [
+		{"envFrom": [{"secretRef": {"name": "db"}}]}]}}}}`)
+	for host, want := range map[string]int{"stranger": http.StatusServiceUnavailable, "kube-apiserver": http.StatusOK} {
+		made := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(body))
+		made.RemoteAddr = host + ":1"
+		made.Header.Set("Content-Type", "application/json")
+		made = made.WithContext(klog.NewContext(made.Context(), klog.Logger{}))
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, made)
+		if recorder.Code != want {
+			t.Errorf("%s gets %d, want %d: %s", host, recorder.Code, want, recorder.Body)
+		}
+	}
+}

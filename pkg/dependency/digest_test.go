@@ -210,6 +210,24 @@ func TestAnotherKeyHasAnotherKeyIDAndOtherDigests(t *testing.T) {
 	}
 }
 
+// What is derived depends on the key and the purpose alone, and whatever content users have digested, no digest is a part
+// of it.
+func TestDerive_IsNoDigest(t *testing.T) {
+	d := testDigester()
+	secret := d.Derive("x")
+	if secret != testDigester().Derive("x") {
+		t.Error("the same key derives another secret")
+	}
+	if secret == d.Derive("y") || secret == NewDigester(bytes.Repeat([]byte{8}, KeySize)).Derive("x") {
+		t.Error("another purpose or key derives the same secret")
+	}
+	for _, content := range []string{"x", "configdep derived key", "configdep derived key: x", "configdep derived keyx"} {
+		if digest := d.Content([]byte(content)); bytes.Contains(secret[:], digest[:]) {
+			t.Errorf("the digest of %q is a part of the secret", content)
+		}
+	}
+}
+
 // Random content, drawn so that two draws are often alike or nearly so: equal content has
 // equal hashes, and different content has different ones, however alike it looks when it
 // is written one after the other.

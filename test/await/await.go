@@ -28,3 +28,12 @@ func Until(t testing.TB, what string, check func(context.Context) error) {
 		t.Fatalf("waiting until %s: %v: %v", what, err, last)
 	}
 }
+
+// NextSecond returns in another second than that in which it is called. API objects tell times in whole seconds: what is
+// written then is later than what was written before.
+func NextSecond(ctx context.Context) error {
+	called := time.Now().Truncate(time.Second)
+	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
+		return time.Now().Truncate(time.Second).After(called), nil
+	})
+}

@@ -1,18 +1,12 @@
 package documents
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -118,39 +112,5 @@ func TestSecurityInsights(t *testing.T) {
 	}
 	if checked < 10 {
 		t.Errorf("there are %d links only", checked)
-	}
-}
-
-// OSS-Fuzz is given every fuzz target that there is.
-func TestOSSFuzzHasAllTargets(t *testing.T) {
-	t.Parallel()
-	var want []string
-	for _, file := range files(t, "*_test.go") {
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range parsed.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if !ok || !strings.HasPrefix(f.Name.Name, "Fuzz") {
-				continue
-			}
-			want = append(want, "./"+filepath.Dir(file)+" "+f.Name.Name)
-			if strings.HasSuffix(parsed.Name.Name, "_test") {
-				t.Errorf("%s is in a package of tests alone, which OSS-Fuzz cannot build", f.Name)
-			}
-		}
-	}
-	cmd := exec.CommandContext(t.Context(), "hack/oss-fuzz/build.sh", "--list")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := strings.Split(strings.TrimSpace(string(out)), "\n")
-	slices.Sort(want)
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" || len(got) < 10 {
-		t.Errorf("targets (-want +got):\n%s", diff)
 	}
 }

@@ -3,13 +3,11 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -238,26 +236,15 @@ func TestPodsBelowAPartition(t *testing.T) {
 		t.Errorf("the answer is %+v, want %q", answer, want)
 	}
 
-	inTheNextSecond(t)
+	if err := await.NextSecond(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	remove(t, kube(t).CoreV1().Pods(namespace).Delete, "web-0")
 	runningPods(t, namespace, "web", 2, before)
 	got := awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": current, "web-1": current})
 	if got.Pods[0].TemplateRevision != old || got.TemplateRevision == old {
 		t.Errorf("web-0 is of %s, of %s before and %s now", got.Pods[0].TemplateRevision, old, got.TemplateRevision)
 	}
-}
-
-// inTheNextSecond returns when the second has passed. API objects tell times in whole seconds: a pod
-// that is created then is of a later one than what was written before.
-func inTheNextSecond(t *testing.T) {
-	t.Helper()
-	now := time.Now().Truncate(time.Second)
-	await.Until(t, "the second has passed", func(context.Context) error {
-		if !time.Now().Truncate(time.Second).After(now) {
-			return errors.New("it has not")
-		}
-		return nil
-	})
 }
 
 // A paused Deployment that nothing restarts: the pods from before the change are stale, and
@@ -272,7 +259,9 @@ func TestPodsOfAPausedDeployment(t *testing.T) {
 	view(t, namespace, "deployment.web")
 	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Paused = true })
 	edit(t, kube(t).CoreV1().ConfigMaps(namespace), "settings", func(o *corev1.ConfigMap) { o.Data["a"] = "2" })
-	inTheNextSecond(t)
+	if err := await.NextSecond(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	edit(t, kube(t).AppsV1().Deployments(namespace), "web", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(3)) })
 	want := map[string]v1alpha1.ContentState{}
 	await.Until(t, "the third pod runs", func(ctx context.Context) error {

@@ -132,8 +132,9 @@ func TestOwnNamespace_Secrets(t *testing.T) {
 		"an owner that is gone":   {key, changed(key, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), metadata},
 		"a finalizer":             {key, changed(key, func(s *corev1.Secret) { s.Finalizers = []string{"example.com/x"} }), metadata},
 		"a label":                 {key, changed(key, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} }), metadata},
-		"no change any more":      {key, changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
-		"another type":            {key, secret(key.Name, corev1.SecretTypeTLS), anotherType},
+		"made immutable, where it says that it is not": {changed(key, func(s *corev1.Secret) { s.Immutable = new(false) }), changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
+		"no change any more":                           {key, changed(key, func(s *corev1.Secret) { s.Immutable = new(true) }), metadata},
+		"another type":                                 {key, secret(key.Name, corev1.SecretTypeTLS), anotherType},
 	}.try(t, "own-namespace", corev1.SchemeGroupVersion.WithResource("secrets"))
 }
 
@@ -262,7 +263,7 @@ func TestEvictions(t *testing.T) {
 	}.try(t, "evictions", corev1.SchemeGroupVersion.WithResource("pods"))
 }
 
-// Nobody but the server is looked at, and errors refuse.
+// Only requests of the server are checked, and errors refuse them.
 func TestEveryPolicyConcernsTheServerAlone(t *testing.T) {
 	policies := read(t)
 	if len(policies) != 4 {

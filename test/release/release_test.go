@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/modcache"
 )
 
 const (
@@ -76,9 +77,9 @@ func TestRelease(t *testing.T) {
 		if err := os.Symlink(filepath.Join(root, ".cache", "tools"), filepath.Join(other, ".cache", "tools")); err != nil {
 			t.Fatal(err)
 		}
-		modules := otherModules(t, root)
 		again := filepath.Join(other, "dist")
-		execute(t, other, append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo", modules[0], modules[1]),
+		env := append(os.Environ(), "VERSION="+version, "IMAGE="+repository, "SOURCE_DATE_EPOCH="+epoch, "PLATFORMS="+platform, "DIST="+again, "TZ=Asia/Tokyo")
+		execute(t, other, append(env, modcache.New(t)...),
 			"bash", "-c", "umask 077; exec hack/release.sh")
 		remade := contents(t, again)
 		remade[signature] = made[signature] // which needs the key
@@ -274,22 +275,6 @@ func TestRelease(t *testing.T) {
 		}
 		t.Error("the Dockerfile does not say the version of Go")
 	})
-}
-
-// otherModules returns variables of the environment by which Go has a module cache of its own,
-// which it fills from the usual one.
-func otherModules(t *testing.T, root string) [2]string {
-	t.Helper()
-	usual := strings.Split(strings.TrimSpace(execute(t, root, os.Environ(), "go", "env", "GOMODCACHE", "GOPROXY")), "\n")
-	dir := filepath.Join(t.TempDir(), "modules")
-	t.Cleanup(func() { // what is in it is read-only
-		clean := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "clean", "-modcache")
-		clean.Dir, clean.Env = root, append(os.Environ(), "GOMODCACHE="+dir)
-		if out, err := clean.CombinedOutput(); err != nil {
-			t.Errorf("removing the module cache: %v: %s", err, out)
-		}
-	})
-	return [2]string{"GOMODCACHE=" + dir, "GOPROXY=file://" + usual[0] + "/cache/download," + usual[1]}
 }
 
 func id(of *int64) string {

@@ -187,7 +187,7 @@ func TestReleaseIsRefused(t *testing.T) {
 		"no image to build":              {map[string]string{"BUILD_IMAGE": ""}, "BUILD_IMAGE= names no image by its digest"},
 		"an image with another Go":       {map[string]string{"BUILD_IMAGE": "golang:1.20.1" + digest}, "has another Go than " + goVersion},
 		"no key":                         {map[string]string{"SIGNING_KEY": ""}, "a release is signed: SIGNING_KEY names the key"},
-		"the key of somebody else":       {map[string]string{"SIGNING_KEY": other}, "is none of hack/release-signers"},
+		"a key that is not known":        {map[string]string{"SIGNING_KEY": other}, "is not in hack/release-signers"},
 		"other signers":                  {map[string]string{"RELEASE_SIGNERS": signers}, "RELEASE_SIGNERS is not for a release"},
 		"some platforms":                 {map[string]string{"PLATFORMS": "linux/amd64"}, "PLATFORMS is not for a release"},
 		"another database":               {map[string]string{"GOVULNDB": "file://" + t.TempDir()}, "GOVULNDB is not for a release"},

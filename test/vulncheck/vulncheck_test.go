@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/configdep/configdep/test/install"
+	"github.com/configdep/configdep/test/modcache"
 )
 
 // A small package that makes certificates, and cannot do so without this function.
@@ -119,19 +120,7 @@ func TestGovulncheck_ByModule(t *testing.T) {
 // The format: https://go.dev/ref/mod#goproxy-protocol
 func modules(t *testing.T, path, version string, files map[string][]byte) []string {
 	t.Helper()
-	usual, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(usual)), "\n")
-	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "modules")
-	t.Cleanup(func() { // what is in it is read-only
-		clean := exec.CommandContext(context.WithoutCancel(t.Context()), "go", "clean", "-modcache")
-		clean.Env = append(os.Environ(), "GOMODCACHE="+cache)
-		if out, err := clean.CombinedOutput(); err != nil {
-			t.Errorf("removing the module cache: %v: %s", err, out)
-		}
-	})
+	dir := t.TempDir()
 	var packed bytes.Buffer
 	to := zip.NewWriter(&packed)
 	files["go.mod"] = []byte("module " + path + "\n")
@@ -153,7 +142,7 @@ func modules(t *testing.T, path, version string, files map[string][]byte) []stri
 	} {
 		write(t, filepath.Join(dir, path, name), content)
 	}
-	return []string{"GOMODCACHE=" + cache, "GONOSUMDB=" + path, "GOPROXY=file://" + dir + ",file://" + lines[0] + "/cache/download," + lines[1]}
+	return append(modcache.New(t, "file://"+dir), "GONOSUMDB="+path)
 }
 
 func run(t *testing.T, env ...string) (string, error) {

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
@@ -246,12 +244,7 @@ func (o *shop) changeWhileNoReplicaRuns(replicas []*install.Replica) {
 		r.Kill()
 	}
 	o.setSecret()
-	// Times of objects are in whole seconds: only in another one is it worth looking up which came first.
-	changed := time.Now().Truncate(time.Second)
-	err := wait.PollUntilContextCancel(o.Context(), 10*time.Millisecond, true, func(context.Context) (bool, error) {
-		return time.Now().Truncate(time.Second).After(changed), nil
-	})
-	if err != nil {
+	if err := await.NextSecond(o.Context()); err != nil {
 		o.Fatal(err)
 	}
 	o.setImage()
