@@ -8,6 +8,9 @@ SHELL := bash
 
 module := github.com/configdep/configdep
 bin := .cache/bin
+# Programs are built without cgo, as those of a release, the control plane and the tools are: with
+# other settings, all dependencies would be compiled once more. Tests need cgo for the race detector.
+go_build := CGO_ENABLED=0 go build -trimpath
 
 # Nothing but the version of configdep itself is stamped. The generic API server takes
 # that of k8s.io/component-base for the version of Kubernetes.
@@ -41,7 +44,7 @@ help: ## Show this help
 
 .PHONY: demo
 demo: prerequisites ## Run the tour of the README on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
-	@go build -trimpath -o $(bin)/demo ./test/demo
+	@$(go_build) -o $(bin)/demo ./test/demo
 	@$(bin)/demo
 
 .PHONY: deploy
@@ -57,7 +60,7 @@ undeploy: ## Remove what deploy has installed: OVERLAY, KUBECTL, WAIT, TIMEOUT (
 .PHONY: build
 build: prerequisites ## Build the programs into .cache/bin, with VERSION from git
 	@mkdir -p $(bin)
-	go build -trimpath -tags grpcnotrace -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
+	$(go_build) -tags grpcnotrace -ldflags "$(ldflags)" -o $(bin)/ ./cmd/...
 
 .PHONY: image
 image: ## Build the container image by docker: IMAGE, VERSION, PLATFORMS, PUSH (see hack/image.sh)
@@ -82,7 +85,7 @@ test: build ## Run all tests, unit tests and those against a real control plane:
 	@hack/controlplane/build.sh >/dev/null
 	@# What tests run is built before them, so that no time limit of a test includes a build.
 	@hack/tools/build.sh helm kustomize sbom vuln >/dev/null
-	@cd test/monitoring && go build -trimpath -o "$(CURDIR)/$(bin)/" .
+	@cd test/monitoring && $(go_build) -o "$(CURDIR)/$(bin)/" .
 	@$(tell_race)
 	@# Compiled with all cores first, and silently; then the packages' tests run one after the other.
 	@go build $(race) ./...
@@ -100,12 +103,12 @@ soak: prerequisites ## Play everything that is random with new seeds, at length 
 
 .PHONY: mutate
 mutate: prerequisites ## Change the code that decides, and see whether tests fail (see hack/mutate): MUTATE_ARGS
-	@go build -trimpath -o $(bin)/mutate ./hack/mutate
+	@$(go_build) -o $(bin)/mutate ./hack/mutate
 	@$(bin)/mutate $(MUTATE_ARGS)
 
 .PHONY: bench
 bench: prerequisites ## Measure the server on a cluster of its own (see test/bench)
-	@go build -trimpath -o $(bin)/bench ./test/bench
+	@$(go_build) -o $(bin)/bench ./test/bench
 	@$(bin)/bench
 
 .PHONY: verify

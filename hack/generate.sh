@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 module=$(go list -m)
 types=$module/pkg/apis/configdep/v1alpha1
 header=hack/boilerplate.go.txt
-tool() { go tool -modfile=hack/tools/codegen/go.mod "$@"; }
+# With the settings of "make build", so that what both need is compiled once.
+tool() { CGO_ENABLED=0 GOFLAGS="$(go env GOFLAGS) -trimpath" go tool -modfile=hack/tools/codegen/go.mod "$@"; }
 
 find pkg -name 'zz_generated.*.go' -delete
 rm -rf pkg/generated/{clientset,listers,informers}

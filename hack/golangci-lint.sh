@@ -7,9 +7,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 export GOLANGCI_LINT_CACHE=${GOLANGCI_LINT_CACHE:-$PWD/.cache/golangci-lint}
-# It has all dependencies compiled; this way that is of use to "make build" as well.
-GOFLAGS="$(go env GOFLAGS) -trimpath"
-export GOFLAGS
+# It has all dependencies compiled: with the settings of "make build", once for both.
+GOFLAGS="$(go env GOFLAGS) -trimpath -tags=grpcnotrace"
+export GOFLAGS CGO_ENABLED=0
 root=$PWD
 cd "${DIR:-.}"
 exec go tool -modfile="$root/hack/tools/lint/go.mod" golangci-lint "$@"

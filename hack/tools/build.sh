@@ -27,7 +27,7 @@ for name; do
     mkdir -p .cache/tools
     tmp=$(mktemp "$out.XXXXXX")
     trap 'rm -f "$tmp"' EXIT
-    GOFLAGS=-mod=readonly go build -modfile="$module/go.mod" -trimpath -buildvcs=false -o "$tmp" \
+    GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -modfile="$module/go.mod" -trimpath -buildvcs=false -o "$tmp" \
       "$(awk '$1 == "tool" { print $2; exit }' "$module/go.mod")"
     chmod 755 "$tmp"
     mv "$tmp" "$out"

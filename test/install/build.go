@@ -28,6 +28,9 @@ func build(ctx context.Context, root string, race bool, program string) (string,
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", binary, program)...)
 	cmd.Dir = root
+	if !race {
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w: %s", program, err, out)
 	}

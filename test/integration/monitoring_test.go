@@ -178,6 +178,7 @@ func metricUses(t *testing.T) (uses []metricUse) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "run", "-trimpath", ".", filepath.Join("..", "..", "artifacts", "monitoring"))
 	cmd.Dir = filepath.Join("..", "monitoring")
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0") // as "make test" has built it
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
