@@ -22,7 +22,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	configdepmetrics "github.com/configdep/configdep/pkg/metrics"
 )
 
@@ -270,12 +270,12 @@ func TestReadWorkload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := readWorkload("Deployment", "shop", "web", shape)
+	w, err := readWorkload(kind.Of(kind.Deployment), "shop", "web", shape)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(w.References) != 1 || w.References[0].Name != "db" || w.Namespace != "shop" || w.Name != "web" || w.Kind != dependency.Deployment ||
-		w.Annotations["configdep.io/reload"] != "auto" || w.TemplateAnnotations["configdep.io/config-hash"] != "x" {
+	if len(w.References) != 1 || w.References[0].Name != "db" || w.Namespace != "shop" || w.Name != "web" || w.Kind != kind.Deployment ||
+		w.Annotations["configdep.io/reload"] != "auto" || w.Marks.TemplateHash != "x" {
 		t.Errorf("it is %+v", w.Workload)
 	}
 }

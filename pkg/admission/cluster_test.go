@@ -47,7 +47,7 @@ func newCluster(sources ...*dependency.Source) *cluster {
 func secret(name, key, value string) *dependency.Source {
 	return dependency.FromSecret(digester, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{key: []byte(value)},
-	})
+	}, dependency.SourceMarks{})
 }
 
 func (c *cluster) Read(f func(*dependency.Graph)) bool {

@@ -187,7 +187,7 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	if r.malformed != nil {
 		return nil, "", fmt.Errorf("reading a %s: %w", r.Kind.Kind, r.malformed)
 	}
-	object, err := readWorkload(r.Kind.Kind, r.Namespace, r.Name, r.object)
+	object, err := readWorkload(r.kind, r.Namespace, r.Name, r.object)
 	if err != nil {
 		return nil, "", err
 	}

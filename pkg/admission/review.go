@@ -6,11 +6,13 @@ import (
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // review is an AdmissionReview of which only what matters here is decoded.
@@ -33,6 +35,7 @@ type request struct {
 		FieldManager string `json:"fieldManager"`
 	} `json:"options"`
 
+	kind           *kind.Kind
 	object, before *shape // of Object, and of OldObject if it is updated
 	malformed      error  // why there are none
 }
@@ -58,7 +61,8 @@ func (r *request) read() error {
 		return errors.New("the request of the AdmissionReview has no uid")
 	case len(r.UID) > maxUID:
 		return fmt.Errorf("the uid of the request has more than %d bytes", maxUID)
-	case r.Kind.Group != appsv1.GroupName || readers[r.Kind.Kind] == nil:
+	}
+	if r.kind = kind.OfGroupKind(schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}); r.kind == nil || !r.kind.Traits.Rollable {
 		return fmt.Errorf("a %s is not a workload whose pods can be restarted", r.Kind.Kind)
 	}
 	if !isName(r.Namespace, validation.ValidateNamespaceName) {

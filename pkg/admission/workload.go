@@ -8,11 +8,11 @@ import (
 	"maps"
 	"reflect"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -57,22 +57,26 @@ type written struct {
 	template map[string]any
 }
 
-// readWorkload reads a workload of a kind that there is a reader for.
-func readWorkload(kind, namespace, name string, s *shape) (*written, error) {
+// readWorkload reads a workload of a kind whose pods can be restarted.
+func readWorkload(k *kind.Kind, namespace, name string, s *shape) (*written, error) {
 	w, err := s.marked()
 	if err != nil {
-		return nil, fmt.Errorf("reading a %s: %w", kind, err)
+		return nil, fmt.Errorf("reading a %s: %w", k.Name, err)
 	}
 	var template corev1.PodTemplateSpec
 	if len(s.Spec.Template) > 0 {
 		if err := json.Unmarshal(s.Spec.Template, &template); err != nil {
-			return nil, fmt.Errorf("reading a %s: %w", kind, err)
+			return nil, fmt.Errorf("reading a %s: %w", k.Name, err)
 		}
 	}
 	// One that is created need not say its namespace.
-	w.Workload = readers[kind](metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.annotations}, &template, s.Spec.Paused)
+	w.Workload = policy.ReadWorkload(&dependency.Object{
+		Kind: k.Name, Traits: k.Traits, Template: &template,
+		Meta:   &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.annotations},
+		Status: dependency.Status{Paused: s.Spec.Paused},
+	})
 	if w.Truncated {
-		return nil, fmt.Errorf("a %s that consumes more than %d sources, or consumes them in more than %d places, is left to the controller", kind, dependency.MaxSources, dependency.MaxUses)
+		return nil, fmt.Errorf("a %s that consumes more than %d sources, or consumes them in more than %d places, is left to the controller", k.Name, dependency.MaxSources, dependency.MaxUses)
 	}
 	return w, nil
 }
@@ -96,11 +100,8 @@ func (s *shape) marked() (*written, error) {
 }
 
 // remembered returns what is remembered of a workload by its annotations.
-func (w *written) remembered() *dependency.Workload {
-	return &dependency.Workload{
-		Annotations:         dependency.OwnAnnotations(w.annotations),
-		TemplateAnnotations: dependency.OwnAnnotations(w.templateAnnotations()),
-	}
+func (w *written) remembered() *policy.Written {
+	return &policy.Written{Workload: w.annotations, Template: w.templateAnnotations()}
 }
 
 // templateAnnotations returns nil when there are none, and an empty map when they are empty.
@@ -115,19 +116,6 @@ func (w *written) templateAnnotations() map[string]string {
 		out[key], _ = value.(string)
 	}
 	return out
-}
-
-// readers make workloads of what matters here, by their kind.
-var readers = map[string]func(metav1.ObjectMeta, *corev1.PodTemplateSpec, bool) *dependency.Workload{
-	string(dependency.Deployment): func(m metav1.ObjectMeta, template *corev1.PodTemplateSpec, paused bool) *dependency.Workload {
-		return dependency.FromDeployment(&appsv1.Deployment{ObjectMeta: m, Spec: appsv1.DeploymentSpec{Template: *template, Paused: paused}})
-	},
-	string(dependency.StatefulSet): func(m metav1.ObjectMeta, template *corev1.PodTemplateSpec, _ bool) *dependency.Workload {
-		return dependency.FromStatefulSet(&appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: *template}})
-	},
-	string(dependency.DaemonSet): func(m metav1.ObjectMeta, template *corev1.PodTemplateSpec, _ bool) *dependency.Workload {
-		return dependency.FromDaemonSet(&appsv1.DaemonSet{ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: *template}})
-	},
 }
 
 // sameTemplate reports whether two workloads have the same pod template, but for our

@@ -14,6 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/version"
+	"github.com/configdep/configdep/pkg/workload"
 )
 
 // Config is what a Server is made from.
@@ -23,6 +24,7 @@ type Config struct {
 	Reader  *ingest.Reader
 	Options *Options
 
+	workloads    workload.Client
 	certificates *certificates
 	webhook      *webhook
 	departure    *departure
@@ -35,6 +37,7 @@ type CompletedConfig struct{ *completedConfig }
 type completedConfig struct {
 	generic      genericapiserver.CompletedConfig
 	client       kubernetes.Interface
+	workloads    workload.Client
 	reader       *ingest.Reader
 	options      *Options
 	farewell     *farewell
@@ -73,12 +76,16 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
+	workloads, err := workload.NewClient(config, client)
+	if err != nil {
+		return nil, err
+	}
 	certificates := o.certificates(client, dynamicClient, generic.SecureServing)
 	webhook, err := o.webhookListener(generic.SecureServing, client)
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, certificates: certificates, webhook: webhook, departure: &departure{client, dynamicClient, o.Namespace}}, nil
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, workloads: workloads, certificates: certificates, webhook: webhook, departure: &departure{client, dynamicClient, o.Namespace}}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -140,5 +147,5 @@ func clientConfig(base *rest.Config) *rest.Config {
 func (c *Config) Complete() CompletedConfig {
 	farewell := &farewell{maxWatches: c.Options.MaxWatchesPerUser}
 	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.Reader, c.Options, farewell, c.certificates, c.webhook, c.departure}}
+	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.workloads, c.Reader, c.Options, farewell, c.certificates, c.webhook, c.departure}}
 }

@@ -65,7 +65,7 @@ func (c CompletedConfig) New() (*Server, error) {
 	}
 	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
 	s.controller = controller.New(controller.Config{
-		Client:   c.client,
+		Client:   c.workloads,
 		Recorder: recorder,
 		Clock:    clock.RealClock{},
 		Defaults: c.options.Reload,
@@ -85,7 +85,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		"configdependencies/reload": &reload.REST{
 			Views:    s.views,
 			Graph:    s.index,
-			Client:   s.client,
+			Client:   c.workloads,
 			Recorder: recorder,
 			Clock:    clock.RealClock{},
 			Defaults: c.options.Reload,
@@ -94,7 +94,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		"configdependencies/pods": pods.NewREST(pods.Config{
 			Views:    s.views,
 			Graph:    s.index,
-			Client:   s.client,
+			Client:   c.workloads,
 			Clock:    clock.RealClock{},
 			Defaults: c.options.Reload,
 			Digester: s.digester.Load,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // A controller is busy while workloads wait for a worker, and only while it leads.
@@ -50,7 +51,7 @@ func TestBusy(t *testing.T) {
 func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 	c := New(Config{})
 	c.begin(nil, false, nil)
-	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
+	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
 	for i, tt := range []struct {
 		restored int
 		forgets  bool
@@ -67,7 +68,7 @@ func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 func TestEnqueue_HoldsNoLock(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
-		key, asked := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}, false
+		key, asked := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}, false
 		c.controller.enqueue(func(add func(dependency.WorkloadKey)) {
 			add(key)
 			asked = c.controller.Found(key) == nil && !c.controller.StandsBy() // which would wait for ever

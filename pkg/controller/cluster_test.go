@@ -19,7 +19,9 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 const namespace = "shop"
@@ -106,7 +108,7 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 func (c *cluster) newProcess() {
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	c.controller = New(Config{
-		Client: c.client, Recorder: recorder{c}, Clock: c.clock, Workers: 2,
+		Client: workloadtest.Client(c.client), Recorder: recorder{c}, Clock: c.clock, Workers: 2,
 		Defaults: c.defaults,
 		Digester: func() *dependency.Digester { return digester },
 
@@ -203,7 +205,7 @@ func several(c *cluster) {
 // present returns the record of what there is for the Deployment web.
 func (c *cluster) present() (r policy.Record) {
 	c.t.Helper()
-	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
+	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
 	if !c.index.Read(func(g *dependency.Graph) {
 		r = policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults).Present()
 	}) {
@@ -215,7 +217,7 @@ func (c *cluster) present() (r policy.Record) {
 // decision returns what a view of the Deployment web would show.
 func (c *cluster) decision() (d policy.Decision) {
 	c.t.Helper()
-	key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}
+	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
 	if !c.index.Read(func(g *dependency.Graph) {
 		e := policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults)
 		d = e.Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})

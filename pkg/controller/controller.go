@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -17,6 +16,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
 )
 
 // Graph gives access to the dependency graph. Read returns false, without a call, while
@@ -27,7 +27,7 @@ type Graph interface {
 
 // Config is what a Controller is made from.
 type Config struct {
-	Client   kubernetes.Interface
+	Client   workload.Client
 	Recorder record.EventRecorder
 	Clock    clock.WithTicker
 	Defaults policy.Defaults
@@ -96,13 +96,11 @@ type note struct {
 // said is what a record says besides its hash: two with the same hash may be of different moments.
 type said struct{ verified, reload string }
 
-func saidBy(annotations map[string]string) said {
-	return said{annotations[policy.VerifiedAnnotation], annotations[policy.LastReloadAnnotation]}
-}
+func saidBy(m *dependency.Marks) said { return said{m.Verified, m.LastReload} }
 
 // stands reports whether the record of a workload is the one that we wrote last, as far as it is there.
 func (n *note) stands(w *dependency.Workload) bool {
-	return w.Annotations[policy.ConfigHashAnnotation] == "" || saidBy(w.Annotations) == n.said
+	return w.Marks.Hash == "" || saidBy(&w.Marks) == n.said
 }
 
 // lostAfter is how long a write of ours may take to come back through the index. After that it is taken

@@ -167,7 +167,7 @@ func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
 	if err := json.Unmarshal(data, &patch); err != nil {
 		t.Fatal(err)
 	}
-	pods, valid := policy.PodsToEvictOf(&dependency.Workload{Annotations: patch.Metadata.Annotations})
+	pods, valid := policy.PodsToEvictOf(&dependency.Workload{Marks: policy.MarksOf(patch.Metadata.Annotations)})
 	if !valid {
 		t.Errorf("%v is not valid", patch.Metadata.Annotations)
 	}

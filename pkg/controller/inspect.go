@@ -30,7 +30,7 @@ func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, 
 		return nil, fmt.Errorf("looking for the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	excursions := s.Excursions
-	if w.Kind == dependency.Deployment && w.RevisionIsNew() && !selected.Reused {
+	if w.RevisionIsNew() && !selected.Reused {
 		// The ReplicaSet was made for the template, so that all of its pods are newer.
 		excursions = slices.DeleteFunc(slices.Clone(excursions), func(x policy.Excursion) bool { return x.OlderPods })
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
@@ -221,7 +222,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	w := s.workload
 	// After a rollback the template may carry the hash already.
-	always := w.TemplateAnnotations[policy.ConfigHashAnnotation] == s.present.Hash
+	always := w.Marks.TemplateHash == s.present.Hash
 	// And pods of an earlier template with this hash may still run, with other content.
 	always = always || w.Rollout.Phase != dependency.RolloutComplete || w.OthersLeft()
 	restart := policy.Restart{Present: s.present, Always: always}
@@ -276,8 +277,8 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		return err
 	}
 	n.written, n.writtenAt, n.decided = version(patched.GetResourceVersion()), c.Clock.Now(), s.order
-	annotations := patched.GetAnnotations()
-	n.hash, n.said = annotations[policy.ConfigHashAnnotation], saidBy(annotations)
+	marks := policy.MarksOf(patched.GetAnnotations())
+	n.hash, n.said = marks.Hash, saidBy(&marks)
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standing() {
 		// The same words each time, so that the events of a fight are counted in one.
 		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
@@ -328,7 +329,7 @@ func whyOff(w *dependency.Workload, before, now string) string {
 	default:
 		return fmt.Sprintf("%s is set to off on Namespace %s.", policy.ReloadAnnotation, w.Namespace)
 	}
-	if w.Kind == dependency.Deployment {
+	if w.UndoRestores {
 		what += " (kubectl rollout undo restores the annotations of the older revision.)"
 	}
 	return what
@@ -375,7 +376,7 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 
 func (c *Controller) event(w *dependency.Workload, eventType, reason, message string) {
 	c.Recorder.Event(&corev1.ObjectReference{
-		APIVersion: w.Kind.GroupVersion().String(), Kind: string(w.Kind), Namespace: w.Namespace, Name: w.Name, UID: w.UID,
+		APIVersion: kind.Of(w.Kind).Resource.GroupVersion().String(), Kind: string(w.Kind), Namespace: w.Namespace, Name: w.Name, UID: w.UID,
 	}, eventType, reason, message)
 }
 

@@ -38,7 +38,7 @@ func (c *Controller) recreate(ctx context.Context, s *step) (time.Duration, erro
 	}
 	next, ready := pods.next, pods.ready
 	dead := int32(0)
-	if w.Kind != dependency.Deployment { // a ReplicaSet replaces a pod that is ending
+	if !w.ReplacesTerminating {
 		dead = c.note(w.WorkloadKey).deadPods(pods.ending, c.Clock.Now())
 	}
 	switch {

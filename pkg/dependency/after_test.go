@@ -21,7 +21,7 @@ func sawAt(previous *Workload, uid, version, image string, live bool) *Workload 
 	o := &appsv1.Deployment{}
 	o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", types.UID(uid), version
 	o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
-	w := FromDeployment(o)
+	w := readDeployment(o)
 	w.After(previous, Arrival{Live: live})
 	return w
 }
@@ -61,9 +61,9 @@ func TestWorkload_StartUnsure(t *testing.T) {
 		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "a", version
 		o.Spec.Template.Annotations = map[string]string{"version": version}
 		if reloadedAt != "" {
-			o.Spec.Template.Annotations[ReloadedAtAnnotation] = reloadedAt
+			o.Spec.Template.Annotations[reloadedAtAnnotation] = reloadedAt
 		}
-		w := FromDeployment(o)
+		w := readDeployment(o)
 		w.After(previous, Arrival{Live: previous != nil})
 		return w
 	}
@@ -141,11 +141,11 @@ func TestAnyChangeOfATemplateIsNoticed(t *testing.T) {
 		"status":       {func(o *appsv1.Deployment) { o.Status.Replicas = 2 }, 0},
 		"paused":       {func(o *appsv1.Deployment) { o.Spec.Paused = true }, 0},
 	} {
-		previous := FromDeployment(base())
+		previous := readDeployment(base())
 		o := base()
 		o.ResourceVersion = "20"
 		tc.change(o)
-		w := FromDeployment(o)
+		w := readDeployment(o)
 		w.After(previous, Arrival{Live: true})
 		if w.StartVersion != tc.want {
 			t.Errorf("%s: %d, want %d", name, w.StartVersion, tc.want)
@@ -358,7 +358,7 @@ func TestWorkload_StartThatAListShows(t *testing.T) {
 		o := &appsv1.Deployment{}
 		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "u", version
 		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
-		w := FromDeployment(o)
+		w := readDeployment(o)
 		w.After(previous, Arrival{After: after})
 		return w
 	}

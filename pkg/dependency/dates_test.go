@@ -74,7 +74,7 @@ func TestGraph_LastWrittenOfAKeyThatNeverChanged(t *testing.T) {
 	c := newChanging()
 	read := func(order uint64, live bool, keys ...KeyDigest) {
 		c.version++
-		s := NewSource(testDigester(), ConfigMap, &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: fmt.Sprint(c.version)}, keys)
+		s := NewSource(testDigester(), ConfigMap, &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: fmt.Sprint(c.version)}, SourceMarks{}, keys)
 		at := Arrival{Order: order}
 		if live {
 			at.Live, at.Seen = true, day
@@ -104,7 +104,7 @@ func TestSource_CreatedAgainToCount(t *testing.T) {
 		c := newChanging()
 		read := func(version string, ignored bool) {
 			m := &metav1.ObjectMeta{Namespace: "shop", Name: "settings", ResourceVersion: version}
-			s := NewSource(testDigester(), ConfigMap, m, []KeyDigest{{Key: "a"}})
+			s := NewSource(testDigester(), ConfigMap, m, SourceMarks{}, []KeyDigest{{Key: "a"}})
 			s.Ignored = ignored
 			s.After(c.graph.Source(c.key), c.graph.DeletedBefore(c.key), Arrival{Live: true, Seen: day})
 			c.graph.SetSource(s)
@@ -158,7 +158,7 @@ func TestSource_Undated(t *testing.T) {
 				for _, k := range st.keys {
 					keys = append(keys, KeyDigest{Key: string(k)})
 				}
-				s := NewSource(testDigester(), ConfigMap, m, keys)
+				s := NewSource(testDigester(), ConfigMap, m, SourceMarks{}, keys)
 				s.After(last, nil, Arrival{Live: !st.listed, Seen: day})
 				last = s
 			}
@@ -222,7 +222,7 @@ func TestWorkload_StartUnsureWhenResumed(t *testing.T) {
 		o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", "a", version
 		o.Spec.Replicas, o.Spec.Paused = new(int32(3)), paused
 		o.Spec.Template.Annotations = map[string]string{"image": image}
-		w := FromDeployment(o)
+		w := readDeployment(o)
 		w.After(previous, Arrival{Live: true})
 		return w
 	}
@@ -241,7 +241,7 @@ func TestWorkload_StartUnsureWhenResumed(t *testing.T) {
 
 // The key of the hash that was replaced comes back before the record was written with another one.
 func TestWorkload_WithTheRecordThatItCarries(t *testing.T) {
-	w := &Workload{Annotations: map[string]string{ConfigHashAnnotation: "v1.old.hash", AppliedSourcesAnnotation: "sources"}}
+	w := &Workload{Marks: Marks{Hash: "v1.old.hash", Sources: "sources"}}
 	other := w.WithRecord("v1.new.hash", "others")
 	if !other.RecordRekeyed() {
 		t.Error("a record with another key is not told apart")

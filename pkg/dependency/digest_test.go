@@ -133,7 +133,7 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := testDigester()
 			hashOf := func(c *corev1.ConfigMap) string {
-				return d.ConfigHash("shop", []Reference{tt.reference}, only(FromConfigMap(d, c)))
+				return d.ConfigHash("shop", []Reference{tt.reference}, only(FromConfigMap(d, c, SourceMarks{})))
 			}
 			changed := base()
 			tt.change(changed)
@@ -148,7 +148,7 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 // Pods see no difference between a source that is absent and one without the keys.
 func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
 	d := testDigester()
-	empty := only(FromConfigMap(d, configMap("app", nil)))
+	empty := only(FromConfigMap(d, configMap("app", nil), SourceMarks{}))
 	for name, reference := range map[string]Reference{
 		"whole": whole(ConfigMap, "app"),
 		"keys":  named(ConfigMap, "app", "a", "b"),
@@ -163,8 +163,8 @@ func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
 // A Secret and a ConfigMap of one name are different things, even with equal content.
 func TestConfigHashTellsKindsApart(t *testing.T) {
 	d := testDigester()
-	cm := FromConfigMap(d, configMap("app", map[string]string{"a": "1"}))
-	secret := FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}})
+	cm := FromConfigMap(d, configMap("app", map[string]string{"a": "1"}), SourceMarks{})
+	secret := FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}, SourceMarks{})
 	if diff := gocmp.Diff(cm.Keys, secret.Keys); diff != "" {
 		t.Errorf("the same bytes have different digests:\n%s", diff)
 	}
@@ -180,7 +180,7 @@ func TestConfigHashTellsKindsApart(t *testing.T) {
 func TestConfigHashTellsNamespacesApart(t *testing.T) {
 	d := testDigester()
 	references := []Reference{whole(Secret, "app")}
-	sources := only(FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}))
+	sources := only(FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}, SourceMarks{}))
 	if d.ConfigHash("shop", references, sources) == d.ConfigHash("mine", references, sources) {
 		t.Error("the hashes are equal")
 	}
@@ -293,7 +293,7 @@ func TestConfigHashDoesNotDependOnOrder(t *testing.T) {
 	}
 	var hashes []string
 	for range 20 {
-		hashes = append(hashes, d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, only(FromConfigMap(d, configMap("a", data)))))
+		hashes = append(hashes, d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, only(FromConfigMap(d, configMap("a", data), SourceMarks{}))))
 	}
 	if slices.Sort(hashes); len(slices.Compact(hashes)) != 1 {
 		t.Errorf("one content has several hashes")

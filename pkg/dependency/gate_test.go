@@ -115,7 +115,7 @@ func TestGraph_StartedOfContainers(t *testing.T) {
 			o := &appsv1.Deployment{}
 			o.Namespace, o.Name, o.ResourceVersion = "shop", "web", "100"
 			o.Spec.Template.Spec = *tt.pod
-			d := FromDeployment(o)
+			d := readDeployment(o)
 			d.After(nil, Arrival{Live: true})
 			w.g.SetWorkload(d, Patterns{})
 			before := w.g.Workload(d.WorkloadKey)
@@ -158,7 +158,7 @@ func TestGraph_StartedOfContainersWithSecrets(t *testing.T) {
 			o := &appsv1.Deployment{}
 			o.Namespace, o.Name, o.ResourceVersion = "shop", "web", "100"
 			o.Spec.Template.Spec = *tt.pod
-			d := FromDeployment(o)
+			d := readDeployment(o)
 			d.After(nil, Arrival{Live: true})
 			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("y"))}, Patterns{})
 			w.set("y", 10, "a")

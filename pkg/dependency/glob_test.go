@@ -24,7 +24,7 @@ func matchedAfterAnyChanges(t *testing.T, r *rand.Rand) {
 			key := SourceKey{Secret, "shop", fmt.Sprint(pick(r, "s-", "s-", "s-", "s-", "t-"), r.Intn(400))}
 			change := Change{Version: uint64(step), Order: uint64(step + 1), Seen: at(step).Time}
 			if r.Intn(400) < most {
-				s := &Source{SourceKey: key, Change: change, Ignored: r.Intn(10) == 0, Keys: make([]KeyDigest, r.Intn(3)),
+				s := &Source{SourceKey: key, Change: change, SourceMarks: SourceMarks{Ignored: r.Intn(10) == 0}, Keys: make([]KeyDigest, r.Intn(3)),
 					content: Digest{byte(r.Intn(256)), 15: byte(r.Intn(256))}, LastChanged: at(r.Intn(1000))}
 				if before := n.sources[key]; before != nil && r.Intn(3) == 0 { // its metadata alone has changed
 					s.Change, s.LastChanged = before.Change, before.LastChanged

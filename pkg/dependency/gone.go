@@ -154,13 +154,12 @@ func (s *Source) contentBytes(most int) int {
 func (s *Source) withoutContent(deletion Change) *Source {
 	h := s.history()
 	return &Source{
-		SourceKey: s.SourceKey,
-		Ignored:   s.Ignored,
-		Match:     s.Match,
-		MatchAt:   s.MatchAt,
-		Change:    deletion,
-		deletedAt: s.deletedAt,
-		unknown:   true,
+		SourceKey:   s.SourceKey,
+		SourceMarks: s.SourceMarks,
+		MatchAt:     s.MatchAt,
+		Change:      deletion,
+		deletedAt:   s.deletedAt,
+		unknown:     true,
 		earlier: &history{
 			removed:     []removedKey{{version: deletion.Version}},
 			episodes:    slices.Clone(h.episodes[max(0, len(h.episodes)-1):]),
@@ -177,7 +176,7 @@ var unknownKeys = &[]KeyDigest{}
 type deletion struct {
 	SourceKey
 	change  Change
-	ignored bool // it carried IgnoreAnnotation
+	ignored bool // it was ignored
 }
 
 // deletions are those of the sources of a namespace.

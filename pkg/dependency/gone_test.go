@@ -206,7 +206,7 @@ func TestGraph_DeletionsElsewhere(t *testing.T) {
 func TestMatched_EachGoneBeforeItsFirstWorkload(t *testing.T) {
 	remove := func(g *Graph, kind SourceKind, name string, ignored bool, version uint64) {
 		key := SourceKey{kind, "shop", name}
-		g.SetSource(&Source{SourceKey: key, Ignored: ignored})
+		g.SetSource(&Source{SourceKey: key, SourceMarks: SourceMarks{Ignored: ignored}})
 		g.DeleteSource(key, Change{Version: version, Order: version, Seen: seenAt})
 	}
 	gone := func(g *Graph) (all []string) {
@@ -261,7 +261,7 @@ func TestGraph_DeletedBefore(t *testing.T) {
 			contents = append(contents, KeyDigest{Key: k})
 		}
 		meta := &metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: uid, ResourceVersion: version}
-		s := NewSource(NewDigester([]byte("key")), ConfigMap, meta, contents)
+		s := NewSource(NewDigester([]byte("key")), ConfigMap, meta, SourceMarks{}, contents)
 		s.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: true, Seen: seenAt, Order: 1})
 		g.SetSource(s)
 		return s

@@ -94,7 +94,7 @@ func BenchmarkSetWorkloadOfManyContainers(b *testing.B) {
 					if !missing {
 						g.SetSource(db)
 					}
-					w := FromDeployment(&appsv1.Deployment{
+					w := readDeployment(&appsv1.Deployment{
 						ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: "2"},
 						Spec:       appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: *pod}},
 					})

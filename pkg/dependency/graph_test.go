@@ -214,7 +214,7 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 			g.DeleteWorkload(key)
 			n.deleteWorkload(key)
 		case 4:
-			s := &Source{SourceKey: randomSourceKey(), Change: change, Ignored: r.Intn(4) == 0, Keys: make([]KeyDigest, r.Intn(3)),
+			s := &Source{SourceKey: randomSourceKey(), Change: change, SourceMarks: SourceMarks{Ignored: r.Intn(4) == 0}, Keys: make([]KeyDigest, r.Intn(3)),
 				content: Digest{byte(r.Intn(256)), 15: byte(r.Intn(256))}, LastChanged: at(r.Intn(100))}
 			g.SetSource(s)
 			n.setSource(s)

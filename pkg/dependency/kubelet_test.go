@@ -227,9 +227,9 @@ func (c *content) source(d *Digester, id sourceID) *Source {
 	}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: id.name}
 	if id.kind == Secret {
-		return FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: bytesOf(c.data)})
+		return FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: bytesOf(c.data)}, SourceMarks{})
 	}
-	return FromConfigMap(d, &corev1.ConfigMap{ObjectMeta: meta, Data: c.data, BinaryData: bytesOf(c.binaryData)})
+	return FromConfigMap(d, &corev1.ConfigMap{ObjectMeta: meta, Data: c.data, BinaryData: bytesOf(c.binaryData)}, SourceMarks{})
 }
 
 var (

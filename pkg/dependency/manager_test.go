@@ -24,7 +24,7 @@ func TestWhoChangedContentAndTemplate(t *testing.T) {
 	templateBy := func(entries ...metav1.ManagedFieldsEntry) []FieldManager {
 		o := &appsv1.DaemonSet{ObjectMeta: workloadMeta()}
 		o.ManagedFields = entries
-		return FromDaemonSet(o).TemplateBy
+		return readDaemonSet(o).TemplateBy
 	}
 	helm, flux := by(entry(0, "helm", data)), by(entry(5, "flux", data))
 	if helm == 0 || flux == 0 || helm == flux {
@@ -65,7 +65,7 @@ func TestLastWriteBy(t *testing.T) {
 		s := FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "settings", UID: "u", ResourceVersion: strconv.Itoa(version), CreationTimestamp: at(0),
 			ManagedFields: managed(manager, `{"f:data":{}}`),
-		}, Data: map[string]string{"a": value}})
+		}, Data: map[string]string{"a": value}}, SourceMarks{})
 		s.After(g.Source(s.SourceKey), nil, Arrival{Live: !seen.IsZero(), Seen: seen, Order: uint64(version)})
 		g.SetSource(s)
 		return s.ChangedBy
@@ -75,7 +75,7 @@ func TestLastWriteBy(t *testing.T) {
 		o := &appsv1.DaemonSet{ObjectMeta: workloadMeta()}
 		o.ResourceVersion, o.ManagedFields = strconv.Itoa(version), managed(manager, `{"f:spec":{"f:template":{}}}`)
 		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: image}}
-		w := FromDaemonSet(o)
+		w := readDaemonSet(o)
 		w.After(g.Workload(w.WorkloadKey), Arrival{Live: !seen.IsZero(), Seen: seen, Order: uint64(version)})
 		g.SetWorkload(w, Patterns{})
 	}

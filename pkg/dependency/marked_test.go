@@ -37,7 +37,7 @@ func TestSource_RemembersWhenItWasMarked(t *testing.T) {
 					last, deleted = nil, last
 					continue
 				}
-				s := NewSource(testDigester(), Secret, &metav1.ObjectMeta{Name: "db", ResourceVersion: fmt.Sprint(i + 1)}, nil)
+				s := NewSource(testDigester(), Secret, &metav1.ObjectMeta{Name: "db", ResourceVersion: fmt.Sprint(i + 1)}, SourceMarks{}, nil)
 				s.Ignored, s.Match = m.ignored, m.match
 				at := Arrival{Live: true, Seen: seenAt, Order: uint64(11 + i)}
 				if i == 0 && tt.listed {

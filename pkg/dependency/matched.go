@@ -12,7 +12,7 @@ import (
 const MaxNames = 100
 
 // Matched is what a glob names of the sources of a namespace: all that there are, but for those that
-// a pattern excludes, those that carry IgnoreAnnotation, and those that are set apart.
+// a pattern excludes, those that are ignored, and those that are set apart.
 type Matched struct {
 	// Count is how many they are, and Keys how many keys they have.
 	Count, Keys int
@@ -66,7 +66,7 @@ func (m *Matched) AppendContent(b []byte) []byte {
 	return m.sum.append(b)
 }
 
-// Ignored stands for the names of those that carry IgnoreAnnotation; empty: there are none.
+// Ignored stands for the names of those that are ignored; empty: there are none.
 func (m *Matched) Ignored() string {
 	if m.ignored == 0 {
 		return ""

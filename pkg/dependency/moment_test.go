@@ -65,7 +65,7 @@ func (c *changing) write(value string, minute int, first bool) {
 	o.Namespace, o.ResourceVersion = "shop", fmt.Sprint(c.version)
 	written := metav1.NewTime(day.Add(time.Duration(minute) * time.Minute))
 	o.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
-	s := FromConfigMap(testDigester(), o)
+	s := FromConfigMap(testDigester(), o, SourceMarks{})
 	at := Arrival{Order: c.version}
 	if !first {
 		at.Live, at.Seen = true, written.Add(time.Second)
@@ -211,7 +211,7 @@ func TestGraph_Terminating(t *testing.T) {
 // A graph with sources besides is for one answer: the graph itself stays the same.
 func TestGraph_With(t *testing.T) {
 	source := func(namespace, name string) *Source {
-		return FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+		return FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, SourceMarks{})
 	}
 	g := NewGraph()
 	g.SetSource(source("shop", "a"))

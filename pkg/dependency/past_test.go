@@ -24,7 +24,7 @@ func TestGraph_RemembersTheLastContents(t *testing.T) {
 	read := func(version int, value string) *Source {
 		return FromConfigMap(NewDigester(make([]byte, KeySize)), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: strconv.Itoa(version)}, Data: map[string]string{"a": value},
-		})
+		}, SourceMarks{})
 	}
 	values := map[Digest]string{}
 	for _, v := range []string{"0", "1", "2", "3", "4", "5"} {

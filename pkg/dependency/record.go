@@ -31,7 +31,7 @@ func (w *Workload) dateRecord(previous, before *Workload, at Arrival) (written b
 	default:
 		w.RecordedAt, w.RecordedWithTemplate = w.written(at), before.template != w.template
 		// Else it is of a restart, or the pods were looked up.
-		w.RecordedFirst = at.Live && before.record().hash == "" && w.LastReload() == before.LastReload() && w.Annotations[VerifiedAnnotation] == ""
+		w.RecordedFirst = at.Live && before.record().hash == "" && w.LastReload() == before.LastReload() && w.Marks.Verified == ""
 		if w.RecordedWithTemplate && at.Live && w.writtenByUs {
 			w.restart = w.template
 		}
@@ -159,10 +159,8 @@ func (w *Workload) record() record {
 	if w.dropped != nil {
 		return *w.dropped
 	}
-	return record{
-		w.Annotations[ConfigHashAnnotation], w.Annotations[AppliedSourcesAnnotation], w.Annotations[VerifiedAnnotation],
-		w.Annotations[RecreatingAnnotation], w.Annotations[LastReloadAnnotation], false,
-	}
+	m := &w.Marks
+	return record{m.Hash, m.Sources, m.Verified, m.Recreating, m.LastReload, false}
 }
 
 // WithRecord returns the workload with its record expressed by the current key of the hash, which
@@ -172,22 +170,22 @@ func (w *Workload) WithRecord(hash, sources string) *Workload {
 	r := w.record()
 	r.hash, r.sources, r.rekeyed = hash, sources, !w.RecordDropped() // a dropped one is in no annotation
 	next.dropped = &r
-	if r.rekeyed && KeyOf(hash) == KeyOf(w.Annotations[ConfigHashAnnotation]) {
+	if r.rekeyed && KeyOf(hash) == KeyOf(w.Marks.Hash) {
 		next.dropped = nil // the key that was replaced is back, and the annotations say more than their translation
 	}
 	return &next
 }
 
-// LastReload describes the last restart: the value of LastReloadAnnotation, also if another client has removed it with
+// LastReload describes the last restart: the value of Marks.LastReload, also if another client has removed it with
 // the record. Empty: there was none.
 func (w *Workload) LastReload() string {
-	return cmp.Or(w.Annotations[LastReloadAnnotation], w.record().reload)
+	return cmp.Or(w.Marks.LastReload, w.record().reload)
 }
 
-// Recreating returns which pods have to be evicted: the value of RecreatingAnnotation, also if
+// Recreating returns which pods have to be evicted: the value of Marks.Recreating, also if
 // another client has removed it with the record. Empty: none.
 func (w *Workload) Recreating() string {
-	return cmp.Or(w.Annotations[RecreatingAnnotation], w.record().recreating)
+	return cmp.Or(w.Marks.Recreating, w.record().recreating)
 }
 
 // RecordDropped reports whether another client has removed the record, or a part of it.

@@ -37,18 +37,18 @@ func readAll(versions ...observed) (w *Workload) {
 		}
 		o.Annotations = map[string]string{}
 		for k, value := range v.annotations {
-			o.Annotations["configdep.io/"+k] = value
+			o.Annotations[k] = value
 		}
 		if v.revision != "" {
-			o.Annotations[RevisionAnnotation] = v.revision
+			o.Annotations[revisionAnnotation] = v.revision
 		}
 		o.Spec.Replicas, o.Spec.Paused = new(int32(3)), v.paused
 		o.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Image: v.image}}
 		if v.reloadedAt != "" {
-			o.Spec.Template.Annotations = map[string]string{ReloadedAtAnnotation: v.reloadedAt}
+			o.Spec.Template.Annotations = map[string]string{reloadedAtAnnotation: v.reloadedAt}
 		}
 		if v.stamp != "" {
-			o.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: v.stamp}
+			o.Spec.Template.Annotations = map[string]string{hashAnnotation: v.stamp}
 		}
 		if v.written != 0 {
 			at := metav1.Unix(int64(v.written), 0)
@@ -64,7 +64,7 @@ func readAll(versions ...observed) (w *Workload) {
 		if v.gone {
 			previous = nil
 		}
-		w = FromDeployment(o)
+		w = readDeployment(o)
 		w.After(previous, Arrival{Live: !v.listed, Order: uint64(i + 1)})
 		if v.rekeyed != "" {
 			w = w.WithRecord(v.rekeyed, "rekeyed")
@@ -227,14 +227,14 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 // Pods of other kinds may be left of a template of before, although no rollout was under way.
 func TestWorkload_Restarted(t *testing.T) {
 	before := &Workload{}
-	for kind, want := range map[WorkloadKind][2]bool{Deployment: {true, true}, StatefulSet: {false, true}, DaemonSet: {false, true}} {
-		for i, key := range []string{ConfigHashAnnotation, ReloadedAtAnnotation} {
-			w := &Workload{WorkloadKey: WorkloadKey{Kind: kind}, TemplateAnnotations: map[string]string{key: "v"}, writtenByUs: true}
+	for countsAll, want := range map[bool][2]bool{true: {true, true}, false: {false, true}} {
+		for i, marks := range []Marks{{TemplateHash: "v"}, {ReloadedAt: "v"}} {
+			w := &Workload{Traits: Traits{CountsAll: countsAll}, Marks: marks, writtenByUs: true}
 			if got := w.restarted(before); got != want[i] {
-				t.Errorf("a %s with %s: %v", kind, key, got)
+				t.Errorf("rollouts count all: %v, %+v: %v", countsAll, marks, got)
 			}
 			if w.writtenByUs = false; w.restarted(before) {
-				t.Errorf("a %s with %s of another client", kind, key)
+				t.Errorf("rollouts count all: %v, %+v of another client", countsAll, marks)
 			}
 		}
 	}
@@ -384,7 +384,7 @@ func TestWorkload_Opt(t *testing.T) {
 			var last *Workload
 			for i, s := range tt.do {
 				w := &Workload{RecordedAt: Moment{s.recorded, s.recorded / 10}}
-				w.Opt(s.in, s.scope, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
+				w.Opt(Opting{In: s.in, Scope: s.scope}, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
 				last = w
 			}
 			if last.OptedAt != tt.opted || last.ScopedAt != tt.scoped {
@@ -394,55 +394,26 @@ func TestWorkload_Opt(t *testing.T) {
 	}
 }
 
-// A StatefulSet is idle when it has no pod, is to have none, and its controller knows.
-func TestFromStatefulSet_Idle(t *testing.T) {
-	for _, tt := range []struct {
-		wanted, there int32
-		generation    int64 // of which 2 was observed
-		want          bool
-	}{{0, 0, 2, true}, {0, 0, 1, true}, {0, 0, 3, false}, {0, 1, 2, false}, {1, 0, 2, false}} {
-		o := &appsv1.StatefulSet{}
-		o.Generation, o.Status.ObservedGeneration = tt.generation, 2
-		o.Spec.Replicas, o.Status.Replicas = &tt.wanted, tt.there
-		if got := FromStatefulSet(o).Idle; got != tt.want {
-			t.Errorf("%+v: idle %v", tt, got)
-		}
-	}
-}
-
 // A rollout that is complete says nothing of pods that its rules do not count: those of a DaemonSet on nodes
 // that are to have none, and those of a StatefulSet that is scaled down. A template that comes then may be the
 // one that such a pod has.
 func TestWorkload_CompleteBesideOtherPods(t *testing.T) {
-	daemonSet := func(misscheduled int32) func(metav1.ObjectMeta, corev1.PodTemplateSpec) *Workload {
-		return func(m metav1.ObjectMeta, template corev1.PodTemplateSpec) *Workload {
-			return FromDaemonSet(&appsv1.DaemonSet{ObjectMeta: m, Spec: appsv1.DaemonSetSpec{Template: template}, Status: appsv1.DaemonSetStatus{
-				DesiredNumberScheduled: 1, CurrentNumberScheduled: 1, UpdatedNumberScheduled: 1, NumberAvailable: 1, NumberMisscheduled: misscheduled,
-			}})
-		}
-	}
-	statefulSet := func(pods int32) func(metav1.ObjectMeta, corev1.PodTemplateSpec) *Workload {
-		return func(m metav1.ObjectMeta, template corev1.PodTemplateSpec) *Workload {
-			return FromStatefulSet(&appsv1.StatefulSet{ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Template: template}, Status: appsv1.StatefulSetStatus{
-				Replicas: pods, ReadyReplicas: pods, UpdatedReplicas: 1,
-			}})
-		}
-	}
 	for name, tt := range map[string]struct {
-		read   func(metav1.ObjectMeta, corev1.PodTemplateSpec) *Workload
-		unsure bool
+		surplus, unsure bool
 	}{
-		"a DaemonSet":                       {daemonSet(0), false},
-		"a DaemonSet, and a tainted node":   {daemonSet(1), true},
-		"a StatefulSet":                     {statefulSet(1), false},
-		"a StatefulSet that is scaled down": {statefulSet(2), true},
+		"all are counted": {false, false},
+		"there is a tainted node, or the StatefulSet is scaled down": {true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var w *Workload
 			for i, image := range []string{"1", "2", "1"} {
 				previous := w
-				w = tt.read(metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: strconv.Itoa(10 * (i + 1))},
-					corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: image}}}})
+				w = NewWorkload(&Object{
+					Kind: DaemonSet, Traits: Traits{Rollable: true},
+					Meta:     &metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: strconv.Itoa(10 * (i + 1))},
+					Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: image}}}},
+					Status:   Status{Rollout: Rollout{Phase: RolloutComplete}, Replicas: 1, Surplus: tt.surplus},
+				}, Annotations{})
 				w.After(previous, Arrival{Live: true, Order: uint64(i + 1)})
 			}
 			after := Moment{20, 2}
@@ -453,13 +424,5 @@ func TestWorkload_CompleteBesideOtherPods(t *testing.T) {
 				t.Errorf("%s, unsure %v, pods after %v", w.Rollout.Phase, w.StartUnsure, w.PodsAfter)
 			}
 		})
-	}
-}
-
-// Pods that stay on nodes which are to have none are pods, too.
-func TestFromDaemonSet_Replicas(t *testing.T) {
-	o := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, CurrentNumberScheduled: 2, NumberMisscheduled: 4}}
-	if got := FromDaemonSet(o).Replicas; got != 7 {
-		t.Errorf("%d replicas", got)
 	}
 }

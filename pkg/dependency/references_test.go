@@ -268,7 +268,7 @@ func TestReferencesAreBounded(t *testing.T) {
 			if truncated != tt.truncated || len(references) != tt.sources || uses != tt.uses {
 				t.Errorf("%d sources and %d uses are kept, truncated: %v; want %d, %d, %v", len(references), uses, truncated, tt.sources, tt.uses, tt.truncated)
 			}
-			if w := FromDeployment(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: *tt.pod}}}); w.Truncated != tt.truncated {
+			if w := readDeployment(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: *tt.pod}}}); w.Truncated != tt.truncated {
 				t.Errorf("the workload is truncated: %v", w.Truncated)
 			}
 		})

@@ -15,23 +15,23 @@ import (
 // was not written meanwhile keeps what is known of its changes; one that was has changed.
 func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
-	read := func(key byte, uid, version string, content, annotations map[string]string) *Source {
+	read := func(key byte, uid, version string, content map[string]string, marks SourceMarks) *Source {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "db", UID: types.UID(uid), ResourceVersion: version, Annotations: annotations,
+			Namespace: "shop", Name: "db", UID: types.UID(uid), ResourceVersion: version,
 		}, Data: map[string][]byte{}}
 		for k, v := range content {
 			s.Data[k] = []byte(v)
 		}
-		return FromSecret(NewDigester(append(make([]byte, KeySize-1), key)), s)
+		return FromSecret(NewDigester(append(make([]byte, KeySize-1), key)), s, marks)
 	}
 	type m = map[string]string
-	content, marks := m{"a": "1", "b": "2"}, m{MatchAnnotation: "true", IgnoreAnnotation: "true"}
+	content, marks := m{"a": "1", "b": "2"}, SourceMarks{Match: true, Ignored: true}
 	// A key goes and another one changes; the source is deleted and created again with the same
 	// content, but with a mark; it is marked once more.
-	previous := read(1, "first", "10", m{"a": "1", "b": "1", "c": "1"}, nil)
+	previous := read(1, "first", "10", m{"a": "1", "b": "1", "c": "1"}, SourceMarks{})
 	previous.After(nil, nil, Arrival{Order: 1})
 	for i, next := range []*Source{
-		read(1, "first", "20", content, nil), read(1, "second", "30", content, m{MatchAnnotation: "true"}), read(1, "second", "40", content, marks),
+		read(1, "first", "20", content, SourceMarks{}), read(1, "second", "30", content, SourceMarks{Match: true}), read(1, "second", "40", content, marks),
 	} {
 		at := Arrival{Live: true, Seen: now, Order: uint64(i + 2)}
 		if next.UID != previous.UID {
@@ -76,7 +76,7 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 		"created again":          {read(2, "third", "40", content, marks), previous, 40},
 		"not known until now":    {read(2, "second", "40", content, marks), nil, 40},
 		"without keys, written":  {read(2, "second", "50", nil, marks), previous, 50},
-		"its annotations change": {read(2, "second", "50", content, nil), previous, 50},
+		"its annotations change": {read(2, "second", "50", content, SourceMarks{}), previous, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.got.After(tt.previous, nil, at)

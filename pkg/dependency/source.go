@@ -29,9 +29,7 @@ type Source struct {
 	LastChanged metav1.Time
 	// ChangedBy is the field manager that wrote it at LastChanged; zero: none is known.
 	ChangedBy FieldManager
-	// Ignored: the source never restarts anything. Match: it restarts the workloads that
-	// ask for sources so marked.
-	Ignored, Match bool
+	SourceMarks
 	// Keys are in order.
 	Keys []KeyDigest
 	// content stands for all of them, for those who only count the source.
@@ -54,11 +52,13 @@ type Source struct {
 	earlier *history
 }
 
-// The annotations that users set on ConfigMaps and Secrets, with the value "true".
-const (
-	IgnoreAnnotation = "configdep.io/ignore"
-	MatchAnnotation  = "configdep.io/match"
-)
+// SourceMarks are what users say by annotations of a ConfigMap or a Secret.
+type SourceMarks struct {
+	// Ignored: it never restarts anything.
+	Ignored bool
+	// Match: it restarts the workloads that ask for sources so marked.
+	Match bool
+}
 
 // Change says when content changed, as far as this process knows.
 type Change struct {
@@ -286,8 +286,8 @@ func (s *Source) hasOther(other *Source) bool {
 }
 
 // FromConfigMap digests a ConfigMap, whose content it overwrites where it can.
-func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
-	s := newSource(ConfigMap, &cm.ObjectMeta, len(cm.Data)+len(cm.BinaryData))
+func FromConfigMap(d *Digester, cm *corev1.ConfigMap, marks SourceMarks) *Source {
+	s := newSource(ConfigMap, &cm.ObjectMeta, marks, len(cm.Data)+len(cm.BinaryData))
 	for key, value := range cm.Data {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.digest([]byte(value))})
 	}
@@ -299,8 +299,8 @@ func FromConfigMap(d *Digester, cm *corev1.ConfigMap) *Source {
 }
 
 // FromSecret digests a Secret and overwrites its content.
-func FromSecret(d *Digester, secret *corev1.Secret) *Source {
-	s := newSource(Secret, &secret.ObjectMeta, len(secret.Data))
+func FromSecret(d *Digester, secret *corev1.Secret, marks SourceMarks) *Source {
+	s := newSource(Secret, &secret.ObjectMeta, marks, len(secret.Data))
 	for key, value := range secret.Data {
 		s.Keys = append(s.Keys, KeyDigest{Key: key, Digest: d.Content(value)})
 	}
@@ -309,14 +309,14 @@ func FromSecret(d *Digester, secret *corev1.Secret) *Source {
 }
 
 // NewSource returns a source with keys that have been digested already, in any order.
-func NewSource(d *Digester, kind SourceKind, m *metav1.ObjectMeta, keys []KeyDigest) *Source {
-	s := newSource(kind, m, 0)
+func NewSource(d *Digester, kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys []KeyDigest) *Source {
+	s := newSource(kind, m, marks, 0)
 	s.Keys = keys
 	s.complete(d)
 	return s
 }
 
-func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
+func newSource(kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys int) *Source {
 	changed, by := contentChanged(m)
 	return &Source{
 		SourceKey:       SourceKey{kind, m.Namespace, m.Name},
@@ -325,8 +325,7 @@ func newSource(kind SourceKind, m *metav1.ObjectMeta, keys int) *Source {
 		Created:         m.CreationTimestamp,
 		LastChanged:     changed,
 		ChangedBy:       by,
-		Ignored:         m.Annotations[IgnoreAnnotation] == "true",
-		Match:           m.Annotations[MatchAnnotation] == "true",
+		SourceMarks:     marks,
 		Keys:            make([]KeyDigest, 0, keys),
 	}
 }

@@ -30,15 +30,15 @@ func TestSourceOfAnObject(t *testing.T) {
 				ObjectMeta: meta,
 				Data:       map[string]string{"b": "2", "d": "4", "a": ""},
 				BinaryData: map[string][]byte{"c": {0, 1}},
-			}),
+			}, SourceMarks{}),
 			[]KeyDigest{{Key: "a", Digest: digest(""), Binary: false}, {Key: "b", Digest: digest("2"), Binary: false}, {Key: "c", Digest: digest("\x00\x01"), Binary: true}, {Key: "d", Digest: digest("4"), Binary: false}},
 		},
 		"keys of a Secret are in order": {
-			FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"b": []byte("2"), "a": nil}}),
+			FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"b": []byte("2"), "a": nil}}, SourceMarks{}),
 			[]KeyDigest{{Key: "a", Digest: digest(""), Binary: false}, {Key: "b", Digest: digest("2"), Binary: false}},
 		},
-		"an empty ConfigMap": {FromConfigMap(d, &corev1.ConfigMap{ObjectMeta: meta}), []KeyDigest{}},
-		"an empty Secret":    {FromSecret(d, &corev1.Secret{ObjectMeta: meta}), []KeyDigest{}},
+		"an empty ConfigMap": {FromConfigMap(d, &corev1.ConfigMap{ObjectMeta: meta}, SourceMarks{}), []KeyDigest{}},
+		"an empty Secret":    {FromSecret(d, &corev1.Secret{ObjectMeta: meta}, SourceMarks{}), []KeyDigest{}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,20 +50,6 @@ func TestSourceOfAnObject(t *testing.T) {
 				t.Errorf("source (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// Owners of a source mark it by annotations, and only as it is documented.
-func TestMarksOfASource(t *testing.T) {
-	for value, want := range map[string]bool{"true": true, "false": false, "True": false, "true\n": false, "yes": false, "": false} {
-		m := metav1.ObjectMeta{Annotations: map[string]string{IgnoreAnnotation: value}}
-		if s := FromConfigMap(testDigester(), &corev1.ConfigMap{ObjectMeta: m}); s.Ignored != want || s.Match {
-			t.Errorf("ignore %q: ignored: %v, match: %v", value, s.Ignored, s.Match)
-		}
-		m.Annotations = map[string]string{MatchAnnotation: value}
-		if s := FromSecret(testDigester(), &corev1.Secret{ObjectMeta: m}); s.Match != want || s.Ignored {
-			t.Errorf("match %q: ignored: %v, match: %v", value, s.Ignored, s.Match)
-		}
 	}
 }
 
@@ -82,7 +68,7 @@ func TestSecretContentIsOverwritten(t *testing.T) {
 	if !strings.Contains(dump.Pretty(secret), password) {
 		t.Fatal("the password is not found in the Secret: this test looks in the wrong place")
 	}
-	source := FromSecret(testDigester(), secret)
+	source := FromSecret(testDigester(), secret, SourceMarks{})
 	for key, value := range values {
 		if len(bytes.Trim(value, "\x00")) > 0 {
 			t.Errorf("the value of %s is still there: %q", key, value)
@@ -98,7 +84,7 @@ func TestSecretContentIsOverwritten(t *testing.T) {
 func TestBinaryContentIsOverwritten(t *testing.T) {
 	binary := []byte("binary")
 	cm := &corev1.ConfigMap{Data: map[string]string{"text": "text"}, BinaryData: map[string][]byte{"binary": binary}}
-	FromConfigMap(testDigester(), cm)
+	FromConfigMap(testDigester(), cm, SourceMarks{})
 	if len(bytes.Trim(binary, "\x00")) > 0 || cm.Data["text"] != "text" {
 		t.Errorf("binary %q, text %q", binary, cm.Data["text"])
 	}
@@ -178,7 +164,7 @@ func FuzzOwnsContent(f *testing.F) {
 
 func TestResolveTellsWhatIsMissing(t *testing.T) {
 	d := testDigester()
-	source := FromConfigMap(d, &corev1.ConfigMap{Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"b": nil}})
+	source := FromConfigMap(d, &corev1.ConfigMap{Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"b": nil}}, SourceMarks{})
 	required := func(uses ...Use) *Reference {
 		r := &Reference{Kind: ConfigMap, Uses: uses}
 		for _, u := range uses {
@@ -220,7 +206,7 @@ func TestResolveTellsWhatIsMissing(t *testing.T) {
 
 func TestKeysOfASourceAreFound(t *testing.T) {
 	d := testDigester()
-	source := FromConfigMap(d, configMap("a", map[string]string{"b": "2", "a": "1", "c": "3"}))
+	source := FromConfigMap(d, configMap("a", map[string]string{"b": "2", "a": "1", "c": "3"}), SourceMarks{})
 	for _, key := range []string{"a", "b", "c"} {
 		if k := source.key(key); k == nil || k.Key != key {
 			t.Errorf("key %s: %v", key, k)

@@ -164,7 +164,7 @@ func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 				if o.Spec.Template.Spec = *pod(uses...); before != nil && do > 7 { // its template stays
 					o.Spec.Template.Spec = templates[fmt.Sprintf("%p %v", g, before.WorkloadKey)]
 				}
-				w := FromDeployment(o)
+				w := readDeployment(o)
 				w.After(before, Arrival{Live: true, Order: order})
 				templates[fmt.Sprintf("%p %v", g, w.WorkloadKey)] = o.Spec.Template.Spec
 				g.SetWorkload(w, patterns)
@@ -228,7 +228,7 @@ func (w *watched) workload(uses ...string) {
 	o := &appsv1.Deployment{}
 	o.Namespace, o.Name, o.ResourceVersion = "shop", "web", fmt.Sprint(w.version)
 	o.Spec.Template.Spec = *pod(uses...)
-	d := FromDeployment(o)
+	d := readDeployment(o)
 	d.After(w.g.Workload(d.WorkloadKey), Arrival{Live: true})
 	w.g.SetWorkload(d, Patterns{})
 	w.key = d.WorkloadKey

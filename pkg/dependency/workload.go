@@ -9,39 +9,12 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // WorkloadKind is the kind of an object that makes pods, or a pod that nothing made.
 type WorkloadKind string
-
-// The kinds of workloads.
-const (
-	Deployment  WorkloadKind = "Deployment"
-	StatefulSet WorkloadKind = "StatefulSet"
-	DaemonSet   WorkloadKind = "DaemonSet"
-	CronJob     WorkloadKind = "CronJob"
-	Job         WorkloadKind = "Job"
-	ReplicaSet  WorkloadKind = "ReplicaSet"
-	Pod         WorkloadKind = "Pod"
-)
-
-// GroupVersion returns the API group and version in which workloads of the kind are read.
-func (k WorkloadKind) GroupVersion() schema.GroupVersion {
-	switch k {
-	case CronJob, Job:
-		return batchv1.SchemeGroupVersion
-	case Pod:
-		return corev1.SchemeGroupVersion
-	default:
-		return appsv1.SchemeGroupVersion
-	}
-}
 
 // WorkloadKey names a workload in the cluster.
 type WorkloadKey struct {
@@ -64,23 +37,16 @@ type Workload struct {
 	// known.
 	CreatedAt Moment
 	Labels    map[string]string
-	// Annotations and TemplateAnnotations are this project's annotations on the workload and on
-	// its pod template.
-	Annotations         map[string]string
-	TemplateAnnotations map[string]string
-	Rollout             Rollout
-	References          []Reference
-	// Replicas is how many pods there should be; of a DaemonSet, with those that stay on nodes which are to
-	// have none any more, because of a taint.
-	Replicas int32
-	// Paused: the owner of a Deployment has stopped its rollouts.
-	Paused bool
+	// Annotations are those by which users say how the workload is to be restarted.
+	Annotations map[string]string
+	Marks       Marks
+	Traits
+	Status
+	References []Reference
 	// Truncated: the pod template consumes more than References holds; see MaxSources and MaxUses.
 	Truncated bool
 	// Terminating: the workload is being deleted.
 	Terminating bool
-	// Idle: no pod runs, and none is created until the object is written again.
-	Idle bool
 	// OptedIn: the annotations say that the workload is restarted automatically, or try to.
 	OptedIn bool
 	// StartUnsure: pods of the current template may be older than StartVersion. Its rollout began
@@ -98,13 +64,9 @@ type Workload struct {
 	// the content that its writer had read, and not what the pods had.
 	RecordedFirst bool
 	completed     bool // the rollout of the template that is applied, and no other has pods
-	// surplus: there may be pods of other templates beside those that the status of the rollout is about: of
-	// a DaemonSet on nodes that are to have none, of a StatefulSet that is scaled down.
-	surplus bool
 	// writtenByUs: templateBy is configdep, and no other manager has written the template in that second.
 	writtenByUs bool
 	guessed     bool // the status was too old to tell which template is applied
-	updated     appliedTemplate
 	// templateBy is the field manager that wrote the template last.
 	templateBy FieldManager
 
@@ -130,9 +92,8 @@ type Workload struct {
 	// PodsAfter is a lower bound of when the oldest pods of the current template were created, also if
 	// StartUnsure: at that moment all pods were of another one. Zero: it is not known.
 	PodsAfter Moment
-	// Revision is the revision of a Deployment when its controller last saw it, and
-	// RevisionBefore what it was when the template last changed.
-	Revision, RevisionBefore string
+	// RevisionBefore is what Revision was when the template last changed.
+	RevisionBefore string
 	// since are the templates that have been applied since one was complete, with that, the latest
 	// last: no other has pods. Nil: the one that is applied is complete, or they are not known.
 	since []uint64
@@ -173,15 +134,6 @@ type Workload struct {
 	applied    uint64    // that of the template of the pods; 0: it is not known
 }
 
-// appliedTemplate is what the status says of the pods of a paused Deployment.
-type appliedTemplate uint8
-
-const (
-	appliedUnknown appliedTemplate = iota
-	appliedAll                     // all pods are of the current template
-	appliedNone                    // no pod is
-)
-
 // Moment says when something happened, as far as this process knows.
 type Moment struct {
 	// Version is a resourceVersion.
@@ -219,7 +171,7 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	w.compareRollout(before, samePods, at)
 	// A record that another client has removed is kept only for the pods that it is about. One that
 	// stands on the workload, made with a key that was replaced, is kept as long as it stands there.
-	rekeyed := before != nil && before.RecordRekeyed() && w.Annotations[ConfigHashAnnotation] == before.Annotations[ConfigHashAnnotation]
+	rekeyed := before != nil && before.RecordRekeyed() && w.Marks.Hash == before.Marks.Hash
 	if samePods || rekeyed {
 		w.keepRecord(before)
 	}
@@ -256,16 +208,16 @@ func (w *Workload) findApplied(before *Workload, at Arrival) {
 	}
 	// A list does not tell whether the template came before the pause or after it. The status does.
 	unseen := before != nil && !at.Live && before.ResourceVersion != w.ResourceVersion
-	stayed := before != nil && before.Paused && before.template == w.template && w.updated == appliedNone
+	stayed := before != nil && before.Paused && before.template == w.template && w.Updated == UpdatedNone
 	switch {
-	case before != nil && before.guessed && before.applied == w.template && w.updated == appliedNone:
+	case before != nil && before.guessed && before.applied == w.template && w.Updated == UpdatedNone:
 		w.applied = 0 // it was the wrong guess; of another template the status says nothing
 	case before != nil && (!unseen || stayed):
 		w.applied, w.guessed = before.applied, before.guessed
-	case at.Live, w.updated == appliedNone:
+	case at.Live, w.Updated == UpdatedNone:
 		w.applied = 0 // it was created like that, or no pod is of this template
 	default:
-		w.guessed = w.updated == appliedUnknown
+		w.guessed = w.Updated == UpdatedUnknown
 	}
 	w.TemplatePending = w.applied != w.template
 }
@@ -327,7 +279,7 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 	if before != nil && !samePods {
 		restart := w.reloaded
 		// One without a time in the template was made when no rollout was under way.
-		if hash := w.Annotations[ConfigHashAnnotation]; hash != "" && hash == w.TemplateAnnotations[ConfigHashAnnotation] {
+		if hash := w.Marks.Hash; hash != "" && hash == w.Marks.TemplateHash {
 			restart = latest(restart, last)
 		}
 		// A restart is later than all before. An earlier one is that of a template that came back. If none
@@ -343,7 +295,7 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 			w.PodsAfter = before.completeAt
 		}
 	}
-	if w.completed = w.Rollout.Phase == RolloutComplete && !w.surplus; w.TemplatePending { // it is about another template
+	if w.completed = w.Rollout.Phase == RolloutComplete && !w.Surplus; w.TemplatePending { // it is about another template
 		w.completed = samePods && before.completed
 	}
 	w.keepTemplates(before, samePods, at)
@@ -355,17 +307,14 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 
 // OthersLeft reports whether there may be pods of other templates although the rollout is complete: it does not count
 // them.
-func (w *Workload) OthersLeft() bool { return w.surplus }
+func (w *Workload) OthersLeft() bool { return w.Surplus }
 
 // restarted reports whether the template is that of a restart of ours. It carries a time that no other has; or it was made
-// when no rollout was under way, so that pods of no other were left (those of other kinds than Deployments may have some
-// that no rollout counts).
+// when no rollout was under way, so that pods of no other were left (those of a kind whose rollouts do not count all may have
+// some).
 func (w *Workload) restarted(before *Workload) bool {
-	is := func(annotation string) bool {
-		value := w.TemplateAnnotations[annotation]
-		return value != "" && value != before.TemplateAnnotations[annotation]
-	}
-	return w.writtenByUs && (is(ReloadedAtAnnotation) || w.Kind == Deployment && is(ConfigHashAnnotation))
+	is := func(value, before string) bool { return value != "" && value != before }
+	return w.writtenByUs && (is(w.Marks.ReloadedAt, before.Marks.ReloadedAt) || w.CountsAll && is(w.Marks.TemplateHash, before.Marks.TemplateHash))
 }
 
 // maxTemplates bounds the templates that are remembered of a workload whose rollouts are never
@@ -404,7 +353,7 @@ func (w *Workload) neverHad(template uint64) bool {
 
 // lastReload returns when the last restart was made, as the workload says; zero: it does not.
 func (w *Workload) lastReload() time.Time {
-	text := w.Annotations[LastReloadAnnotation]
+	text := w.Marks.LastReload
 	var last struct{ Time time.Time }
 	if text == "" || json.Unmarshal([]byte(text), &last) != nil {
 		return time.Time{}
@@ -419,10 +368,21 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
+// Opting is what the annotations of a workload and its namespace say.
+type Opting struct {
+	// In: the workload is restarted automatically.
+	In bool
+	// Scope stands for which sources count.
+	Scope string
+	// Over is what the workload itself said of In before.
+	Over string
+}
+
 // Opt notes what the annotations of the workload and its namespace say, the last of which came with
 // a version. Previous is what was known of the workload before, or nil. A workload that has opted
 // out keeps no record that another client has removed.
-func (w *Workload) Opt(in bool, scope string, previous *Workload, version string, at Arrival) {
+func (w *Workload) Opt(o Opting, previous *Workload, version string, at Arrival) {
+	in, scope := o.In, o.Scope
 	w.OptedIn, w.Scope, w.noted = in, scope, at.Order
 	if !in && w.RecordDropped() {
 		w.dropped = nil
@@ -432,7 +392,7 @@ func (w *Workload) Opt(in bool, scope string, previous *Workload, version string
 	}
 	now := Moment{versionOf(version), at.Order}
 	if w.OptedAt, w.OptedOver = previous.OptedAt, previous.OptedOver; previous.OptedIn != in {
-		w.OptedAt, w.OptedOver = now, previous.Annotations[ReloadAnnotation]
+		w.OptedAt, w.OptedOver = now, o.Over
 	}
 	w.ScopedAt, w.ScopedFrom = previous.ScopedAt, previous.ScopedFrom
 	if previous.Scope != scope && (w.ScopedAt == (Moment{}) || w.RecordedSinceScoped()) {
@@ -463,33 +423,3 @@ func versionOf(version string) uint64 {
 
 // seed makes fingerprints cheap: they are compared in one process only.
 var seed = maphash.MakeSeed()
-
-// annotationPrefix is the prefix of the annotations that a Workload keeps.
-const annotationPrefix = "configdep.io/"
-
-// The annotations of the record, on the workload.
-const (
-	// ConfigHashAnnotation stands for the content with which the pods were started.
-	ConfigHashAnnotation = annotationPrefix + "config-hash"
-	// AppliedSourcesAnnotation stands for the same content, source by source.
-	AppliedSourcesAnnotation = annotationPrefix + "applied-sources"
-	// VerifiedAnnotation is when the pods were last looked up and found to have been started
-	// with that content.
-	VerifiedAnnotation = annotationPrefix + "verified-at"
-)
-
-// LastReloadAnnotation is on the workload and describes its last restart.
-const LastReloadAnnotation = annotationPrefix + "last-reload"
-
-// RecreatingAnnotation is on the workload while its pods are evicted, and says which.
-const RecreatingAnnotation = annotationPrefix + "recreating"
-
-// ReloadedAtAnnotation is on the pod template and makes it differ from all previous ones.
-const ReloadedAtAnnotation = annotationPrefix + "reloaded-at"
-
-// ReloadAnnotation is on a workload or its namespace, and says which sources restart it automatically.
-const ReloadAnnotation = annotationPrefix + "reload"
-
-// RevisionAnnotation is where the Deployment controller counts the rollouts of a Deployment,
-// on it and on its ReplicaSets.
-const RevisionAnnotation = "deployment.kubernetes.io/revision"

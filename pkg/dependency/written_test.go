@@ -20,7 +20,7 @@ func (c *changing) put(keys map[string]string) {
 			o.Data[key] = value
 		}
 	}
-	s := FromConfigMap(testDigester(), o)
+	s := FromConfigMap(testDigester(), o, SourceMarks{})
 	s.After(c.graph.Source(c.key), c.graph.DeletedBefore(c.key), Arrival{Live: true, Seen: day, Order: 1000 + c.version})
 	c.graph.SetSource(s)
 }

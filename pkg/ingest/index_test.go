@@ -13,6 +13,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -88,8 +89,8 @@ func patternsOf(g *dependency.Graph, w *dependency.Workload) dependency.Patterns
 }
 
 var (
-	deployments = &stream{name: "deployments", workloads: dependency.Deployment}
-	jobs        = &stream{name: "jobs", workloads: dependency.Job}
+	deployments = &stream{name: "deployments", workloads: kind.Deployment}
+	jobs        = &stream{name: "jobs", workloads: kind.Job}
 	secrets     = &stream{name: "secrets", sources: dependency.Secret}
 	configMaps  = &stream{name: "configmaps", sources: dependency.ConfigMap}
 	namespaces  = &stream{name: "namespaces"}
@@ -109,10 +110,11 @@ func objectMeta(name string, version int) metav1.ObjectMeta {
 }
 
 // workloadObject returns a reduced workload that reads Secrets.
-func workloadObject(kind dependency.WorkloadKind, name string, version int, secrets ...string) *object {
+func workloadObject(of dependency.WorkloadKind, name string, version int, secrets ...string) *object {
 	o := &object{ObjectMeta: objectMeta(name, version), workload: &dependency.Workload{
-		WorkloadKey:     dependency.WorkloadKey{Kind: kind, Namespace: "ns", Name: name},
+		WorkloadKey:     dependency.WorkloadKey{Kind: of, Namespace: "ns", Name: name},
 		ResourceVersion: fmt.Sprint(version),
+		Traits:          kind.Of(of).Traits,
 	}}
 	for _, s := range secrets {
 		o.workload.References = append(o.workload.References, dependency.Reference{Kind: dependency.Secret, Name: s})
@@ -121,7 +123,7 @@ func workloadObject(kind dependency.WorkloadKind, name string, version int, secr
 }
 
 func deployment(name string, version int, secrets ...string) *object {
-	return workloadObject(dependency.Deployment, name, version, secrets...)
+	return workloadObject(kind.Deployment, name, version, secrets...)
 }
 
 func sourceObject(kind dependency.SourceKind, name string, version int) *object {
@@ -245,7 +247,7 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 		"a source of another kind": {func(x *Index) error {
 			return newStore(x, configMaps).Add(sourceObject(dependency.ConfigMap, "db", 101))
 		}, "progressed to 101"},
-		"a workload of another kind":          {func(x *Index) error { return newStore(x, jobs).Delete(workloadObject(dependency.Job, "web", 101)) }, "progressed to 101"},
+		"a workload of another kind":          {func(x *Index) error { return newStore(x, jobs).Delete(workloadObject(kind.Job, "web", 101)) }, "progressed to 101"},
 		"a source that an annotation names":   {func(x *Index) error { return newStore(x, secrets).Add(secret("tls", 101)) }, "changed at 101: deployment.idle"},
 		"a source that a glob begins to name": {func(x *Index) error { return newStore(x, secrets).Add(secret("feature-a", 101)) }, "changed at 101: deployment.idle"},
 		"a namespace names a source for all": {
@@ -290,11 +292,11 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 		"a change of a slow watch":    {func(x *Index) error { return newStore(x, deployments).Update(deployment("web", 95)) }, "changed at 100: deployment.web"},
 		"a version that is no number": {func(x *Index) error { return newStore(x, secrets).Bookmark("x") }, "progressed to 100"},
 		"a workload that is not shown": {
-			func(x *Index) error { return newStore(x, jobs).Add(controlled(dependency.Job, "run", 101)) }, "progressed to 101",
+			func(x *Index) error { return newStore(x, jobs).Add(controlled(kind.Job, "run", 101)) }, "progressed to 101",
 		},
 		"a workload gains a controller": {
 			func(x *Index) error {
-				return newStore(x, deployments).Update(controlled(dependency.Deployment, "web", 101))
+				return newStore(x, deployments).Update(controlled(kind.Deployment, "web", 101))
 			}, "changed at 101: -deployment.web",
 		},
 		"a list without some": {
@@ -303,7 +305,7 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 		},
 		"a list with one that has gained a controller": {
 			func(x *Index) error {
-				return newStore(x, deployments).Replace([]any{deployment("api", 2, "db"), deployment("idle", 3), controlled(dependency.Deployment, "web", 101)}, "102")
+				return newStore(x, deployments).Replace([]any{deployment("api", 2, "db"), deployment("idle", 3), controlled(kind.Deployment, "web", 101)}, "102")
 			},
 			"changed at 102: -deployment.web",
 		},
@@ -383,7 +385,7 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 // A Job that a CronJob adopts is no longer shown, and nothing keeps its references.
 func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 	x, _ := synced(t, nil, []any{secret("db", 1)})
-	must(t, newStore(x, jobs).Add(workloadObject(dependency.Job, "seed", 101, "db")))
+	must(t, newStore(x, jobs).Add(workloadObject(kind.Job, "seed", 101, "db")))
 	users := func() (n int) {
 		x.Read(func(g *dependency.Graph) {
 			n = len(g.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}))
@@ -393,7 +395,7 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 	if users() != 1 {
 		t.Fatalf("%d users", users())
 	}
-	must(t, newStore(x, jobs).Update(controlled(dependency.Job, "seed", 102)))
+	must(t, newStore(x, jobs).Update(controlled(kind.Job, "seed", 102)))
 	if users() != 0 {
 		t.Errorf("%d users", users())
 	}
@@ -415,7 +417,7 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	}
 	template := func() (version uint64) {
 		x.Read(func(g *dependency.Graph) {
-			version = g.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "ns", Name: "web"}).StartVersion
+			version = g.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}).StartVersion
 		})
 		return version
 	}

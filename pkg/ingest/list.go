@@ -14,6 +14,9 @@ import (
 
 // readList decodes a whole list, as the API server sends it, object by object.
 func readList(answer io.Reader, s *stream) (*metav1.List, error) {
+	if s.json {
+		return readJSONList(answer, s)
+	}
 	w := &window{from: answer, buffer: make([]byte, 64<<10)}
 	defer w.clear()
 	head, err := w.take(len(magic))
@@ -48,10 +51,19 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 		return nil, err
 	case list == nil:
 		return nil, errNoObject
-	case list.Continue != "": // what it lacks would be taken for deleted
-		return nil, fmt.Errorf("a %sList came in pages, which was not asked for: only whole lists are read", s.kind)
 	}
-	return list, nil
+	return list, checkWhole(list, kind, s)
+}
+
+// checkWhole refuses a list that is not what was asked for.
+func checkWhole(list *metav1.List, kind string, s *stream) error {
+	switch {
+	case kind != s.kind+"List":
+		return fmt.Errorf("a %s came in the place of a %sList", kind, s.kind)
+	case list.Continue != "": // what it lacks would be taken for deleted
+		return fmt.Errorf("a %sList came in pages, which was not asked for: only whole lists are read", s.kind)
+	}
+	return nil
 }
 
 // readItem decodes one field of a list: its metadata, or an object, which it overwrites.

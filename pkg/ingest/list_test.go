@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // What is read from the wire is what client-go would have read, reduced, however the
@@ -37,7 +37,7 @@ func listsAreThoseOfTheClient(t *testing.T, r *rand.Rand) {
 			CreationTimestamp: metav1.Unix(int64(r.Intn(1e9)), 0),
 		}
 		if r.Intn(2) == 0 {
-			m.Annotations = map[string]string{pick(r, dependency.IgnoreAnnotation, dependency.MatchAnnotation, "other"): pick(r, "true", "false")}
+			m.Annotations = map[string]string{pick(r, policy.IgnoreAnnotation, policy.MatchAnnotation, "other"): pick(r, "true", "false")}
 			m.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(metav1.Unix(int64(r.Intn(2e9)), 0)), FieldsV1: metav1.NewFieldsV1(pick(r, `{"f:data":{}}`, `{}`))}}
 		}
 		return m
@@ -94,8 +94,9 @@ func checkList(t *testing.T, r *rand.Rand, resource string, typed runtime.Object
 	}
 	var want []*object
 	if err := meta.EachListItem(typed, func(o runtime.Object) error {
-		want = append(want, s.reduce(o.(metav1.Object)))
-		return nil
+		reduced, err := s.reduce(o.(metav1.Object))
+		want = append(want, reduced)
+		return err
 	}); err != nil {
 		t.Fatal(err)
 	}

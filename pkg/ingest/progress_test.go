@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // progressOf is a sink that notes how far the index is when it is told of something.
@@ -70,9 +71,9 @@ func TestProgress(t *testing.T) {
 	step("a bookmark of what is not the last", db.Bookmark("110"), "80-110 since 100: progressed")
 	step("a bookmark of the last", run.Bookmark("105"), "100-110 since 100: progressed")
 	step("an object comes", web.Add(deployment("api", 120)), "105-120 since 100: changed")
-	step("an object changes", run.Update(workloadObject(dependency.Job, "seed", 121)), "110-121 since 100: changed")
+	step("an object changes", run.Update(workloadObject(kind.Job, "seed", 121)), "110-121 since 100: changed")
 	step("an object goes, in the version of its deletion", db.Delete(secret("db", 122)), "120-122 since 100: changed")
-	step("an event of what is not shown", run.Add(controlled(dependency.Job, "x", 123)), "120-123 since 100: progressed")
+	step("an event of what is not shown", run.Add(controlled(kind.Job, "x", 123)), "120-123 since 100: progressed")
 	step("a bookmark that is older", web.Bookmark("60"), "120-123 since 100: progressed")
 	step("a bookmark that is no number", web.Bookmark("x"), "120-123 since 100: progressed")
 	step("a list after a disconnection", db.Replace(nil, "130"), "120-130 since 130: progressed")
@@ -336,7 +337,7 @@ func TestASilentResourceIsProbedBeforeItsWatchEnds(t *testing.T) {
 			p.watches[s.name] <- 20 * time.Second
 		}
 		p.pass(5 * time.Second)
-		must(t, newStore(p.Index, jobs).Add(workloadObject(dependency.Job, "seed", 111)))
+		must(t, newStore(p.Index, jobs).Add(workloadObject(kind.Job, "seed", 111)))
 		p.pass(10 * time.Second)
 		must(t, newStore(p.Index, secrets).Bookmark("112"))
 		p.pass(5 * time.Second)

@@ -55,9 +55,13 @@ func NewReader(config *rest.Config, scope Scope, lag time.Duration) (*Reader, er
 // that is no segment of one.
 func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	version := schema.GroupVersion{Version: "v1"} // of the options
-	client, err := rest.NewRESTClient(r.base, s.api, rest.ClientContentConfig{
-		AcceptContentTypes: runtime.ContentTypeProtobuf,
-		ContentType:        runtime.ContentTypeProtobuf,
+	form := runtime.ContentTypeProtobuf
+	if s.json {
+		form = runtime.ContentTypeJSON
+	}
+	client, err := rest.NewRESTClient(r.base, apiPath(s.resource.GroupVersion()), rest.ClientContentConfig{
+		AcceptContentTypes: form,
+		ContentType:        form,
 		GroupVersion:       version,
 		Negotiator:         runtime.NewClientNegotiator(serializer{&objectDecoder{s}}, version),
 	}, nil, r.client)
@@ -67,9 +71,17 @@ func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	return func(options metav1.ListOptions) *rest.Request {
 		options.LabelSelector = s.labels
 		options.FieldSelector = strings.Join(slices.DeleteFunc([]string{s.fields, options.FieldSelector}, func(f string) bool { return f == "" }), ",")
-		return client.Get().NamespaceIfScoped(s.namespace, s.namespace != "").Resource(s.resource).VersionedParams(&options, scheme.ParameterCodec).
-			SetHeader("Accept", s.accepts(runtime.ContentTypeProtobuf, !options.Watch))
+		return client.Get().NamespaceIfScoped(s.namespace, s.namespace != "").Resource(s.resource.Resource).VersionedParams(&options, scheme.ParameterCodec).
+			SetHeader("Accept", s.accepts(form, !options.Watch))
 	}
+}
+
+// apiPath returns the path of an API group and version.
+func apiPath(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return "/api/" + gv.Version
+	}
+	return "/apis/" + gv.String()
 }
 
 // revision returns the current revision of a stream: that of a list of an object whose name no object
@@ -179,10 +191,21 @@ type whole struct{ *cache.ListWatch }
 // IsWatchListSemanticsUnSupported is how client-go asks.
 func (whole) IsWatchListSemanticsUnSupported() bool { return true }
 
-// serializer negotiates protobuf and decodes it by the decoder.
+// serializer negotiates protobuf, or JSON for a stream that comes in it, and decodes that by the decoder.
 type serializer struct{ *objectDecoder }
 
 func (s serializer) SupportedMediaTypes() []runtime.SerializerInfo {
+	if s.json {
+		return []runtime.SerializerInfo{{
+			MediaType:     runtime.ContentTypeJSON,
+			MediaTypeType: "application", MediaTypeSubType: "json",
+			Serializer: decodeOnly{jsonDecoder{s.stream}},
+			StreamSerializer: &runtime.StreamSerializerInfo{
+				Serializer: decodeOnly{jsonEventDecoder{}},
+				Framer:     newJSONFramer(),
+			},
+		}}
+	}
 	infos := []runtime.SerializerInfo{{
 		MediaType:     runtime.ContentTypeProtobuf,
 		MediaTypeType: "application", MediaTypeSubType: "vnd.kubernetes.protobuf",

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // wire is the stream of a resource as it is read from a server that gives one answer.
@@ -92,7 +93,7 @@ func (w *wire) list(t *testing.T, options metav1.ListOptions) (*metav1.List, err
 // has applied, before a copy is made.
 func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "some", Annotations: map[string]string{
-		corev1.LastAppliedConfigAnnotation: `{"stringData":{"password":"` + password + `"}}`, dependency.IgnoreAnnotation: "true",
+		corev1.LastAppliedConfigAnnotation: `{"stringData":{"password":"` + password + `"}}`, policy.IgnoreAnnotation: "true",
 	}}
 	secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"password": []byte(password), "more": []byte(password)}}
 	maps := &corev1.ConfigMap{
@@ -158,7 +159,7 @@ func TestEventsOnTheWire(t *testing.T) {
 		event := <-w.ResultChan()
 		o, ok := event.Object.(*object)
 		if !ok || event.Type != typ || o.source == nil || o.Name != "db" || o.ResourceVersion != "7" || len(o.source.Keys) != 1 ||
-			o.source.Keys[0] != dependency.FromSecret(testDigester(), secretWith(password)).Keys[0] {
+			o.source.Keys[0] != dependency.FromSecret(testDigester(), secretWith(password), dependency.SourceMarks{}).Keys[0] {
 			t.Errorf("%s: event %s with %+v", typ, event.Type, event.Object)
 		}
 	}

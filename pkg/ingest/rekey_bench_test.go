@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -72,16 +73,12 @@ func (x *Index) letThrough() {
 
 // crowd is a cluster in which each Deployment reads a Secret of its own.
 type crowd struct {
-	annotations []map[string]string
-	digester    *dependency.Digester
+	marks    []dependency.Marks
+	digester *dependency.Digester
 }
 
 func newCrowd(n int) *crowd {
-	c := &crowd{}
-	for range n {
-		c.annotations = append(c.annotations, map[string]string{policy.ReloadAnnotation: "auto"})
-	}
-	return c
+	return &crowd{marks: make([]dependency.Marks, n)}
 }
 
 func (c *crowd) key(i int) (namespace, name string) {
@@ -95,8 +92,8 @@ func (c *crowd) readAllButOne(x *Index, key byte) (last func()) {
 	k[0] = key
 	c.digester = dependency.NewDigester(k)
 	replay := NewReplay(x, c.digester)
-	deployments, secrets := make([]any, len(c.annotations)), make([]any, len(c.annotations))
-	for i := range c.annotations {
+	deployments, secrets := make([]any, len(c.marks)), make([]any, len(c.marks))
+	for i := range c.marks {
 		deployments[i], secrets[i] = c.deployment(i, "10"), c.secret(i, "10", "content")
 	}
 	for name, s := range replay.streams {
@@ -120,8 +117,10 @@ func (c *crowd) deployment(i int, version string) *object {
 	return &object{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version},
 		workload: &dependency.Workload{
-			WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: name},
-			UID:         types.UID(name), ResourceVersion: version, Annotations: c.annotations[i], Replicas: 1,
+			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: name},
+			UID:         types.UID(name), ResourceVersion: version,
+			Annotations: map[string]string{policy.ReloadAnnotation: "auto"}, Marks: c.marks[i],
+			Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
 			References: []dependency.Reference{{Kind: dependency.Secret, Name: name, Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 		},
 	}
@@ -131,7 +130,7 @@ func (c *crowd) secret(i int, version, content string) *object {
 	namespace, name := c.key(i)
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: version}
 	keys := []dependency.KeyDigest{{Key: "a", Digest: c.digester.Content([]byte(content))}}
-	return &object{ObjectMeta: meta, source: dependency.NewSource(testDigester(), dependency.Secret, &meta, keys)}
+	return &object{ObjectMeta: meta, source: dependency.NewSource(testDigester(), dependency.Secret, &meta, dependency.SourceMarks{}, keys)}
 }
 
 func (c *crowd) read(x *Index, key byte) { c.readAllButOne(x, key)() }
@@ -139,15 +138,11 @@ func (c *crowd) read(x *Index, key byte) { c.readAllButOne(x, key)() }
 // record notes the current content as that of the pods.
 func (c *crowd) record(x *Index) {
 	x.Read(func(g *dependency.Graph) {
-		for i := range c.annotations {
+		for i := range c.marks {
 			namespace, name := c.key(i)
-			w := g.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: name})
+			w := g.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: name})
 			present := policy.Evaluate(g, c.digester, w, policy.Defaults{}).Present()
-			c.annotations[i] = map[string]string{
-				policy.ReloadAnnotation:         "auto",
-				policy.ConfigHashAnnotation:     present.Hash,
-				policy.AppliedSourcesAnnotation: fmt.Sprintf(`{"Secret/%s":%q}`, name, present.Sources["Secret/"+name]),
-			}
+			c.marks[i] = dependency.Marks{Hash: present.Hash, Sources: fmt.Sprintf(`{"Secret/%s":%q}`, name, present.Sources["Secret/"+name])}
 		}
 	})
 	x.Reset()

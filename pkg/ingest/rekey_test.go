@@ -12,6 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -97,7 +98,7 @@ func (r *rekeying) write(version, content string, watched bool) {
 func (r *rekeying) evaluate(f func(*policy.Evaluation)) {
 	r.t.Helper()
 	if !r.index.Read(func(g *dependency.Graph) {
-		w := g.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"})
+		w := g.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"})
 		f(policy.Evaluate(g, r.digester, w, policy.Defaults{}))
 	}) {
 		r.t.Fatal("the index is not synced")

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // Replay feeds an index with API objects in the place of an API server: in simulations, or
@@ -135,7 +134,7 @@ func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) er
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
 	o, ok := m.(interface{ Marshal() ([]byte, error) })
 	if !r.Encoded || s.sources == "" || !ok {
-		return s.reduce(m), nil
+		return s.reduce(m)
 	}
 	raw, err := o.Marshal()
 	if err != nil {
@@ -149,22 +148,8 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("a %T has no metadata", o)
 	}
-	var name string
+	name := ""
 	switch o := o.(type) {
-	case *appsv1.Deployment:
-		name = "deployments"
-	case *appsv1.StatefulSet:
-		name = "statefulsets"
-	case *appsv1.DaemonSet:
-		name = "daemonsets"
-	case *appsv1.ReplicaSet:
-		name = "replicasets"
-	case *batchv1.CronJob:
-		name = "cronjobs"
-	case *batchv1.Job:
-		name = "jobs"
-	case *corev1.Pod:
-		name = "pods"
 	case *corev1.ConfigMap:
 		name = "configmaps"
 	case *corev1.Secret:
@@ -175,7 +160,11 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 	case *corev1.Namespace:
 		name = "namespaces"
 	default:
-		return nil, nil, fmt.Errorf("a %T is not read", o)
+		k := kind.OfObject(o)
+		if k == nil {
+			return nil, nil, fmt.Errorf("a %T is not read", o)
+		}
+		name = k.Resource.Resource
 	}
 	if r.streams[name] == nil {
 		return nil, nil, fmt.Errorf("%s are not read", name)

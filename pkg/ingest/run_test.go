@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // notifier is a sink that passes on what the workloads look like after each call. It is
@@ -73,8 +74,8 @@ func runSecret(value string) *corev1.Secret {
 
 func hashWith(d *dependency.Digester, value string) string {
 	g := dependency.NewGraph()
-	g.SetSource(dependency.FromSecret(d, runSecret(value)))
-	return d.ConfigHash("shop", dependency.FromDeployment(webDeployment()).References, g.Sources("shop"))
+	g.SetSource(dependency.FromSecret(d, runSecret(value), dependency.SourceMarks{}))
+	return d.ConfigHash("shop", workloadtest.Read(webDeployment()).References, g.Sources("shop"))
 }
 
 func webDeployment() *appsv1.Deployment {

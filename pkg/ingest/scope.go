@@ -3,6 +3,7 @@ package ingest
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -25,7 +26,7 @@ func (c Scope) secrets(digester *dependency.Digester) []*stream {
 	if c.WithoutSecrets {
 		return nil
 	}
-	whole := sources(dependency.Secret, "/api/v1/secrets", digester, dependency.FromSecret)
+	whole := sources(dependency.Secret, "secrets", digester, dependency.FromSecret)
 	all := []*stream{whole}
 	read := make([]fields.Selector, len(c.UnreadTypes))
 	for i, typ := range c.UnreadTypes {
@@ -42,10 +43,10 @@ const typeField = "type"
 // unread returns a stream of the metadata of Secrets of a type. A Secret has one type for all its life.
 func unread(typ string) *stream {
 	s := &stream{
-		name: "secrets/" + typ, api: "/api/v1", resource: "secrets", unread: typ,
+		name: "secrets/" + typ, resource: corev1.SchemeGroupVersion.WithResource("secrets"), unread: typ,
 		kind: partialKind, fields: fields.OneTermEqualSelector(typeField, typ).String(),
 	}
-	s.reduce = func(m metav1.Object) *object {
+	s.reduce = func(m metav1.Object) (*object, error) {
 		o := reduced(m)
 		if o.Name != "" { // a bookmark has no name
 			o.unread = &dependency.Unread{
@@ -53,14 +54,14 @@ func unread(typ string) *stream {
 				Type:      typ, UID: m.GetUID(), ResourceVersion: o.ResourceVersion, Created: m.GetCreationTimestamp(),
 			}
 		}
-		return o
+		return o, nil
 	}
 	s.decode = func(raw []byte) (*object, error) {
 		m, err := decodeMetadata(raw)
 		if err != nil {
 			return nil, err
 		}
-		return s.reduce(m), nil
+		return s.reduce(m)
 	}
 	return s
 }
@@ -69,13 +70,13 @@ func unread(typ string) *stream {
 const partialKind = "PartialObjectMetadata"
 
 // accepts returns the media type in which a stream is asked for, of lists and of events.
-func (s *stream) accepts(protobuf string, list bool) string {
+func (s *stream) accepts(form string, list bool) string {
 	if s.unread == "" {
-		return protobuf
+		return form
 	}
 	kind := partialKind
 	if list {
 		kind += "List"
 	}
-	return strings.Join([]string{protobuf, "as=" + kind, "g=" + metav1.GroupName, "v=v1"}, ";")
+	return strings.Join([]string{form, "as=" + kind, "g=" + metav1.GroupName, "v=v1"}, ";")
 }

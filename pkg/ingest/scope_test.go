@@ -175,7 +175,11 @@ func TestUnreadOnTheWire(t *testing.T) {
 }
 
 func unreadObject(s *stream, name string, version int) *object {
-	return s.reduce(&metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: fmt.Sprint(version), UID: "u"})
+	o, err := s.reduce(&metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: fmt.Sprint(version), UID: "u"})
+	if err != nil {
+		panic(err) // a Secret is reduced without errors
+	}
+	return o
 }
 
 // Who uses a Secret that is not read is told of its coming, of each write and of its going.

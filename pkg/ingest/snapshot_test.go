@@ -10,6 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // A reader sees one state, and the index goes on meanwhile.
@@ -30,7 +31,7 @@ func TestIndex_ReadsSnapshots(t *testing.T) {
 		if workloads, _ := x.Size(); workloads != 0 {
 			t.Errorf("there are %d workloads", workloads)
 		}
-		key := dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "ns", Name: "web"}
+		key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}
 		if w := g.Workload(key); w == nil || !strings.Contains(view(g, w), "Secret/db@2") {
 			t.Errorf("what is read has changed: %v", w)
 		}

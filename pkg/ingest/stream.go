@@ -1,24 +1,24 @@
 package ingest
 
 import (
-	"path"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
 // stream is one resource that is read.
 type stream struct {
 	name      string
-	api       string // the path of its group and version, such as /apis/apps/v1
-	resource  string // such as deployments
+	resource  schema.GroupVersionResource
 	namespace string // to which it is limited; empty: it is not
 	kind      string
 	labels    string                  // and fields select what is read
@@ -26,9 +26,10 @@ type stream struct {
 	workloads dependency.WorkloadKind // or
 	sources   dependency.SourceKind   // or
 	unread    string                  // the type of Secrets that are not read, or none of them: namespaces
-	// reduce reduces an object, and decode one as it is encoded in protobuf, which it
+	json      bool                    // it comes in JSON, and not in protobuf
+	// reduce reduces an object, and decode one as it is encoded, which it
 	// overwrites where content is.
-	reduce func(metav1.Object) *object
+	reduce func(metav1.Object) (*object, error)
 	decode func([]byte) (*object, error)
 }
 
@@ -74,16 +75,6 @@ func (s *stream) in(namespace string) *stream {
 	return &one
 }
 
-// Labels that controllers put on what they make. A ReplicaSet or Pod that carries one is
-// not shown, as its Deployment, StatefulSet, DaemonSet or Job is: the API server leaves
-// them out, so that their churn, most of what happens in a cluster, costs us nothing.
-const (
-	withoutDeployment = "!" + appsv1.DefaultDeploymentUniqueLabelKey
-	withoutController = withoutDeployment + ",!" + appsv1.ControllerRevisionHashLabelKey + ",!" + batchv1.ControllerUidLabel
-	// unfinished leaves out pods that read nothing any more.
-	unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
-)
-
 // streams returns all that is read, with the digester for content. Namespaces themselves are read in
 // either case: their annotations are defaults.
 func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
@@ -100,28 +91,13 @@ func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 }
 
 // resources returns what is read of each resource, in all namespaces.
-func (c Scope) resources(digester *dependency.Digester) []*stream {
-	replicaSets := workloads(dependency.ReplicaSet, "/apis/apps/v1/replicasets", dependency.FromReplicaSet)
-	replicaSets.labels = withoutDeployment
-	jobs := workloads(dependency.Job, "/apis/batch/v1/jobs", dependency.FromJob)
-	pods := workloads(dependency.Pod, "/api/v1/pods", dependency.FromPod)
-	pods.labels, pods.fields = withoutController, unfinished
-	// What other tools make carries labels of their own: Argo Rollouts, Tekton, Spark.
-	leaveControlled(replicaSets, dependency.FromReplicaSet)
-	leaveControlled(jobs, dependency.FromJob)
-	leaveControlled(pods, dependency.FromPod)
-	all := []*stream{
-		workloads(dependency.Deployment, "/apis/apps/v1/deployments", dependency.FromDeployment),
-		workloads(dependency.StatefulSet, "/apis/apps/v1/statefulsets", dependency.FromStatefulSet),
-		workloads(dependency.DaemonSet, "/apis/apps/v1/daemonsets", dependency.FromDaemonSet),
-		workloads(dependency.CronJob, "/apis/batch/v1/cronjobs", dependency.FromCronJob),
-		jobs,
-		replicaSets,
-		pods,
-		sources(dependency.ConfigMap, "/api/v1/configmaps", digester, dependency.FromConfigMap),
+func (c Scope) resources(digester *dependency.Digester) (all []*stream) {
+	for _, k := range kind.All() {
+		all = append(all, workloads(k))
 	}
+	all = append(all, sources(dependency.ConfigMap, "configmaps", digester, dependency.FromConfigMap))
 	all = append(all, c.secrets(digester)...)
-	return append(all, newStream("Namespace", "/api/v1/namespaces", readNamespace))
+	return append(all, newStream(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", readNamespace))
 }
 
 // message is a pointer to an API object.
@@ -131,80 +107,101 @@ type message[T any] interface {
 	Unmarshal([]byte) error
 }
 
-// newStream returns a stream of objects, of which read notes what remains.
-func newStream[T any, P message[T]](kind, url string, read func(P, *object)) *stream {
-	api, resource := path.Split(url)
-	s := &stream{name: resource, api: path.Clean(api), resource: resource, kind: kind}
-	s.reduce = func(m metav1.Object) *object {
+// newStream returns a stream of objects of a Go type, of which read notes what remains.
+func newStream[T any, P message[T]](gvk schema.GroupVersionKind, resource string, read func(P, *object)) *stream {
+	s := &stream{name: resource, resource: gvk.GroupVersion().WithResource(resource), kind: gvk.Kind}
+	s.reduce = func(m metav1.Object) (*object, error) {
 		o := reduced(m)
 		if p, ok := m.(P); ok && o.Name != "" { // a bookmark has no name
 			read(p, o)
 		}
-		return o
+		return o, nil
 	}
 	s.decode = func(raw []byte) (*object, error) {
 		p := P(new(T))
 		if err := p.Unmarshal(raw); err != nil {
 			return nil, err
 		}
-		return s.reduce(p), nil
+		return s.reduce(p)
 	}
 	return s
 }
 
-func workloads[T any, P message[T]](kind dependency.WorkloadKind, url string, from func(P) *dependency.Workload) *stream {
-	s := newStream[T](string(kind), url, func(p P, o *object) {
-		if o.workload = from(p); o.workload == nil {
-			o.dropped = dependency.WorkloadKey{Kind: kind, Namespace: o.Namespace, Name: o.Name}
+// workloads returns a stream of a kind of workloads.
+func workloads(k *kind.Kind) *stream {
+	s := &stream{
+		name: k.Resource.Resource, resource: k.Resource, kind: string(k.Name), workloads: k.Name,
+		labels: k.LabelSelector, fields: k.FieldSelector,
+	}
+	s.reduce = func(m metav1.Object) (*object, error) {
+		o := reduced(m)
+		if o.Name == "" { // a bookmark has no name
+			return o, nil
 		}
-	})
-	s.workloads = kind
-	return s
-}
-
-// leaveControlled has the metadata of objects decoded first, and no more of those that are not shown because they have a
-// controller.
-func leaveControlled[T any, P message[T]](s *stream, from func(P) *dependency.Workload) {
-	whole := s.decode
+		whole, ok := m.(kind.Object)
+		if !ok {
+			return nil, fmt.Errorf("a %T came in the place of a %s", m, k.Name)
+		}
+		read, err := k.Read(whole)
+		switch {
+		case err != nil:
+			return nil, err
+		case read == nil:
+			o.dropped = dependency.WorkloadKey{Kind: k.Name, Namespace: o.Namespace, Name: o.Name}
+		default:
+			o.workload = policy.ReadWorkload(read)
+		}
+		return o, nil
+	}
+	if _, protobuf := k.New().(unmarshaler); !protobuf {
+		s.json = true
+		s.decode = func(raw []byte) (*object, error) {
+			o := k.New()
+			if err := json.Unmarshal(raw, o); err != nil {
+				return nil, err
+			}
+			return s.reduce(o)
+		}
+		return s
+	}
 	s.decode = func(raw []byte) (*object, error) {
-		var m metav1.PartialObjectMetadata // its first field is that of all objects; others are passed over
-		if err := m.Unmarshal(raw); err != nil {
+		if k.Hidden != nil {
+			// Of what is not shown, no more than the metadata is decoded: the first field of all objects.
+			var m metav1.PartialObjectMetadata
+			if err := m.Unmarshal(raw); err != nil {
+				return nil, err
+			}
+			if k.IsHidden(&m) {
+				o := reduced(&m)
+				o.dropped = dependency.WorkloadKey{Kind: k.Name, Namespace: o.Namespace, Name: o.Name}
+				return o, nil
+			}
+		}
+		o := k.New()
+		if err := o.(unmarshaler).Unmarshal(raw); err != nil {
 			return nil, err
 		}
-		if len(m.OwnerReferences) > 0 {
-			p := P(new(T))
-			p.SetNamespace(m.Namespace)
-			p.SetName(m.Name)
-			p.SetResourceVersion(m.ResourceVersion)
-			p.SetOwnerReferences(m.OwnerReferences)
-			if from(p) == nil {
-				return s.reduce(p), nil
-			}
-		}
-		return whole(raw)
+		return s.reduce(o)
 	}
-}
-
-func sources[T any, P message[T]](
-	kind dependency.SourceKind, url string, digester *dependency.Digester, from func(*dependency.Digester, P) *dependency.Source,
-) *stream {
-	s := newStream[T](string(kind), url, func(p P, o *object) { o.source = from(digester, p) })
-	s.sources, s.decode = kind, (&sourceDecoder{kind, digester}).decode
 	return s
 }
 
-// readNamespace reads the defaults for the workloads of a namespace: its annotations, and a
-// label that says the same as one of them (webhooks can be told to look for a label only).
+// unmarshaler decodes itself from protobuf.
+type unmarshaler interface{ Unmarshal(raw []byte) error }
+
+func sources[T any, P message[T]](
+	source dependency.SourceKind, resource string, digester *dependency.Digester, from func(*dependency.Digester, P, dependency.SourceMarks) *dependency.Source,
+) *stream {
+	s := newStream[T](corev1.SchemeGroupVersion.WithKind(string(source)), resource, func(p P, o *object) {
+		o.source = from(digester, p, policy.ReadSource(p.GetAnnotations()))
+	})
+	s.sources, s.decode = source, (&sourceDecoder{source, digester}).decode
+	return s
+}
+
+// readNamespace reads the defaults for the workloads of a namespace.
 func readNamespace(n *corev1.Namespace, o *object) {
-	annotations := dependency.OwnAnnotations(n.Annotations)
-	if mode, labelled := n.Labels[policy.ReloadAnnotation]; labelled {
-		if _, annotated := annotations[policy.ReloadAnnotation]; !annotated {
-			if annotations == nil {
-				annotations = map[string]string{}
-			}
-			annotations[policy.ReloadAnnotation] = mode
-		}
-	}
+	annotations := policy.ReadNamespace(n.Annotations, n.Labels)
 	o.namespace, o.terminating = &annotations, n.DeletionTimestamp != nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/dump"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 const password = "PASSWORD"
@@ -54,7 +55,11 @@ func TestNothingOfASecretPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for how, o := range map[string]*object{"decoded": decoded, "reduced": s.reduce(secretWith(password))} {
+	reduced, err := s.reduce(secretWith(password))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, o := range map[string]*object{"decoded": decoded, "reduced": reduced} {
 		if held := dump.Pretty(o); strings.Contains(held, password) {
 			t.Errorf("%s: what passes holds the password:\n%s", how, held)
 		}
@@ -134,7 +139,7 @@ func TestStreamsOfNamespaces(t *testing.T) {
 	g := dependency.NewGraph()
 	for _, namespace := range []string{"shop", "bank"} {
 		g.SetSource(&dependency.Source{SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}})
-		g.SetWorkload(&dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"}}, dependency.Patterns{})
+		g.SetWorkload(&dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}}, dependency.Patterns{})
 	}
 	for _, resource := range []string{"secrets", "deployments"} {
 		names := streamOf(t, resource).in("shop").names(g)
@@ -171,8 +176,11 @@ func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 		if owner != "" {
 			j.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: new(true)}}
 		}
-		o := streamOf(t, "jobs").reduce(j)
-		dropped := o.dropped == dependency.WorkloadKey{Kind: dependency.Job, Namespace: "shop", Name: "run"}
+		o, err := streamOf(t, "jobs").reduce(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped := o.dropped == dependency.WorkloadKey{Kind: kind.Job, Namespace: "shop", Name: "run"}
 		if o.kept() != shown || dropped == shown {
 			t.Errorf("owner %q: shown: %v, dropped: %v", owner, o.kept(), o.dropped)
 		}
@@ -191,7 +199,10 @@ func TestNamespacesAreReducedToOurAnnotations(t *testing.T) {
 		"others": {map[string]string{"other": "x"}, nil},
 		"none":   {nil, nil},
 	} {
-		o := reduce(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "5", Annotations: tt.annotations}})
+		o, err := reduce(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "5", Annotations: tt.annotations}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if o.namespace == nil || !o.kept() || o.Name != "shop" || o.ResourceVersion != "5" {
 			t.Errorf("%s: reduced to %+v", name, o)
 		} else if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {

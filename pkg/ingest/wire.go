@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // magic stands before every object that the API server encodes in protobuf.
@@ -156,7 +157,7 @@ func (d *sourceDecoder) decode(raw []byte) (*object, error) {
 	}
 	o := reduced(&m)
 	if m.Name != "" { // a bookmark has no name
-		o.source = dependency.NewSource(d.digester, d.kind, &m, keys)
+		o.source = dependency.NewSource(d.digester, d.kind, &m, policy.ReadSource(m.Annotations), keys)
 	}
 	return o, nil
 }
@@ -176,7 +177,7 @@ func decodeMetadata(raw []byte) (*metav1.ObjectMeta, error) {
 	return m, err
 }
 
-// blankAnnotations overwrites the values of annotations that are not ours, and not of
+// blankAnnotations overwrites the values of annotations that no dialect reads, and that are not of
 // bookmarks: what kubectl applied last, which is one of them, holds all content once more.
 func blankAnnotations(metadata []byte) error {
 	return eachField(metadata, func(field protowire.Number, entry []byte) error {
@@ -184,7 +185,7 @@ func blankAnnotations(metadata []byte) error {
 			return nil
 		}
 		key, value, err := entryOf(entry)
-		if !dependency.OwnAnnotation(key) && key != metav1.InitialEventsAnnotationKey {
+		if !policy.Owns(key) && key != metav1.InitialEventsAnnotationKey {
 			clear(value)
 		}
 		return err

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -62,7 +63,7 @@ func newScene() *scene {
 			Spec: corev1.PodSpec{Containers: []corev1.Container{fromEnv("a", false)}},
 		},
 		workload: dependency.Workload{
-			WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"}, UID: "web-uid",
+			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}, UID: "web-uid", Traits: kind.Of(kind.Deployment).Traits,
 			Annotations: map[string]string{},
 		},
 	}
@@ -80,7 +81,7 @@ func (x *scene) written(data map[string]string, second int, version uint64) *dep
 	for k, v := range data {
 		o.Data[k] = []byte(v)
 	}
-	s := dependency.FromSecret(x.digester, o)
+	s := dependency.FromSecret(x.digester, o, policy.ReadSource(o.Annotations))
 	s.After(nil, nil, dependency.Arrival{})
 	return s
 }
@@ -100,7 +101,7 @@ func (x *scene) back(there, back uint64) {
 
 // verified makes the workload say that the controller has looked at the pods since.
 func (x *scene) verified(version uint64) {
-	x.workload.Annotations[policy.VerifiedAnnotation] = at(200).Format(time.RFC3339Nano) + " 99"
+	x.workload.Marks.Verified = at(200).Format(time.RFC3339Nano) + " 99"
 	x.workload.RecordedAt.Version = version
 }
 
@@ -167,13 +168,13 @@ func (x *scene) remember(r policy.Record, version uint64) {
 	if err != nil {
 		panic(err)
 	}
-	x.workload.Annotations = annotationsOf(patch)
+	x.workload.Marks = policy.MarksOf(annotationsOf(patch))
 	x.workload.RecordedAt.Version = version
 }
 
 // rolledOut makes the pod one of a template that was stamped with what is recorded.
 func (x *scene) rolledOut() {
-	x.pod.Annotations[policy.ConfigHashAnnotation] = x.workload.Annotations[policy.ConfigHashAnnotation]
+	x.pod.Annotations[policy.ConfigHashAnnotation] = x.workload.Marks.Hash
 }
 
 func (x *scene) graph() *dependency.Graph {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -18,7 +19,7 @@ func TestKnow_Globs(t *testing.T) {
 			Change:    dependency.Change{Version: uint64(i + 1), Order: uint64(i + 1)},
 		})
 	}
-	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"}}
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}}
 	w.Annotations = map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/s-*,secret/s-1*,secret/s-149"}
 	k := Know(g, policy.Evaluate(g, dependency.NewDigester(make([]byte, dependency.KeySize)), w, policy.Defaults{Mode: policy.Off}))
 	var names []string

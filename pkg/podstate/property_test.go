@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/seeds"
 )
@@ -114,7 +115,7 @@ func newHistory(seed uint64) *history {
 	containers := []corev1.Container{fromEnv("a", false), fromEnv("a", true), fromEnvFrom(), fromFiles(""), fromFiles("a")}
 	h.spec = corev1.PodSpec{Containers: []corev1.Container{containers[h.IntN(len(containers))]}, Volumes: volumes}
 	h.workload = dependency.Workload{
-		WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: "shop", Name: "web"}, Replicas: 1,
+		WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}, Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
 		Annotations: map[string]string{},
 	}
 	h.workload.References, _ = dependency.References(&h.spec)
@@ -258,7 +259,7 @@ func (h *history) secret() *dependency.Source {
 	for k, v := range h.data {
 		o.Data[k] = []byte(v)
 	}
-	return dependency.FromSecret(h.digester, o)
+	return dependency.FromSecret(h.digester, o, policy.ReadSource(o.Annotations))
 }
 
 // api is a time as the API server writes it.
@@ -351,16 +352,15 @@ func (h *history) dataAt(at time.Duration) map[string]string {
 // record notes the current content on the workload, and with a rollout on the template.
 func (h *history) record(rollOut bool) {
 	h.workload.Annotations[policy.ReloadAnnotation] = "auto"
-	before := h.workload.Annotations[policy.AppliedSourcesAnnotation]
+	before := h.workload.Marks.Sources
 	_, e := h.evaluate()
 	present := e.Present()
-	delete(h.workload.Annotations, policy.VerifiedAnnotation)
+	h.workload.Marks.Verified = ""
 	sources, err := json.Marshal(present.Sources)
 	if err != nil {
 		panic(err)
 	}
-	h.workload.Annotations[policy.ConfigHashAnnotation] = present.Hash
-	h.workload.Annotations[policy.AppliedSourcesAnnotation] = string(sources)
+	h.workload.Marks.Hash, h.workload.Marks.Sources = present.Hash, string(sources)
 	if string(sources) != before {
 		h.workload.RecordedAt.Version = h.version
 	}
@@ -402,7 +402,9 @@ func (h *history) verify() {
 	if err != nil {
 		panic(err)
 	}
-	maps.Copy(h.workload.Annotations, annotationsOf(patch))
+	written := policy.MarksOf(annotationsOf(patch))
+	m := &h.workload.Marks
+	m.Hash, m.Sources, m.Verified = written.Hash, written.Sources, written.Verified
 	h.workload.RecordedAt.Version = h.version
 	h.note("the pods are verified")
 }

@@ -10,13 +10,18 @@ import (
 type Admission struct {
 	// Evaluation is completed where Purpose records what is present.
 	*Evaluation
-	// Before is the workload as it is; nil: it is created.
-	Before *dependency.Workload
+	// Before are the annotations of the workload as it is; nil: it is created.
+	Before *Written
 	// NewTemplate reports whether pods are started by it: on create, and when the pod template
 	// changes in more than our annotations.
 	NewTemplate bool
 	// Unsure: it cannot be told with which content pods are started.
 	Unsure bool
+}
+
+// Written are the annotations of a workload and of its pod template, as they are written.
+type Written struct {
+	Workload, Template map[string]string
 }
 
 // Purpose is what is to be done about a workload that is about to be written.
@@ -42,11 +47,16 @@ func (a *Admission) Purpose() Purpose {
 	// The pods of a paused Deployment are started when it is resumed.
 	case a.NewTemplate && !a.Workload.Paused:
 		return Stamp
-	case a.Before != nil && RecordOf(a.Before).Hash == "" && !a.wasIn():
+	case a.Before != nil && !a.Before.recorded() && !a.wasIn():
 		return Adopt
 	default:
 		return a.restore()
 	}
+}
+
+// recorded reports whether the annotations remember with which content the pods were started.
+func (w *Written) recorded() bool {
+	return w.Workload[ConfigHashAnnotation] != "" || w.Template[ConfigHashAnnotation] != ""
 }
 
 // tellsNames reports whether what is present depends on which names there are: callers of the
@@ -66,7 +76,7 @@ func (a *Admission) restore() Purpose {
 // wasIn reports whether the workload had opted in already, or tried to: then it is the
 // controller that knows whether its pods have read what is present.
 func (a *Admission) wasIn() bool {
-	p := Of(a.Before.Annotations, a.graph.Namespace(a.Workload.Namespace), a.defaults)
+	p := Of(a.Before.Workload, a.graph.Namespace(a.Workload.Namespace), a.defaults)
 	return p.Mode != Off || len(p.Problems) > 0
 }
 
@@ -131,14 +141,14 @@ func (a *Admission) Marks() Marks {
 func (a *Admission) putBack(m *Marks) {
 	if !a.NewTemplate {
 		for _, key := range templateMarks {
-			m.Template[key] = valueOf(a.Before.TemplateAnnotations, key)
+			m.Template[key] = valueOf(a.Before.Template, key)
 		}
 	}
 	if a.Policy.Mode == Off && len(a.Policy.Problems) == 0 {
 		return
 	}
 	for _, key := range workloadMarks {
-		m.Workload[key] = valueOf(a.Before.Annotations, key)
+		m.Workload[key] = valueOf(a.Before.Workload, key)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *Admission {
 	d := x.deployment.DeepCopy()
 	change(d)
-	w := dependency.FromDeployment(d)
-	return &Admission{Evaluation: Evaluate(x.graph, x.digester, w, x.defaults), Before: x.workload(), NewTemplate: newTemplate}
+	w := readWorkload(d)
+	return &Admission{Evaluation: Evaluate(x.graph, x.digester, w, x.defaults), Before: &Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
 }
 
 // The purpose is a label of a metric, so that it is more than what becomes of the workload.

@@ -15,19 +15,6 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// The annotations that users set on workloads, and on namespaces as defaults for the
-// workloads in them.
-const (
-	ReloadAnnotation      = dependency.ReloadAnnotation
-	SourcesAnnotation     = "configdep.io/sources"
-	ExcludeAnnotation     = "configdep.io/exclude"
-	KindsAnnotation       = "configdep.io/kinds"
-	LiveVolumesAnnotation = "configdep.io/live-volumes"
-	SettleAnnotation      = "configdep.io/settle"
-	MinIntervalAnnotation = "configdep.io/min-interval"
-	StrategyAnnotation    = "configdep.io/strategy"
-)
-
 // Mode says which changes restart a workload automatically.
 type Mode string
 

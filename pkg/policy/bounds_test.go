@@ -135,7 +135,7 @@ func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 // The pods that a restart has to evict are those that are there when it begins, and no other.
 func TestPodsToEvict(t *testing.T) {
 	for _, pods := range [][]types.UID{nil, {"a"}, {"b", "a", "b"}} {
-		named, valid := PodsToEvictOf(&dependency.Workload{Annotations: map[string]string{RecreatingAnnotation: podsToEvict(pods)}})
+		named, valid := PodsToEvictOf(annotatedWorkload(map[string]string{RecreatingAnnotation: podsToEvict(pods)}, nil))
 		if !valid {
 			t.Errorf("of %v, the list is not valid", pods)
 		}
@@ -149,7 +149,7 @@ func TestPodsToEvict(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"", "a", "0123456", "01234567,", ",01234567", "01234567,NONE,89abcdef", "01234567, 89abcdef", "0123456789"} {
-		if _, valid := PodsToEvictOf(&dependency.Workload{Annotations: map[string]string{RecreatingAnnotation: value}}); valid {
+		if _, valid := PodsToEvictOf(annotatedWorkload(map[string]string{RecreatingAnnotation: value}, nil)); valid {
 			t.Errorf("%q is taken for a list", value)
 		}
 	}
@@ -281,7 +281,7 @@ func TestDecide_HashOfNothingOnTheTemplate(t *testing.T) {
 	if d := x.act(); d.Action != WriteBaseline {
 		t.Errorf("it is %+v", d)
 	}
-	if d := x.decide(); d.Action != None || x.workload().Annotations[ConfigHashAnnotation] != hash {
+	if d := x.decide(); d.Action != None || x.workload().Marks.Hash != hash {
 		t.Errorf("once recorded: %+v", d)
 	}
 }

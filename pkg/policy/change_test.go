@@ -178,12 +178,12 @@ func TestWhatIsAChange(t *testing.T) {
 		},
 		"a source is ignored from now on": {
 			do: func(x *world) {
-				x.set(annotated(configMap("settings", "a", "1", "b", "1"), dependency.IgnoreAnnotation, "true"))
+				x.set(annotated(configMap("settings", "a", "1", "b", "1"), IgnoreAnnotation, "true"))
 			},
 			want: baseline,
 		},
 		"a source is ignored, and changes": {
-			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "2"), dependency.IgnoreAnnotation, "true")) },
+			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "2"), IgnoreAnnotation, "true")) },
 			want: baseline,
 		},
 		"one change counts although another source is excluded at the same time": {

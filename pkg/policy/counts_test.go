@@ -33,7 +33,7 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 			x.namespaceAnnotations(all)
 		}
 	}
-	ignore, match := []string{dependency.IgnoreAnnotation, "true"}, []string{dependency.MatchAnnotation, "true"}
+	ignore, match := []string{IgnoreAnnotation, "true"}, []string{MatchAnnotation, "true"}
 	for name, tt := range map[string]struct {
 		first, out, change, back func(*world) // each is recorded before the next
 		more                     func(*world) // with back, at once
@@ -346,7 +346,7 @@ func TestInDoubt(t *testing.T) {
 // the others. They are told apart from those that did not count when the record was decided on.
 func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
 	name := func(x *world) { x.annotate(SourcesAnnotation, "secret/*") }
-	ignore := func(x *world) { x.set(annotated(secret("b", "k", "1"), dependency.IgnoreAnnotation, "true")) }
+	ignore := func(x *world) { x.set(annotated(secret("b", "k", "1"), IgnoreAnnotation, "true")) }
 	change := func(x *world) { x.set(secret("a", "k", "2")) }
 	remove := func(x *world) { x.remove(dependency.Secret, "a") }
 	excluded := func(x *world) { // another replica records what counted before the change
@@ -419,7 +419,7 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 			}
 			x.version = before + tt.late
 			x.set(secret("db", "password", "2"))
-			x.set(annotated(secret("db", "password", "2"), dependency.MatchAnnotation, "true"))
+			x.set(annotated(secret("db", "password", "2"), MatchAnnotation, "true"))
 			x.version += 20
 			x.tick(time.Minute)
 			got := x.evaluate().Decide(Observed{Now: x.now, Decided: decided})
@@ -436,7 +436,7 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 func TestStale_UnknownToTheRecordOfAnotherReplica(t *testing.T) {
 	pod := podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"))
 	ignored := func() metav1.Object {
-		return annotated(secret("db", "password", "1"), dependency.IgnoreAnnotation, "true")
+		return annotated(secret("db", "password", "1"), IgnoreAnnotation, "true")
 	}
 	for name, tt := range map[string]struct {
 		after func(*world)

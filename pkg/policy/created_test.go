@@ -21,7 +21,7 @@ func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 				if !webhook {
 					return
 				}
-				a := Admission{Evaluation: Evaluate(x.graph, x.digester, dependency.FromDeployment(d.DeepCopy()), x.defaults), NewTemplate: true}
+				a := Admission{Evaluation: Evaluate(x.graph, x.digester, readWorkload(d.DeepCopy()), x.defaults), NewTemplate: true}
 				marks := a.Marks()
 				for key, value := range marks.Workload {
 					d.Annotations[key] = *value

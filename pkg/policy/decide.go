@@ -138,9 +138,7 @@ type Decision struct {
 
 // Decide says what state a workload is in and what is to be done.
 func (e *Evaluation) Decide(o Observed) Decision {
-	switch e.Workload.Kind {
-	case dependency.Deployment, dependency.StatefulSet, dependency.DaemonSet:
-	default:
+	if !e.Workload.Rollable {
 		return e.decideOther()
 	}
 	if e.graph.Terminating(e.Workload) {
@@ -223,7 +221,7 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 		d.Trigger = last.Trigger
 	}
 	switch {
-	case w.Kind == dependency.DaemonSet: // a node may come at any moment
+	case w.PerNode:
 	case !w.Idle && stale:
 		d.State, d.Reason, d.Stale = Pending, "ScalingDown", true
 		d.Message = "Content has changed, and the last pods are terminating; new pods read the current content."
@@ -460,9 +458,9 @@ func (e *Evaluation) inSync(action Action) Decision {
 
 // decideOther decides for kinds that have no rollout.
 func (e *Evaluation) decideOther() Decision {
-	if e.Workload.Kind == dependency.CronJob {
+	if e.Workload.Recurring {
 		d := Decision{State: InSync, Reason: "NextRunReadsContent",
-			Message: "No restart is needed: the next run of the CronJob reads the current content."}
+			Message: "No restart is needed: the next run of the " + string(e.Workload.Kind) + " reads the current content."}
 		switch missing, _ := e.Missing(); {
 		case len(e.Policy.Problems) > 0:
 			d = e.invalid()

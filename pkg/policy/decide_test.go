@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // at returns a time after the beginning of the world.
@@ -319,22 +320,22 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 		annotations map[string]string
 		want        Decision
 	}{
-		{dependency.CronJob, map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/gone"}, Decision{State: Blocked, Reason: ReasonSourceMissing,
+		{kind.CronJob, map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/gone"}, Decision{State: Blocked, Reason: ReasonSourceMissing,
 			Message: "Secret gone is missing: the next run cannot start until this is fixed."}},
-		{dependency.CronJob, map[string]string{ReloadAnnotation: "nope"}, Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
+		{kind.CronJob, map[string]string{ReloadAnnotation: "nope"}, Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
 			Message: `Invalid annotation configdep.io/reload="nope": must be one of auto, matched, listed, off.`}},
-		{dependency.CronJob, nil, Decision{State: Unmanaged, Reason: "NextRunReadsContent",
+		{kind.CronJob, nil, Decision{State: Unmanaged, Reason: "NextRunReadsContent",
 			Message: "No restart is needed: the next run of the CronJob reads the current content."}},
-		{dependency.Job, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
+		{kind.Job, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
 			Message: "configdep does not restart it: a Job has no rollout."}},
-		{dependency.Pod, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
+		{kind.Pod, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
 			Message: "configdep does not restart it: a Pod has no rollout."}},
-		{dependency.ReplicaSet, map[string]string{SettleAnnotation: "soon", ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
+		{kind.ReplicaSet, map[string]string{SettleAnnotation: "soon", ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
 			Message: "configdep does not restart it: a ReplicaSet has no rollout."}},
 	} {
 		x := newWorld(t, podOf())
 		w := &dependency.Workload{
-			WorkloadKey: dependency.WorkloadKey{Kind: tc.kind, Namespace: namespace, Name: "once"},
+			WorkloadKey: dependency.WorkloadKey{Kind: tc.kind, Namespace: namespace, Name: "once"}, Traits: kind.Of(tc.kind).Traits,
 			Annotations: tc.annotations, References: []dependency.Reference{{Kind: dependency.Secret, Name: "gone", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 		}
 		got := Evaluate(x.graph, x.digester, w, x.defaults).Decide(Observed{Now: epoch})

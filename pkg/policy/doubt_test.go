@@ -138,7 +138,7 @@ func TestDecide_Rollback(t *testing.T) {
 	t.Run("a template with the hash was made when the content was there", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		e := x.evaluate()
-		e.Workload.TemplateAnnotations = map[string]string{ConfigHashAnnotation: e.Hash}
+		e.Workload.Marks.TemplateHash = e.Hash
 		if e.InDoubt() {
 			t.Error("it is in doubt")
 		}
@@ -147,7 +147,7 @@ func TestDecide_Rollback(t *testing.T) {
 			secret("db", "password", "1"), configMap("settings", "a", "1"))
 		x.patch(VerifiedPatch(x.workload(), there.evaluate().Present(), x.now))
 		e = x.evaluate()
-		e.Workload.TemplateAnnotations = map[string]string{ConfigHashAnnotation: e.Hash}
+		e.Workload.Marks.TemplateHash = e.Hash
 		if e.InDoubt() {
 			t.Error("it is in doubt after another record")
 		}
@@ -387,7 +387,7 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 		want outcome
 	}{
 		"one is ignored": {func(x *world) {
-			x.set(annotated(secret("feature-1", "a", "1"), dependency.IgnoreAnnotation, "true"))
+			x.set(annotated(secret("feature-1", "a", "1"), IgnoreAnnotation, "true"))
 		}, baseline},
 		"the template reads one": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "feature-1")(&d.Spec.Template.Spec) })

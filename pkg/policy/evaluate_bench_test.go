@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // BenchmarkDecide measures one decision on a workload, with globs that name all 10,000 Secrets of
@@ -39,8 +40,8 @@ func BenchmarkDecide(b *testing.B) {
 		b.Run(tt.name, func(b *testing.B) {
 			g, digester := dependency.NewGraph(), dependency.NewDigester(make([]byte, dependency.KeySize))
 			w := &dependency.Workload{
-				WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"},
-				UID:         "web", ResourceVersion: "1", Replicas: 1,
+				WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"},
+				UID:         "web", ResourceVersion: "1", Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
 				Annotations: map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: tt.sources},
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "s-00-0", Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 			}
@@ -48,7 +49,7 @@ func BenchmarkDecide(b *testing.B) {
 			g.SetWorkload(w, p.Patterns())
 			put := func(name string, version int) {
 				meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(version)}
-				s := dependency.NewSource(digester, dependency.Secret, &meta, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
+				s := dependency.NewSource(digester, dependency.Secret, &meta, dependency.SourceMarks{}, []dependency.KeyDigest{{Key: "a"}, {Key: "b"}})
 				s.After(g.Source(s.SourceKey), nil, dependency.Arrival{Live: true, Seen: epoch, Order: uint64(version)})
 				g.SetSource(s)
 			}

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 func TestMissingNamesEachSourceAndKey(t *testing.T) {
@@ -150,7 +151,7 @@ func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 	t.Run("a glob begins to count what went long ago, of which the record says nothing", func(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"))
 		x.graph.SetWorkload(&dependency.Workload{ // the deletion is remembered for it
-			WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "other"},
+			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "other"},
 			References:  []dependency.Reference{{Kind: dependency.Secret, Name: "sole", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 		}, dependency.Patterns{})
 		x.adopt()

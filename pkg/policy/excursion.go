@@ -70,7 +70,7 @@ func (e *Evaluation) doubt(u *unit) (x Excursion, doubted bool) {
 	// Pods of a template that carries the hash were created when the content was there. Their
 	// containers may have been restarted in place since, if it was other content in between.
 	back := differs && e.broughtBack(u) && !e.outdated(u)
-	if !back && e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash {
+	if !back && e.Workload.Marks.TemplateHash == e.Hash {
 		x.From = from
 		return x, times > 1
 	}

@@ -91,10 +91,10 @@ func TestGlobs(t *testing.T) {
 		"what is to be ignored": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
 			{"one is ignored", func(x *world) {
-				x.set(annotated(secret("feature-1", "a", "1"), dependency.IgnoreAnnotation, "true"))
+				x.set(annotated(secret("feature-1", "a", "1"), IgnoreAnnotation, "true"))
 			}, baseline},
 			{"it changes", func(x *world) {
-				x.set(annotated(secret("feature-1", "a", "2"), dependency.IgnoreAnnotation, "true"))
+				x.set(annotated(secret("feature-1", "a", "2"), IgnoreAnnotation, "true"))
 			}, nothing},
 			{"the other changes", put("feature-2", "2"), rollOut(glob)},
 			{"it is not ignored any more", put("feature-1", "2"), baseline},
@@ -206,7 +206,7 @@ func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
 func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 	ignored := func(name, value string) *corev1.ConfigMap {
 		o := configMap(name, "a", value)
-		o.Annotations = map[string]string{dependency.IgnoreAnnotation: "true"}
+		o.Annotations = map[string]string{IgnoreAnnotation: "true"}
 		return o
 	}
 	for n, want := range map[int]outcome{10: baseline, 300: rollOut("ConfigMap/*")} {

@@ -36,7 +36,7 @@ func TestDecide_WhatIsReadAfterTheDecision(t *testing.T) {
 // A source that came to count while the record was on its way, no matter which process wrote it.
 func TestDecide_SourceThatCountsAgainWhileTheRecordIsWritten(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password"), env(dependency.Secret, "other", "key")),
-		annotated(secret("db", "password", "1"), dependency.IgnoreAnnotation, "true"), secret("other", "key", "1"))
+		annotated(secret("db", "password", "1"), IgnoreAnnotation, "true"), secret("other", "key", "1"))
 	x.adopt()
 	decided := x.graph.Order()
 	x.remove(dependency.Secret, "db")

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // A workload that is scaled to zero is never restarted: the pods that come read the content of
@@ -89,7 +90,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 // A node may come at any moment, and with it a pod, so that nothing is recorded for a DaemonSet.
 func TestDecide_NoReplicasOfADaemonSet(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-	w := dependency.FromDaemonSet(&appsv1.DaemonSet{
+	w := readWorkload(&appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent", Annotations: map[string]string{ReloadAnnotation: "auto"}},
 		Spec:       appsv1.DaemonSetSpec{Template: x.deployment.Spec.Template},
 	})
@@ -117,7 +118,7 @@ func TestDecide_Terminating(t *testing.T) {
 func TestDecide_CronJob(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
 	w := &dependency.Workload{
-		WorkloadKey: dependency.WorkloadKey{Kind: dependency.CronJob, Namespace: namespace, Name: "nightly"},
+		WorkloadKey: dependency.WorkloadKey{Kind: kind.CronJob, Namespace: namespace, Name: "nightly"}, Traits: kind.Of(kind.CronJob).Traits,
 		Annotations: map[string]string{ReloadAnnotation: "auto"},
 		References:  []dependency.Reference{{Kind: dependency.Secret, Name: "db", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 	}

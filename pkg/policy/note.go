@@ -6,16 +6,14 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// scopeAnnotations say which sources count.
-var scopeAnnotations = []string{ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation, LiveVolumesAnnotation}
-
 // Note notes on a workload what annotations say of it: its own and those of its namespace,
 // some of which came with a version. It returns the policy.
 func Note(w, previous *dependency.Workload, namespace map[string]string, defaults Defaults, version string, at dependency.Arrival) Policy {
 	p := Of(w.Annotations, namespace, defaults)
 	in := p.Mode != Off || len(p.Problems) > 0 // one whose annotations have a mistake has tried to opt in
+	dialect := dialectOf(w.Annotations, namespace)
 	var scope strings.Builder
-	for _, key := range scopeAnnotations {
+	for _, key := range dialect.Scope() {
 		value, found := w.Annotations[key]
 		if !found {
 			value, found = namespace[key]
@@ -24,7 +22,11 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 			scope.WriteString(key + "=" + value + "\x00")
 		}
 	}
-	w.Opt(in, scope.String(), previous, version, at)
+	opting := dependency.Opting{In: in, Scope: scope.String()}
+	if previous != nil {
+		opting.Over = dialectOf(previous.Annotations, nil).Own(previous.Annotations)
+	}
+	w.Opt(opting, previous, version, at)
 	late := version != w.ResourceVersion && w.OptedAfter(version) // it is that of the namespace
 	if previous != nil && in && late && w.OptedOver == "" && Of(nil, namespace, defaults).Mode != Off {
 		w.OptBefore(version)

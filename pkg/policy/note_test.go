@@ -16,7 +16,7 @@ func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 		if reload != "" {
 			o.Annotations = map[string]string{ReloadAnnotation: reload}
 		}
-		return dependency.FromDeployment(o)
+		return readWorkload(o)
 	}
 	for name, tc := range map[string]struct {
 		namespace map[string]string
@@ -45,7 +45,7 @@ func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 
 // A workload that is read again as it was before its namespace opted it in did so no earlier.
 func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
-	w := dependency.FromDeployment(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100"}})
+	w := readWorkload(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100"}})
 	auto := map[string]string{ReloadAnnotation: "auto"}
 	Note(w, nil, nil, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
 	opted, again := *w, *w
@@ -60,10 +60,10 @@ func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
 func TestNote_NamespaceThatIsReadLate_OfAWorkloadThatWasOff(t *testing.T) {
 	auto := map[string]string{ReloadAnnotation: "auto"}
 	o := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100", Annotations: map[string]string{ReloadAnnotation: "off"}}}
-	first := dependency.FromDeployment(&o)
+	first := readWorkload(&o)
 	Note(first, nil, auto, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
 	o.ResourceVersion, o.Annotations = "108", nil
-	opted, at := dependency.FromDeployment(&o), dependency.Arrival{Live: true, Order: 2}
+	opted, at := readWorkload(&o), dependency.Arrival{Live: true, Order: 2}
 	opted.After(first, at)
 	Note(opted, first, auto, Defaults{Mode: Off}, "108", at)
 	told := *opted

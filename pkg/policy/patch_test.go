@@ -84,7 +84,9 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 			map[string]string{"recreating": "-", "config-hash": "v1.k.abandoned", "verified-at": "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			patch, err := tt.patch(&dependency.Workload{Annotations: tt.before, ResourceVersion: "7"})
+			w := annotatedWorkload(tt.before, nil)
+			w.ResourceVersion = "7"
+			patch, err := tt.patch(w)
 			got, _ := annotationsOf(t, patch, err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -119,7 +121,7 @@ func TestRestartPatch_AlwaysDiffers(t *testing.T) {
 		if diff := cmp.Diff(want, template["reloaded-at"]); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		w.TemplateAnnotations = map[string]string{ReloadedAtAnnotation: template["reloaded-at"]}
+		w.Marks.ReloadedAt = template["reloaded-at"]
 	}
 }
 

@@ -55,8 +55,8 @@ type Policy struct {
 	StrategyNotAllowed bool
 }
 
-// Of returns the policy of a workload. Each annotation is looked for on the workload,
-// then on its namespace; what neither has comes from the defaults.
+// Of returns the policy of a workload, by its annotations and those of its namespace, in the dialect in which these are;
+// what they leave open comes from the defaults.
 func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	p := Policy{
 		Mode:        defaults.Mode,
@@ -71,26 +71,7 @@ func Of(workload, namespace map[string]string, defaults Defaults) Policy {
 	if len(workload) == 0 && len(namespace) == 0 {
 		return p
 	}
-	r := reader{workload: workload, namespace: namespace, problems: &p.Problems}
-	p.DeclaredBy = parse(&r, ReloadAnnotation, ParseMode, &p.Mode, p.DeclaredBy)
-	if p.Mode == Off && len(p.Problems) == 0 {
-		return p // the other annotations say nothing then
-	}
-	parse(&r, StrategyAnnotation, func(value string) (Strategy, error) {
-		strategy, err := ParseStrategy(value)
-		if err == nil && defaults.Strategies != nil && !slices.Contains(defaults.Strategies, strategy) {
-			p.StrategyNotAllowed, err = true, errNotAllowed
-		}
-		return strategy, err
-	}, &p.Strategy, "")
-	parse(&r, SourcesAnnotation, parsePatterns, &p.Sources, "")
-	parse(&r, ExcludeAnnotation, parsePatterns, &p.Exclude, "")
-	parse(&r, KindsAnnotation, parseKinds, &p.Kinds, "")
-	parse(&r, LiveVolumesAnnotation, parseBool, &p.LiveVolumes, "")
-	if parse(&r, SettleAnnotation, parseDuration, &p.Settle, "") != "" {
-		p.ReleaseSettle = 0
-	}
-	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
+	dialectOf(workload, namespace).Policy(&p, workload, namespace, &defaults)
 	return p
 }
 

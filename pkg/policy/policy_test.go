@@ -131,8 +131,8 @@ func TestWhichSourcesTrigger(t *testing.T) {
 	objects := []metav1.Object{
 		secret("env", "password", "1"), configMap("envfrom", "a", "1"), configMap("mounted", "a", "1"),
 		secret("subpath", "tls.crt", "1"), secret("unmounted", "a", "1"), secret("pull", "a", "1"), secret("csi", "a", "1"),
-		annotated(configMap("ignored", "a", "1"), dependency.IgnoreAnnotation, "true"),
-		annotated(secret("marked", "a", "1"), dependency.MatchAnnotation, "true"),
+		annotated(configMap("ignored", "a", "1"), IgnoreAnnotation, "true"),
+		annotated(secret("marked", "a", "1"), MatchAnnotation, "true"),
 		configMap("both", "a", "1"), secret("extra-1", "a", "1"), secret("extra-2", "a", "1"),
 	}
 	yes := sight{Triggers: true}
@@ -241,7 +241,7 @@ func TestOnlyTheValueTrueMarksASource(t *testing.T) {
 	for value, want := range map[string]sight{
 		"true": {Triggers: true}, "false": {Reason: ReasonNotMatched}, "True": {Reason: ReasonNotMatched}, "": {Reason: ReasonNotMatched},
 	} {
-		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), annotated(secret("db", "a", "1"), dependency.MatchAnnotation, value))
+		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), annotated(secret("db", "a", "1"), MatchAnnotation, value))
 		x.annotate(ReloadAnnotation, "matched")
 		if diff := cmp.Diff(map[string]sight{"Secret/db": want}, sources(x.evaluate())); diff != "" {
 			t.Errorf("match=%q (-want +got):\n%s", value, diff)

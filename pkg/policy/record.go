@@ -17,23 +17,34 @@ import (
 const (
 	// ConfigHashAnnotation is the hash of the content with which the pods were started: on
 	// the workload, and on the pod template, where it makes the rollout.
-	ConfigHashAnnotation = dependency.ConfigHashAnnotation
+	ConfigHashAnnotation = prefix + "config-hash"
 	// AppliedSourcesAnnotation, on the workload, stands for the same content source by
 	// source. So a change of content can be named, and is distinguished from one of the policy.
-	AppliedSourcesAnnotation = dependency.AppliedSourcesAnnotation
+	AppliedSourcesAnnotation = prefix + "applied-sources"
 	// VerifiedAnnotation, on the workload, is when its pods were last in doubt, and were looked
 	// up and found to have been started with the recorded content; with the resourceVersion of
 	// the workload at that time.
-	VerifiedAnnotation = dependency.VerifiedAnnotation
+	VerifiedAnnotation = prefix + "verified-at"
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
-	ReloadedAtAnnotation = dependency.ReloadedAtAnnotation
+	ReloadedAtAnnotation = prefix + "reloaded-at"
 	// LastReloadAnnotation, on the workload, describes the last restart (a LastReload).
-	LastReloadAnnotation = dependency.LastReloadAnnotation
+	LastReloadAnnotation = prefix + "last-reload"
 	// RecreatingAnnotation is on the workload while its pods are evicted, and names the pods
 	// to evict; see PodsToEvict.
-	RecreatingAnnotation = dependency.RecreatingAnnotation
+	RecreatingAnnotation = prefix + "recreating"
 )
+
+// MarksOf returns what annotations of a workload say that is ours to write.
+func MarksOf(annotations map[string]string) dependency.Marks {
+	return dependency.Marks{
+		Hash:       annotations[ConfigHashAnnotation],
+		Sources:    annotations[AppliedSourcesAnnotation],
+		Verified:   annotations[VerifiedAnnotation],
+		LastReload: annotations[LastReloadAnnotation],
+		Recreating: annotations[RecreatingAnnotation],
+	}
+}
 
 // FieldManager is the name under which workloads are patched. It must not begin with
 // "kubectl": Flux takes the fields of such managers for drift, and reverts them.
@@ -60,7 +71,7 @@ type Record struct {
 func RecordOf(w *dependency.Workload) Record {
 	hash, sources := w.Record()
 	if hash == "" {
-		return Record{Hash: w.TemplateAnnotations[ConfigHashAnnotation]}
+		return Record{Hash: w.Marks.TemplateHash}
 	}
 	return recordFrom(hash, sources)
 }
@@ -174,20 +185,20 @@ func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error
 		AppliedSourcesAnnotation: r.Present.sources(),
 		LastReloadAnnotation:     last.json(),
 	}
-	if w.Annotations[VerifiedAnnotation] != "" {
+	if w.Marks.Verified != "" {
 		annotations[VerifiedAnnotation] = nil
 	}
 	if last.Evicted {
 		annotations[RecreatingAnnotation] = podsToEvict(r.Pods)
 		return patch(w, annotations, nil)
 	}
-	if w.Annotations[RecreatingAnnotation] != "" {
+	if w.Marks.Recreating != "" {
 		annotations[RecreatingAnnotation] = nil
 	}
 	template := object{ConfigHashAnnotation: r.Present.Hash}
 	if r.Always {
 		at := r.Last.Time.UTC()
-		if value := at.Format(time.RFC3339Nano); value != w.TemplateAnnotations[ReloadedAtAnnotation] {
+		if value := at.Format(time.RFC3339Nano); value != w.Marks.ReloadedAt {
 			template[ReloadedAtAnnotation] = value
 		} else { // made at the same time as the last one
 			template[ReloadedAtAnnotation] = at.Add(time.Nanosecond).Format(time.RFC3339Nano)
@@ -254,7 +265,7 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 		ConfigHashAnnotation:     present.Hash,
 		AppliedSourcesAnnotation: present.sources(),
 	}
-	if w.Annotations[VerifiedAnnotation] != "" {
+	if w.Marks.Verified != "" {
 		annotations[VerifiedAnnotation] = nil
 	}
 	restore(annotations, w)
@@ -264,11 +275,13 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 // restore adds what belongs to the record and another client has removed with it: the pods to evict, and the last
 // restart, which the back-off follows.
 func restore(annotations object, w *dependency.Workload) {
-	for key, value := range map[string]string{RecreatingAnnotation: w.Recreating(), LastReloadAnnotation: w.LastReload()} {
-		if _, said := annotations[key]; !said && value != "" && w.Annotations[key] == "" {
+	put := func(key, value, carried string) {
+		if _, said := annotations[key]; !said && value != "" && carried == "" {
 			annotations[key] = value
 		}
 	}
+	put(RecreatingAnnotation, w.Recreating(), w.Marks.Recreating)
+	put(LastReloadAnnotation, w.LastReload(), w.Marks.LastReload)
 }
 
 // VerifiedPatch returns the JSON merge patch that records that the pods were looked up at a
@@ -297,7 +310,7 @@ func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
 		}
 	}
 	r.Hash = dependency.KeyOf(r.Hash) + mixed
-	if r.Hash == e.Workload.Annotations[ConfigHashAnnotation] { // recorded before; this makes it another record
+	if r.Hash == e.Workload.Marks.Hash { // recorded before; this makes it another record
 		r.Hash += "-" + e.Workload.ResourceVersion
 	}
 	return BaselinePatch(e.Workload, r)
@@ -317,10 +330,11 @@ func (r *Record) abandoned() bool {
 // Of present, only the key of the hash matters.
 func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
 	annotations := object{RecreatingAnnotation: nil, ConfigHashAnnotation: dependency.KeyOf(present.Hash) + abandoned}
-	for _, key := range []string{AppliedSourcesAnnotation, VerifiedAnnotation} {
-		if w.Annotations[key] != "" {
-			annotations[key] = nil
-		}
+	if w.Marks.Sources != "" {
+		annotations[AppliedSourcesAnnotation] = nil
+	}
+	if w.Marks.Verified != "" {
+		annotations[VerifiedAnnotation] = nil
 	}
 	return patch(w, annotations, nil)
 }

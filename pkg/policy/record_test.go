@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/test/seeds"
 )
 
@@ -35,7 +36,7 @@ func micro(t time.Time) *metav1.MicroTime {
 // TestPatches has what is sent to the API server, byte by byte but for blanks.
 func TestPatches(t *testing.T) {
 	w := &dependency.Workload{
-		WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"},
+		WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"},
 		UID:         "1b4e28ba", ResourceVersion: "42",
 	}
 	present := Record{
@@ -167,7 +168,7 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			for key, value := range annotations {
 				written[key], _ = value.(string)
 			}
-			read := &dependency.Workload{Annotations: written}
+			read := annotatedWorkload(written, nil)
 			if diff := cmp.Diff(present, RecordOf(read)); diff != "" && present.Hash != "" {
 				t.Errorf("%s (-written +read):\n%s", kind, diff)
 			}
@@ -229,7 +230,7 @@ func TestRecordOfAWorkload(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, RecordOf(&dependency.Workload{Annotations: tc.workload, TemplateAnnotations: tc.template})); diff != "" {
+			if diff := cmp.Diff(tc.want, RecordOf(annotatedWorkload(tc.workload, tc.template))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -248,7 +249,7 @@ func TestLastReloadOfAWorkload(t *testing.T) {
 		`{"time":"2026-03-01T12:00:00.000000Z","streak":"many"}`:     nil,
 		`{"time":"2026-03-01T12:00:00.000000Z","automatic":"today"}`: nil,
 	} {
-		got := LastReloadOf(&dependency.Workload{Annotations: map[string]string{LastReloadAnnotation: value}})
+		got := LastReloadOf(annotatedWorkload(map[string]string{LastReloadAnnotation: value}, nil))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", value, diff)
 		}
@@ -400,7 +401,7 @@ func FuzzLastReload(f *testing.F) {
 	f.Add(`{"time":"2026-03-01T12:00:00.000001Z","trigger":"Request","requestedBy":"jane","automatic":"2026-03-01T12:00:00.000000Z","streak":3}`)
 	f.Add(`{"time":"2026-03-01T12:00:00.000000+14:00","streak":-1}`)
 	f.Fuzz(func(t *testing.T, value string) {
-		w := &dependency.Workload{Annotations: map[string]string{LastReloadAnnotation: value}}
+		w := annotatedWorkload(map[string]string{LastReloadAnnotation: value}, nil)
 		last := LastReloadOf(w)
 		if last == nil {
 			return
@@ -415,7 +416,7 @@ func FuzzLastReload(f *testing.F) {
 		if at := notBefore(last, time.Second, epoch); at.After(epoch.Add(2 * time.Hour)) {
 			t.Errorf("%q holds restarts up until %v", value, at)
 		}
-		w.Annotations[LastReloadAnnotation] = last.json()
+		w.Marks.LastReload = last.json()
 		if year := last.Time.UTC().Year(); year < 0 || year > 9999 || strings.Contains(last.json(), "null") {
 			return // such times cannot be written
 		}
@@ -436,9 +437,9 @@ func TestRecreatedPatch_WritesARemovedRecordAgain(t *testing.T) {
 			x.restart()
 		}
 		w := x.workload()
-		want := map[string]any{RecreatingAnnotation: nil, ConfigHashAnnotation: w.Annotations[ConfigHashAnnotation]}
+		want := map[string]any{RecreatingAnnotation: nil, ConfigHashAnnotation: w.Marks.Hash}
 		if !bare {
-			want[AppliedSourcesAnnotation] = w.Annotations[AppliedSourcesAnnotation]
+			want[AppliedSourcesAnnotation] = w.Marks.Sources
 		}
 		x.edit(func(d *appsv1.Deployment) {
 			delete(d.Annotations, ConfigHashAnnotation)

@@ -84,7 +84,7 @@ func ignoreLastTrigger(want outcome) cmp.Option {
 // pods were started with the content that it had.
 func TestMatchedSourceThatVanishesIsAChange(t *testing.T) {
 	marked := func(value string) *corev1.Secret {
-		return annotated(secret("extra", "a", value), dependency.MatchAnnotation, "true")
+		return annotated(secret("extra", "a", value), MatchAnnotation, "true")
 	}
 	x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), marked("1"))
 	x.annotate(ReloadAnnotation, "matched")
@@ -116,7 +116,7 @@ func TestMatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
 		source *corev1.Secret
 		want   outcome
 	}{
-		"it was marked":     {annotated(secret("extra", "a", "1"), dependency.MatchAnnotation, "true"), rollOut("Secret/extra")},
+		"it was marked":     {annotated(secret("extra", "a", "1"), MatchAnnotation, "true"), rollOut("Secret/extra")},
 		"it was not marked": {secret("extra", "a", "1"), outcome{State: InSync, Reason: "NothingTriggers", Action: WriteBaseline}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestMatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
 // change.
 func TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) {
 	marked := func(value string) *corev1.Secret {
-		return annotated(secret("extra", "a", value), dependency.MatchAnnotation, "true")
+		return annotated(secret("extra", "a", value), MatchAnnotation, "true")
 	}
 	for name, tt := range map[string]struct {
 		before *corev1.Secret

@@ -31,7 +31,7 @@ func sentWith(t *testing.T, last LastReload, always bool) *dependency.Workload {
 	if err := json.Unmarshal(patch, &sent); err != nil {
 		t.Fatal(err)
 	}
-	return &dependency.Workload{Annotations: sent.Metadata.Annotations, TemplateAnnotations: sent.Spec.Template.Metadata.Annotations}
+	return annotatedWorkload(sent.Metadata.Annotations, sent.Spec.Template.Metadata.Annotations)
 }
 
 // Two requests within one second are two restarts: the template must differ, though the
@@ -40,15 +40,15 @@ func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
 	first := sentWith(t, Requested(nil, at, "ada", ""), true)
 	second := sentWith(t, Requested(nil, at.Add(time.Millisecond), "ada", ""), true)
-	if cmp.Equal(first.TemplateAnnotations, second.TemplateAnnotations) {
-		t.Errorf("the templates are equal: %v", first.TemplateAnnotations)
+	if cmp.Equal(first.Marks, second.Marks) {
+		t.Errorf("the templates are equal: %v", first.Marks)
 	}
-	if diff := cmp.Diff("2026-02-03T03:05:06Z", first.TemplateAnnotations[ReloadedAtAnnotation]); diff != "" {
+	if diff := cmp.Diff("2026-02-03T03:05:06Z", first.Marks.ReloadedAt); diff != "" {
 		t.Errorf("the time is not that of UTC, wherever the server runs (-want +got):\n%s", diff)
 	}
 	// A restart by itself restarts for the hash alone.
-	if same := sentWith(t, Automatic(nil, at, 0, "Secret/db"), false); same.TemplateAnnotations[ReloadedAtAnnotation] != "" {
-		t.Errorf("template %v", same.TemplateAnnotations)
+	if same := sentWith(t, Automatic(nil, at, 0, "Secret/db"), false); same.Marks.ReloadedAt != "" {
+		t.Errorf("template %v", same.Marks)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestWhatARolloutRecordsIsReadBack(t *testing.T) {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
 	// What stands on the workload may be taken away; the template keeps the hash.
-	w.Annotations = nil
+	w.Marks = dependency.Marks{TemplateHash: w.Marks.TemplateHash}
 	if diff := cmp.Diff(Record{Hash: "h"}, RecordOf(w)); diff != "" {
 		t.Errorf("record of the template alone (-want +got):\n%s", diff)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 const namespace = "shop"
@@ -234,12 +235,12 @@ func (x *world) read(o metav1.Object) {
 	var s *dependency.Source
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
-		s = dependency.FromConfigMap(x.digester, o.DeepCopy())
+		s = dependency.FromConfigMap(x.digester, o.DeepCopy(), ReadSource(o.Annotations))
 	case *corev1.Secret:
 		if x.withoutSecrets {
 			return
 		}
-		s = dependency.FromSecret(x.digester, o.DeepCopy())
+		s = dependency.FromSecret(x.digester, o.DeepCopy(), ReadSource(o.Annotations))
 		if o.Type != "" && o.Type == x.unread {
 			x.graph.SetUnread(&dependency.Unread{SourceKey: s.SourceKey, Type: string(o.Type), UID: s.UID, ResourceVersion: s.ResourceVersion, Created: s.Created}, x.arrival())
 			return
@@ -300,7 +301,7 @@ func (x *world) arrival() dependency.Arrival {
 }
 
 func (x *world) readDeployment() {
-	w := dependency.FromDeployment(x.deployment.DeepCopy())
+	w := readWorkload(x.deployment.DeepCopy())
 	previous := x.graph.Workload(w.WorkloadKey)
 	at := x.arrival()
 	w.After(previous, at)
@@ -367,7 +368,7 @@ func (x *world) patch(data []byte, err error) {
 }
 
 func (x *world) workload() *dependency.Workload {
-	return x.graph.Workload(dependency.WorkloadKey{Kind: dependency.Deployment, Namespace: namespace, Name: "web"})
+	return x.graph.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"})
 }
 
 func (x *world) evaluate() *Evaluation {
@@ -408,7 +409,7 @@ func (x *world) act() Decision {
 		x.patch(BaselinePatch(e.Workload, e.Present()))
 	case RollOut:
 		last := Automatic(LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
-		always := e.Workload.TemplateAnnotations[ConfigHashAnnotation] == e.Hash
+		always := e.Workload.Marks.TemplateHash == e.Hash
 		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: last, Always: always}))
 	}
 	return d
@@ -582,4 +583,19 @@ func csi(nodePublishSecret, class string) part {
 			NodePublishSecretRef: &corev1.LocalObjectReference{Name: nodePublishSecret},
 		}}})
 	}
+}
+
+// readWorkload returns what is kept of a workload.
+func readWorkload(o kind.Object) *dependency.Workload {
+	read, err := kind.OfObject(o).Read(o)
+	if err != nil {
+		panic(err) // the kind is that of the object
+	}
+	return ReadWorkload(read)
+}
+
+// annotatedWorkload returns a workload with annotations, on itself and on its pod template.
+func annotatedWorkload(object, template map[string]string) *dependency.Workload {
+	a := readAnnotations(object, template)
+	return &dependency.Workload{Annotations: a.Settings, Marks: a.Marks}
 }

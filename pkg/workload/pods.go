@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,12 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // pageSize is how many objects are read at a time, so that a large workload never is in
@@ -60,26 +58,19 @@ type Selection struct {
 // only if revisions is true: otherwise RevisionCreated of StatefulSets and DaemonSets is not known, nor is
 // Revision of DaemonSets. Its errors are those of the API server; a workload that is no longer there, or that
 // has been created again, is not found.
-func Select(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, revisions bool) (*Selection, error) {
+func Select(ctx context.Context, client Client, w *dependency.Workload, revisions bool) (*Selection, error) {
 	s := &Selection{namespace: w.Namespace}
+	k := kind.Of(w.Kind)
 	var err error
-	switch w.Kind {
-	case dependency.Deployment:
-		err = s.deployment(ctx, client, w)
-	case dependency.StatefulSet:
-		err = s.statefulSet(ctx, client, w, revisions)
-	case dependency.DaemonSet:
-		err = s.daemonSet(ctx, client, w, revisions)
-	case dependency.ReplicaSet:
-		err = s.replicaSet(ctx, client, w)
-	case dependency.Job:
-		err = s.job(ctx, client, w)
-	case dependency.CronJob:
-		err = s.cronJob(ctx, client, w)
-	case dependency.Pod:
+	switch {
+	case k == nil:
+		err = fmt.Errorf("the pods of a %s cannot be looked up", w.Kind)
+	case k.Traits.Recurring:
+		err = s.runs(ctx, client, w)
+	case !k.Selects():
 		s.self, s.options.FieldSelector = w.UID, byName(w.Name)
 	default:
-		err = fmt.Errorf("the pods of a %s cannot be looked up", w.Kind)
+		err = s.of(ctx, client, k, w, revisions)
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +81,7 @@ func Select(ctx context.Context, client kubernetes.Interface, w *dependency.Work
 // Each calls f for the pods that have not finished, in the order of their names. The pod
 // is valid during the call. It reads limit pods at most, of which some may be of others,
 // and returns whether there are more.
-func (s *Selection) Each(ctx context.Context, client kubernetes.Interface, limit int, f func(*corev1.Pod)) (more bool, err error) {
+func (s *Selection) Each(ctx context.Context, client Client, limit int, f func(*corev1.Pod)) (more bool, err error) {
 	if len(s.controllers) == 0 && s.self == "" {
 		return false, nil
 	}
@@ -135,7 +126,7 @@ func (s *Selection) OfRevision(p *corev1.Pod) bool {
 
 // UIDs returns the UIDs of the pods of a workload that have not finished, most at most. Its errors
 // are those of Select.
-func UIDs(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, most int) (uids []types.UID, err error) {
+func UIDs(ctx context.Context, client Client, w *dependency.Workload, most int) (uids []types.UID, err error) {
 	s, err := Select(ctx, client, w, false)
 	if err != nil {
 		return nil, err
@@ -148,89 +139,76 @@ func UIDs(ctx context.Context, client kubernetes.Interface, w *dependency.Worklo
 	return uids, err
 }
 
-// of notes the workload that was read. It must be the one that is asked about.
-func (s *Selection) of(w *dependency.Workload, o metav1.Object, selector *metav1.LabelSelector) error {
-	if o.GetUID() != w.UID {
-		return apierrors.NewNotFound(resource(w.Kind), w.Name)
+// of selects the pods of a workload that has a selector.
+func (s *Selection) of(ctx context.Context, client Client, k *kind.Kind, w *dependency.Workload, revisions bool) error {
+	o, err := client.Get(ctx, k, w.Namespace, w.Name)
+	if err != nil {
+		return err
 	}
-	selects, err := metav1.LabelSelectorAsSelector(selector)
+	if o.GetUID() != w.UID {
+		return apierrors.NewNotFound(k.Resource.GroupResource(), w.Name)
+	}
+	selects, err := metav1.LabelSelectorAsSelector(k.Selector(o))
 	if err != nil {
 		return fmt.Errorf("the selector of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
 	}
 	s.controllers, s.options.LabelSelector = []types.UID{w.UID}, selects.String()
+	switch k.Revisions {
+	case kind.ReplicaSets:
+		s.controllers = nil
+		return s.replicaSets(ctx, client, k, o)
+	case kind.ControllerRevisions:
+		return s.controllerRevision(ctx, client, k, o, revisions)
+	case kind.NoRevisions:
+	}
 	return nil
 }
 
-func (s *Selection) deployment(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
-	o, err := client.AppsV1().Deployments(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if err := s.of(w, o, o.Spec.Selector); err != nil {
-		return err
-	}
-	s.controllers = nil
+// replicaSets selects the pods of the ReplicaSets of a workload.
+func (s *Selection) replicaSets(ctx context.Context, client Client, k *kind.Kind, o kind.Object) error {
 	const history = "deployment.kubernetes.io/revision-history"
-	return eachReplicaSet(ctx, client, o, s.options, func(set *appsv1.ReplicaSet, current bool) {
+	current := k.Current(o)
+	sets := client.AppsV1().ReplicaSets(s.namespace)
+	return each(ctx, s.options, sets.List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items }, func(set *appsv1.ReplicaSet) {
+		if !metav1.IsControlledBy(set, o) {
+			return
+		}
 		s.controllers = append(s.controllers, set.UID)
-		if current {
+		if current != nil && current(set, nil) {
 			s.Revision, s.Reused = set.Labels[appsv1.DefaultDeploymentUniqueLabelKey], set.Annotations[history] != ""
 			s.RevisionCreated = set.CreationTimestamp.Time
 		}
 	})
 }
 
-func (s *Selection) statefulSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, revisions bool) error {
-	o, err := client.AppsV1().StatefulSets(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if err := s.of(w, o, o.Spec.Selector); err != nil || o.Status.ObservedGeneration < o.Generation {
-		return err
-	}
-	if s.Revision = o.Status.UpdateRevision; !revisions {
+// controllerRevision finds the ControllerRevision of the template that is in force; of several, the latest.
+func (s *Selection) controllerRevision(ctx context.Context, client Client, k *kind.Kind, o kind.Object, revisions bool) error {
+	current := k.Current(o)
+	if current == nil {
 		return nil
 	}
-	revision, err := findRevision(ctx, client, o, s.options, func(r *appsv1.ControllerRevision) bool { return r.Name == s.Revision })
-	if revision != nil {
-		s.RevisionCreated = revision.CreationTimestamp.Time
+	if s.Revision = k.UpdateRevision(o); !revisions {
+		return nil
 	}
-	return err
-}
-
-func (s *Selection) daemonSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload, revisions bool) error {
-	o, err := client.AppsV1().DaemonSets(w.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
-	if err != nil {
+	var found *appsv1.ControllerRevision
+	all := client.AppsV1().ControllerRevisions(s.namespace)
+	err := each(ctx, s.options, all.List, func(l *appsv1.ControllerRevisionList) []appsv1.ControllerRevision { return l.Items }, func(r *appsv1.ControllerRevision) {
+		if metav1.IsControlledBy(r, o) && (found == nil || r.Revision > found.Revision) && current(r, r.Data.Raw) {
+			found = r
+		}
+	})
+	if err != nil || found == nil {
 		return err
 	}
-	if err := s.of(w, o, o.Spec.Selector); err != nil || !revisions {
-		return err
+	s.RevisionCreated = found.CreationTimestamp.Time
+	if s.Revision == "" {
+		s.Revision = found.Labels[appsv1.ControllerRevisionHashLabelKey]
 	}
-	revision, err := daemonSetRevision(ctx, client, o, s.options)
-	if revision != nil {
-		s.Revision, s.RevisionCreated = revision.Labels[appsv1.DefaultDaemonSetUniqueLabelKey], revision.CreationTimestamp.Time
-	}
-	return err
+	return nil
 }
 
-func (s *Selection) replicaSet(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
-	o, err := find(ctx, w, client.AppsV1().ReplicaSets(w.Namespace).List, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items })
-	if err != nil {
-		return err
-	}
-	return s.of(w, o, o.Spec.Selector)
-}
-
-func (s *Selection) job(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
-	o, err := find(ctx, w, client.BatchV1().Jobs(w.Namespace).List, func(l *batchv1.JobList) []batchv1.Job { return l.Items })
-	if err != nil {
-		return err
-	}
-	return s.of(w, o, o.Spec.Selector)
-}
-
-// cronJob selects the pods of the runs that are under way.
-func (s *Selection) cronJob(ctx context.Context, client kubernetes.Interface, w *dependency.Workload) error {
+// runs selects the pods of the runs of a workload that are under way.
+func (s *Selection) runs(ctx context.Context, client Client, w *dependency.Workload) error {
 	var runs []string
 	jobs := client.BatchV1().Jobs(w.Namespace)
 	err := each(ctx, metav1.ListOptions{}, jobs.List, func(l *batchv1.JobList) []batchv1.Job { return l.Items }, func(j *batchv1.Job) {
@@ -256,24 +234,6 @@ func (s *Selection) cronJob(ctx context.Context, client kubernetes.Interface, w 
 // does for its index, and needs no other right.
 func byName(name string) string { return "metadata.name=" + name }
 
-// find returns a workload from a list by name.
-func find[T any, P interface {
-	*T
-	metav1.Object
-}, L any](ctx context.Context, w *dependency.Workload, list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T) (P, error) {
-	page, err := list(ctx, metav1.ListOptions{FieldSelector: byName(w.Name)})
-	if err != nil {
-		return nil, err
-	}
-	all := items(page)
-	for i := range all {
-		if o := P(&all[i]); o.GetName() == w.Name {
-			return o, nil
-		}
-	}
-	return nil, apierrors.NewNotFound(resource(w.Kind), w.Name)
-}
-
 // each calls f for every object of a list that is read in pages.
 func each[T any, L interface{ GetContinue() string }](
 	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T, f func(*T),
@@ -292,8 +252,4 @@ func each[T any, L interface{ GetContinue() string }](
 			return nil
 		}
 	}
-}
-
-func resource(kind dependency.WorkloadKind) schema.GroupResource {
-	return kind.GroupVersion().WithResource(strings.ToLower(string(kind)) + "s").GroupResource()
 }

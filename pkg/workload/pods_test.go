@@ -15,12 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
+
+// newClient returns a client of objects, which reads workloads as the real one does.
+func newClient(objects ...runtime.Object) Client {
+	return Client{fake.NewClientset(objects...), live{dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objects...), nil}}
+}
 
 var web = map[string]string{"app": "web"}
 
@@ -82,47 +89,47 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 		want     []string
 		revision string
 	}{
-		"of a Deployment, through its ReplicaSets": {dependency.Deployment, []runtime.Object{
+		"of a Deployment, through its ReplicaSets": {kind.Deployment, []runtime.Object{
 			deployment, replicaSet("a", "1", "web-uid"), replicaSet("b", "2", "web-uid"), replicaSet("c", "2", "other"),
 			pod("web-a", web, "a-uid"), pod("web-b", web, "b-uid"), pod("web-c", web, "c-uid"), pod("web-job", web, "job-uid"), pod("web-none", web, ""),
 			pod("other", map[string]string{"app": "other"}, "a-uid"),
 		}, []string{"web-a", "web-b"}, "b"},
-		"of a Deployment whose template has yet to be seen": {dependency.Deployment, []runtime.Object{
+		"of a Deployment whose template has yet to be seen": {kind.Deployment, []runtime.Object{
 			unobserved, replicaSet("b", "2", "web-uid"), pod("web-b", web, "b-uid"),
 		}, []string{"web-b"}, ""},
-		"of a StatefulSet, without those that have finished": {dependency.StatefulSet, []runtime.Object{
+		"of a StatefulSet, without those that have finished": {kind.StatefulSet, []runtime.Object{
 			statefulSet, pod("web-0", web, "web-uid"), finished(pod("web-1", web, "web-uid"), corev1.PodFailed), finished(pod("web-2", web, "web-uid"), corev1.PodSucceeded),
 		}, []string{"web-0"}, "web-b"},
-		"of a DaemonSet, by the revision of its template": {dependency.DaemonSet, []runtime.Object{
+		"of a DaemonSet, by the revision of its template": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("a", 1, "web-uid", other), revision("b", 2, "web-uid", same), revision("c", 3, "other", same), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, "b"},
-		"of a DaemonSet, of two revisions of its template by the latest": {dependency.DaemonSet, []runtime.Object{
+		"of a DaemonSet, of two revisions of its template by the latest": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("b", 2, "web-uid", same), revision("a", 1, "web-uid", same), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, "b"},
-		"of a DaemonSet that went back to a template, before its revision has the highest number": {dependency.DaemonSet, []runtime.Object{
+		"of a DaemonSet that went back to a template, before its revision has the highest number": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("a", 1, "web-uid", same), revision("b", 2, "web-uid", other), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, "a"},
-		"of a DaemonSet, none of whose revisions is of its template": {dependency.DaemonSet, []runtime.Object{
+		"of a DaemonSet, none of whose revisions is of its template": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("a", 1, "web-uid", other), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, ""},
-		"of a ReplicaSet": {dependency.ReplicaSet, []runtime.Object{
+		"of a ReplicaSet": {kind.ReplicaSet, []runtime.Object{
 			&appsv1.ReplicaSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.ReplicaSetSpec{Selector: selector()}}, pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, ""},
-		"of a Job": {dependency.Job, []runtime.Object{
+		"of a Job": {kind.Job, []runtime.Object{
 			&batchv1.Job{ObjectMeta: meta("web", nil, ""), Spec: batchv1.JobSpec{Selector: selector()}}, pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, ""},
-		"of a CronJob, of the runs under way": {dependency.CronJob, []runtime.Object{
+		"of a CronJob, of the runs under way": {kind.CronJob, []runtime.Object{
 			run("run", false, "web-uid"), run("done", true, "web-uid"), run("other", false, "other"),
 			pod("run-x", of("run"), "run-uid"), pod("done-x", of("done"), "done-uid"), pod("other-x", of("other"), "other-uid"),
 		}, []string{"run-x"}, ""},
-		"of a CronJob without one": {dependency.CronJob, []runtime.Object{run("done", true, "web-uid"), pod("done-x", of("done"), "done-uid")}, nil, ""},
-		"of a Pod, which is its own": {dependency.Pod, []runtime.Object{
+		"of a CronJob without one": {kind.CronJob, []runtime.Object{run("done", true, "web-uid"), pod("done-x", of("done"), "done-uid")}, nil, ""},
+		"of a Pod, which is its own": {kind.Pod, []runtime.Object{
 			pod("web", web, ""), pod("other", web, ""), pod("web-x", web, "web-uid"),
 		}, []string{"web"}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(tt.objects...)
+			client := newClient(tt.objects...)
 			selection, err := Select(t.Context(), client, workload(tt.kind), true)
 			if err != nil {
 				t.Fatal(err)
@@ -149,24 +156,24 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 
 // withoutRevisions checks that the same pods are selected where ControllerRevisions may not be listed, and that none is: they
 // only tell the age of a revision, and which is that of a DaemonSet.
-func withoutRevisions(t *testing.T, kind dependency.WorkloadKind, objects []runtime.Object, with *Selection) {
+func withoutRevisions(t *testing.T, name dependency.WorkloadKind, objects []runtime.Object, with *Selection) {
 	t.Helper()
-	client := fake.NewClientset(objects...)
-	got, err := Select(t.Context(), client, workload(kind), false)
+	client := newClient(objects...)
+	got, err := Select(t.Context(), client, workload(name), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := *with
-	switch kind {
-	case dependency.StatefulSet:
+	switch name {
+	case kind.StatefulSet:
 		want.RevisionCreated = time.Time{}
-	case dependency.DaemonSet:
+	case kind.DaemonSet:
 		want.Revision, want.RevisionCreated = "", time.Time{}
 	}
 	if diff := cmp.Diff(&want, got, cmp.AllowUnexported(Selection{})); diff != "" {
 		t.Errorf("without ControllerRevisions (-want +got):\n%s", diff)
 	}
-	for _, a := range client.Actions() {
+	for _, a := range client.Interface.(*fake.Clientset).Actions() {
 		if a.GetResource().Resource == "controllerrevisions" {
 			t.Errorf("%s of ControllerRevisions", a.GetVerb())
 		}
@@ -174,7 +181,7 @@ func withoutRevisions(t *testing.T, kind dependency.WorkloadKind, objects []runt
 }
 
 // podsOf returns the pods of a workload, limit at most.
-func podsOf(t *testing.T, client kubernetes.Interface, kind dependency.WorkloadKind, limit int) (pods []corev1.Pod, more bool, err error) {
+func podsOf(t *testing.T, client Client, kind dependency.WorkloadKind, limit int) (pods []corev1.Pod, more bool, err error) {
 	t.Helper()
 	s, err := Select(t.Context(), client, workload(kind), true)
 	if err != nil {
@@ -187,16 +194,16 @@ func podsOf(t *testing.T, client kubernetes.Interface, kind dependency.WorkloadK
 // What is there in the place of a workload that was deleted is another one.
 func TestPodsOfAWorkloadThatIsGone(t *testing.T) {
 	again := func(m metav1.ObjectMeta) metav1.ObjectMeta { m.UID = "another"; return m }
-	for kind, o := range map[dependency.WorkloadKind]runtime.Object{
-		dependency.Deployment:  &appsv1.Deployment{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.DeploymentSpec{Selector: selector()}},
-		dependency.StatefulSet: &appsv1.StatefulSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.StatefulSetSpec{Selector: selector()}},
-		dependency.DaemonSet:   &appsv1.DaemonSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.DaemonSetSpec{Selector: selector()}},
-		dependency.ReplicaSet:  &appsv1.ReplicaSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.ReplicaSetSpec{Selector: selector()}},
-		dependency.Job:         &batchv1.Job{ObjectMeta: again(meta("web", nil, "")), Spec: batchv1.JobSpec{Selector: selector()}},
+	for of, o := range map[dependency.WorkloadKind]runtime.Object{
+		kind.Deployment:  &appsv1.Deployment{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.DeploymentSpec{Selector: selector()}},
+		kind.StatefulSet: &appsv1.StatefulSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.StatefulSetSpec{Selector: selector()}},
+		kind.DaemonSet:   &appsv1.DaemonSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.DaemonSetSpec{Selector: selector()}},
+		kind.ReplicaSet:  &appsv1.ReplicaSet{ObjectMeta: again(meta("web", nil, "")), Spec: appsv1.ReplicaSetSpec{Selector: selector()}},
+		kind.Job:         &batchv1.Job{ObjectMeta: again(meta("web", nil, "")), Spec: batchv1.JobSpec{Selector: selector()}},
 	} {
 		for name, objects := range map[string][]runtime.Object{"deleted": nil, "created again": {o}} {
-			t.Run(fmt.Sprint(kind, " ", name), func(t *testing.T) {
-				if _, err := UIDs(t.Context(), fake.NewClientset(objects...), workload(kind), 100); !apierrors.IsNotFound(err) {
+			t.Run(fmt.Sprint(of, " ", name), func(t *testing.T) {
+				if _, err := UIDs(t.Context(), newClient(objects...), workload(of), 100); !apierrors.IsNotFound(err) {
 					t.Errorf("the error is %v", err)
 				}
 			})
@@ -218,9 +225,9 @@ func TestPodsAreReadInPages(t *testing.T) {
 		5000: {all, false, []int64{500, 500, 500, 500}},
 	} {
 		t.Run(fmt.Sprint("at most ", limit), func(t *testing.T) {
-			client := fake.NewClientset(&appsv1.StatefulSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.StatefulSetSpec{Selector: selector()}})
+			client := newClient(&appsv1.StatefulSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.StatefulSetSpec{Selector: selector()}})
 			var asks []int64
-			client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			client.Interface.(*fake.Clientset).PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				options := action.(clienttesting.ListActionImpl).ListOptions
 				asks = append(asks, options.Limit)
 				first, err := strconv.Atoi("0" + options.Continue)
@@ -236,7 +243,7 @@ func TestPodsAreReadInPages(t *testing.T) {
 				}
 				return true, list, nil
 			})
-			pods, more, err := podsOf(t, client, dependency.StatefulSet, limit)
+			pods, more, err := podsOf(t, client, kind.StatefulSet, limit)
 			if err != nil || len(pods) != want.pods || more != want.more {
 				t.Errorf("%d pods, more: %v, %v", len(pods), more, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // A missing source would make objects that no cluster has, and less work.
@@ -23,7 +24,7 @@ func TestDeploymentsUseTwoToFourSourcesThatExist(t *testing.T) {
 			for i := range s.workloads {
 				d := deployment(i)
 				d.Namespace = namespaceOf(i)
-				references := dependency.FromDeployment(d).References
+				references := workloadtest.Read(d).References
 				if len(references) < 2 || len(references) > 4 {
 					t.Fatalf("%v: deployment %d has %d sources", s, i, len(references))
 				}

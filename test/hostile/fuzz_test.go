@@ -83,7 +83,7 @@ func FuzzWebhookRequests(f *testing.F) {
 	inputs := 0
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	graph := dependency.NewGraph()
-	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"a": []byte("x")}}))
+	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"a": []byte("x")}}, dependency.SourceMarks{}))
 
 	for _, namespace := range []string{"shop", "x/../kube-system", "..", "../../../apis/anything.example.com/v1", "../watch", "shop?watch=1#", "%2e%2e", "SHOP", ""} {
 		f.Add(namespace, "cache", "auto", "secret/extra, configmap/other", []byte(`{"containers": [{"envFrom": [{"secretRef": {"name": "cache"}}, {"configMapRef": {"name": "settings", "optional": true}}]}]}`))

@@ -8,6 +8,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/registry/reload"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // reloadRequest is a Reload that a user has created.
@@ -36,7 +37,7 @@ func (s *simulation) reload(server *server, slot int, mode v1alpha1.ReloadReques
 	}
 	request := &reloadRequest{mode: mode, done: make(chan struct{})}
 	storage := &reload.REST{
-		Views: views{d}, Graph: server.index, Client: client{server: server, reload: request}, Recorder: &record.FakeRecorder{},
+		Views: views{d}, Graph: server.index, Client: workloadtest.Client(client{server: server, reload: request}), Recorder: &record.FakeRecorder{},
 		Clock: server.controller.Clock, Defaults: s.world.defaults(),
 		Digester: func() *dependency.Digester { return server.digester },
 	}

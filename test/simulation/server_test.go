@@ -20,6 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // server is a replica: an index that follows the world, and a controller that leads or not.
@@ -165,7 +166,7 @@ func (s *server) birth() {
 	s.alive = true
 	clock := skewedClock{skew: s.world.skews.Servers[s.id]}
 	s.controller = controller.New(controller.Config{
-		Client:   client{server: s},
+		Client:   workloadtest.Client(client{server: s}),
 		Recorder: &record.FakeRecorder{},
 		Clock:    clock,
 		Defaults: s.world.defaults(),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // webhook is the mutating webhook: by which server it is answered.
@@ -37,9 +38,9 @@ func (f finder) Find(_ context.Context, digester *dependency.Digester, key depen
 		}
 		switch o := s.object(slot).(type) {
 		case *corev1.ConfigMap:
-			return dependency.FromConfigMap(digester, o), nil
+			return dependency.FromConfigMap(digester, o, policy.ReadSource(o.Annotations)), nil
 		case *corev1.Secret:
-			return dependency.FromSecret(digester, o), nil
+			return dependency.FromSecret(digester, o, policy.ReadSource(o.Annotations)), nil
 		}
 	}
 	return nil, nil //nolint:nilnil // no source, as admission.Finder has it

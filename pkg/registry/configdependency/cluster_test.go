@@ -26,7 +26,9 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 	"github.com/configdep/configdep/test/seeds"
 )
 
@@ -152,12 +154,12 @@ func (c *cluster) remove(key dependency.WorkloadKey) {
 }
 
 // workload returns a workload that reads the given sources, such as Secret/db.
-func workload(kind dependency.WorkloadKind, namespace, name string, labels map[string]string, sources ...string) *dependency.Workload {
+func workload(of dependency.WorkloadKind, namespace, name string, labels map[string]string, sources ...string) *dependency.Workload {
 	w := &dependency.Workload{
-		WorkloadKey: dependency.WorkloadKey{Kind: kind, Namespace: namespace, Name: name},
-		UID:         types.UID(fmt.Sprintf("uid-%s-%s-%s", kind, namespace, name)),
-		Created:     metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Labels:      labels,
+		WorkloadKey: dependency.WorkloadKey{Kind: of, Namespace: namespace, Name: name}, Traits: kind.Of(of).Traits,
+		UID:     types.UID(fmt.Sprintf("uid-%s-%s-%s", of, namespace, name)),
+		Created: metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Labels:  labels,
 	}
 	for _, s := range sources {
 		kind, name, _ := strings.Cut(s, "/")
@@ -212,15 +214,15 @@ func (c *cluster) load(t *testing.T, path string) []*dependency.Workload {
 		}
 		switch o := object.(type) {
 		case *appsv1.Deployment:
-			workloads = append(workloads, dependency.FromDeployment(o))
+			workloads = append(workloads, workloadtest.Read(o))
 		case *batchv1.CronJob:
-			workloads = append(workloads, dependency.FromCronJob(o))
+			workloads = append(workloads, workloadtest.Read(o))
 		case *corev1.Pod:
-			workloads = append(workloads, dependency.FromPod(o))
+			workloads = append(workloads, workloadtest.Read(o))
 		case *corev1.ConfigMap:
-			c.graph.SetSource(dependency.FromConfigMap(c.digester, o))
+			c.graph.SetSource(dependency.FromConfigMap(c.digester, o, policy.ReadSource(o.Annotations)))
 		case *corev1.Secret:
-			c.graph.SetSource(dependency.FromSecret(c.digester, o))
+			c.graph.SetSource(dependency.FromSecret(c.digester, o, policy.ReadSource(o.Annotations)))
 		default:
 			t.Fatalf("%s: nothing is known of a %T", path, o)
 		}

@@ -76,7 +76,7 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 	case d.State == policy.InSync:
 		// The record is being written; until then it is not known to the cluster.
 		c.Status = metav1.ConditionUnknown
-	case d.State == policy.Blocked && !d.Stale && e.Record.Hash == e.Hash && e.Workload.Annotations[policy.RecreatingAnnotation] == "":
+	case d.State == policy.Blocked && !d.Stale && e.Record.Hash == e.Hash && e.Workload.Marks.Recreating == "":
 		c.Status = metav1.ConditionTrue
 	default:
 		c.Status = metav1.ConditionFalse

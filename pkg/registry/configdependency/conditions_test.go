@@ -14,6 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 func secondOf(hour int) metav1.Time { return metav1.Date(2026, 2, 1, hour, 0, 0, 0, time.UTC) }
@@ -37,7 +38,7 @@ func web(change ...func(*appsv1.Deployment)) *dependency.Workload {
 	for _, f := range change {
 		f(o)
 	}
-	return dependency.FromDeployment(o)
+	return workloadtest.Read(o)
 }
 
 func annotated(key, value string) func(*appsv1.Deployment) {
@@ -50,7 +51,7 @@ func (c *cluster) secret(name, content string, written metav1.Time, seen time.Ti
 	s := dependency.FromSecret(c.digester, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: "50", CreationTimestamp: secondOf(2)},
 		Data:       map[string][]byte{"k": []byte(content)},
-	})
+	}, dependency.SourceMarks{})
 	s.LastChanged, s.Change = written, dependency.Change{Version: 50, Seen: seen}
 	c.graph.SetSource(s)
 }
@@ -63,8 +64,7 @@ func (c *cluster) record(t *testing.T, w *dependency.Workload) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Annotations[policy.ConfigHashAnnotation] = present.Hash
-	w.Annotations[policy.AppliedSourcesAnnotation] = string(sources)
+	w.Marks.Hash, w.Marks.Sources = present.Hash, string(sources)
 }
 
 // In each case the Secrets db and share-key are there at first.
@@ -150,7 +150,7 @@ func TestConditions(t *testing.T) {
 			want: []string{"SourcesResolved True AllPresent", "InSync False InvalidAnnotation", "RolloutComplete True Complete"},
 		},
 		"a CronJob has nothing to restart": {
-			workload: dependency.FromCronJob(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
+			workload: workloadtest.Read(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop", Name: "report", Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
 			}}), unrecorded: true, state: v1alpha1.StateInSync,
 			want: []string{"SourcesResolved True AllPresent", "InSync True NextRunReadsContent", "RolloutComplete Unknown NoRollout"},

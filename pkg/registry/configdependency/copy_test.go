@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // encodeEvent writes an event as the handlers of the generic API server do. What they ask
@@ -64,7 +64,7 @@ func encodeEvent(r *REST, format string, e watch.Event) ([]byte, error) {
 // it sets the type, converts it to a table, or changes all of it. None sees that of another,
 // and nor do those who read the object afterwards. The race detector looks on.
 func TestWhatAWatchDoesWithAnObjectIsNotSeenByOthers(t *testing.T) {
-	c := newCluster(t, workload(dependency.Deployment, "ns", "web", map[string]string{"i": "0"}, "Secret/db"))
+	c := newCluster(t, workload(kind.Deployment, "ns", "web", map[string]string{"i": "0"}, "Secret/db"))
 	const changes = 300
 	from := &metainternalversion.ListOptions{ResourceVersion: c.list(t, "ns", nil).ResourceVersion}
 	var wg sync.WaitGroup
@@ -106,14 +106,14 @@ func TestWhatAWatchDoesWithAnObjectIsNotSeenByOthers(t *testing.T) {
 		}
 	}
 	for i := range changes {
-		c.set(workload(dependency.Deployment, "ns", "web", map[string]string{"i": fmt.Sprint(i + 1)}, "Secret/db"))
+		c.set(workload(kind.Deployment, "ns", "web", map[string]string{"i": fmt.Sprint(i + 1)}, "Secret/db"))
 	}
 	wg.Wait()
 	o, err := c.views.Lookup("ns", "deployment.web")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := c.render(workload(dependency.Deployment, "ns", "web", map[string]string{"i": fmt.Sprint(changes)}, "Secret/db"), number(t, o.ResourceVersion))
+	want := c.render(workload(kind.Deployment, "ns", "web", map[string]string{"i": fmt.Sprint(changes)}, "Secret/db"), number(t, o.ResourceVersion))
 	if diff := cmp.Diff(want, o); diff != "" {
 		t.Errorf("what is served (-want +got):\n%s", diff)
 	}
@@ -122,7 +122,7 @@ func TestWhatAWatchDoesWithAnObjectIsNotSeenByOthers(t *testing.T) {
 // The same for the objects that a watch begins with, and for those that it sends as deleted.
 func TestWhatAWatchBeginsWithIsACopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, workload(dependency.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
+		c := newCluster(t, workload(kind.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
 		before := c.list(t, "ns", nil)
 		options := &metainternalversion.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{"app": "web"})}
 		one, other := c.watch(t, "ns", options), c.watch(t, "ns", options)
@@ -134,7 +134,7 @@ func TestWhatAWatchBeginsWithIsACopy(t *testing.T) {
 		if after := c.list(t, "ns", nil); !cmp.Equal(before, after) {
 			t.Errorf("what is served has changed (-before +after):\n%s", cmp.Diff(before, after))
 		}
-		c.set(workload(dependency.Deployment, "ns", "web", nil, "Secret/db"))
+		c.set(workload(kind.Deployment, "ns", "web", nil, "Secret/db"))
 		_, o = one.only()
 		overwrite(o)
 		if typ, o := other.only(); typ != watch.Deleted || o.Name != "deployment.web" || o.Labels["app"] != "web" {

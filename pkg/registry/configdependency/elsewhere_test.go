@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // elsewhere returns the version of a replica that has seen everything up to a revision.
@@ -34,7 +35,7 @@ func (c *cluster) lag(latest uint64) dependency.Progress {
 func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		w := workload(dependency.Pod, "ns", "1", nil)
+		w := workload(kind.Pod, "ns", "1", nil)
 		from := c.watch(t, "ns", elsewhere(t, 105))
 		c.set(w)
 		from.expect("an input that it has seen")
@@ -66,7 +67,7 @@ func TestWhatMayHaveBeenSelectedElsewhere(t *testing.T) {
 	} {
 		t.Run(selector, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+				c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
 				options := elsewhere(t, 100)
 				var err error
 				if selector == "app=web" {
@@ -78,7 +79,7 @@ func TestWhatMayHaveBeenSelectedElsewhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				from := c.watch(t, "ns", options)
-				c.set(workload(dependency.Pod, "ns", "1", nil))
+				c.set(workload(kind.Pod, "ns", "1", nil))
 				from.expect("something is written that it depends on", want...)
 			})
 		})
@@ -89,7 +90,7 @@ func TestWhatMayHaveBeenSelectedElsewhere(t *testing.T) {
 // that may have seen it elsewhere list again.
 func TestARelistEndsWatchesThatBeganElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+		c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
 		own := c.watch(t, "ns", nil)
 		own.expect("at first", "ADDED ns/pod.1@100")
 		from := c.watch(t, "ns", elsewhere(t, 105))
@@ -101,7 +102,7 @@ func TestARelistEndsWatchesThatBeganElsewhere(t *testing.T) {
 		if got, open := c.watch(t, "ns", elsewhere(t, 115)).next(); open || !cmp.Equal(told(t, got), []string{"ERROR 410"}) {
 			t.Errorf("from a version before the list: got %v, open %v", told(t, got), open)
 		}
-		c.set(workload(dependency.Pod, "ns", "1", nil))
+		c.set(workload(kind.Pod, "ns", "1", nil))
 		own.expect("one that began here", "MODIFIED ns/pod.1@111")
 	})
 }
@@ -110,7 +111,7 @@ func TestARelistEndsWatchesThatBeganElsewhere(t *testing.T) {
 // of other replicas say nothing.
 func TestWithoutOneCounterVersionsOfOtherReplicasAreExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+		c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
 		own, from := c.watch(t, "ns", nil), c.watch(t, "ns", elsewhere(t, 105))
 		own.expect("at first", "ADDED ns/pod.1@100")
 		at := c.at()
@@ -134,7 +135,7 @@ func TestWithoutOneCounterVersionsOfOtherReplicasAreExpired(t *testing.T) {
 		before := c.list(t, "ns", nil).ResourceVersion
 		c.views.Progressed(at)
 		c.catchUp()
-		c.views.Changed(c.graph.Snapshot(), at, []dependency.WorkloadKey{{Kind: dependency.Pod, Namespace: "ns", Name: "1"}})
+		c.views.Changed(c.graph.Snapshot(), at, []dependency.WorkloadKey{{Kind: kind.Pod, Namespace: "ns", Name: "1"}})
 		c.catchUp()
 		if after := c.list(t, "ns", nil).ResourceVersion; revisionOf(t, after) < 1<<39 || number(t, after) <= number(t, before) {
 			t.Errorf("version %s after %s: it could be taken for one with a revision", after, before)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // list lists in a namespace, or in all.
@@ -45,7 +45,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		"a field that cannot be selected":        {FieldSelector: unsupported},
 		"a field that cannot be selected, twice": {FieldSelector: fields.AndSelectors(fields.OneTermEqualSelector("metadata.name", "x"), unsupported)},
 	}
-	c := newCluster(t, workload(dependency.Pod, "a", "1", nil))
+	c := newCluster(t, workload(kind.Pod, "a", "1", nil))
 	for name, options := range tests {
 		t.Run(name, func(t *testing.T) {
 			if o, err := c.rest.List(in(""), &options); !apierrors.IsBadRequest(err) {
@@ -64,7 +64,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 }
 
 func TestListRequestsThatAreAnswered(t *testing.T) {
-	c := newCluster(t, workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil))
+	c := newCluster(t, workload(kind.Pod, "a", "1", nil), workload(kind.Pod, "b", "1", nil))
 	present := c.list(t, "", nil).ResourceVersion
 	tests := map[string]struct {
 		namespace string
@@ -98,7 +98,7 @@ func TestListRequestsThatAreAnswered(t *testing.T) {
 // A version that this replica has not seen yet may come from another one. The storage
 // passes it on for every kind of request; how long they wait is a matter of the cache.
 func TestNothingIsOlderThanTheVersionThatIsAskedFor(t *testing.T) {
-	ahead := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
+	ahead := newCluster(t, workload(kind.Pod, "ns", "1", nil), workload(kind.Pod, "ns", "2", nil))
 	ahead.progress(101)
 	first := ahead.list(t, "ns", &metainternalversion.ListOptions{Limit: 1})
 	requests := map[string]func(context.Context, *cluster) (runtime.Object, error){
@@ -114,7 +114,7 @@ func TestNothingIsOlderThanTheVersionThatIsAskedFor(t *testing.T) {
 	}
 	for name, request := range requests {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+			c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
 			impatient, cancel := context.WithCancel(in("ns"))
 			cancel()
 			if o, err := request(impatient, c); !storage.IsTooLargeResourceVersion(err) {
@@ -130,9 +130,9 @@ func TestNothingIsOlderThanTheVersionThatIsAskedFor(t *testing.T) {
 
 // What was there at a version is listed again, as long as it is remembered.
 func TestExactlyAVersionOfBefore(t *testing.T) {
-	c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+	c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
 	before := c.list(t, "ns", nil)
-	c.set(workload(dependency.Pod, "ns", "2", nil))
+	c.set(workload(kind.Pod, "ns", "2", nil))
 	exact := c.list(t, "ns", &metainternalversion.ListOptions{ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
 	if diff := cmp.Diff(before, exact); diff != "" {
 		t.Errorf("the list (-as it was +got):\n%s", diff)
@@ -141,10 +141,10 @@ func TestExactlyAVersionOfBefore(t *testing.T) {
 
 // Until the index has synced nothing is known, which is not the same as nothing there.
 func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
-	other := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
+	other := newCluster(t, workload(kind.Pod, "ns", "1", nil), workload(kind.Pod, "ns", "2", nil))
 	token := other.list(t, "ns", &metainternalversion.ListOptions{Limit: 1}).Continue
 	c := unsynced(t)
-	c.setWorkload(workload(dependency.Pod, "ns", "1", nil))
+	c.setWorkload(workload(kind.Pod, "ns", "1", nil))
 	requests := map[string]func() error{
 		"list": func() error { _, err := c.rest.List(in("ns"), nil); return err },
 		"list from any state": func() error {
@@ -176,7 +176,7 @@ func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 }
 
 func TestGet(t *testing.T) {
-	c := newCluster(t, workload(dependency.Deployment, "ns", "web", nil))
+	c := newCluster(t, workload(kind.Deployment, "ns", "web", nil))
 	o, err := c.rest.Get(in("ns"), "deployment.web", &metav1.GetOptions{ResourceVersion: c.list(t, "ns", nil).ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
@@ -202,9 +202,9 @@ func TestGet(t *testing.T) {
 
 // A change is shown with its own version, and what it does not concern keeps its own.
 func TestVersionsOfObjects(t *testing.T) {
-	c := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", nil))
+	c := newCluster(t, workload(kind.Pod, "ns", "1", nil), workload(kind.Pod, "ns", "2", nil))
 	first := c.list(t, "ns", nil)
-	c.set(workload(dependency.Pod, "ns", "2", map[string]string{"l": "v"}))
+	c.set(workload(kind.Pod, "ns", "2", map[string]string{"l": "v"}))
 	c.progress(110)
 	list := c.list(t, "ns", nil)
 	got := []string{fmt.Sprint(revisionOf(t, list.ResourceVersion))}
@@ -221,9 +221,9 @@ func TestVersionsOfObjects(t *testing.T) {
 
 func ExampleREST_List() {
 	c := newCluster(nil,
-		workload(dependency.Deployment, "shop", "web", nil, "Secret/db"),
-		workload(dependency.CronJob, "shop", "report", nil, "Secret/db"),
-		workload(dependency.Deployment, "shop", "search", nil, "ConfigMap/synonyms"),
+		workload(kind.Deployment, "shop", "web", nil, "Secret/db"),
+		workload(kind.CronJob, "shop", "report", nil, "Secret/db"),
+		workload(kind.Deployment, "shop", "search", nil, "ConfigMap/synonyms"),
 	)
 	defer c.views.due.ShutDown()
 	list, err := c.rest.List(in("shop"), &metainternalversion.ListOptions{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -34,11 +35,11 @@ func parseFields(t *testing.T, selector string) (fields.Selector, error) {
 
 func TestSelectors(t *testing.T) {
 	c := newCluster(t,
-		workload(dependency.Deployment, "shop", "web", map[string]string{"app": "web", "tier": "front"}, "Secret/db", "ConfigMap/settings"),
-		workload(dependency.Deployment, "shop", "api", map[string]string{"app": "api"}, "Secret/db", "Secret/db-admin"),
-		workload(dependency.CronJob, "shop", "web", map[string]string{"app": "web"}, "ConfigMap/db"),
-		workload(dependency.Pod, "payments", "debug", nil, "SecretProviderClass/keys", "Secret/db"),
-		workload(dependency.Pod, "payments", "idle", nil),
+		workload(kind.Deployment, "shop", "web", map[string]string{"app": "web", "tier": "front"}, "Secret/db", "ConfigMap/settings"),
+		workload(kind.Deployment, "shop", "api", map[string]string{"app": "api"}, "Secret/db", "Secret/db-admin"),
+		workload(kind.CronJob, "shop", "web", map[string]string{"app": "web"}, "ConfigMap/db"),
+		workload(kind.Pod, "payments", "debug", nil, "SecretProviderClass/keys", "Secret/db"),
+		workload(kind.Pod, "payments", "idle", nil),
 	)
 	const (
 		web, api, cron, debug, idle = "shop/deployment.web", "shop/deployment.api", "shop/cronjob.web", "payments/pod.debug", "payments/pod.idle"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // pages follows continue tokens to the end, each to a cluster that next returns.
@@ -48,7 +49,7 @@ func checkVersions(t *testing.T, versions []string, revision uint64) {
 
 func randomWorkload(r *rand.Rand) *dependency.Workload {
 	return workload(
-		pick(r, dependency.Deployment, dependency.CronJob, dependency.Pod),
+		pick(r, kind.Deployment, kind.CronJob, kind.Pod),
 		pick(r, "a", "a-b", "ab", "b", "c"),
 		pick(r, "a", "b", "a-b", "a.b", "ab", "abc", "b0", "z"),
 		map[string]string{"app": pick(r, "x", "y", "z")},
@@ -76,7 +77,7 @@ func randomQuery(r *rand.Rand) (namespace string, options metainternalversion.Li
 		})
 	case 1:
 		options.FieldSelector = fields.OneTermNotEqualSelector(v1alpha1.FieldWorkloadKind, "Pod")
-		and(func(w *dependency.Workload) bool { return w.Kind != dependency.Pod })
+		and(func(w *dependency.Workload) bool { return w.Kind != kind.Pod })
 	}
 	return namespace, options, selects
 }
@@ -189,10 +190,10 @@ func (c *cluster) changeSome(r *rand.Rand) int {
 
 // An object on a page is what it was when the first was read, and not only its name.
 func TestAPageShowsNothingThatIsNewer(t *testing.T) {
-	c := newCluster(t, workload(dependency.Pod, "ns", "1", nil), workload(dependency.Pod, "ns", "2", map[string]string{"app": "old"}))
+	c := newCluster(t, workload(kind.Pod, "ns", "1", nil), workload(kind.Pod, "ns", "2", map[string]string{"app": "old"}))
 	first := c.list(t, "ns", &metainternalversion.ListOptions{Limit: 1})
 	before := c.list(t, "ns", nil).Items[1]
-	c.set(workload(dependency.Pod, "ns", "2", map[string]string{"app": "new"}))
+	c.set(workload(kind.Pod, "ns", "2", map[string]string{"app": "new"}))
 	second := c.list(t, "ns", &metainternalversion.ListOptions{Limit: 1, Continue: first.Continue})
 	if diff := cmp.Diff([]v1alpha1.ConfigDependency{before}, second.Items); diff != "" {
 		t.Errorf("the second page (-as of the first +got):\n%s", diff)
@@ -226,7 +227,7 @@ func newNeighbours(t *testing.T, workloads []*dependency.Workload) *neighbours {
 	for i := range n.clusters {
 		n.clusters[i] = newCluster(t, workloads...)
 		n.waiting[i] = map[dependency.WorkloadKind][]write{}
-		n.seen[i] = map[dependency.WorkloadKind]uint64{dependency.Deployment: 100, dependency.CronJob: 100, dependency.Pod: 100}
+		n.seen[i] = map[dependency.WorkloadKind]uint64{kind.Deployment: 100, kind.CronJob: 100, kind.Pod: 100}
 	}
 	return n
 }
@@ -267,7 +268,7 @@ func (n *neighbours) apply(i int, kind dependency.WorkloadKind) {
 // applySome applies some writes in any order.
 func (n *neighbours) applySome(r *rand.Rand) {
 	for range r.Intn(10) {
-		n.apply(r.Intn(2), pick(r, dependency.Deployment, dependency.CronJob, dependency.Pod))
+		n.apply(r.Intn(2), pick(r, kind.Deployment, kind.CronJob, kind.Pod))
 	}
 }
 
@@ -354,8 +355,8 @@ func pagesFromTwoReplicas(t *testing.T, r *rand.Rand) {
 
 func TestRemainingItemCount(t *testing.T) {
 	c := newCluster(t,
-		workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "a", "2", nil),
-		workload(dependency.Pod, "b", "1", nil), workload(dependency.Pod, "b", "2", nil), workload(dependency.Pod, "b", "3", nil),
+		workload(kind.Pod, "a", "1", nil), workload(kind.Pod, "a", "2", nil),
+		workload(kind.Pod, "b", "1", nil), workload(kind.Pod, "b", "2", nil), workload(kind.Pod, "b", "3", nil),
 	)
 	tests := map[string]struct {
 		namespace string

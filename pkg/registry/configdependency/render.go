@@ -7,6 +7,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -24,7 +25,7 @@ func UID(workload types.UID) types.UID {
 func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
 	ref := v1alpha1.WorkloadReference{
-		APIVersion: w.Kind.GroupVersion().String(),
+		APIVersion: kind.Of(w.Kind).Resource.GroupVersion().String(),
 		Kind:       string(w.Kind),
 		Name:       w.Name,
 		UID:        w.UID,
@@ -95,16 +96,6 @@ func sizeOfUse(u *dependency.Use) int {
 		n += sizeOfKey(&u.Keys[i])
 	}
 	return n
-}
-
-// Reloadable reports whether the pods of workloads of a kind can be restarted as a rollout.
-func Reloadable(kind dependency.WorkloadKind) bool {
-	switch kind {
-	case dependency.Deployment, dependency.StatefulSet, dependency.DaemonSet:
-		return true
-	default:
-		return false
-	}
 }
 
 func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {

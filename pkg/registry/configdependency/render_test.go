@@ -17,7 +17,9 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 func renderYAML(t *testing.T, path string) []byte {
@@ -80,22 +82,22 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 		reloadable bool
 		says       string
 	}{
-		dependency.Deployment:  {true, "Create a Reload to restart the workload"},
-		dependency.StatefulSet: {true, "Create a Reload to restart the workload"},
-		dependency.DaemonSet:   {true, "Create a Reload to restart the workload"},
-		dependency.CronJob:     {false, "the next run of the CronJob reads the current content"},
-		dependency.Job:         {false, "a Job has no rollout"},
-		dependency.ReplicaSet:  {false, "a ReplicaSet has no rollout"},
-		dependency.Pod:         {false, "a Pod has no rollout"},
+		kind.Deployment:  {true, "Create a Reload to restart the workload"},
+		kind.StatefulSet: {true, "Create a Reload to restart the workload"},
+		kind.DaemonSet:   {true, "Create a Reload to restart the workload"},
+		kind.CronJob:     {false, "the next run of the CronJob reads the current content"},
+		kind.Job:         {false, "a Job has no rollout"},
+		kind.ReplicaSet:  {false, "a ReplicaSet has no rollout"},
+		kind.Pod:         {false, "a Pod has no rollout"},
 	}
-	for kind, tt := range tests {
+	for name, tt := range tests {
 		c := unsynced(t)
-		view := c.render(workload(kind, "ns", "w", nil), 1)
-		if got := Reloadable(kind); got != tt.reloadable {
-			t.Errorf("%s: reloadable: %v", kind, got)
+		view := c.render(workload(name, "ns", "w", nil), 1)
+		if got := kind.Of(name).Traits.Rollable; got != tt.reloadable {
+			t.Errorf("%s: rollable: %v", name, got)
 		}
 		if !strings.Contains(view.Status.Message, tt.says) {
-			t.Errorf("%s: message %q does not say %q", kind, view.Status.Message, tt.says)
+			t.Errorf("%s: message %q does not say %q", name, view.Status.Message, tt.says)
 		}
 	}
 }
@@ -103,7 +105,7 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 // The same for the managedFields of a source.
 func TestLastChangedThatClientsCannotReadIsLeftOut(t *testing.T) {
 	c := unsynced(t)
-	w := workload(dependency.Deployment, "ns", "w", nil, "Secret/db")
+	w := workload(kind.Deployment, "ns", "w", nil, "Secret/db")
 	c.graph.SetSource(&dependency.Source{
 		SourceKey:   dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"},
 		LastChanged: metav1.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -147,8 +149,8 @@ func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := unsynced(t)
-			w := workload(dependency.Deployment, "ns", "w", nil)
-			w.Annotations = map[string]string{"configdep.io/last-reload": tt.annotation}
+			w := workload(kind.Deployment, "ns", "w", nil)
+			w.Marks.LastReload = tt.annotation
 			view := c.render(w, 1)
 			if shown := view.Status.LastReload != nil; shown != tt.shown {
 				t.Errorf("shown: %v, want %v", shown, tt.shown)
@@ -174,13 +176,13 @@ func TestRenderedObjectIsBounded(t *testing.T) {
 			}})
 		}
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: long("s", i), ResourceVersion: "1"}}
-		c.graph.SetSource(dependency.FromSecret(c.digester, s))
+		c.graph.SetSource(dependency.FromSecret(c.digester, s, policy.ReadSource(s.Annotations)))
 	}
 	var named []string
 	for i := range 256 {
 		named = append(named, "configmap/"+long("m", i))
 	}
-	w := dependency.FromDeployment(&appsv1.Deployment{
+	w := workloadtest.Read(&appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", Annotations: map[string]string{
 			policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(named, ","),
 		}},

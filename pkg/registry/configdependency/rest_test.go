@@ -18,6 +18,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 func is[T any](storage any) bool { _, ok := storage.(T); return ok }
@@ -114,7 +115,7 @@ func overwrite(o *v1alpha1.ConfigDependency) {
 
 // What a request does with its answer is not seen by the next one.
 func TestAnswersAreCopies(t *testing.T) {
-	c := newCluster(t, workload(dependency.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
+	c := newCluster(t, workload(kind.Deployment, "ns", "web", map[string]string{"app": "web"}, "Secret/db"))
 	read := func() *v1alpha1.ConfigDependency {
 		o, err := c.views.Lookup("ns", "deployment.web")
 		if err != nil {
@@ -181,7 +182,7 @@ func TestReadingWhileTheClusterChanges(t *testing.T) {
 	}
 	// Two objects that are always there together, or not at all: a list with one of them
 	// would be of no moment that ever was.
-	a, b := workload(dependency.Pod, "ns", "a", nil, "Secret/db"), workload(dependency.Pod, "ns", "b", nil, "Secret/db")
+	a, b := workload(kind.Pod, "ns", "a", nil, "Secret/db"), workload(kind.Pod, "ns", "b", nil, "Secret/db")
 	for i := range changes {
 		c.revision++
 		if i%2 == 0 {
@@ -193,7 +194,7 @@ func TestReadingWhileTheClusterChanges(t *testing.T) {
 		}
 		c.views.Changed(c.graph.Snapshot(), c.at(), []dependency.WorkloadKey{a.WorkloadKey, b.WorkloadKey})
 		c.catchUp()
-		c.set(workload(dependency.Pod, "ns", strconv.Itoa(i%7), map[string]string{"i": strconv.Itoa(i)}, "ConfigMap/c"))
+		c.set(workload(kind.Pod, "ns", strconv.Itoa(i%7), map[string]string{"i": strconv.Itoa(i)}, "ConfigMap/c"))
 	}
 	close(done)
 	wg.Wait()
@@ -233,7 +234,7 @@ func isNotFound(err error) bool {
 func TestAListIsNotChangedAfterwards(t *testing.T) {
 	c := newCluster(t)
 	for i := range 100 {
-		c.set(workload(dependency.Pod, "ns", fmt.Sprint(i), nil, "Secret/db"))
+		c.set(workload(kind.Pod, "ns", fmt.Sprint(i), nil, "Secret/db"))
 	}
 	o, err := c.rest.List(in("ns"), nil)
 	if err != nil {
@@ -241,7 +242,7 @@ func TestAListIsNotChangedAfterwards(t *testing.T) {
 	}
 	before := handlers(t, c.rest, o)
 	for i := range 100 {
-		c.set(workload(dependency.Pod, "ns", fmt.Sprint(i), map[string]string{"new": "label"}))
+		c.set(workload(kind.Pod, "ns", fmt.Sprint(i), map[string]string{"new": "label"}))
 	}
 	if after := handlers(t, c.rest, o); !bytes.Equal(before, after) {
 		t.Error("a list has changed after it was read")

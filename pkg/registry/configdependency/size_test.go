@@ -12,6 +12,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 func stateOf(message string, usages ...int) *v1alpha1.ConfigDependency {
@@ -92,7 +93,7 @@ func TestHistoryOfALargeObject(t *testing.T) {
 		}
 		o.Spec.Template.Spec.Containers = []corev1.Container{c}
 		o.Status.ObservedGeneration = int64(i)
-		return dependency.FromDeployment(o)
+		return workloadtest.Read(o)
 	}
 	c := newCluster(t, deployment(0, "V"))
 	heap := func() int64 {
@@ -120,7 +121,7 @@ func TestHistoryOfALargeObject(t *testing.T) {
 		s := dependency.FromSecret(c.digester, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: fmt.Sprint(c.revision)},
 			Data:       map[string][]byte{"k0": fmt.Append(nil, i)},
-		})
+		}, dependency.SourceMarks{})
 		s.After(c.graph.Source(key), nil, dependency.Arrival{Seen: c.clock.Now(), Order: uint64(i + 1)})
 		c.graph.SetSource(s)
 		c.changed(c.graph.Users(key)...)

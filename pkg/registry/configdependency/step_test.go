@@ -13,6 +13,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // tell tells of workloads, and renders nothing yet.
@@ -32,9 +33,9 @@ func TestViews_RenderWhatWas(t *testing.T) {
 		c := newCluster(t)
 		events := c.watch(t, "", nil)
 		events.expect("at first")
-		c.tell(workload(dependency.Pod, "ns", "a", nil, "Secret/one"))
-		c.tell(workload(dependency.Pod, "ns", "a", nil, "Secret/two"))
-		c.graph.DeleteWorkload(dependency.WorkloadKey{Kind: dependency.Pod, Namespace: "ns", Name: "a"})
+		c.tell(workload(kind.Pod, "ns", "a", nil, "Secret/one"))
+		c.tell(workload(kind.Pod, "ns", "a", nil, "Secret/two"))
+		c.graph.DeleteWorkload(dependency.WorkloadKey{Kind: kind.Pod, Namespace: "ns", Name: "a"})
 		events.expect("before it is rendered")
 		c.catchUp()
 		got, _ := events.next()
@@ -58,7 +59,7 @@ func TestViews_PublishInParts(t *testing.T) {
 		events := c.watch(t, "", nil)
 		var all []*dependency.Workload
 		for i := range 5 {
-			all = append(all, workload(dependency.Pod, "ns", fmt.Sprint(i), nil))
+			all = append(all, workload(kind.Pod, "ns", fmt.Sprint(i), nil))
 		}
 		c.tell(all...)
 		c.catchUp()
@@ -73,7 +74,7 @@ func TestViews_PublishInParts(t *testing.T) {
 // be told of what another replica may have shown it.
 func TestViews_PassOverStates(t *testing.T) {
 	labelled := func(label, source string) *dependency.Workload {
-		return workload(dependency.Pod, "ns", "a", map[string]string{"app": label}, "Secret/"+source)
+		return workload(kind.Pod, "ns", "a", map[string]string{"app": label}, "Secret/"+source)
 	}
 	tests := map[string]struct {
 		then func(*cluster)
@@ -88,7 +89,7 @@ func TestViews_PassOverStates(t *testing.T) {
 			c.tell(labelled("x", "one"))
 		}, []string{"ADDED ns/pod.a@101", "MODIFIED ns/pod.a@102", "MODIFIED ns/pod.a@103"}},
 		"another workload": {func(c *cluster) {
-			c.tell(workload(dependency.Pod, "ns", "b", nil))
+			c.tell(workload(kind.Pod, "ns", "b", nil))
 		}, []string{"ADDED ns/pod.a@100", "ADDED ns/pod.b@102"}},
 		"it goes, and comes": {func(c *cluster) {
 			c.graph.DeleteWorkload(labelled("x", "one").WorkloadKey)
@@ -131,10 +132,10 @@ func TestViews_PassOverStates(t *testing.T) {
 func TestViews_PassOverTheFirstStates(t *testing.T) {
 	c := unsynced(t)
 	c.views.backlog = 1
-	c.setWorkload(workload(dependency.Pod, "ns", "a", nil, "Secret/one"))
+	c.setWorkload(workload(kind.Pod, "ns", "a", nil, "Secret/one"))
 	c.revision = 100
 	c.views.Synced(c.graph.Snapshot(), c.at())
-	c.tell(workload(dependency.Pod, "ns", "a", nil, "Secret/two"), workload(dependency.Pod, "ns", "b", nil))
+	c.tell(workload(kind.Pod, "ns", "a", nil, "Secret/two"), workload(kind.Pod, "ns", "b", nil))
 	c.catchUp()
 	list := c.list(t, "", nil)
 	if got := listNames(t, list); len(got) != 2 || list.Items[0].Spec.Sources[0].Name != "two" || revisionOf(t, list.ResourceVersion) != 101 {
@@ -152,7 +153,7 @@ func TestViews_ShowEveryStateAtFirst(t *testing.T) {
 		c.views.backlog = 2
 		events := c.watch(t, "", nil)
 		for range 5 {
-			c.tell(workload(dependency.Pod, "ns", "a", nil))
+			c.tell(workload(kind.Pod, "ns", "a", nil))
 		}
 		c.catchUp()
 		events.expect("the first, and the others at once", "ADDED ns/pod.a@101", "MODIFIED ns/pod.a@105")
@@ -169,7 +170,7 @@ func TestViews_PassOverStatesForClientsFromElsewhere(t *testing.T) {
 		other.LabelSelector = labels.SelectorFromSet(labels.Set{"app": "y"})
 		from := c.watch(t, "", other)
 		for _, label := range []string{"x", "y", "x"} {
-			c.tell(workload(dependency.Pod, "ns", "a", map[string]string{"app": label}))
+			c.tell(workload(kind.Pod, "ns", "a", map[string]string{"app": label}))
 		}
 		c.catchUp()
 		from.expect("it may have been added there", "ADDED ns/pod.a@102", "DELETED ns/pod.a@103")
@@ -179,7 +180,7 @@ func TestViews_PassOverStatesForClientsFromElsewhere(t *testing.T) {
 // What is being rendered when everything is forgotten is not shown.
 func TestViews_ResetWhileRendering(t *testing.T) {
 	c := newCluster(t)
-	c.tell(workload(dependency.Pod, "ns", "a", nil))
+	c.tell(workload(kind.Pod, "ns", "a", nil))
 	r := &renderer{Views: c.views, ctx: t.Context()}
 	var s *step
 	s, r.life = c.views.pop()
@@ -203,8 +204,8 @@ func TestViews_Progress(t *testing.T) {
 	c := newCluster(t)
 	for name, before := range map[string]func(){
 		"by itself":             func() {},
-		"after a change":        func() { c.tell(workload(dependency.Pod, "ns", "a", nil)) },
-		"after time has passed": func() { c.views.recheck(dependency.WorkloadKey{Kind: dependency.Pod, Namespace: "ns", Name: "a"}) },
+		"after a change":        func() { c.tell(workload(kind.Pod, "ns", "a", nil)) },
+		"after time has passed": func() { c.views.recheck(dependency.WorkloadKey{Kind: kind.Pod, Namespace: "ns", Name: "a"}) },
 		"twice":                 func() { c.views.Progressed(c.at()) },
 	} {
 		before()
@@ -238,7 +239,7 @@ func TestViews_EndWhileRendering(t *testing.T) {
 	c := newCluster(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.tell(workload(dependency.Pod, "ns", "a", nil))
+	c.tell(workload(kind.Pod, "ns", "a", nil))
 	c.views.catchUp(ctx)
 	if n, _, _ := c.views.cache.Stats(); n != 0 {
 		t.Errorf("%d objects are shown", n)
@@ -281,7 +282,7 @@ func TestViews_KeepTheGraphWhileTimeMatters(t *testing.T) {
 // Before the sync there is nothing that time could change.
 func TestViews_RecheckBeforeSync(t *testing.T) {
 	c := unsynced(t)
-	c.views.recheck(dependency.WorkloadKey{Kind: dependency.Pod, Namespace: "ns", Name: "a"})
+	c.views.recheck(dependency.WorkloadKey{Kind: kind.Pod, Namespace: "ns", Name: "a"})
 	c.catchUp()
 	if c.views.Ready() == nil {
 		t.Error("ready before the sync")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // states returns the number of workloads by state, of states that there are.
@@ -83,7 +84,7 @@ func TestTimeAloneChangesAView(t *testing.T) {
 // With another key of the hashes everything is forgotten, and shown again when it has been
 // read again, with other hashes.
 func TestResetOfTheViews(t *testing.T) {
-	c := newCluster(t, workload(dependency.Deployment, "ns", "web", nil, "Secret/db"))
+	c := newCluster(t, workload(kind.Deployment, "ns", "web", nil, "Secret/db"))
 	before, err := c.views.Lookup("ns", "deployment.web")
 	if err != nil {
 		t.Fatal(err)

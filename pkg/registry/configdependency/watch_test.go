@@ -15,12 +15,13 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // A client that lists and then watches sees what changes, in the order in which it does.
 func TestWatchSendsWhatHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, workload(dependency.Pod, "a", "1", nil), workload(dependency.Pod, "b", "1", nil))
+		c := newCluster(t, workload(kind.Pod, "a", "1", nil), workload(kind.Pod, "b", "1", nil))
 		all := c.watch(t, "", &metainternalversion.ListOptions{ResourceVersion: c.list(t, "", nil).ResourceVersion})
 		a := c.watch(t, "a", &metainternalversion.ListOptions{ResourceVersion: c.list(t, "a", nil).ResourceVersion})
 		byName, err := parseFields(t, "metadata.name=pod.2")
@@ -31,11 +32,11 @@ func TestWatchSendsWhatHappens(t *testing.T) {
 		fresh := c.watch(t, "a", nil)
 		fresh.expect("without a version it begins with what is there", "ADDED a/pod.1@100")
 
-		c.set(workload(dependency.Pod, "b", "2", nil))
-		c.set(workload(dependency.Pod, "a", "2", nil))
-		c.set(workload(dependency.Pod, "a", "1", map[string]string{"l": "v"}))
+		c.set(workload(kind.Pod, "b", "2", nil))
+		c.set(workload(kind.Pod, "a", "2", nil))
+		c.set(workload(kind.Pod, "a", "1", map[string]string{"l": "v"}))
 		c.progress(110)
-		c.remove(workload(dependency.Pod, "b", "1", nil).WorkloadKey)
+		c.remove(workload(kind.Pod, "b", "1", nil).WorkloadKey)
 		all.expect("all namespaces", "ADDED b/pod.2@101", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103", "DELETED b/pod.1@111")
 		a.expect("one namespace", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103")
 		fresh.expect("one namespace", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103")
@@ -47,17 +48,17 @@ func TestWatchSendsWhatHappens(t *testing.T) {
 // with the object as it last was for it, in the version of the change.
 func TestAnObjectThatIsSelectedNoLongerIsSentAsDeleted(t *testing.T) {
 	db := func() *dependency.Workload {
-		return workload(dependency.Deployment, "shop", "web", map[string]string{"app": "web"}, "Secret/db")
+		return workload(kind.Deployment, "shop", "web", map[string]string{"app": "web"}, "Secret/db")
 	}
 	tests := map[string]struct {
 		labels, fields string
 		change         *dependency.Workload
 	}{
-		"by its labels":           {"app=web", "", workload(dependency.Deployment, "shop", "web", map[string]string{"app": "www"}, "Secret/db")},
-		"by labels it now has":    {"!tier", "", workload(dependency.Deployment, "shop", "web", map[string]string{"tier": "front"}, "Secret/db")},
-		"by a source":             {"", "source=Secret/db", workload(dependency.Deployment, "shop", "web", map[string]string{"app": "web"}, "ConfigMap/db")},
-		"by a source it now has":  {"", "source!=Secret/new", workload(dependency.Deployment, "shop", "web", nil, "Secret/db", "Secret/new")},
-		"by a label and a source": {"app=web", "source=Secret/db", workload(dependency.Deployment, "shop", "web", nil, "Secret/db")},
+		"by its labels":           {"app=web", "", workload(kind.Deployment, "shop", "web", map[string]string{"app": "www"}, "Secret/db")},
+		"by labels it now has":    {"!tier", "", workload(kind.Deployment, "shop", "web", map[string]string{"tier": "front"}, "Secret/db")},
+		"by a source":             {"", "source=Secret/db", workload(kind.Deployment, "shop", "web", map[string]string{"app": "web"}, "ConfigMap/db")},
+		"by a source it now has":  {"", "source!=Secret/new", workload(kind.Deployment, "shop", "web", nil, "Secret/db", "Secret/new")},
+		"by a label and a source": {"app=web", "source=Secret/db", workload(kind.Deployment, "shop", "web", nil, "Secret/db")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +172,7 @@ func TestTimeAloneMakesAnEvent(t *testing.T) {
 // from there is not told of it again.
 func TestADeletionHasAVersionOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := workload(dependency.Deployment, "shop", "web", nil, "Secret/db")
+		w := workload(kind.Deployment, "shop", "web", nil, "Secret/db")
 		c := newCluster(t, w)
 		list := c.list(t, "shop", nil)
 		events := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: list.ResourceVersion})
@@ -194,7 +195,7 @@ func TestADeletionHasAVersionOfItsOwn(t *testing.T) {
 // else take the one for the other.
 func TestAWorkloadThatIsDeletedAndCreatedAgainIsAnotherObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := workload(dependency.Deployment, "shop", "web", nil, "Secret/db")
+		w := workload(kind.Deployment, "shop", "web", nil, "Secret/db")
 		c := newCluster(t, w)
 		list := c.list(t, "shop", nil)
 		events := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: list.ResourceVersion})
@@ -215,7 +216,7 @@ func TestAWorkloadThatIsDeletedAndCreatedAgainIsAnotherObject(t *testing.T) {
 // Clients that ask for it get what is there as events, and are told when that was all.
 func TestInitialEventsAndBookmarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, workload(dependency.Pod, "ns", "1", nil))
+		c := newCluster(t, workload(kind.Pod, "ns", "1", nil))
 		yes, no := true, false
 		asked := c.watch(t, "ns", &metainternalversion.ListOptions{SendInitialEvents: &yes, AllowWatchBookmarks: true})
 		events, _ := asked.next()
@@ -245,7 +246,7 @@ func TestWatchBeforeTheSync(t *testing.T) {
 // from where they were: clients list again, and have the new hashes.
 func TestResetEndsWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, workload(dependency.Deployment, "ns", "web", nil, "Secret/db"))
+		c := newCluster(t, workload(kind.Deployment, "ns", "web", nil, "Secret/db"))
 		version := c.list(t, "", nil).ResourceVersion
 		events := c.watch(t, "", &metainternalversion.ListOptions{ResourceVersion: version})
 		events.expect("at first")

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
@@ -49,7 +48,7 @@ type Graph interface {
 type Config struct {
 	Views    Views
 	Graph    Graph
-	Client   kubernetes.Interface
+	Client   workload.Client
 	Clock    clock.PassiveClock
 	Defaults policy.Defaults
 	// NoRevisions: ControllerRevisions are not looked up.
@@ -163,7 +162,7 @@ func (r *REST) know(key dependency.WorkloadKey, ref v1alpha1.WorkloadReference) 
 
 func message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods, most int) string {
 	var parts []string
-	if w.Kind == dependency.CronJob {
+	if w.Recurring {
 		if len(out.Pods) == 0 {
 			parts = append(parts, "No run is under way.")
 		}

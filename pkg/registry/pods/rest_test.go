@@ -24,6 +24,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 var (
@@ -89,7 +90,7 @@ func secret(value, version string, at time.Time) *dependency.Source {
 	return dependency.FromSecret(digester, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", ResourceVersion: version, CreationTimestamp: metav1.NewTime(at)},
 		Data:       map[string][]byte{"password": []byte(value)},
-	})
+	}, dependency.SourceMarks{})
 }
 
 func newCluster(pods ...runtime.Object) *cluster {
@@ -103,12 +104,12 @@ func newCluster(pods ...runtime.Object) *cluster {
 	before.After(nil, nil, dependency.Arrival{})
 	after.After(before, nil, dependency.Arrival{Live: true, Seen: now.Add(-time.Minute)})
 	c.graph.SetSource(after)
-	w := dependency.FromStatefulSet(o)
+	w := workloadtest.Read(o)
 	c.graph.SetWorkload(w, dependency.Patterns{})
 	e := policy.Evaluate(c.graph, digester, w, policy.Defaults{Mode: policy.Off})
 	c.view = configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
 	c.REST = NewREST(Config{
-		Views: c, Graph: c, Client: c.client, Clock: testingclock.NewFakePassiveClock(now),
+		Views: c, Graph: c, Client: workloadtest.Client(c.client), Clock: testingclock.NewFakePassiveClock(now),
 		Defaults: policy.Defaults{Mode: policy.Off}, Digester: func() *dependency.Digester { return digester },
 	})
 	return c

@@ -22,6 +22,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 func forbidden(why string) error {
@@ -34,7 +35,7 @@ func TestPreconditions(t *testing.T) {
 		Spec:       v1alpha1.ConfigDependencySpec{WorkloadRef: v1alpha1.WorkloadReference{UID: "workload-uid"}},
 	}
 	live := func(uid types.UID) *dependency.Workload {
-		return &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: dependency.Deployment, Name: "web"}, UID: uid}
+		return &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Name: "web"}, UID: uid}
 	}
 	with := func(uid *types.UID, hash *string) *v1alpha1.Reload {
 		return &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{UID: uid, ConfigHash: hash}}}
@@ -76,7 +77,7 @@ func TestPreconditions(t *testing.T) {
 var deployments = schema.GroupResource{Group: "apps", Resource: "deployments"}
 
 func TestErrorsOfTheAPIServer(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	tests := map[string]struct {
 		err  error
 		code int32
@@ -113,7 +114,7 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 // what is there then.
 func TestConflictsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		view := testView(dependency.Deployment)
+		view := testView(kind.Deployment)
 		s := newServer(view, testDeployment())
 		version := 7
 		s.client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -155,7 +156,7 @@ func TestConflictsAreTriedAgain(t *testing.T) {
 // Not for ever: the user waits, and is told at last.
 func TestConflictsThatDoNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		view := testView(dependency.Deployment)
+		view := testView(kind.Deployment)
 		s := newServer(view, testDeployment())
 		s.client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewConflict(deployments, "web", errors.New("modified"))
@@ -177,7 +178,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 // A workload that goes between two tries is gone; one that is paused is paused.
 func TestTryingAgainDecidesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		view := testView(dependency.Deployment)
+		view := testView(kind.Deployment)
 		s := newServer(view, testDeployment())
 		reads := 0
 		s.client.PrependReactor("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -209,7 +210,7 @@ func TestRefusalsOfThePatch(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			view := testView(dependency.Deployment)
+			view := testView(kind.Deployment)
 			s := newServer(view, testDeployment())
 			s.client.PrependReactor(tt.verb, "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, tt.err

@@ -37,7 +37,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 
 	var refused error // a conflict of ours, which trying again does not resolve
 	err := retry.RetryOnConflict(conflicts, func() error {
-		live, err := read(ctx, r.Client, key)
+		live, err := workload.Get(ctx, r.Client, key)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return nil
 		}
 		status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
-		status.Generation = live.generation
+		status.Generation = live.Generation
 		if request.Spec.Mode == v1alpha1.ReloadIfStale && (len(content.stale) == 0 || live.Replicas == 0) {
 			status.Message = unneeded(&content, live)
 			return nil
@@ -84,7 +84,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return err
 		}
 		status.Triggered, status.Generation = true, patched.GetGeneration()
-		caveat := live.caveat
+		caveat := live.Caveat
 		switch {
 		case len(content.missing) > 0:
 			caveat = strings.Join(content.missing, "; ") + ", so that new pods do not start"
@@ -163,11 +163,11 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 }
 
 // unneeded tells why a request with mode IfStale restarts nothing.
-func unneeded(c *content, l *live) string {
+func unneeded(c *content, l *workload.Live) string {
 	switch {
 	case l.Replicas == 0:
 		return "Not restarted: no pods run, and new pods read the current content."
-	case l.Annotations[policy.RecreatingAnnotation] != "":
+	case l.Marks.Recreating != "":
 		return "Not restarted: the pods are being evicted already, one after the other."
 	case c.previous == "":
 		return "Not restarted: it is not recorded with which content the pods were started, so they are not known to be stale. Mode Always restarts them."
@@ -180,8 +180,8 @@ func unneeded(c *content, l *live) string {
 	}
 	// A template without the hash was not written for this content: what is recorded is what was
 	// there when the workload opted in, or what later pods have read.
-	made := l.TemplateAnnotations[policy.ConfigHashAnnotation] == c.present.Hash
-	behind := l.behind()
+	made := l.Marks.TemplateHash == c.present.Hash
+	behind := behind(l)
 	switch {
 	case c.policy.Recreates() && policy.LastReloadOf(l.Workload) != nil: // whatever template they are of
 	case made && behind != "":

@@ -22,7 +22,10 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // hashA and hashB are hashes of no content.
@@ -32,7 +35,7 @@ const (
 )
 
 func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
-	present := policy.Evaluate(withDB(), digester, dependency.FromDeployment(testDeployment(readingDB)), policy.Defaults{Mode: policy.Off}).Present()
+	present := policy.Evaluate(withDB(), digester, workloadtest.Read(testDeployment(readingDB)), policy.Defaults{Mode: policy.Off}).Present()
 	hash := present.Hash
 	prefix := "v1." + digester.KeyID() + "."
 	stale := prefix + "00000000000000000000000000000002"
@@ -66,7 +69,7 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			view := testView(dependency.Deployment)
+			view := testView(kind.Deployment)
 			live := testDeployment(readingDB, tt.record)
 			s := newServer(view, live)
 			s.Graph = stubGraph{withDB()}
@@ -78,7 +81,7 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 			if restarted != (tt.says == "") || got.Status.Triggered != restarted || !strings.Contains(got.Status.Message, tt.says) {
 				t.Errorf("restarted: %v, status %+v, want a message that says %q", restarted, got.Status, tt.says)
 			}
-			if want := policy.RecordOf(dependency.FromDeployment(live)).Hash; got.Status.PreviousHash != want || got.Status.ConfigHash != hash {
+			if want := policy.RecordOf(workloadtest.Read(live)).Hash; got.Status.PreviousHash != want || got.Status.ConfigHash != hash {
 				t.Errorf("hash %s, before %s; want %s, before %s", got.Status.ConfigHash, got.Status.PreviousHash, hash, want)
 			}
 		})
@@ -105,14 +108,14 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 	}
 	statefulSet := func(annotations map[string]string, updated int32, strategy appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSet {
 		return &appsv1.StatefulSet{
-			ObjectMeta: meta(dependency.StatefulSet),
+			ObjectMeta: meta(kind.StatefulSet),
 			Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(3)), UpdateStrategy: strategy, Template: template(annotations)},
 			Status:     appsv1.StatefulSetStatus{ObservedGeneration: 3, Replicas: 3, ReadyReplicas: 2, UpdatedReplicas: updated},
 		}
 	}
 	daemonSet := func(updated int32) *appsv1.DaemonSet {
 		return &appsv1.DaemonSet{
-			ObjectMeta: meta(dependency.DaemonSet),
+			ObjectMeta: meta(kind.DaemonSet),
 			Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, Template: template(stamped)},
 			Status:     appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 5, CurrentNumberScheduled: 4, UpdatedNumberScheduled: updated},
 		}
@@ -137,35 +140,35 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 		says string
 	}{
 		"a StatefulSet, OnDelete": {
-			dependency.StatefulSet, statefulSet(stamped, 1, byHand),
+			kind.StatefulSet, statefulSet(stamped, 1, byHand),
 			"the pod template of StatefulSet web " + already + "2 of 3 pods are of an older pod template; " + onDelete + ".",
 		},
-		"a StatefulSet, OnDelete, when all have been deleted": {dependency.StatefulSet, statefulSet(stamped, 3, byHand), all},
+		"a StatefulSet, OnDelete, when all have been deleted": {kind.StatefulSet, statefulSet(stamped, 3, byHand), all},
 		"a StatefulSet, OnDelete, whose owner changed the template": {
-			dependency.StatefulSet, statefulSet(nil, 1, byHand),
+			kind.StatefulSet, statefulSet(nil, 1, byHand),
 			recorded + "StatefulSet web, but 2 of 3 pods are of an older pod template; " + onDelete + ". The subresource pods shows",
 		},
 		"a StatefulSet with a partition": {
-			dependency.StatefulSet, statefulSet(stamped, 1, held),
+			kind.StatefulSet, statefulSet(stamped, 1, held),
 			already + "2 of 3 pods are of an older pod template; its partition is 2: pods with a lower ordinal are not replaced.",
 		},
-		"a StatefulSet whose controller lags behind":             {dependency.StatefulSet, unseen, already + "the controller of the StatefulSet has not observed its latest change yet."},
-		"a StatefulSet whose pods were evicted, of any template": {dependency.StatefulSet, evicted, all},
+		"a StatefulSet whose controller lags behind":             {kind.StatefulSet, unseen, already + "the controller of the StatefulSet has not observed its latest change yet."},
+		"a StatefulSet whose pods were evicted, of any template": {kind.StatefulSet, evicted, all},
 		"a DaemonSet, OnDelete": {
-			dependency.DaemonSet, daemonSet(1),
+			kind.DaemonSet, daemonSet(1),
 			"the pod template of DaemonSet web " + already + "3 of 4 pods are of an older pod template; " + onDelete + ".",
 		},
-		"a DaemonSet, OnDelete, one pod of which is yet to come": {dependency.DaemonSet, daemonSet(4), all},
+		"a DaemonSet, OnDelete, one pod of which is yet to come": {kind.DaemonSet, daemonSet(4), all},
 		"a Deployment in the middle of a rollout": {
-			dependency.Deployment, deployment(1, func(*appsv1.Deployment) {}),
+			kind.Deployment, deployment(1, func(*appsv1.Deployment) {}),
 			already + "2 of 3 pods are of an older pod template; they are being replaced.",
 		},
 		"a Deployment that is paused": {
-			dependency.Deployment, deployment(0, func(o *appsv1.Deployment) { o.Spec.Paused = true }),
+			kind.Deployment, deployment(0, func(o *appsv1.Deployment) { o.Spec.Paused = true }),
 			already + "3 of 3 pods are of an older pod template; the Deployment is paused, and they are replaced when it is resumed.",
 		},
 		"a Deployment that is stuck": {
-			dependency.Deployment, deployment(1, func(o *appsv1.Deployment) {
+			kind.Deployment, deployment(1, func(o *appsv1.Deployment) {
 				o.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 			}),
 			already + "2 of 3 pods are of an older pod template; the rollout is not progressing.",
@@ -188,18 +191,18 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 // Content that changed and changed back may have been read by a pod that was created in between:
 // until that has been looked up, nothing is known, and none is called current.
 func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	live := testDeployment(readingDB)
 	graph := withDB()
-	record := policy.Evaluate(graph, digester, dependency.FromDeployment(live), policy.Defaults{Mode: policy.Off}).Present()
+	record := policy.Evaluate(graph, digester, workloadtest.Read(live), policy.Defaults{Mode: policy.Off}).Present()
 	recorded(record)(live)
 	startedWith(record.Hash)(live)
-	graph.SetWorkload(dependency.FromDeployment(live), dependency.Patterns{})
+	graph.SetWorkload(workloadtest.Read(live), dependency.Patterns{})
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"}
 	for i, password := range []string{"y", "x"} {
 		changed := dependency.FromSecret(digester, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", ResourceVersion: strconv.Itoa(10 + i)}, Data: map[string][]byte{"password": []byte(password)},
-		})
+		}, dependency.SourceMarks{})
 		changed.After(graph.Source(key), nil, dependency.Arrival{Live: true, Seen: now, Order: uint64(10 + i)})
 		graph.SetSource(changed)
 	}
@@ -217,13 +220,13 @@ func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
 // A Reload restarts the pods: the template gets a new annotation and the workload a
 // record, under our field manager, and the user an answer and an event.
 func TestReloadRestartsAWorkload(t *testing.T) {
-	for kind, o := range map[dependency.WorkloadKind]runtime.Object{
-		dependency.Deployment:  testDeployment(startedWith(stale)),
-		dependency.StatefulSet: &appsv1.StatefulSet{ObjectMeta: testMeta(dependency.StatefulSet)},
-		dependency.DaemonSet:   &appsv1.DaemonSet{ObjectMeta: testMeta(dependency.DaemonSet)},
+	for name, o := range map[dependency.WorkloadKind]runtime.Object{
+		kind.Deployment:  testDeployment(startedWith(stale)),
+		kind.StatefulSet: &appsv1.StatefulSet{ObjectMeta: testMeta(kind.StatefulSet)},
+		kind.DaemonSet:   &appsv1.DaemonSet{ObjectMeta: testMeta(kind.DaemonSet)},
 	} {
-		t.Run(string(kind), func(t *testing.T) {
-			view := testView(kind)
+		t.Run(string(name), func(t *testing.T) {
+			view := testView(name)
 			s := newServer(view, o)
 			got, err := s.create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "rotated"}}, metav1.CreateOptions{})
 			if err != nil {
@@ -231,7 +234,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			}
 
 			previous := ""
-			if kind == dependency.Deployment {
+			if name == kind.Deployment {
 				previous = stale
 			}
 			want := &v1alpha1.Reload{
@@ -243,7 +246,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 					Generation:   3,
 					PreviousHash: previous,
 					ConfigHash:   present,
-					Message:      fmt.Sprintf("The pods of %s web are being replaced.", kind),
+					Message:      fmt.Sprintf("The pods of %s web are being replaced.", name),
 				},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -255,7 +258,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 				t.Fatalf("%d patches", len(sent))
 			}
 			p := sent[0]
-			m := testMeta(kind)
+			m := testMeta(name)
 			wantPatch, err := (&policy.Policy{}).RestartPatch(&dependency.Workload{UID: m.UID, ResourceVersion: m.ResourceVersion},
 				&policy.Restart{Present: policy.Record{Hash: present, Sources: map[string]string{}}, Always: true,
 					Last: policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Reason: "rotated"}})
@@ -265,13 +268,13 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			if diff := cmp.Diff(string(wantPatch), string(p.Patch)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
-			if p.PatchType != types.MergePatchType || p.Name != "web" || p.Namespace != "shop" || p.Resource.Resource != strings.ToLower(string(kind))+"s" {
+			if p.PatchType != types.MergePatchType || p.Name != "web" || p.Namespace != "shop" || p.Resource.Resource != strings.ToLower(string(name))+"s" {
 				t.Errorf("patch of %s %s/%s as %s", p.Resource, p.Namespace, p.Name, p.PatchType)
 			}
 			if diff := cmp.Diff(metav1.PatchOptions{FieldManager: "configdep"}, p.PatchOptions); diff != "" {
 				t.Errorf("options of the patch (-want +got):\n%s", diff)
 			}
-			event := fmt.Sprintf("Normal ConfigReloaded Restarted on request of ada: rotated involvedObject{kind=%s,apiVersion=apps/v1}", kind)
+			event := fmt.Sprintf("Normal ConfigReloaded Restarted on request of ada: rotated involvedObject{kind=%s,apiVersion=apps/v1}", name)
 			if diff := cmp.Diff([]string{event}, s.told()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -282,7 +285,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 // A dry run asks the API server as well, so that quota and policies have their say, but
 // leaves nothing behind.
 func TestDryRunLeavesNothing(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment())
 	got, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
@@ -336,7 +339,7 @@ func TestReloadThatDoesNothing(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			view := testView(dependency.Deployment)
+			view := testView(kind.Deployment)
 			s := newServer(view, tt.live)
 			got, err := s.create(view.Name, &tt.request, metav1.CreateOptions{})
 			switch {
@@ -361,7 +364,7 @@ func TestReloadThatDoesNothing(t *testing.T) {
 
 // A workload that asks for a strategy which is not switched on is not restarted by another one, on request neither.
 func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
 		o.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"}
 	}))
@@ -379,7 +382,7 @@ func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
 
 // While the index is being read again nothing can be said of the content.
 func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment())
 	s.Graph = stubGraph{}
 	_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
@@ -397,7 +400,7 @@ func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 // Restarts on request neither count as those by itself nor let the back-off of them start
 // over.
 func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	automatic := policy.Automatic(nil, now.Add(-time.Minute), time.Second, "Secret/db")
 	automatic.Streak = 5
 	raw, err := json.Marshal(automatic)
@@ -414,7 +417,7 @@ func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := policy.LastReloadOf(dependency.FromDeployment(after))
+	got := policy.LastReloadOf(workloadtest.Read(after))
 	want := &policy.LastReload{Time: metav1.NewMicroTime(now), Trigger: "Request", RequestedBy: "ada", Automatic: automatic.Automatic, Streak: 5}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("last reload (-want +got):\n%s", diff)
@@ -425,7 +428,7 @@ func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 // restarts the workload. Only of those that have opted in are pods evicted.
 func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
 	for mode, evicts := range map[string]bool{"auto": true, "off": false} {
-		view := testView(dependency.Deployment)
+		view := testView(kind.Deployment)
 		s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
 			o.Annotations = map[string]string{policy.StrategyAnnotation: "recreate", policy.ReloadAnnotation: mode}
 		}))
@@ -444,11 +447,11 @@ func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
 }
 
 func TestUnknownNamesAndKinds(t *testing.T) {
-	s := newServer(testView(dependency.Deployment))
+	s := newServer(testView(kind.Deployment))
 	if _, err := s.create("deployment.api", &v1alpha1.Reload{}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("unknown name: %v", err)
 	}
-	s = newServer(testView(dependency.CronJob))
+	s = newServer(testView(kind.CronJob))
 	if _, err := s.create("cronjob.web", &v1alpha1.Reload{}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a kind without a rollout: %v", err)
 	}
@@ -460,7 +463,7 @@ func TestUnknownNamesAndKinds(t *testing.T) {
 // Policies of the cluster see the request with its defaults, and may refuse it before
 // anything is done; they get a copy.
 func TestAdmissionOfTheRequest(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment())
 	ctx := genericapirequest.WithNamespace(t.Context(), "shop")
 	refusal := apierrors.NewForbidden(v1alpha1.Resource("configdependencies"), view.Name, errors.New("not today"))
@@ -492,7 +495,7 @@ func TestAdmissionOfTheRequest(t *testing.T) {
 // Why new pods may not come at once, although the restart was made.
 func TestCaveats(t *testing.T) {
 	statefulSet := func(spec appsv1.StatefulSetSpec) *appsv1.StatefulSet {
-		return &appsv1.StatefulSet{ObjectMeta: testMeta(dependency.StatefulSet), Spec: spec}
+		return &appsv1.StatefulSet{ObjectMeta: testMeta(kind.StatefulSet), Spec: spec}
 	}
 	partition := func(n int32) appsv1.StatefulSetUpdateStrategy {
 		return appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &n}}
@@ -502,33 +505,33 @@ func TestCaveats(t *testing.T) {
 		live runtime.Object
 		says string
 	}{
-		"a Deployment":                  {dependency.Deployment, testDeployment(), "are being replaced."},
-		"a Deployment with no replicas": {dependency.Deployment, testDeployment(func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(0)) }), "; but it has no replicas now."},
-		"a Deployment with replicas":    {dependency.Deployment, testDeployment(func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(2)) }), "are being replaced."},
-		"a StatefulSet":                 {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(0)}), "are being replaced."},
+		"a Deployment":                  {kind.Deployment, testDeployment(), "are being replaced."},
+		"a Deployment with no replicas": {kind.Deployment, testDeployment(func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(0)) }), "; but it has no replicas now."},
+		"a Deployment with replicas":    {kind.Deployment, testDeployment(func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32(2)) }), "are being replaced."},
+		"a StatefulSet":                 {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(0)}), "are being replaced."},
 		"a StatefulSet, OnDelete": {
-			dependency.StatefulSet,
+			kind.StatefulSet,
 			statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}),
 			"The rollout of StatefulSet web has begun; but its update strategy is OnDelete: each pod is replaced when it is deleted.",
 		},
-		"a StatefulSet with a partition":                {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
-		"a StatefulSet with no replicas":                {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
-		"a StatefulSet without a strategy":              {dependency.StatefulSet, statefulSet(appsv1.StatefulSetSpec{}), "are being replaced."},
-		"a Deployment whose source is missing":          {dependency.Deployment, testDeployment(readingDB), "; but Secret db is missing, so that new pods do not start."},
-		"a Deployment whose pods are evicted, the same": {dependency.Deployment, testDeployment(readingDB, evicting("", "recreate")), "evicted, one after the other; but Secret db is missing"},
+		"a StatefulSet with a partition":                {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
+		"a StatefulSet with no replicas":                {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
+		"a StatefulSet without a strategy":              {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{}), "are being replaced."},
+		"a Deployment whose source is missing":          {kind.Deployment, testDeployment(readingDB), "; but Secret db is missing, so that new pods do not start."},
+		"a Deployment whose pods are evicted, the same": {kind.Deployment, testDeployment(readingDB, evicting("", "recreate")), "evicted, one after the other; but Secret db is missing"},
 		"a StatefulSet whose pods are evicted": {
-			dependency.StatefulSet,
+			kind.StatefulSet,
 			&appsv1.StatefulSet{
 				ObjectMeta: metav1.ObjectMeta{
-					Namespace: "shop", Name: "web", UID: testMeta(dependency.StatefulSet).UID, ResourceVersion: testMeta(dependency.StatefulSet).ResourceVersion,
+					Namespace: "shop", Name: "web", UID: testMeta(kind.StatefulSet).UID, ResourceVersion: testMeta(kind.StatefulSet).ResourceVersion,
 					Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"},
 				},
 				Spec: appsv1.StatefulSetSpec{UpdateStrategy: partition(3)},
 			}, "evicted, one after the other.",
 		},
-		"a DaemonSet": {dependency.DaemonSet, &appsv1.DaemonSet{ObjectMeta: testMeta(dependency.DaemonSet)}, "are being replaced."},
-		"a DaemonSet, OnDelete": {dependency.DaemonSet, &appsv1.DaemonSet{
-			ObjectMeta: testMeta(dependency.DaemonSet),
+		"a DaemonSet": {kind.DaemonSet, &appsv1.DaemonSet{ObjectMeta: testMeta(kind.DaemonSet)}, "are being replaced."},
+		"a DaemonSet, OnDelete": {kind.DaemonSet, &appsv1.DaemonSet{
+			ObjectMeta: testMeta(kind.DaemonSet),
 			Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
 		}, "OnDelete"},
 	}
@@ -549,7 +552,7 @@ func TestCaveats(t *testing.T) {
 // The hash that is written is that of what the workload reads at that moment by its live
 // template, not by the view, which may be older.
 func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
-	view := testView(dependency.Deployment)
+	view := testView(kind.Deployment)
 	live := testDeployment(readingDB)
 	s := newServer(view, live)
 	graph := withDB()
@@ -558,7 +561,7 @@ func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := digester.ConfigHash("shop", dependency.FromDeployment(live).References, graph.Sources("shop"))
+	want := digester.ConfigHash("shop", workloadtest.Read(live).References, graph.Sources("shop"))
 	if got.Status.ConfigHash != want || want == present {
 		t.Errorf("hash %s, want %s (and not %s)", got.Status.ConfigHash, want, present)
 	}
@@ -582,7 +585,7 @@ func TestStorage(t *testing.T) {
 func TestIfStaleSaysThatMoreIsConsumedThanIsLookedAt(t *testing.T) {
 	c := &content{previous: hashA, known: true, inDoubt: true}
 	for truncated, want := range map[bool]string{true: "more than is looked at", false: "changed and changed back"} {
-		l := &live{Workload: &dependency.Workload{Replicas: 1, Truncated: truncated}}
+		l := &workload.Live{Workload: &dependency.Workload{Status: dependency.Status{Replicas: 1}, Truncated: truncated}}
 		if got := unneeded(c, l); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}

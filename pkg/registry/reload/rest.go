@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
 )
 
 // Views finds the ConfigDependency of a name. Its errors are API errors.
@@ -31,7 +31,7 @@ type Graph interface {
 type REST struct {
 	Views    Views
 	Graph    Graph
-	Client   kubernetes.Interface
+	Client   workload.Client
 	Recorder record.EventRecorder
 	Clock    clock.PassiveClock
 	Defaults policy.Defaults

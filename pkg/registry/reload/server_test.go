@@ -20,8 +20,10 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // readingDB makes a Deployment read the Secret db.
@@ -36,7 +38,7 @@ func withDB() *dependency.Graph {
 	graph := dependency.NewGraph()
 	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")},
-	}))
+	}, dependency.SourceMarks{}))
 	return graph
 }
 
@@ -88,7 +90,7 @@ func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 
 func testDeployment(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	o := &appsv1.Deployment{
-		ObjectMeta: testMeta(dependency.Deployment),
+		ObjectMeta: testMeta(kind.Deployment),
 		Status:     appsv1.DeploymentStatus{ObservedGeneration: 3, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
 	}
 	for _, f := range change {
@@ -117,7 +119,7 @@ func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *serv
 	return &server{client: client, events: events, REST: &REST{
 		Views:    stubViews{view},
 		Graph:    stubGraph{dependency.NewGraph()},
-		Client:   client,
+		Client:   workloadtest.Client(client),
 		Recorder: events,
 		Clock:    testingclock.NewFakePassiveClock(now),
 		Defaults: policy.Defaults{Mode: policy.Off},

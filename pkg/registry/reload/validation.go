@@ -2,6 +2,7 @@ package reload
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/kind"
 )
 
 // maxReason is the greatest length of a reason, in characters. It goes into an event.
@@ -56,13 +57,12 @@ func misleads(r rune) bool {
 
 // validateKind refuses workloads that have no rollout.
 func validateKind(view *v1alpha1.ConfigDependency) error {
-	kind := view.Spec.WorkloadRef.Kind
-	if configdependency.Reloadable(dependency.WorkloadKind(kind)) {
+	name, kinds := view.Spec.WorkloadRef.Kind, kind.Rollable()
+	if slices.Contains(kinds, dependency.WorkloadKind(name)) {
 		return nil
 	}
 	return apierrors.NewInvalid(v1alpha1.Kind("ConfigDependency"), view.Name, field.ErrorList{
-		field.NotSupported(field.NewPath("spec", "workloadRef", "kind"), kind,
-			[]dependency.WorkloadKind{dependency.DaemonSet, dependency.Deployment, dependency.StatefulSet}),
+		field.NotSupported(field.NewPath("spec", "workloadRef", "kind"), name, kinds),
 	})
 }
 

@@ -1,10 +1,12 @@
-package dependency
+package kind
 
 import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
 // A rollout has failed when its deadline has passed, and for no other reason.
@@ -12,12 +14,12 @@ func TestDeploymentRollout_FailsAtItsDeadlineOnly(t *testing.T) {
 	for _, tt := range []struct {
 		status corev1.ConditionStatus
 		reason string
-		want   RolloutPhase
+		want   dependency.RolloutPhase
 	}{
-		{corev1.ConditionFalse, "ProgressDeadlineExceeded", RolloutFailed},
-		{corev1.ConditionTrue, "ProgressDeadlineExceeded", RolloutRunning},
-		{corev1.ConditionUnknown, "ProgressDeadlineExceeded", RolloutRunning},
-		{corev1.ConditionFalse, "FailedCreate", RolloutRunning},
+		{corev1.ConditionFalse, "ProgressDeadlineExceeded", dependency.RolloutFailed},
+		{corev1.ConditionTrue, "ProgressDeadlineExceeded", dependency.RolloutRunning},
+		{corev1.ConditionUnknown, "ProgressDeadlineExceeded", dependency.RolloutRunning},
+		{corev1.ConditionFalse, "FailedCreate", dependency.RolloutRunning},
 	} {
 		o := &appsv1.Deployment{Status: appsv1.DeploymentStatus{
 			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: tt.status, Reason: tt.reason}},
@@ -35,7 +37,7 @@ func TestStatefulSetRollout_WithoutAPartition(t *testing.T) {
 			Spec:   appsv1.StatefulSetSpec{Replicas: new(int32(3)), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{RollingUpdate: rolling}},
 			Status: appsv1.StatefulSetStatus{ReadyReplicas: 3, UpdatedReplicas: 2},
 		}
-		if got := statefulSetRollout(o); got != (Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are up to date"}) {
+		if got := statefulSetRollout(o); got != (dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are up to date"}) {
 			t.Errorf("with %+v: %+v", rolling, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package dependency
+package kind
 
 import (
 	"math/rand/v2"
@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/test/seeds"
 )
 
@@ -21,63 +22,63 @@ func TestRolloutOfADeployment(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(*appsv1.Deployment)
-		want   Rollout
+		want   dependency.Rollout
 	}{
-		"done": {func(*appsv1.Deployment) {}, Rollout{Phase: RolloutComplete}},
+		"done": {func(*appsv1.Deployment) {}, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"done, though it once took long": {
 			func(o *appsv1.Deployment) {
 				o.Status.Conditions = progressing(corev1.ConditionTrue, "NewReplicaSetAvailable")
 			},
-			Rollout{Phase: RolloutComplete},
+			dependency.Rollout{Phase: dependency.RolloutComplete},
 		},
 		"not observed": {
 			func(o *appsv1.Deployment) { o.Generation = 3 },
-			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "NotObserved", Message: "its controller has not observed the latest change of the workload yet"},
 		},
 		"not observed, and what is observed has failed": {
 			func(o *appsv1.Deployment) {
 				o.Generation, o.Status.Conditions = 3, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
 			},
-			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "NotObserved", Message: "its controller has not observed the latest change of the workload yet"},
 		},
 		"some are new": {
 			func(o *appsv1.Deployment) { o.Status.UpdatedReplicas = 1 },
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods is up to date"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 of 3 pods is up to date"},
 		},
 		"old ones are ending": {
 			func(o *appsv1.Deployment) { o.Status.Replicas = 5 },
-			Rollout{RolloutRunning, "PodsUpdating", "2 old pods are pending termination"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 old pods are pending termination"},
 		},
 		"an old one is ending": {
 			func(o *appsv1.Deployment) { o.Status.Replicas = 4 },
-			Rollout{RolloutRunning, "PodsUpdating", "1 old pod is pending termination"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 old pod is pending termination"},
 		},
 		"not available": {
 			func(o *appsv1.Deployment) { o.Status.AvailableReplicas = 2 },
-			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are available"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are available"},
 		},
 		"paused on the way": {
 			func(o *appsv1.Deployment) { o.Spec.Paused, o.Status.UpdatedReplicas = true, 2 },
-			Rollout{RolloutHeld, "Paused", "2 of 3 pods are up to date, and the Deployment is paused"},
+			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Paused", Message: "2 of 3 pods are up to date, and the Deployment is paused"},
 		},
-		"paused when done": {func(o *appsv1.Deployment) { o.Spec.Paused = true }, Rollout{Phase: RolloutComplete}},
+		"paused when done": {func(o *appsv1.Deployment) { o.Spec.Paused = true }, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"failed": {
 			func(o *appsv1.Deployment) {
 				o.Status.UpdatedReplicas, o.Status.Conditions = 1, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
 			},
-			Rollout{RolloutFailed, "ProgressDeadlineExceeded", "1 of 3 pods is up to date, and the progress deadline has passed"},
+			dependency.Rollout{Phase: dependency.RolloutFailed, Reason: "ProgressDeadlineExceeded", Message: "1 of 3 pods is up to date, and the progress deadline has passed"},
 		},
 		"one replica when none is asked for": {
 			func(o *appsv1.Deployment) {
 				o.Spec.Replicas, o.Status = nil, appsv1.DeploymentStatus{ObservedGeneration: 2}
 			},
-			Rollout{RolloutRunning, "PodsUpdating", "0 of 1 pod is up to date"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "0 of 1 pod is up to date"},
 		},
 		"no replicas": {
 			func(o *appsv1.Deployment) {
 				o.Spec.Replicas, o.Status = ptr.To[int32](0), appsv1.DeploymentStatus{ObservedGeneration: 2}
 			},
-			Rollout{Phase: RolloutComplete},
+			dependency.Rollout{Phase: dependency.RolloutComplete},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestRolloutOfADeployment(t *testing.T) {
 			}}
 			o.Generation = 2
 			tc.change(o)
-			if diff := cmp.Diff(tc.want, FromDeployment(o).Rollout); diff != "" {
+			if diff := cmp.Diff(tc.want, readDeployment(o).Rollout); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -97,73 +98,73 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 	partition := func(o *appsv1.StatefulSet, n int32) { o.Spec.UpdateStrategy.RollingUpdate.Partition = &n }
 	for name, tc := range map[string]struct {
 		change func(*appsv1.StatefulSet)
-		want   Rollout
+		want   dependency.Rollout
 	}{
-		"done": {func(*appsv1.StatefulSet) {}, Rollout{Phase: RolloutComplete}},
+		"done": {func(*appsv1.StatefulSet) {}, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"not observed": {
 			func(o *appsv1.StatefulSet) { o.Generation = 3 },
-			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "NotObserved", Message: "its controller has not observed the latest change of the workload yet"},
 		},
 		"some are new": {
 			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new" },
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods is up to date"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 of 3 pods is up to date"},
 		},
 		"rolled back on the way: the revisions are equal, but one pod is of another": {
 			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas = 2 },
-			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are up to date"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are up to date"},
 		},
 		"not ready": {
 			func(o *appsv1.StatefulSet) { o.Status.ReadyReplicas = 2 },
-			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are ready"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are ready"},
 		},
 		"the partition holds back": {
 			func(o *appsv1.StatefulSet) {
 				partition(o, 2)
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
 			},
-			Rollout{RolloutHeld, "Partition", "1 of 3 pods is up to date, and pods below the partition (2) are not updated"},
+			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Partition", Message: "1 of 3 pods is up to date, and pods below the partition (2) are not updated"},
 		},
 		"on the way to the partition": {
 			func(o *appsv1.StatefulSet) {
 				partition(o, 1)
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
 			},
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 2 pods is up to date, and pods below the partition (1) are not updated"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 of 2 pods is up to date, and pods below the partition (1) are not updated"},
 		},
 		"the partition is larger than the set": {
 			func(o *appsv1.StatefulSet) {
 				partition(o, 100)
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 0, "new"
 			},
-			Rollout{RolloutHeld, "Partition", "0 of 3 pods are up to date, and pods below the partition (3) are not updated"},
+			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Partition", Message: "0 of 3 pods are up to date, and pods below the partition (3) are not updated"},
 		},
-		"a partition, and nothing to do": {func(o *appsv1.StatefulSet) { partition(o, 2) }, Rollout{Phase: RolloutComplete}},
+		"a partition, and nothing to do": {func(o *appsv1.StatefulSet) { partition(o, 2) }, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"on delete": {
 			func(o *appsv1.StatefulSet) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
 			},
-			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods is up to date, and the update strategy is OnDelete: delete the other pods to replace them"},
+			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "OnDelete", Message: "1 of 3 pods is up to date, and the update strategy is OnDelete: delete the other pods to replace them"},
 		},
 		"on delete, while one comes up": {
 			func(o *appsv1.StatefulSet) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 				o.Status.UpdatedReplicas, o.Status.ReadyReplicas, o.Status.UpdateRevision = 1, 2, "new"
 			},
-			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are ready"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are ready"},
 		},
 		"on delete, all deleted": {
 			func(o *appsv1.StatefulSet) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 				o.Status.UpdateRevision = "new" // which is not made the current one with this strategy
 			},
-			Rollout{Phase: RolloutComplete},
+			dependency.Rollout{Phase: dependency.RolloutComplete},
 		},
 		"no replicas": {
 			func(o *appsv1.StatefulSet) {
 				o.Spec.Replicas, o.Status = ptr.To[int32](0), appsv1.StatefulSetStatus{ObservedGeneration: 2}
 			},
-			Rollout{Phase: RolloutComplete},
+			dependency.Rollout{Phase: dependency.RolloutComplete},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +178,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 			}
 			o.Generation = 2
 			tc.change(o)
-			if diff := cmp.Diff(tc.want, FromStatefulSet(o).Rollout); diff != "" {
+			if diff := cmp.Diff(tc.want, readStatefulSet(o).Rollout); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -188,29 +189,29 @@ func TestRolloutOfADaemonSet(t *testing.T) {
 	onDelete := appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 	for name, tc := range map[string]struct {
 		change func(*appsv1.DaemonSet)
-		want   Rollout
+		want   dependency.Rollout
 	}{
-		"done": {func(*appsv1.DaemonSet) {}, Rollout{Phase: RolloutComplete}},
+		"done": {func(*appsv1.DaemonSet) {}, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"not observed": {
 			func(o *appsv1.DaemonSet) { o.Generation = 3 },
-			Rollout{RolloutRunning, "NotObserved", "its controller has not observed the latest change of the workload yet"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "NotObserved", Message: "its controller has not observed the latest change of the workload yet"},
 		},
 		"some are new": {
 			func(o *appsv1.DaemonSet) { o.Status.UpdatedNumberScheduled = 1 },
-			Rollout{RolloutRunning, "PodsUpdating", "1 of 3 pods is up to date"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 of 3 pods is up to date"},
 		},
 		"not available": {
 			func(o *appsv1.DaemonSet) { o.Status.NumberAvailable = 2 },
-			Rollout{RolloutRunning, "PodsUpdating", "2 of 3 pods are available"},
+			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are available"},
 		},
 		"on delete": {
 			func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy, o.Status.UpdatedNumberScheduled = onDelete, 1 },
-			Rollout{RolloutHeld, "OnDelete", "1 of 3 pods is up to date, and the update strategy is OnDelete: delete the other pods to replace them"},
+			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "OnDelete", Message: "1 of 3 pods is up to date, and the update strategy is OnDelete: delete the other pods to replace them"},
 		},
-		"on delete, all deleted": {func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy = onDelete }, Rollout{Phase: RolloutComplete}},
+		"on delete, all deleted": {func(o *appsv1.DaemonSet) { o.Spec.UpdateStrategy = onDelete }, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"no nodes": {
 			func(o *appsv1.DaemonSet) { o.Status = appsv1.DaemonSetStatus{ObservedGeneration: 2} },
-			Rollout{Phase: RolloutComplete},
+			dependency.Rollout{Phase: dependency.RolloutComplete},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +220,7 @@ func TestRolloutOfADaemonSet(t *testing.T) {
 			}}
 			o.Generation = 2
 			tc.change(o)
-			if diff := cmp.Diff(tc.want, FromDaemonSet(o).Rollout); diff != "" {
+			if diff := cmp.Diff(tc.want, readDaemonSet(o).Rollout); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -248,8 +249,8 @@ func rolloutIsCompleteWhenKubectlSaysSo(t *testing.T, seed uint64) {
 			}}
 		}
 		done, failed := kubectlDeployment(d)
-		got := FromDeployment(d).Rollout.Phase
-		if (got == RolloutComplete) != done || (got == RolloutFailed) != failed {
+		got := readDeployment(d).Rollout.Phase
+		if (got == dependency.RolloutComplete) != done || (got == dependency.RolloutFailed) != failed {
 			t.Fatalf("%s; kubectl: done %v, failed %v; of\n%+v\n%+v", got, done, failed, d.Spec, d.Status)
 		}
 
@@ -260,9 +261,9 @@ func rolloutIsCompleteWhenKubectlSaysSo(t *testing.T, seed uint64) {
 			Status: appsv1.StatefulSetStatus{ObservedGeneration: 1 + int64(r.IntN(2)), Replicas: n(), ReadyReplicas: n(), UpdatedReplicas: n()},
 		}
 		s.Generation = 2
-		got = FromStatefulSet(s).Rollout.Phase
-		atPartition := got == RolloutHeld && s.Status.UpdatedReplicas < *s.Spec.Replicas
-		if done := kubectlStatefulSet(s); (got == RolloutComplete || atPartition) != done {
+		got = readStatefulSet(s).Rollout.Phase
+		atPartition := got == dependency.RolloutHeld && s.Status.UpdatedReplicas < *s.Spec.Replicas
+		if done := kubectlStatefulSet(s); (got == dependency.RolloutComplete || atPartition) != done {
 			t.Fatalf("%s; kubectl: done %v; of\n%+v\n%+v", got, done, s.Spec, s.Status)
 		}
 
@@ -272,7 +273,7 @@ func rolloutIsCompleteWhenKubectlSaysSo(t *testing.T, seed uint64) {
 		ds.Generation = 2
 		st := ds.Status
 		kubectl := ds.Generation <= st.ObservedGeneration && st.UpdatedNumberScheduled >= st.DesiredNumberScheduled && st.NumberAvailable >= st.DesiredNumberScheduled
-		if got := FromDaemonSet(ds).Rollout.Phase; (got == RolloutComplete) != kubectl {
+		if got := readDaemonSet(ds).Rollout.Phase; (got == dependency.RolloutComplete) != kubectl {
 			t.Fatalf("%s; kubectl: done %v; of\n%+v", got, kubectl, ds.Status)
 		}
 	}

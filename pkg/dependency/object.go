@@ -1,0 +1,141 @@
+package dependency
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Object is a workload as the API server has it, in the form that all kinds have in common. Package kind makes it.
+type Object struct {
+	Kind WorkloadKind
+	Meta *metav1.ObjectMeta
+	// Template is the pod template; for a Pod, the Pod itself.
+	Template *corev1.PodTemplateSpec
+	Traits   Traits
+	// Status is known of kinds that are Rollable.
+	Status
+}
+
+// Traits are how the controller of a kind treats its pods, as far as decisions depend on it.
+type Traits struct {
+	// Rollable: a change of the pod template replaces the pods.
+	Rollable bool
+	// Recurring: each run has pods of its own, which read the content of their time.
+	Recurring bool
+	// PerNode: a pod runs on each node, so that one may start at any moment although none runs now.
+	PerNode bool
+	// CountsAll: a rollout is complete only when no pod of another template is left.
+	CountsAll bool
+	// ReplacesTerminating: a pod that is terminating is replaced at once, and not when it is gone.
+	ReplacesTerminating bool
+	// UndoRestores: kubectl rollout undo restores the annotations of the workload, too.
+	UndoRestores bool
+}
+
+// Status is what a workload says of its pods.
+type Status struct {
+	Rollout Rollout
+	// Replicas is how many pods there should be; of a kind that is PerNode, with those that stay on nodes which are
+	// to have none any longer, because of a taint.
+	Replicas int32
+	// Paused: the owner has stopped the rollouts.
+	Paused bool
+	// Idle: no pod runs, and none is created until the object is written again.
+	Idle bool
+	// Surplus: there may be pods of other templates besides those that Rollout is about: of a DaemonSet on nodes that
+	// are to have none, of a StatefulSet that is scaled down.
+	Surplus bool
+	// Updated is which pods are of the current template.
+	Updated UpdatedPods
+	// Revision is the number of the current rollout, for a kind whose controller counts them on the object.
+	Revision string
+}
+
+// UpdatedPods is what the status of a workload says of which pods are of the current template.
+type UpdatedPods uint8
+
+// The values of UpdatedPods.
+const (
+	UpdatedUnknown UpdatedPods = iota
+	UpdatedAll
+	UpdatedNone
+)
+
+// Marks are what configdep itself has written on a workload, and what is remembered by that. Empty: it has not.
+type Marks struct {
+	// Hash stands for the content with which the pods were started, and Sources for the same source by source.
+	Hash, Sources string
+	// Verified is when the pods were last looked up and found to have been started with that content.
+	Verified string
+	// LastReload describes the last restart, in JSON.
+	LastReload string
+	// Recreating says which pods are to be evicted.
+	Recreating string
+	// TemplateHash and ReloadedAt are on the pod template: the same as Hash, and what makes the template differ from
+	// all previous ones.
+	TemplateHash, ReloadedAt string
+}
+
+// Annotations are what is kept of the annotations of a workload.
+type Annotations struct {
+	// Settings are those by which users say how the workload is to be restarted, by their keys.
+	Settings map[string]string
+	Marks    Marks
+}
+
+// NewWorkload returns what is kept of an object. Which of its annotations mean what is the business of package policy.
+func NewWorkload(o *Object, annotations Annotations) *Workload {
+	references, truncated := References(&o.Template.Spec)
+	w := &Workload{
+		WorkloadKey:     WorkloadKey{o.Kind, o.Meta.Namespace, o.Meta.Name},
+		UID:             o.Meta.UID,
+		ResourceVersion: o.Meta.ResourceVersion,
+		Created:         o.Meta.CreationTimestamp,
+		Labels:          o.Meta.Labels,
+		Annotations:     annotations.Settings,
+		Marks:           annotations.Marks,
+		References:      references,
+		Truncated:       truncated,
+		Terminating:     o.Meta.DeletionTimestamp != nil,
+		Traits:          o.Traits,
+		Status:          o.Status,
+		stages:          stagesOf(&o.Template.Spec),
+	}
+	w.numberStages()
+	if w.Rollable {
+		w.setTemplate(o.Meta, o.Template)
+	}
+	return w
+}
+
+// setTemplate notes the values that show whether the pod template has changed.
+func (w *Workload) setTemplate(m *metav1.ObjectMeta, template *corev1.PodTemplateSpec) {
+	if raw, err := template.Marshal(); err == nil {
+		w.template = maphash.Bytes(seed, raw)
+		w.applied = w.template
+	}
+	if at, err := time.Parse(time.RFC3339Nano, w.Marks.ReloadedAt); err == nil {
+		w.reloaded = at
+	}
+	w.TemplateWritten = m.CreationTimestamp.Time
+	for i := range m.ManagedFields {
+		entry := &m.ManagedFields[i]
+		if entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:template"`)) {
+			continue
+		}
+		by := managerOf(entry)
+		if len(w.TemplateBy) < maxManagers && !slices.Contains(w.TemplateBy, by) {
+			w.TemplateBy = append(w.TemplateBy, by)
+		}
+		if entry.Time != nil && !entry.Time.Time.Before(w.TemplateWritten) {
+			alone := w.templateBy == 0 || w.writtenByUs || entry.Time.After(w.TemplateWritten)
+			w.writtenByUs = alone && by == own
+			w.TemplateWritten, w.templateBy = entry.Time.Time, by
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package dependency
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// Kinds of workloads. What they are is in package kind, which cannot be imported here.
+const (
+	Deployment  WorkloadKind = "Deployment"
+	StatefulSet WorkloadKind = "StatefulSet"
+	DaemonSet   WorkloadKind = "DaemonSet"
+	CronJob     WorkloadKind = "CronJob"
+	Job         WorkloadKind = "Job"
+	ReplicaSet  WorkloadKind = "ReplicaSet"
+)
+
+// The annotations of these tests, and what reads them; package policy has the real ones.
+const (
+	hashAnnotation       = "config-hash"
+	sourcesAnnotation    = "applied-sources"
+	verifiedAnnotation   = "verified-at"
+	lastReloadAnnotation = "last-reload"
+	recreatingAnnotation = "recreating"
+	reloadedAtAnnotation = "reloaded-at"
+	revisionAnnotation   = "revision"
+)
+
+func marksOf(object, template map[string]string) Annotations {
+	return Annotations{Marks: Marks{
+		Hash: object[hashAnnotation], Sources: object[sourcesAnnotation], Verified: object[verifiedAnnotation],
+		LastReload: object[lastReloadAnnotation], Recreating: object[recreatingAnnotation],
+		TemplateHash: template[hashAnnotation], ReloadedAt: template[reloadedAtAnnotation],
+	}}
+}
+
+// readDeployment reads a Deployment as far as these tests look, whose status is that of one that has no problems.
+func readDeployment(o *appsv1.Deployment) *Workload {
+	s := Status{Replicas: 1, Paused: o.Spec.Paused, Revision: o.Annotations[revisionAnnotation]}
+	if o.Spec.Replicas != nil {
+		s.Replicas = *o.Spec.Replicas
+	}
+	status := &o.Status
+	switch {
+	case status.ObservedGeneration < o.Generation:
+		s.Rollout = Rollout{Phase: RolloutRunning, Reason: ReasonNotObserved}
+	case status.UpdatedReplicas < s.Replicas && o.Spec.Paused:
+		s.Rollout.Phase = RolloutHeld
+	case status.UpdatedReplicas < s.Replicas, status.Replicas > status.UpdatedReplicas, status.AvailableReplicas < status.UpdatedReplicas:
+		s.Rollout.Phase = RolloutRunning
+	default:
+		s.Rollout.Phase = RolloutComplete
+	}
+	if status.ObservedGeneration >= o.Generation {
+		s.Idle = s.Replicas == 0 && status.Replicas == 0
+		switch status.UpdatedReplicas {
+		case 0:
+			s.Updated = UpdatedNone
+		case status.Replicas:
+			s.Updated = UpdatedAll
+		}
+	}
+	return NewWorkload(&Object{
+		Kind: Deployment, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: s,
+		Traits: Traits{Rollable: true, CountsAll: true, ReplacesTerminating: true},
+	}, marksOf(o.Annotations, o.Spec.Template.Annotations))
+}
+
+// readDaemonSet reads a DaemonSet as far as these tests look.
+func readDaemonSet(o *appsv1.DaemonSet) *Workload {
+	return NewWorkload(&Object{Kind: DaemonSet, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Traits: Traits{Rollable: true, PerNode: true}},
+		marksOf(o.Annotations, o.Spec.Template.Annotations))
+}

@@ -1,0 +1,77 @@
+package kind
+
+import (
+	"encoding/json"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// DaemonSet is the name of the kind.
+const DaemonSet dependency.WorkloadKind = "DaemonSet"
+
+var daemonSet = &Kind{
+	Name:      DaemonSet,
+	Resource:  appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+	Traits:    dependency.Traits{Rollable: true, PerNode: true},
+	New:       func() Object { return &appsv1.DaemonSet{} },
+	Revisions: ControllerRevisions,
+	From:      typed(readDaemonSet),
+	selector:  func(o Object) *metav1.LabelSelector { return o.(*appsv1.DaemonSet).Spec.Selector },
+	current:   daemonSetCurrent,
+	progress: func(o Object) Progress {
+		d := o.(*appsv1.DaemonSet)
+		p := Progress{
+			Observed: d.Status.ObservedGeneration >= d.Generation,
+			Outdated: d.Status.CurrentNumberScheduled - d.Status.UpdatedNumberScheduled, Pods: d.Status.CurrentNumberScheduled,
+		}
+		if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			p.Caveat = onDeleteCaveat
+		}
+		return p
+	},
+}
+
+// daemonSetCurrent compares templates. The revision in force is not always the one with the highest number: when a
+// template comes back, the controller may not have read yet that it created a revision for the one in between.
+func daemonSetCurrent(o Object) IsCurrent {
+	d := o.(*appsv1.DaemonSet)
+	if d.Status.ObservedGeneration < d.Generation {
+		return nil
+	}
+	return func(_ metav1.Object, data []byte) bool {
+		var patch struct {
+			Spec struct{ Template corev1.PodTemplateSpec }
+		}
+		return json.Unmarshal(data, &patch) == nil && equality.Semantic.DeepEqual(&patch.Spec.Template, &d.Spec.Template)
+	}
+}
+
+func readDaemonSet(o *appsv1.DaemonSet) *dependency.Object {
+	return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
+		Rollout:  daemonSetRollout(o),
+		Replicas: o.Status.DesiredNumberScheduled + o.Status.NumberMisscheduled,
+		Surplus:  o.Status.NumberMisscheduled > 0,
+	}}
+}
+
+func daemonSetRollout(o *appsv1.DaemonSet) dependency.Rollout {
+	s := &o.Status
+	desired := s.DesiredNumberScheduled
+	switch {
+	case s.ObservedGeneration < o.Generation:
+		return unobserved
+	case o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType && s.UpdatedNumberScheduled < desired:
+		return onDelete(s.UpdatedNumberScheduled, desired)
+	case s.UpdatedNumberScheduled < desired:
+		return running(s.UpdatedNumberScheduled, desired, "up to date")
+	case s.NumberAvailable < desired:
+		return running(s.NumberAvailable, desired, "available")
+	default:
+		return complete
+	}
+}

@@ -1,0 +1,105 @@
+package kind
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Deployment is the name of the kind.
+const Deployment dependency.WorkloadKind = "Deployment"
+
+var deployment = &Kind{
+	Name:     Deployment,
+	Resource: appsv1.SchemeGroupVersion.WithResource("deployments"),
+	Traits: dependency.Traits{
+		Rollable: true, CountsAll: true, ReplacesTerminating: true, UndoRestores: true,
+	},
+	New:       func() Object { return &appsv1.Deployment{} },
+	Revisions: ReplicaSets,
+	From:      typed(readDeployment),
+	selector:  func(o Object) *metav1.LabelSelector { return o.(*appsv1.Deployment).Spec.Selector },
+	current: func(o Object) IsCurrent {
+		d := o.(*appsv1.Deployment)
+		number := d.Annotations[RevisionAnnotation]
+		if number == "" || d.Status.ObservedGeneration < d.Generation {
+			return nil
+		}
+		return func(set metav1.Object, _ []byte) bool { return set.GetAnnotations()[RevisionAnnotation] == number }
+	},
+	progress: func(o Object) Progress {
+		d := o.(*appsv1.Deployment)
+		return Progress{
+			Observed: d.Status.ObservedGeneration >= d.Generation,
+			Outdated: d.Status.Replicas - d.Status.UpdatedReplicas, Pods: d.Status.Replicas,
+			Caveat: noReplicas(d.Spec.Replicas),
+		}
+	},
+}
+
+// RevisionAnnotation is where the Deployment controller counts the rollouts of a Deployment, on it and on its
+// ReplicaSets.
+const RevisionAnnotation = "deployment.kubernetes.io/revision"
+
+func readDeployment(o *appsv1.Deployment) *dependency.Object {
+	out := &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template, Status: dependency.Status{
+		Rollout:  deploymentRollout(o),
+		Replicas: replicasOf(o.Spec.Replicas),
+		Paused:   o.Spec.Paused,
+		Revision: o.Annotations[RevisionAnnotation],
+	}}
+	if o.Status.ObservedGeneration >= o.Generation {
+		out.Idle = out.Replicas == 0 && o.Status.Replicas == 0
+		switch o.Status.UpdatedReplicas {
+		case 0:
+			out.Updated = dependency.UpdatedNone
+		case o.Status.Replicas:
+			out.Updated = dependency.UpdatedAll
+		}
+	}
+	return out
+}
+
+func deploymentRollout(o *appsv1.Deployment) dependency.Rollout {
+	s := &o.Status
+	replicas := replicasOf(o.Spec.Replicas)
+	switch {
+	case s.ObservedGeneration < o.Generation:
+		return unobserved
+	case deadlineExceeded(s.Conditions):
+		return dependency.Rollout{
+			Phase: dependency.RolloutFailed, Reason: "ProgressDeadlineExceeded",
+			Message: dependency.SomePods(s.UpdatedReplicas, replicas, "up to date") + ", and the progress deadline has passed",
+		}
+	case s.UpdatedReplicas < replicas && o.Spec.Paused:
+		return dependency.Rollout{
+			Phase: dependency.RolloutHeld, Reason: "Paused",
+			Message: dependency.SomePods(s.UpdatedReplicas, replicas, "up to date") + ", and the Deployment is paused",
+		}
+	case s.UpdatedReplicas < replicas:
+		return running(s.UpdatedReplicas, replicas, "up to date")
+	case s.Replicas > s.UpdatedReplicas:
+		message := "1 old pod is pending termination"
+		if n := s.Replicas - s.UpdatedReplicas; n > 1 {
+			message = fmt.Sprintf("%d old pods are pending termination", n)
+		}
+		return dependency.Rollout{Phase: dependency.RolloutRunning, Reason: reasonUpdating, Message: message}
+	case s.AvailableReplicas < s.UpdatedReplicas:
+		return running(s.AvailableReplicas, s.UpdatedReplicas, "available")
+	default:
+		return complete
+	}
+}
+
+func deadlineExceeded(conditions []appsv1.DeploymentCondition) bool {
+	for i := range conditions {
+		if c := &conditions[i]; c.Type == appsv1.DeploymentProgressing {
+			return c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded"
+		}
+	}
+	return false
+}

@@ -1,0 +1,25 @@
+package kind
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Job is the name of the kind.
+const Job dependency.WorkloadKind = "Job"
+
+// A run of a CronJob is not shown. What other tools make carries labels of their own (Argo Workflows, Tekton, Spark), so
+// that it cannot be left out by a selector.
+var job = &Kind{
+	Name:       Job,
+	Resource:   batchv1.SchemeGroupVersion.WithResource("jobs"),
+	Hidden:     func(controller *metav1.OwnerReference) bool { return controller.Kind == string(CronJob) },
+	ListedOnly: true,
+	New:        func() Object { return &batchv1.Job{} },
+	From: typed(func(o *batchv1.Job) *dependency.Object {
+		return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template}
+	}),
+	selector: func(o Object) *metav1.LabelSelector { return o.(*batchv1.Job).Spec.Selector },
+}

@@ -1,0 +1,35 @@
+package kind
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Labels that controllers put on what they make. A ReplicaSet or Pod that carries one is not shown, as its Deployment,
+// StatefulSet, DaemonSet or Job is: the API server leaves them out, so that their churn, most of what happens in a
+// cluster, costs nothing.
+const (
+	withoutDeployment = "!" + appsv1.DefaultDeploymentUniqueLabelKey
+	withoutController = withoutDeployment + ",!" + appsv1.ControllerRevisionHashLabelKey + ",!" + batchv1.ControllerUidLabel
+	// unfinished leaves out pods that no longer read anything.
+	unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
+)
+
+// Pod is the name of the kind.
+const Pod dependency.WorkloadKind = "Pod"
+
+var pod = &Kind{
+	Name:          Pod,
+	Resource:      corev1.SchemeGroupVersion.WithResource("pods"),
+	LabelSelector: withoutController,
+	FieldSelector: unfinished,
+	Hidden:        hasController,
+	ListedOnly:    true,
+	New:           func() Object { return &corev1.Pod{} },
+	From: typed(func(o *corev1.Pod) *dependency.Object {
+		return &dependency.Object{Meta: &o.ObjectMeta, Template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}}
+	}),
+}

@@ -1,0 +1,24 @@
+package kind
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// ReplicaSet is the name of the kind.
+const ReplicaSet dependency.WorkloadKind = "ReplicaSet"
+
+var replicaSet = &Kind{
+	Name:          ReplicaSet,
+	Resource:      appsv1.SchemeGroupVersion.WithResource("replicasets"),
+	LabelSelector: withoutDeployment,
+	Hidden:        hasController,
+	ListedOnly:    true,
+	New:           func() Object { return &appsv1.ReplicaSet{} },
+	From: typed(func(o *appsv1.ReplicaSet) *dependency.Object {
+		return &dependency.Object{Meta: &o.ObjectMeta, Template: &o.Spec.Template}
+	}),
+	selector: func(o Object) *metav1.LabelSelector { return o.(*appsv1.ReplicaSet).Spec.Selector },
+}

@@ -1,0 +1,62 @@
+package kind
+
+import (
+	"fmt"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// The rules by which rollouts are read are those of kubectl rollout status.
+
+const reasonUpdating = "PodsUpdating"
+
+var (
+	complete   = dependency.Rollout{Phase: dependency.RolloutComplete}
+	unobserved = dependency.Rollout{
+		Phase: dependency.RolloutRunning, Reason: dependency.ReasonNotObserved,
+		Message: "its controller has not observed the latest change of the workload yet",
+	}
+)
+
+func running(done, all int32, what string) dependency.Rollout {
+	return dependency.Rollout{Phase: dependency.RolloutRunning, Reason: reasonUpdating, Message: dependency.SomePods(done, all, what)}
+}
+
+func onDelete(updated, all int32) dependency.Rollout {
+	return dependency.Rollout{
+		Phase: dependency.RolloutHeld, Reason: "OnDelete",
+		Message: dependency.SomePods(updated, all, "up to date") + ", and the update strategy is OnDelete: delete the other pods to replace them",
+	}
+}
+
+func belowPartition(partition int32) string {
+	return fmt.Sprintf(", and pods below the partition (%d) are not updated", partition)
+}
+
+func replicasOf(spec *int32) int32 {
+	if spec == nil {
+		return 1
+	}
+	return *spec
+}
+
+// The caveats of a restart, each a clause.
+const onDeleteCaveat = "its update strategy is OnDelete: each pod is replaced when it is deleted"
+
+func noReplicas(spec *int32) string {
+	if replicasOf(spec) == 0 {
+		return "it has no replicas now"
+	}
+	return ""
+}
+
+// typed makes a reader of objects of one Go type, which the API server and package kind agree on.
+func typed[T Object](read func(T) *dependency.Object) func(Object) (*dependency.Object, error) {
+	return func(o Object) (*dependency.Object, error) {
+		t, ok := o.(T)
+		if !ok {
+			return nil, fmt.Errorf("a %T came in the place of a %T", o, t)
+		}
+		return read(t), nil
+	}
+}

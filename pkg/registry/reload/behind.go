@@ -1,0 +1,33 @@
+package reload
+
+import (
+	"fmt"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/workload"
+)
+
+// behind returns which pods of a workload are of an older pod template and why, as a clause; empty if all are of
+// the current one.
+func behind(l *workload.Live) string {
+	switch {
+	case !l.Observed:
+		return fmt.Sprintf("the controller of the %s has not observed its latest change yet", l.Kind)
+	case l.Outdated <= 0:
+		return ""
+	}
+	why := "they are being replaced"
+	switch {
+	case l.Paused:
+		why = fmt.Sprintf("the %s is paused, and they are replaced when it is resumed", l.Kind)
+	case l.Caveat != "":
+		why = l.Caveat
+	case l.Rollout.Phase == dependency.RolloutFailed:
+		why = "the rollout is not progressing"
+	}
+	verb := "are"
+	if l.Outdated == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%d of %d pods %s of an older pod template; %s", l.Outdated, l.Pods, verb, why)
+}

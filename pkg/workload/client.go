@@ -1,0 +1,82 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/configdep/configdep/pkg/kind"
+)
+
+// Client reads and patches live workloads, and reads what stands between them and their pods.
+type Client struct {
+	kubernetes.Interface
+	Objects
+}
+
+// Objects reads and patches workloads by the resource of their kind. Its errors are those of the API server.
+type Objects interface {
+	// Get returns a workload as it is now.
+	Get(ctx context.Context, k *kind.Kind, namespace, name string) (kind.Object, error)
+	// Patch sends a JSON merge patch to a workload, and returns the metadata of the result.
+	Patch(ctx context.Context, k *kind.Kind, namespace, name string, data []byte, options metav1.PatchOptions) (metav1.Object, error)
+}
+
+// NewClient returns a Client that connects as the configuration says. It does no I/O.
+func NewClient(config *rest.Config, client kubernetes.Interface) (Client, error) {
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return Client{}, fmt.Errorf("creating a client: %w", err)
+	}
+	patches, err := metadata.NewForConfig(config)
+	if err != nil {
+		return Client{}, fmt.Errorf("creating a client: %w", err)
+	}
+	return Client{client, live{objects, patches}}, nil
+}
+
+// live implements Objects. The answer to a patch has no more than the metadata, which is all that is looked at.
+type live struct {
+	objects dynamic.Interface
+	patches metadata.Interface
+}
+
+// Get implements Objects.
+func (l live) Get(ctx context.Context, k *kind.Kind, namespace, name string) (kind.Object, error) {
+	resource := l.objects.Resource(k.Resource).Namespace(namespace)
+	var found runtime.Unstructured
+	if k.ListedOnly {
+		list, err := resource.List(ctx, metav1.ListOptions{FieldSelector: byName(name)})
+		if err != nil {
+			return nil, err
+		}
+		if len(list.Items) == 0 {
+			return nil, apierrors.NewNotFound(k.Resource.GroupResource(), name)
+		}
+		found = &list.Items[0]
+	} else {
+		o, err := resource.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		found = o
+	}
+	o := k.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), o); err != nil {
+		return nil, fmt.Errorf("reading %s %s/%s: %w", k.Name, namespace, name, err)
+	}
+	return o, nil
+}
+
+// Patch implements Objects.
+func (l live) Patch(ctx context.Context, k *kind.Kind, namespace, name string, data []byte, options metav1.PatchOptions) (metav1.Object, error) {
+	return l.patches.Resource(k.Resource).Namespace(namespace).Patch(ctx, name, types.MergePatchType, data, options)
+}
