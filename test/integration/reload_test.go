@@ -369,10 +369,10 @@ func TestReloadRefused(t *testing.T) {
 
 	for name, want := range map[string]refusal{
 		"deployment.paused":  {http.StatusConflict, metav1.StatusReasonConflict, "Deployment paused is paused, so no rollout would begin: resume it first"},
-		"replicaset.legacy":  invalid(`spec.workloadRef.kind: Unsupported value: "ReplicaSet": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
-		"cronjob.report":     invalid(`spec.workloadRef.kind: Unsupported value: "CronJob": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
-		"job.seed":           invalid(`spec.workloadRef.kind: Unsupported value: "Job": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
-		"pod.toolbox":        invalid(`spec.workloadRef.kind: Unsupported value: "Pod": supported values: "DaemonSet", "Deployment", "StatefulSet"`),
+		"replicaset.legacy":  invalid(`metadata.name: Invalid value: "replicaset.legacy": a ReplicaSet cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
+		"cronjob.report":     invalid(`metadata.name: Invalid value: "cronjob.report": a CronJob cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
+		"job.seed":           invalid(`metadata.name: Invalid value: "job.seed": a Job cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
+		"pod.toolbox":        invalid(`metadata.name: Invalid value: "pod.toolbox": a Pod cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
 		"deployment.unknown": {http.StatusNotFound, metav1.StatusReasonNotFound, `configdependencies.configdep.io "deployment.unknown" not found`},
 	} {
 		t.Run(name, func(t *testing.T) {

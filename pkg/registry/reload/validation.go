@@ -62,8 +62,22 @@ func validateKind(view *v1alpha1.ConfigDependency) error {
 		return nil
 	}
 	return apierrors.NewInvalid(v1alpha1.Kind("ConfigDependency"), view.Name, field.ErrorList{
-		field.NotSupported(field.NewPath("spec", "workloadRef", "kind"), name, kinds),
+		field.Invalid(field.NewPath("metadata", "name"), view.Name,
+			fmt.Sprintf("a %s cannot be restarted: only a %s can", name, oneOf(kinds))),
 	})
+}
+
+// oneOf renders names as "a, b or c".
+func oneOf(kinds []dependency.WorkloadKind) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // setDefaults fills in what the request leaves out, so that admission and the answer

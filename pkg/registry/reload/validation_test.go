@@ -77,7 +77,7 @@ func TestKindsThatCanBeReloaded(t *testing.T) {
 		if want != (err == nil) {
 			t.Errorf("%s: error %v", kind, err)
 		}
-		if err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), `"DaemonSet", "Deployment", "StatefulSet"`)) {
+		if err != nil && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "a "+kind+" cannot be restarted: only a DaemonSet, Deployment or StatefulSet can")) {
 			t.Errorf("%s: error %v", kind, err)
 		}
 	}
