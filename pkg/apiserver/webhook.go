@@ -49,7 +49,7 @@ func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo, clien
 	if o.WebhookPort == 0 || !o.WebhookSecretPath {
 		configuration = ""
 	}
-	w := &webhook{names: o.WebhookClientNames, path: &webhookPath{client: client, configuration: configuration}}
+	w := &webhook{names: o.WebhookClientNames, path: &webhookPath{client: client, configuration: configuration, clock: clock.RealClock{}}}
 	if o.WebhookPort == 0 {
 		return w, nil
 	}

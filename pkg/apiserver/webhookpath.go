@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -30,16 +31,23 @@ import (
 // leader writes it. kube-apiserver does not say who it is to webhooks, but it knows the path, and a client that only
 // reaches the port does not.
 //
-// All replicas derive it from the key of the hashes. The one of the key before is served on, as kube-apiserver calls it
-// until it has read the new one.
+// All replicas derive it from the key of the hashes. The path of the previous key is served for a while, as kube-apiserver
+// calls it until the leader has written the new one and kube-apiserver has read that. Then it ends, since a key may be
+// replaced because it has leaked.
 type webhookPath struct {
 	client        kubernetes.Interface
 	configuration string // its name; empty: the path is known to all
+	clock         clock.PassiveClock
 
-	mu    sync.Mutex
-	paths []string                                     // at most two; none: the key is not known yet
-	queue workqueue.TypedRateLimitingInterface[string] // of the configuration, while this replica leads
+	mu       sync.Mutex
+	paths    []string                                     // at most two; none: the key is not known yet
+	replaced time.Time                                    // when the second of them was
+	queue    workqueue.TypedRateLimitingInterface[string] // of the configuration, while this replica leads
 }
+
+// previousPath is how long the path of the previous key is served: enough for another replica to become the leader, and
+// for writes of the configuration that are tried again.
+const previousPath = 10 * time.Minute
 
 // follow takes the path that belongs to a key.
 func (p *webhookPath) follow(d *dependency.Digester) {
@@ -47,7 +55,10 @@ func (p *webhookPath) follow(d *dependency.Digester) {
 	path := admission.Path + "/" + hex.EncodeToString(secret[:]) // kube-apiserver takes lower case alone
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.paths = append([]string{path}, p.paths[:min(1, len(p.paths))]...)
+	if len(p.paths) > 0 && p.paths[0] == path {
+		return
+	}
+	p.paths, p.replaced = append([]string{path}, p.paths[:min(1, len(p.paths))]...), p.clock.Now()
 	if p.queue != nil {
 		p.queue.Add(p.configuration)
 	}
@@ -69,7 +80,10 @@ func (p *webhookPath) served(path string) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, known := range p.paths {
+	for i, known := range p.paths {
+		if i > 0 && p.clock.Since(p.replaced) >= previousPath {
+			break
+		}
 		if subtle.ConstantTimeCompare([]byte(path), []byte(known)) == 1 {
 			return true
 		}

@@ -5,11 +5,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -21,9 +23,11 @@ func digesterOf(b byte) *dependency.Digester {
 	return dependency.NewDigester(key)
 }
 
-// Replicas with the same key serve at the same path, that of the key before until another comes, and no other.
+// Replicas with the same key serve at the same path, at the path of the previous key for some minutes or until another key
+// comes, and at no other.
 func TestWebhookPath_FollowsTheKey(t *testing.T) {
-	p, other := &webhookPath{configuration: "configdep"}, &webhookPath{configuration: "configdep"}
+	now := testingclock.NewFakePassiveClock(time.Now())
+	p, other := &webhookPath{configuration: "configdep", clock: now}, &webhookPath{configuration: "configdep", clock: now}
 	served := func(path string) bool {
 		recorder := httptest.NewRecorder()
 		p.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, path, nil))
@@ -51,6 +55,15 @@ func TestWebhookPath_FollowsTheKey(t *testing.T) {
 	}
 	if served(admission.Path) || served(strings.ToUpper(paths[2])) || served(paths[2]+"x") {
 		t.Error("another path is served")
+	}
+	now.SetTime(now.Now().Add(previousPath - time.Second))
+	p.follow(digesterOf(2)) // the same key, read again
+	if !served(paths[1]) || !served(paths[2]) {
+		t.Errorf("before the previous path ends, are served: %v, %v", served(paths[1]), served(paths[2]))
+	}
+	now.SetTime(now.Now().Add(time.Second))
+	if served(paths[1]) || !served(paths[2]) {
+		t.Errorf("when the previous path has ended, are served: %v, %v", served(paths[1]), served(paths[2]))
 	}
 	if open := (&webhookPath{}); !open.served(admission.Path) || open.served(paths[2]) {
 		t.Error("without a configuration, the path is not the one that all know")
