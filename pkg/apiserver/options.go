@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -61,6 +62,7 @@ type Options struct {
 	ReadSecrets bool
 	// ExcludedSecretTypes are the types of Secrets that are not read.
 	ExcludedSecretTypes []string
+	excludedTypesFlag   *pflag.Flag // knows whether they were set
 	// WebhookPort is where the admission webhook is served; 0: it is not.
 	WebhookPort int
 	// WebhookSecretPath: the webhook answers at a path that only its configuration has.

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,6 +21,7 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ExcludedSecretTypes, "exclude-secret-types", o.ExcludedSecretTypes,
 		fmt.Sprintf("The types of Secrets whose content kube-apiserver does not send, at most %d. Of such Secrets only the metadata is read: "+
 			"it is known whether they are present, but their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
+	o.excludedTypesFlag = fs.Lookup("exclude-secret-types")
 }
 
 // helmRelease is the type of the Secrets in which Helm keeps releases: the largest in many clusters, which no pod reads.
@@ -60,6 +62,9 @@ var secretType = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(/
 const maxSecretType = 253
 
 func (o *Options) validateExcludedTypes() (errs []error) {
+	if !o.ReadSecrets && o.excludedTypesFlag != nil && o.excludedTypesFlag.Changed {
+		errs = append(errs, errors.New("--exclude-secret-types has no effect with --read-secrets=false: set one of them"))
+	}
 	if n := len(o.ExcludedSecretTypes); n > maxExcludedTypes {
 		errs = append(errs, fmt.Errorf("--exclude-secret-types names %d types, but at most %d can be left out: each costs kube-apiserver a watch", n, maxExcludedTypes))
 	}

@@ -41,6 +41,9 @@ func (o *Options) validateWebhook() (errs []error) {
 	case o.WebhookPort == 0 && o.WebhookClientCAFile != "":
 		errs = append(errs, errors.New("--webhook-client-ca-file is for the webhook: set --webhook-secure-port"))
 	}
+	if o.WebhookPort == 0 && !o.WebhookSecretPath {
+		errs = append(errs, errors.New("--webhook-secret-path=false is for the webhook: set --webhook-secure-port"))
+	}
 	if o.WebhookPort != 0 && o.WebhookSecretPath && o.Certificate.WebhookConfiguration == "" {
 		errs = append(errs, errors.New("--webhook-secret-path needs --webhook-configuration, where the path is written"))
 	}
