@@ -88,6 +88,17 @@ func TestDeployAndUndeploy(t *testing.T) {
 			return err
 		})
 	})
+	// Tools and users that compare are to see only what differs. kubectl writes the selector of a PodDisruptionBudget each
+	// time (patchStrategy: replace), whatever a manifest says; the API server then changes nothing.
+	t.Run("the same manifests change nothing", func(t *testing.T) {
+		base := filepath.Join(root, "artifacts", "base")
+		kubectl(t, "apply", "-k", base)
+		for line := range strings.Lines(kubectl(t, "apply", "-k", base)) {
+			if !strings.HasSuffix(line, " unchanged\n") && !strings.HasPrefix(line, "poddisruptionbudget.policy/") {
+				t.Errorf("applied again: %s", line)
+			}
+		}
+	})
 	t.Run("deploy again updates, and keeps the CA that the server has filled in", func(t *testing.T) {
 		authority, err := pki.NewAuthority("configdep")
 		if err != nil {
