@@ -120,12 +120,7 @@ func checkPod(t *testing.T, pod *corev1.Pod) {
 	if c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
 		t.Error("the root file system can be written to")
 	}
-	token := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-		return m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
-	})
-	if !token {
-		t.Error("the pod has no token")
-	}
+	checkToken(t, pod)
 	for _, m := range c.VolumeMounts {
 		if m.SubPath != "" {
 			t.Errorf("%s is mounted as a subPath, which the kubelet never updates", m.MountPath)
@@ -135,6 +130,48 @@ func checkPod(t *testing.T, pod *corev1.Pod) {
 		if p == nil || p.HTTPGet == nil || p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Path == "/metrics" {
 			t.Errorf("the %s probe is %v", probe, p)
 		}
+	}
+}
+
+// checkToken checks that the server finds the token of its ServiceAccount where it looks for one, and that a stolen one is
+// soon worth nothing: kube-apiserver accepts one of 3,607 seconds, as the kubelet mounts it by itself, for a year.
+func checkToken(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	mounts := pod.Spec.Containers[0].VolumeMounts
+	i := slices.IndexFunc(mounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
+	})
+	if i < 0 {
+		t.Fatal("the pod has no token")
+	}
+	var files []string
+	for _, v := range pod.Spec.Volumes {
+		if v.Projected == nil {
+			continue
+		}
+		if v.Name != mounts[i].Name {
+			t.Errorf("there is another projected volume, %s", v.Name)
+			continue
+		}
+		if mode := v.Projected.DefaultMode; mode == nil || *mode != 0o644 {
+			t.Error("its files cannot be read by every user that the pod may have")
+		}
+		for _, s := range v.Projected.Sources {
+			switch {
+			case s.ServiceAccountToken != nil:
+				files = append(files, s.ServiceAccountToken.Path)
+				if seconds := s.ServiceAccountToken.ExpirationSeconds; seconds == nil || *seconds != 3600 || s.ServiceAccountToken.Audience != "" {
+					t.Errorf("the token is %+v", s.ServiceAccountToken)
+				}
+			case s.ConfigMap != nil && s.ConfigMap.Name == "kube-root-ca.crt":
+				files = append(files, s.ConfigMap.Items[0].Path)
+			case s.DownwardAPI != nil:
+				files = append(files, s.DownwardAPI.Items[0].Path)
+			}
+		}
+	}
+	if !slices.Equal(files, []string{"token", "ca.crt", "namespace"}) {
+		t.Errorf("beside the token are %v", files)
 	}
 }
 
