@@ -58,7 +58,8 @@ patches:
     kind: APIService
     metadata: {name: $apiservice}
     \$patch: delete
-- patch: |
+- target: {kind: MutatingWebhookConfiguration, name: $name}
+  patch: |
     apiVersion: admissionregistration.k8s.io/v1
     kind: MutatingWebhookConfiguration
     metadata: {name: $name}

@@ -23,6 +23,7 @@ func TestChartAndKustomizeSayTheSame(t *testing.T) {
 		"overlay-network-policy.yaml":    "chart-network-policy.yaml",
 		"overlay-recreate.yaml":          "chart-recreate.yaml",
 		"overlay-without-revisions.yaml": "chart-without-revisions.yaml",
+		"overlay-without-webhook.yaml":   "chart-without-webhook.yaml",
 		"monitoring.yaml":                "chart-monitoring.yaml",
 	} {
 		t.Run(chart, func(t *testing.T) {

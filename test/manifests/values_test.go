@@ -36,52 +36,58 @@ func arguments(t *testing.T, objects map[objectKey]*unstructured.Unstructured) [
 // than silently something else.
 func TestBadValues(t *testing.T) {
 	for set, want := range map[string]string{
-		"replica=2":                               "additional properties 'replica' not allowed",
-		"image.digst=sha256:1":                    "at '/image': additional properties 'digst' not allowed",
-		"webhook.enable=false":                    "at '/webhook': additional properties 'enable' not allowed",
-		"reload.defaultReload=auto":               "at '/reload': additional properties",
-		"networkPolicy.egress=1":                  "at '/networkPolicy': additional properties",
-		"readinessProbe.httpGet.path=/":           "at '/readinessProbe': additional properties",
-		"replicas=two":                            "at '/replicas': got string, want integer",
-		"replicas=-1":                             "at '/replicas': minimum",
-		"replicas=0":                              "at '/replicas': minimum",
-		"updateStrategy.rollingUpdate.maxSurge=0": "updateStrategy.rollingUpdate: maxUnavailable and maxSurge cannot both be 0",
-		"rbac.create=maybe":                       "at '/rbac/create': got string, want boolean",
-		"namespaces=shop":                         "at '/namespaces': got string, want array",
-		"namespaces={shop,shop}":                  "at '/namespaces': items at 0 and 1 are equal",
-		"namespaces={Shop}":                       "at '/namespaces/0'",
-		"secrets.excludeTypes={a=b}":              "at '/secrets/excludeTypes/0'",
-		"secrets.excludeTypes={Opaque,Opaque}":    "at '/secrets/excludeTypes': items at 0 and 1 are equal",
-		"secrets.exclude={Opaque}":                "at '/secrets': additional properties 'exclude' not allowed",
-		"reload.default=false":                    "at '/reload/default': value must be one of",
-		"reload.settle=soon":                      "at '/reload/settle'",
-		"reload.concurrency=0":                    "at '/reload/concurrency'",
-		"webhook.failurePolicy=Fail":              "at '/webhook/failurePolicy': value must be 'Ignore'",
-		"webhook.timeoutSeconds=30":               "at '/webhook/timeoutSeconds': maximum",
-		"webhook.port=0":                          "at '/webhook/port'",
-		"tls.mode=certmanager":                    "at '/tls/mode': value must be one of",
-		"tls.mode=existingSecret":                 "at '/tls/existingSecret'",
-		"tls.existingSecret=mine":                 "at '/tls/existingSecret'", // which would not be used
-		"tls.certManager.issuerRef.name=x":        "at '/tls/certManager/issuerRef'",
-		"image.digest=sha256:12":                  "at '/image/digest'",
-		"image.repository=":                       "at '/image/repository'",
-		"image.pullPolicy=always":                 "at '/image/pullPolicy'",
-		"fullnameOverride=1a":                     "at '/fullnameOverride'",
-		"logging.format=xml":                      "at '/logging/format'",
-		"extraArgs={oops}":                        "at '/extraArgs/0'",
-		"extraEnv[0].nam=x":                       "at '/extraEnv/0'",
-		"podDisruptionBudget.maxUnavailable=many": "at '/podDisruptionBudget/maxUnavailable'",
-		"monitoring.podMonitor.enabled=true":      "at '/monitoring/token': value must be true",
-		"monitoring.serviceMonitor.interval=fast": "at '/monitoring/serviceMonitor/interval'",
-		"serviceAccount.create=false":             "serviceAccount.name: has to be set where serviceAccount.create is false",
-		"networkPolicy.dnsPorts={0}":              "at '/networkPolicy/dnsPorts/0': minimum",
+		"replica=2":                                           "additional properties 'replica' not allowed",
+		"image.digst=sha256:1":                                "at '/image': additional properties 'digst' not allowed",
+		"webhook.enable=false":                                "at '/webhook': additional properties 'enable' not allowed",
+		"reload.defaultReload=auto":                           "at '/reload': additional properties",
+		"networkPolicy.egress=1":                              "at '/networkPolicy': additional properties",
+		"readinessProbe.httpGet.path=/":                       "at '/readinessProbe': additional properties",
+		"replicas=two":                                        "at '/replicas': got string, want integer",
+		"replicas=-1":                                         "at '/replicas': minimum",
+		"replicas=0":                                          "at '/replicas': minimum",
+		"updateStrategy.rollingUpdate.maxSurge=0":             "updateStrategy.rollingUpdate: maxUnavailable and maxSurge cannot both be 0",
+		"rbac.create=maybe":                                   "at '/rbac/create': got string, want boolean",
+		"namespaces=shop":                                     "at '/namespaces': got string, want array",
+		"namespaces={shop,shop}":                              "at '/namespaces': items at 0 and 1 are equal",
+		"namespaces={Shop}":                                   "at '/namespaces/0'",
+		"secrets.excludeTypes={a=b}":                          "at '/secrets/excludeTypes/0'",
+		"secrets.excludeTypes={Opaque,Opaque}":                "at '/secrets/excludeTypes': items at 0 and 1 are equal",
+		"secrets.exclude={Opaque}":                            "at '/secrets': additional properties 'exclude' not allowed",
+		"reload.default=false":                                "at '/reload/default': value must be one of",
+		"reload.settle=soon":                                  "at '/reload/settle'",
+		"reload.concurrency=0":                                "at '/reload/concurrency'",
+		"webhook.failurePolicy=Fail":                          "at '/webhook/failurePolicy': value must be 'Ignore'",
+		"webhook.timeoutSeconds=30":                           "at '/webhook/timeoutSeconds': maximum",
+		"webhook.port=0":                                      "at '/webhook/port'",
+		"tls.mode=certmanager":                                "at '/tls/mode': value must be one of",
+		"tls.mode=existingSecret":                             "tls.existingSecret: has to be set where tls.mode is existingSecret",
+		"tls.existingSecret=mine":                             "tls.existingSecret: has no effect unless tls.mode is existingSecret",
+		"tls.certManager.issuerRef.name=x":                    "tls.certManager.issuerRef: has no effect unless tls.mode is cert-manager",
+		"webhook.clientCA.allowedNames={x}":                   "webhook.clientCA.allowedNames: has no effect without webhook.clientCA.secretName",
+		"webhook.enabled=false,webhook.clientCA.secretName=x": "webhook.clientCA.secretName: has no effect where webhook.enabled is false",
+		"image.digest=sha256:12":                              "at '/image/digest'",
+		"image.repository=":                                   "at '/image/repository'",
+		"image.pullPolicy=always":                             "at '/image/pullPolicy'",
+		"fullnameOverride=1a":                                 "at '/fullnameOverride'",
+		"logging.format=xml":                                  "at '/logging/format'",
+		"extraArgs={oops}":                                    "at '/extraArgs/0'",
+		"extraEnv[0].nam=x":                                   "at '/extraEnv/0'",
+		"podDisruptionBudget.maxUnavailable=many":             "at '/podDisruptionBudget/maxUnavailable'",
+		"monitoring.podMonitor.enabled=true":                  "at '/monitoring/token': value must be true",
+		"monitoring.serviceMonitor.interval=fast":             "at '/monitoring/serviceMonitor/interval'",
+		"serviceAccount.create=false":                         "serviceAccount.name: has to be set where serviceAccount.create is false",
+		"networkPolicy.dnsPorts={0}":                          "at '/networkPolicy/dnsPorts/0': minimum",
 		"networkPolicy.enabled=true,hostNetwork=true,securePort=10260,webhook.port=10261": "networkPolicy.enabled: has no effect with hostNetwork",
-		"securePort=9443":                                 "securePort and webhook.port: have to be different",
-		"reload.strategies={recreate}":                    "at '/reload/strategies': no items match contains schema",
-		"reload.strategies={annotation,reboot}":           "at '/reload/strategies/1': value must be one of",
-		"reload.revisions=no":                             "at '/reload/revisions': got string, want boolean",
-		"admissionPolicies.validationActions={Deny,Warn}": "admissionPolicies.validationActions: Deny and Warn exclude each other",
-		"admissionPolicies.validationActions={}":          "at '/admissionPolicies/validationActions/0': value must be one of",
+		"securePort=9443":                                  "securePort and webhook.port: have to be different",
+		"reload.strategies={recreate}":                     "reload.strategies: has to contain annotation",
+		"reload.strategies=null":                           "reload.strategies: has to contain annotation",
+		"networkPolicy.from={10.0.0.0/28}":                 "at '/networkPolicy/from/0': got string, want object",
+		"networkPolicy.from[0].cidr=10.0.0.0/28":           "at '/networkPolicy/from/0': additional properties 'cidr' not allowed",
+		"networkPolicy.apiServerTo[0].ipBlock=10.0.0.0/28": "at '/networkPolicy/apiServerTo/0/ipBlock': got string, want object",
+		"reload.strategies={annotation,reboot}":            "at '/reload/strategies/1': value must be one of",
+		"reload.revisions=no":                              "at '/reload/revisions': got string, want boolean",
+		"admissionPolicies.validationActions={Deny,Warn}":  "admissionPolicies.validationActions: Deny and Warn exclude each other",
+		"admissionPolicies.validationActions={}":           "at '/admissionPolicies/validationActions/0': value must be one of",
 	} {
 		t.Run(set, func(t *testing.T) {
 			out, err := template(t, "--set", set)
@@ -269,6 +275,36 @@ func TestValuesAreHeeded(t *testing.T) {
 				if strings.Contains(out, not) {
 					t.Errorf("there is %q", not)
 				}
+			}
+		})
+	}
+}
+
+// Values that leave something open are warned of by what helm prints, and those of a release as it comes are not.
+func TestNotesWarn(t *testing.T) {
+	for set, want := range map[string]string{
+		"replicas=2":               "",
+		"replicas=1":               "WARNING: with fewer than two replicas",
+		"webhook.secretPath=false": "WARNING: with webhook.secretPath=false and without webhook.clientCA",
+		"webhook.secretPath=false,webhook.clientCA.secretName=callers":              "",
+		"webhook.secretPath=false,webhook.enabled=false":                            "",
+		"networkPolicy.enabled=true":                                                "WARNING: the NetworkPolicy lets every client connect",
+		"networkPolicy.enabled=true,networkPolicy.from[0].ipBlock.cidr=10.0.0.0/28": "",
+		"admissionPolicies.enabled=false":                                           "WARNING: with admissionPolicies.enabled=false",
+		"admissionPolicies.validationActions={Audit}":                               `as admissionPolicies.validationActions is ["Audit"]`,
+		"admissionPolicies.validationActions={Deny,Audit}":                          "",
+	} {
+		t.Run(set, func(t *testing.T) {
+			out, err := helm(t, "install", "configdep", mustAbs(t, chart), "--namespace", namespace, "--dry-run=client", "--set", set)
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			_, notes, found := strings.Cut(out, "\nNOTES:\n")
+			if !found {
+				t.Fatalf("there are no notes:\n%s", out)
+			}
+			if warnings := strings.Count(notes, "WARNING:"); warnings > 1 || warnings == 1 != (want != "") || !strings.Contains(notes, want) {
+				t.Errorf("it says\n%s\nwant %q", notes, want)
 			}
 		})
 	}
