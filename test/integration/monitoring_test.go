@@ -19,12 +19,16 @@ import (
 	"github.com/prometheus/common/model"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/test/await"
+	"github.com/configdep/configdep/test/install"
 )
 
 // metricUse is what test/monitoring tells of an expression.
@@ -115,6 +119,7 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 		t.Error("there is a ConfigDependency of nothing")
 	}
 	callNoServer(t, namespace)
+	beRefused(t, namespace, "web")
 
 	var ours, theirs model.Vector
 	await.Until(t, "everything is exposed that expressions use", func(ctx context.Context) error {
@@ -137,7 +142,8 @@ func TestMonitoringAsksForWhatIsExposed(t *testing.T) {
 		missing := []error{}
 		for _, u := range uses {
 			series := ours
-			if strings.HasPrefix(u.Metric, "aggregator_") || strings.HasPrefix(u.Metric, "apiserver_admission_webhook_") {
+			if strings.HasPrefix(u.Metric, "aggregator_") || strings.HasPrefix(u.Metric, "apiserver_admission_webhook_") ||
+				strings.HasPrefix(u.Metric, "apiserver_validating_admission_policy_") {
 				series = theirs
 			}
 			if !u.satisfied(series) {
@@ -192,6 +198,19 @@ func metricUses(t *testing.T) (uses []metricUse) {
 		t.Fatalf("there are %d uses of metrics only", len(uses))
 	}
 	return uses
+}
+
+// beRefused asks with the name of the server for something that the server never asks for.
+func beRefused(t *testing.T, namespace, deployment string) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(impersonate("system:serviceaccount:" + install.Namespace + ":" + install.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.AppsV1().Deployments(namespace).Patch(t.Context(), deployment, types.MergePatchType, []byte(`{"spec":{"paused":true}}`), metav1.PatchOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+		t.Fatalf("it is not refused by a policy: %v", err)
+	}
 }
 
 // callNoServer registers a webhook for a namespace that is not served, with a name like ours.

@@ -122,6 +122,17 @@ func TestAlertsFire(t *testing.T) {
 			says:   []string{"Secret configdep-hmac-key has been deleted"},
 			quiets: []string{`configdep_server_secret_missing{secret="configdep-hmac-key"} 0` + all},
 		},
+		"ConfigdepPolicyRefuses": {
+			// One refusal is enough: the first of a policy, and a later one.
+			bad: `apiserver_validating_admission_policy_check_total{instance="a",policy="configdep-apiserver-workloads",enforcement_action="deny"} _x27 1x3
+			      apiserver_validating_admission_policy_check_total{instance="b",policy="configdep-apiserver-workloads",enforcement_action="deny"} 3` + all + `
+			      apiserver_validating_admission_policy_check_total{policy="configdep-apiserver-registrations",enforcement_action="deny"} 1x20 2x9`,
+			says: []string{"Policy configdep-apiserver-workloads refuses", "Policy configdep-apiserver-registrations refuses"},
+			quiets: []string{`apiserver_validating_admission_policy_check_total{policy="configdep-apiserver-workloads",enforcement_action="deny"} 1` + all + `
+			                  apiserver_validating_admission_policy_check_total{policy="configdep-apiserver-workloads",enforcement_action="allow"} 0+1` + all + `
+			                  apiserver_validating_admission_policy_check_total{policy="configdep-apiserver-workloads",enforcement_action="audit"} 0+1` + all + `
+			                  apiserver_validating_admission_policy_check_total{policy="other",enforcement_action="deny"} 0+1` + all},
+		},
 		"ConfigdepWebhookErrors": {
 			bad:    `configdep_webhook_requests_total{operation="UPDATE",result="error"} 0+1` + all,
 			says:   []string{"Requests for UPDATE fail"},
