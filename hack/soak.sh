@@ -2,7 +2,7 @@
 # Looks for what a test with fixed seeds does not find (make soak): plays everything that draws
 # its input, with new seeds and at length. The parts, each of which takes about SOAK_DURATION:
 #
-#   properties    every property test of pkg (see test/seeds), and every fuzz test
+#   properties    every property test of pkg (see test/seeds), and every fuzz test (hack/oss-fuzz/build.sh --list)
 #   simulation    random histories of the controller beside an oracle (test/simulation)
 #   histories     random histories against a real control plane (test/soak)
 #   watches       many clients of the real server (test/soak/watches, test/integration)
@@ -41,16 +41,14 @@ packages() {
 }
 
 properties() {
-  local all=() fuzz=() p name
+  local all=() fuzz=() p
   mapfile -t all < <(packages)
   ((${#all[@]} > 0)) || fail "no package below pkg imports test/seeds"
   run properties go test "${race[@]}" -count 1 -timeout 0 -v "${flags[@]}" "${all[@]}"
   # go test fuzzes one test at a time. It writes input that fails into testdata/fuzz, where it
   # is a case of the test from then on.
-  while read -r p name; do fuzz+=("$p $name"); done < <(
-    for p in $(go list ./pkg/...); do go test -list '^Fuzz' "$p" | awk -v p="$p" '/^Fuzz/ { print p, $1 }'; done
-  )
-  ((${#fuzz[@]} > 0)) || fail "there is no fuzz test below pkg"
+  mapfile -t fuzz < <(hack/oss-fuzz/build.sh --list)
+  ((${#fuzz[@]} > 0)) || fail "there is no fuzz test"
   local each=$((seconds / ${#fuzz[@]} + 1))
   for p in "${fuzz[@]}"; do
     run "properties: $p" go test -run '^$' -fuzz "^${p#* }\$" -fuzztime "${each}s" "${p% *}"
