@@ -65,6 +65,7 @@ from_module() {
   say "the database is golang.org/x/vulndb@$version"
   [[ ${GOVULNDB_MAX_AGE:-} ]] || return 0
   local made oldest
+  # shellcheck disable=SC2001 # no pattern of bash can keep what is matched
   made=$(sed 's/.*[-.]\([0-9]\{14\}\)-[0-9a-f]*$/\1/' <<<"$version")
   oldest=$(date -u -d "$GOVULNDB_MAX_AGE days ago" +%Y%m%d%H%M%S 2>/dev/null || date -u -v"-${GOVULNDB_MAX_AGE}d" +%Y%m%d%H%M%S)
   [[ $oldest =~ ^[0-9]{14}$ ]] || fail "date cannot tell when $GOVULNDB_MAX_AGE days ago was"

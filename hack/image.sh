@@ -43,6 +43,7 @@ done
 [[ -z ${PLATFORMS:-} ]] || args+=(--platform "$PLATFORMS")
 if [[ $push == true ]]; then
   # The attestations say when and where, so they differ from build to build; the images do not.
+  # shellcheck disable=SC2054 # the commas are inside of arguments
   args+=(--provenance=mode=max --sbom=true --output type=image,push=true,rewrite-timestamp=true)
 else
   args+=(--load)

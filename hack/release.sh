@@ -82,6 +82,7 @@ sign() { # file
   ssh-keygen -q -Y sign -f "$key" -n "$namespace" "$1" 2>"$tmp/log" </dev/null || { cat "$tmp/log" >&2; fail "the key $key does not sign"; }
   # As docs/install.md tells users to verify it.
   local signer
+  # shellcheck disable=SC2015 # it fails if either does
   signer=$(ssh-keygen -Y find-principals -f "$signers" -s "$1.sig" 2>/dev/null | head -n 1) &&
     ssh-keygen -q -Y verify -f "$signers" -I "$signer" -n "$namespace" -s "$1.sig" <"$1" >/dev/null 2>"$tmp/log" ||
     fail "the key $key is not in $signers, so users could not verify what it signs"
@@ -183,6 +184,7 @@ for package in "$tmp"/packed/*.tgz; do
   # Packed again, because helm notes the time.
   tar --extract --gzip --file="$package" --directory="$tmp/chart"
   chmod -R u=rwX,go=rX "$tmp/chart"
+  # shellcheck disable=SC2035 # what archive is given are no options
   (cd "$tmp/chart" && archive *) >"$tmp/dist/$(basename "$package")"
 done
 
@@ -197,4 +199,5 @@ mv "$tmp/SHA256SUMS" "$tmp/dist/"
 rm -rf "$dist"
 mv "$tmp/dist" "$dist"
 say "done: $dist"
+# shellcheck disable=SC2012 # it is for people
 ls -l "$dist" | sed 1d

@@ -36,6 +36,7 @@ run() { # what failed if it does, command
 
 # The packages below pkg whose tests import test/seeds.
 packages() {
+  # shellcheck disable=SC2016 # a template of Go
   go list -f '{{$p := .ImportPath}}{{range .TestImports}}{{$p}} {{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{$p}} {{.}}{{"\n"}}{{end}}' ./pkg/... |
     awk '$2 ~ /\/test\/seeds$/ { print $1 }' | sort -u
 }

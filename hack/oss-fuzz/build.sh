@@ -15,10 +15,10 @@ if [[ ${1:-} == --list ]]; then
   exit
 fi
 
-[[ ${OUT:-} ]] && command -v compile_native_go_fuzzer_v2 >/dev/null || {
+if [[ ! ${OUT:-} ]] || ! command -v compile_native_go_fuzzer_v2 >/dev/null; then
   echo "oss-fuzz: this changes the tree, and runs in the image of OSS-Fuzz alone" >&2
   exit 1
-}
+fi
 # Tests become ordinary files of their package, which those of another package beside it (x_test) cannot.
 grep -rlE --include='*_test.go' '^package [a-z0-9]+_test$' pkg cmd test | xargs -r rm
 go get github.com/AdamKorcz/go-118-fuzz-build/testing
