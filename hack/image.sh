@@ -7,6 +7,7 @@
 #   PUSH        true: into the registry, not to this engine    false
 #   BUILD_IMAGE, BASE_IMAGE   other base images; a release that is pushed has to name them by digest, as
 #               they are in its configdep-image_VERSION.env (see hack/release.sh)
+#   METADATA    a file for what BuildKit says of the image, with its digest as containerimage.digest
 #
 # The program in it depends on nothing but the commit and the version of Go; with base images
 # by digest, so does the image of each platform. Several platforms need PUSH, as an engine
@@ -41,6 +42,7 @@ for name in BUILD_IMAGE BASE_IMAGE; do
   [[ -z ${!name:-} ]] || args+=(--build-arg "$name=${!name}")
 done
 [[ -z ${PLATFORMS:-} ]] || args+=(--platform "$PLATFORMS")
+[[ -z ${METADATA:-} ]] || args+=(--metadata-file "$METADATA")
 if [[ $push == true ]]; then
   # The attestations say when and where, so they differ from build to build; the images do not.
   # shellcheck disable=SC2054 # the commas are inside of arguments

@@ -1,0 +1,62 @@
+package release
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What users read about a release is what the changelog says of its version, and no release goes without.
+func TestReleaseNotes(t *testing.T) {
+	t.Parallel()
+	tree := t.TempDir()
+	copyFile(t, "../../hack/release-notes.sh", filepath.Join(tree, "hack", "release-notes.sh"))
+	changelog := "# Changelog\n\n## [Unreleased]\n\n- later\n\n## [0.2.0] - 2027-01-02\n\n### Added\n\n- more\n\n" +
+		"## [0.1.0] - 2027-01-01\n\n- all\n\n## [0.0.9]\n\n[0.1.0]: https://example.com\n"
+	if err := os.WriteFile(filepath.Join(tree, "CHANGELOG.md"), []byte(changelog), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for version, want := range map[string]string{
+		"v0.2.0":     "### Added\n\n- more\n",
+		"v0.1.0":     "- all\n",
+		"v0.0.9":     "",
+		"v0.1":       "",
+		"v0.1.0-rc1": "",
+		"Unreleased": "",
+	} {
+		cmd := exec.CommandContext(t.Context(), "hack/release-notes.sh", version)
+		cmd.Dir = tree
+		out, err := cmd.Output()
+		if diff := cmp.Diff(want, string(out)); diff != "" || (err == nil) != (want != "") {
+			t.Errorf("%s (-want +got), and %v:\n%s", version, err, diff)
+		}
+	}
+}
+
+// The base images that a release finds by their tags are those with which it may be made.
+func TestBaseImages(t *testing.T) {
+	t.Parallel()
+	root, bin := "../..", t.TempDir()
+	digest := "sha256:" + strings.Repeat("1", 64)
+	docker := "#!/bin/sh\n[ \"$2 $3\" != 'imagetools inspect' ] || echo \"$DIGEST\"\n"
+	if err := os.WriteFile(filepath.Join(bin, "docker"), []byte(docker), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	with := func(digest string) []string {
+		return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "DIGEST="+digest)
+	}
+	goVersion := strings.TrimSpace(execute(t, root, os.Environ(), "hack/go-version.sh"))
+	want := "BUILD_IMAGE=golang:" + goVersion + "@" + digest + "\nBASE_IMAGE=gcr.io/distroless/static-debian12:nonroot@" + digest + "\n"
+	if diff := cmp.Diff(want, execute(t, root, with(digest), "hack/base-images.sh")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	cmd := exec.CommandContext(t.Context(), "hack/base-images.sh")
+	cmd.Dir, cmd.Env = root, with("none")
+	if out, err := cmd.CombinedOutput(); err == nil {
+		t.Errorf("without a digest it says: %s", out)
+	}
+}
