@@ -2,9 +2,15 @@ package documents
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 // A tag can be moved to other code, which would then run with the rights of a workflow; what a comment says is for people.
@@ -38,5 +44,78 @@ func TestWorkflows(t *testing.T) {
 	}
 	if len(workflows) < 2 || actions < 10 || scripts < 10 {
 		t.Errorf("there are %d workflows with %d actions and %d scripts only", len(workflows), actions, scripts)
+	}
+}
+
+// A module that Dependabot is not told of gets no updates, and no one notices. The same is true of a tool whose module is not
+// named, as everything that a module of tools requires counts as indirect.
+func TestDependabotKnowsAllModules(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile(filepath.Join(root, ".github", "dependabot.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type update struct {
+		Ecosystem   string   `json:"package-ecosystem"`
+		Directory   string   `json:"directory"`
+		Directories []string `json:"directories"`
+		Limit       *int     `json:"open-pull-requests-limit"`
+		Allow       []struct {
+			Name string `json:"dependency-name"`
+			Type string `json:"dependency-type"`
+		} `json:"allow"`
+		Ignore   []any          `json:"ignore"`
+		Groups   map[string]any `json:"groups"`
+		Schedule map[string]any `json:"schedule"`
+	}
+	var dependabot struct {
+		Version int      `json:"version"`
+		Updates []update `json:"updates"`
+	}
+	if err := yaml.UnmarshalStrict(content, &dependabot); err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	of := map[string]update{}
+	for _, u := range dependabot.Updates {
+		if u.Ecosystem != "gomod" {
+			continue
+		}
+		folders := u.Directories
+		if u.Directory != "" {
+			folders = append(folders, u.Directory)
+		}
+		for _, folder := range folders {
+			got, of[folder] = append(got, folder), u
+		}
+	}
+	tool := regexp.MustCompile(`(?m)^(?:tool|\t)\s?([\w.-]+\.[\w./-]+)$`)
+	tools := 0
+	for _, file := range files(t, "*go.mod") {
+		folder := path.Join("/", path.Dir(file))
+		want = append(want, folder)
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range tool.FindAllStringSubmatch(string(content), -1) {
+			tools++
+			u := of[folder]
+			updated := u.Limit != nil && *u.Limit == 0 || strings.HasPrefix(found[1], "k8s.io/kube-openapi/") // by hand
+			for _, allowed := range u.Allow {
+				updated = updated || allowed.Type == "all" && strings.HasPrefix(found[1]+"/", allowed.Name+"/")
+			}
+			if !updated {
+				t.Errorf("%s: no update of the tool %s is allowed", file, found[1])
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 5 {
+		t.Errorf("folders with a go.mod (-want +got):\n%s", diff)
+	}
+	if tools < 10 {
+		t.Errorf("there are %d tools only", tools)
 	}
 }
