@@ -119,3 +119,75 @@ func TestDependabotKnowsAllModules(t *testing.T) {
 		t.Errorf("there are %d tools only", tools)
 	}
 }
+
+// GitHub shows no form that it cannot read, and says so to no one.
+func TestIssueForms(t *testing.T) {
+	t.Parallel()
+	forms := 0
+	for _, file := range files(t, ".github/ISSUE_TEMPLATE/*.yml") {
+		content, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path.Base(file) == "config.yml" {
+			var config struct {
+				Blank bool `json:"blank_issues_enabled"`
+				Links []struct {
+					Name  string `json:"name"`
+					URL   string `json:"url"`
+					About string `json:"about"`
+				} `json:"contact_links"`
+			}
+			if err := yaml.UnmarshalStrict(content, &config); err != nil || !strings.Contains(string(content), "/security/advisories/new") {
+				t.Errorf("%s does not lead to private reports (%v)", file, err)
+			}
+			continue
+		}
+		var form struct {
+			Name        string   `json:"name"`
+			Description string   `json:"description"`
+			Labels      []string `json:"labels"`
+			Body        []struct {
+				Type       string `json:"type"`
+				ID         string `json:"id"`
+				Attributes struct {
+					Label       string `json:"label"`
+					Description string `json:"description"`
+					Placeholder string `json:"placeholder"`
+					Render      string `json:"render"`
+					Value       string `json:"value"`
+				} `json:"attributes"`
+				Validations struct {
+					Required bool `json:"required"`
+				} `json:"validations"`
+			} `json:"body"`
+		}
+		if err := yaml.UnmarshalStrict(content, &form); err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		forms++
+		if form.Name == "" || form.Description == "" || len(form.Body) == 0 {
+			t.Errorf("%s lacks a name, a description or fields", file)
+		}
+		ids := map[string]bool{}
+		for _, field := range form.Body {
+			switch field.Type {
+			case "markdown":
+				if field.Attributes.Value == "" {
+					t.Errorf("%s has a text without a value", file)
+				}
+			case "textarea", "input":
+				if field.ID == "" || ids[field.ID] || field.Attributes.Label == "" {
+					t.Errorf("%s: the field %q has no label, or no ID of its own", file, field.ID)
+				}
+				ids[field.ID] = true
+			default:
+				t.Errorf("%s: %q is no type of a field that this test knows", file, field.Type)
+			}
+		}
+	}
+	if forms < 2 {
+		t.Errorf("there are %d forms only", forms)
+	}
+}
