@@ -124,7 +124,7 @@ manifests: prerequisites ## Render the kustomize base, the overlays and the char
 	hack/render.sh
 
 .PHONY: tidy
-tidy: prerequisites ## Tidy all go.mod and go.sum files, and format the code
+tidy: prerequisites ## Tidy all go.mod and go.sum files, add licence headers, and format the code
 	hack/tidy.sh
 
 .PHONY: lint

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings into order what is edited by hand: go.mod and go.sum of every module, and the
-# format and the imports of Go code.
+# Brings into order what is edited by hand: go.mod and go.sum of every module, licence headers, and
+# the format and the imports of Go code.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -8,4 +8,5 @@ while IFS= read -r -d '' file; do
   (cd "$(dirname "$file")" && go mod tidy)
 done < <(find . -path './.*' -prune -o -name go.mod -print0)
 
+hack/licence-headers.sh apply
 hack/golangci-lint.sh fmt

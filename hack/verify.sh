@@ -4,7 +4,7 @@
 #   1. Everything is generated again, in a copy of the tree: nothing may come out
 #      different from what is there, and no file may be new.
 #   2. Checks that only read: go vet, golangci-lint, govulncheck, the alerts and the dashboard,
-#      the chart, the workflows of GitHub, and the syntax of scripts.
+#      the chart, licence headers, the workflows of GitHub, and the syntax of scripts.
 #
 # Uncommitted work is taken as it is, and is never touched. With CI=true, nothing may be
 # uncommitted in the end: whatever a build leaves in the tree belongs into .cache.
@@ -70,6 +70,9 @@ DIR=test/monitoring hack/golangci-lint.sh run || failed "golangci-lint of test/m
 
 say "phase 2: the Helm chart"
 hack/lint-chart.sh || failed "the Helm chart"
+
+say "phase 2: licence headers"
+hack/licence-headers.sh check || failed "licence headers"
 
 say "phase 2: the workflows of GitHub"
 if ! actionlint=$(hack/tools/build.sh actionlint) || ! "$actionlint" .github/workflows/*; then
