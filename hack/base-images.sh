@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Prints the base images of the Dockerfile with the digests that their tags have now, as a release names them:
 #
 #   export $(hack/base-images.sh)

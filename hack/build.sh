@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Builds programs as they are released. The image and "make release" both call this, so that
 # they hold the same bytes; the same source and the Go of the Dockerfile give them again, in
 # any folder.

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Installs the server into the cluster of the current kubectl context, or updates it:
 #
 #   IMAGE=... hack/deploy.sh        (make deploy IMAGE=...)

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Generates everything that is generated and checked in: deep copies, OpenAPI, the
 # clientset, listers and informers. The generators' versions are those of hack/tools/codegen/go.mod.
 set -euo pipefail

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs golangci-lint with the given arguments, "run" or "fmt" above all. Its version is
 # that of hack/tools/lint/go.mod; the first time it is built, which takes minutes.
 #

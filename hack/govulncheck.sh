@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Looks for known vulnerabilities in what the programs call, by govulncheck (make vulncheck,
 # and in make verify). A finding fails it.
 #

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs helm with the given arguments. It is built the first time, which takes minutes (see
 # hack/tools/build.sh). It uses no configuration of the user's.
 set -euo pipefail

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Builds the container image by docker's BuildKit (make image):
 #
 #   IMAGE       what it is called                              configdep/configdep-apiserver:VERSION

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Runs kustomize with the given arguments. It is built the first time, which takes half a minute
 # (see hack/tools/build.sh).
 set -euo pipefail

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Looks for the licence header of hack/boilerplate.go.txt in every Go file and every script.
 #
 #   hack/licence-headers.sh check    lists the files that lack it, and fails if there are any (make verify)

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Lints the Helm chart with each values file of its folder ci; warnings count.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

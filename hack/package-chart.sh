@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Packages the Helm chart into .cache/dist, or DIST (make chart):
 #
 #   VERSION=v1.2.3 IMAGE=example.com/configdep-apiserver hack/package-chart.sh

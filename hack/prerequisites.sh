@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Fails, and tells what to do, where something is missing that everything else needs: git,
 # and the Go of go.mod or a later one. All other tools are built from source by Go.
 set -euo pipefail

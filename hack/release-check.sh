@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Checks that a release, or its image, can be made of this tree: it is what is committed and nothing
 # more, VERSION is the tag of the commit, and BUILD_IMAGE and BASE_IMAGE name images by digest.
 #

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Prints what CHANGELOG.md says of a version, without its heading, and fails where it says nothing.
 #
 #   hack/release-notes.sh v0.1.0

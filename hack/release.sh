@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Makes everything that a release consists of, in .cache/dist/VERSION (make release VERSION=v0.1.0):
 #
 #   COMMAND_VERSION_OS_ARCH.tar.gz        each command, for each platform on which it makes sense

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Renders everything that can be installed (make manifests): the kustomize base, its overlays,
 # what watches it, and the Helm chart with each values file of its folder ci. The results are checked in, so that
 # a change shows what it changes in a cluster, and package test/manifests tries them.

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Looks for what a test with fixed seeds does not find (make soak): plays everything that draws
 # its input, with new seeds and at length. The parts, each of which takes about SOAK_DURATION:
 #

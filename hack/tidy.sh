@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Brings into order what is edited by hand: go.mod and go.sum of every module, licence headers, and
 # the format and the imports of Go code.
 set -euo pipefail

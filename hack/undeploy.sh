@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Removes what hack/deploy.sh has installed from the cluster of the current kubectl context:
 #
 #   hack/undeploy.sh                (make undeploy)

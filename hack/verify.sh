@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Verifies all that can be told without running tests (make verify), in two phases:
 #
 #   1. Everything is generated again, in a copy of the tree: nothing may come out

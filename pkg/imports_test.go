@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pkg has no code; its test holds the order of the packages below it.
 package pkg
 

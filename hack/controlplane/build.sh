@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Builds a real control plane from Go modules and prints the folder of its binaries:
 # etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok.
 #

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Mutate changes the code that decides, one small thing at a time, and reports the changes
 // that no test notices (make mutate):
 //

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Compiles every fuzz target of the tree for OSS-Fuzz, in its image (see the Dockerfile beside it),
 # from the root of the tree.
 #

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // The command provenance writes how an archive of a release was made, as an in-toto statement with the predicate SLSA
 // Provenance v1. It says nothing that differs when the same commit is built again. What its fields mean is in
 // docs/install.md, to which the type of the build leads.

@@ -1,4 +1,7 @@
 #!/usr/bin/env bash
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # Builds tools and prints the path of each. Their versions are those of the go.mod files beside
 # this script; the results are cached under .cache/tools, with a key that changes with these, so
 # that each is built once.

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package apiserver puts the parts together: Options, from flags, become a Config, which
 // is completed and becomes a Server. It is the only package that knows all the others.
 //

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package certificate keeps a serving certificate of the server's own making in a Secret
 // that all replicas share, and the CAs that kube-apiserver trusts in the objects that name
 // them.

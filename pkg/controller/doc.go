@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controller restarts workloads whose pods run with old content.
 //
 // It is level-triggered: whatever happens to a workload or its sources puts the workload

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package dependency is the pure core: which ConfigMaps and Secrets a workload
 // consumes, what stands for their content, and who uses whom.
 //

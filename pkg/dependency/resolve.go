@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 package dependency
 
 // Resolution tells how a reference stands to the source that it names.

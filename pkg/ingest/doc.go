@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ingest keeps the dependency graph equal to the cluster.
 //
 // One reflector per resource lists and watches it. What it reads is reduced to a value

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kind describes the kinds of workloads, one file for each: how they are read, and what their controllers do with
 // their pods. It imports package dependency alone; whoever reads, patches or shows workloads asks it instead of listing
 // kinds.

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package logging keeps tokens and content of Secrets out of the log of the program, however verbose it is.
 //
 // client-go logs the bodies of requests and answers from level 8 on: Secrets, TokenReviews with the tokens of callers,

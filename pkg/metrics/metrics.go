@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package metrics defines what the server tells of itself at /metrics, besides what the
 // generic API server and the workqueues tell. All names begin with configdep_; they are
 // documented in docs/operations.md.

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package podstate judges with which content the containers of a pod were started: the
 // present one, an earlier one, or one that cannot be known.
 //

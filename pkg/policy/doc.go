@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policy decides: which changes restart a workload, whether its pods run with the
 // current content, and what is to be done now.
 //

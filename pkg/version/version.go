@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package version tells the version of the program.
 //
 // It is apart from k8s.io/component-base/version on purpose: the generic API server takes

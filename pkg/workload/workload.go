@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package workload reads and patches live workloads, and finds their pods and revisions. It is for
 // callers that are about to change a workload: the index may be a moment behind.
 package workload

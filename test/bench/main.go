@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // The command bench measures the server in a real control plane and compares what it
 // measures with a floor that is measured in the same run: the same work, done by
 // kube-apiserver, by a plain client, or by a process that patches what it is told to and

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package controlplane runs a real Kubernetes control plane out of child processes:
 // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and kwok as the kubelet
 // of simulated nodes. Tests, the demo and benchmarks use it, because a fake would only

@@ -1,3 +1,6 @@
+# Copyright The configdep Authors
+# SPDX-License-Identifier: Apache-2.0
+
 # The leader of a process group, see guard.go. $1 is a folder to remove, if not empty.
 trap '' HUP INT TERM # these are meant for the others in the group
 read -r _            # ends when the process at the other end of the pipe does

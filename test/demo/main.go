@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // The command demo runs the tour of the README on a control plane of its own.
 //
 // It starts a real control plane, installs the server, applies artifacts/examples, runs

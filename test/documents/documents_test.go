@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package documents tests that the documents refer to nothing that does not exist.
 package documents
 

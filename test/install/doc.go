@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package install puts the server into a control plane of package controlplane, from the
 // manifests that users apply: artifacts/base, with a Service that leads to this machine.
 // The replicas are processes of the built program. They run under the ServiceAccount,

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 package install
 
 // ReservePort returns a port of the loopback interface that no other process is given until it is

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package integration tests the server as its users meet it: installed from its
 // manifests into a real control plane, behind the aggregator, with kubectl, client-go and
 // plain HTTP in front.

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manifests tries what is installed in a cluster: the kustomize base, its overlays and
 // the Helm chart, as hack/render.sh has rendered them into testdata/rendered. That those
 // files are what comes out today is checked by make verify.

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // The command monitoring tells, as JSON, which metrics and labels the expressions of
 // artifacts/monitoring use, by the parser of Prometheus. A test compares that with what a
 // running server exposes (test/integration). It is a module of its own, so that Prometheus

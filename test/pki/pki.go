@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pki makes certificates for tests and the demo: an authority in memory, and
 // serving and client certificates that it signs. Everything is ECDSA P-256, because a
 // control plane needs half a dozen keys and RSA would cost more time than all the rest

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policies tries the admission policies that come with the manifests on changes of every
 // field, by the code with which kube-apiserver evaluates them.
 package policies

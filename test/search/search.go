@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package search finds what must not be somewhere: in a log, in memory, in an answer.
 package search
 

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package seeds decides with which seeds property tests run.
 //
 // By default, and so in CI, a test runs with the same seeds each time: those that failed

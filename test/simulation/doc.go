@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package simulation checks the controller, the webhook and Reloads against an oracle, in
 // thousands of random histories and without a cluster.
 //

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package soak tries the server in random histories against a real control plane: all that
 // owners of workloads and of their sources do, while requests fail, answers are lost or come
 // late, watches break, replicas are killed, halted or cut off so that they lose their lease,

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package vulncheck tests hack/govulncheck.sh with databases of its own: that it fails on
 // what is called and on nothing else, and that it never takes silence for good news.
 package vulncheck

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package configdependency serves ConfigDependencies: it renders one for each workload
 // whenever something changes that it shows, keeps them in order, and answers get and
 // list from there.

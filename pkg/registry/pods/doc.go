@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pods serves the read-only subresource configdependencies/pods: with which content
 // the containers of the pods of a workload were started.
 //

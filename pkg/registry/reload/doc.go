@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reload serves the create-only subresource configdependencies/reload: it
 // restarts the pods of a workload as a rollout, with one patch of our annotations, under
 // the identity of the server and on behalf of a user who may create the subresource.

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package watchcache serves list and watch of objects that are computed and not stored,
 // with the semantics of the watch cache of kube-apiserver, from several replicas at once.
 //

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package workloadtest helps tests that have a fake clientset in the place of an API server.
 package workloadtest
 

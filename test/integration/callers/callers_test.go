@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package callers tries the client certificate of kube-apiserver, by which the webhook knows it: what docs/install.md
 // tells users to write is what kube-apiserver gets here.
 package callers

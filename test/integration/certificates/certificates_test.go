@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package certificates tries the certificates that the server makes for itself, on replicas
 // whose certificates live for half a minute: requests go on while they and their CA are
 // replaced, and users delete, damage and overwrite what there is.

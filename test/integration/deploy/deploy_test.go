@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package deploy tests the scripts that install the server into a cluster and remove it,
 // on a control plane whose nodes run nothing: that the objects are there and valid, not
 // that the server works, which is for package integration.

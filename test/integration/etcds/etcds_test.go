@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package etcds tries the server where kube-apiserver keeps one resource in another etcd
 // than the rest. Its revisions are those of another counter, so that versions of one replica
 // say nothing to the other.

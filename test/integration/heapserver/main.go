@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // The command heapserver is the server with one thing more: when it gets SIGUSR1, it
 // writes a dump of its heap to the file that HEAP_DUMP names. A test looks there for what
 // the server must not keep.

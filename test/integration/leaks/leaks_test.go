@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package leaks looks for tokens, keys, and content of Secrets in the logs of replicas that are as verbose as they can
 // be, after every kind of use.
 package leaks

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package namespaced tries the server where it may see one namespace only, by the overlay for
 // that.
 package namespaced

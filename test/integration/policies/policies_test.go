@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policies holds the server to the admission policies that come with its manifests: with
 // its own token it tries what they are there to refuse, and what it has to do.
 package policies

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rights holds the server to its rights: it works the whole of it and finds that no
 // right is missing, and takes each away and finds that it is missed.
 package rights

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package secrets holds the server to what it says of the Secrets that it reads, by all that passes between it and
 // kube-apiserver: of some types, no content; with the overlay configmaps-only, none at all.
 package secrets

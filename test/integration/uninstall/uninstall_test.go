@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package uninstall removes the server in every state that it can be in, in the right order
 // and in a wrong one, and looks whether the cluster goes on: whether the namespace controller
 // finishes what it has to delete.

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package webhook tries the admission webhook when something is wrong with it: workloads are
 // admitted all the same, and the controller does later what was missed.
 package webhook

@@ -1,3 +1,6 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // Package watches lets many clients keep copies of what the server shows, while all of it
 // changes and their connections are cut all the time, so that they change between three replicas,
 // which are killed, or stopped gracefully, now and then. Calms follow one another in which nothing happens, and each
