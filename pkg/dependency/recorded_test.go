@@ -4,6 +4,7 @@
 package dependency
 
 import (
+	"maps"
 	"strconv"
 	"testing"
 
@@ -39,9 +40,7 @@ func readAll(versions ...observed) (w *Workload) {
 			o.UID = "v"
 		}
 		o.Annotations = map[string]string{}
-		for k, value := range v.annotations {
-			o.Annotations[k] = value
-		}
+		maps.Copy(o.Annotations, v.annotations)
 		if v.revision != "" {
 			o.Annotations[revisionAnnotation] = v.revision
 		}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
@@ -102,7 +103,7 @@ func TestReader_CustomResource(t *testing.T) {
 	events <- `{"type":"BOOKMARK","object":{"apiVersion":"rail.example.com/v2","kind":"Train","metadata":{"resourceVersion":"9"},"spec":{}}}`
 	events <- `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"too old"}}`
 	close(events)
-	watching, err := reader.lister(s, make(chan time.Duration, 1)).Watch(metav1.ListOptions{ResourceVersion: "7"})
+	watching, err := cache.ToWatcherWithContext(reader.lister(s, make(chan time.Duration, 1))).WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "7"})
 	if err != nil {
 		t.Fatal(err)
 	}

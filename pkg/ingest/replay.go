@@ -151,7 +151,7 @@ func (r *Replay) streamOf(o runtime.Object) (*stream, metav1.Object, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("a %T has no metadata", o)
 	}
-	name := ""
+	var name string
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
 		name = "configmaps"
