@@ -138,7 +138,7 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]*cluster{"it is nowhere": {}, "the look-up fails": {broken: errBroken}} {
-		c.graph = dependency.NewGraph()
+		c.graph = newCluster().graph
 		if got := c.admit(t, o, nil); len(onTemplate(got)) != 0 || onWorkload(got)[policy.ConfigHashAnnotation] != "" {
 			t.Errorf("%s, and the workload is marked: %v, %v", name, onWorkload(got), onTemplate(got))
 		}
@@ -196,13 +196,8 @@ func TestGlobsAreLeftToTheController(t *testing.T) {
 func TestKeyIsReplacedMeanwhile(t *testing.T) {
 	c := newCluster()
 	c.late[dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}] = secret("db", "password", "x")
+	c.found = func() { c.graph.SetDigester(dependency.NewDigester(append(make([]byte, dependency.KeySize-1), 1))) }
 	h := c.handler()
-	h.Digester = func() *dependency.Digester {
-		if c.finds.Load() > 0 {
-			return dependency.NewDigester(append(make([]byte, dependency.KeySize-1), 1))
-		}
-		return digester
-	}
 	if got := postTo(t, h, asked(t, parse(t, deployment("app:1", optedIn, "")), nil)); got.Patch != nil || c.finds.Load() != 1 {
 		t.Errorf("%d looked up, the patch is %s", c.finds.Load(), got.Patch)
 	}

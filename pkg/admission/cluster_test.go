@@ -35,12 +35,14 @@ type cluster struct {
 	graph    *dependency.Graph
 	unsynced bool
 	late     map[dependency.SourceKey]*dependency.Source
-	broken   error // of look-ups
+	broken   error  // of look-ups
+	found    func() // is called after a look-up; nil: nothing
 	finds    atomic.Int64
 }
 
 func newCluster(sources ...*dependency.Source) *cluster {
 	c := &cluster{graph: dependency.NewGraph(), late: map[dependency.SourceKey]*dependency.Source{}}
+	c.graph.SetDigester(digester)
 	for _, s := range sources {
 		c.graph.SetSource(s)
 	}
@@ -53,22 +55,24 @@ func secret(name, key, value string) *dependency.Source {
 	}, dependency.SourceMarks{})
 }
 
-func (c *cluster) Read(f func(*dependency.Graph)) bool {
+func (c *cluster) Read(f func(policy.Evaluator)) bool {
 	if !c.unsynced {
-		f(c.graph)
+		f(policy.Evaluator{Graph: c.graph, Defaults: policy.Defaults{Mode: policy.Off}})
 	}
 	return !c.unsynced
 }
 
 func (c *cluster) Find(_ context.Context, _ *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
 	c.finds.Add(1)
+	if c.found != nil {
+		defer c.found()
+	}
 	return c.late[key], c.broken
 }
 
 func (c *cluster) handler() *Handler {
 	return NewHandler(Config{
-		Graph: c, Finder: c, Defaults: policy.Defaults{Mode: policy.Off},
-		Digester: func() *dependency.Digester { return digester }, Clock: clock.RealClock{},
+		Index: c, Finder: c, Clock: clock.RealClock{},
 	})
 }
 

@@ -32,12 +32,6 @@ const Path = "/admission/workloads"
 // caller waits.
 const defaultPatience = 2 * time.Second
 
-// Graph gives access to the dependency graph. Read returns false, without a call, while
-// the graph does not equal the cluster.
-type Graph interface {
-	Read(func(*dependency.Graph)) bool
-}
-
 // Finder looks up a source as it is now; nil: there is none.
 type Finder interface {
 	Find(context.Context, *dependency.Digester, dependency.SourceKey) (*dependency.Source, error)
@@ -45,12 +39,9 @@ type Finder interface {
 
 // Config is what a Handler is made from.
 type Config struct {
-	Graph    Graph
-	Finder   Finder
-	Defaults policy.Defaults
-	// Digester returns the digester of the server; it is there once Graph is read.
-	Digester func() *dependency.Digester
-	Clock    clock.PassiveClock
+	Index  policy.Index
+	Finder Finder
+	Clock  clock.PassiveClock
 	// Namespaces are those that the graph holds; empty: all.
 	Namespaces []string
 	// Exempt reports whether workloads of a namespace are admitted as they are, for every caller; nil: of none.
@@ -222,16 +213,16 @@ func (h *Handler) marks(ctx context.Context, object *written, before *written) (
 	}
 	var absent []dependency.SourceKey
 	var digester *dependency.Digester
-	evaluate := func(g *dependency.Graph) {
-		admission.Evaluation = policy.Prepare(g, digester, object.Workload, h.Defaults)
+	evaluate := func(now policy.Evaluator) {
+		admission.Evaluation = now.Prepare(object.Workload)
 		if purpose = admission.Purpose(); purpose.Records() { // nothing is looked at whose answer is not given
 			admission.Complete()
 		}
 		marks = admission.Marks()
 	}
-	ready = h.Graph.Read(func(g *dependency.Graph) {
-		digester = h.Digester()
-		evaluate(g)
+	ready = h.Index.Read(func(now policy.Evaluator) {
+		digester = now.Graph.Digester()
+		evaluate(now)
 		if purpose.Records() {
 			absent = admission.Absent()
 		}
@@ -246,11 +237,12 @@ func (h *Handler) marks(ctx context.Context, object *written, before *written) (
 		admission.Unsure = true
 	}
 	if len(found) > 0 || admission.Unsure {
-		ready = h.Graph.Read(func(g *dependency.Graph) {
-			if now := h.Digester(); now != digester { // what was looked up says nothing any more
-				digester, found, admission.Unsure = now, nil, true
+		ready = h.Index.Read(func(now policy.Evaluator) {
+			if now.Graph.Digester() != digester { // what was looked up says nothing any more
+				found, admission.Unsure = nil, true
 			}
-			evaluate(g.With(found))
+			now.Graph = now.Graph.With(found)
+			evaluate(now)
 		})
 	}
 	return marks, purpose, ready

@@ -55,7 +55,7 @@ type Server struct {
 
 // New makes a Server.
 func (c CompletedConfig) New() (*Server, error) {
-	views := configdependency.NewViews(c.options.Reload, int(c.options.HistoryBytes.Value()), clock.RealClock{})
+	views := configdependency.NewViews(int(c.options.HistoryBytes.Value()), clock.RealClock{})
 	c.generic.StorageObjectCountTracker = objectCounts{views.Size}
 	generic, err := c.generic.New("configdep-apiserver", genericapiserver.NewEmptyDelegate())
 	if err != nil {
@@ -71,9 +71,7 @@ func (c CompletedConfig) New() (*Server, error) {
 		Client:   c.workloads,
 		Recorder: recorder,
 		Clock:    clock.RealClock{},
-		Defaults: c.options.Reload,
 		Workers:  c.options.ConcurrentReloads,
-		Digester: s.digester.Load,
 
 		NoRevisions: !c.options.ControllerRevisions,
 	})
@@ -87,20 +85,16 @@ func (c CompletedConfig) New() (*Server, error) {
 		"configdependencies": configdependency.NewREST(s.views),
 		"configdependencies/reload": &reload.REST{
 			Views:    s.views,
-			Graph:    s.index,
+			Index:    s.index,
 			Client:   c.workloads,
 			Recorder: recorder,
 			Clock:    clock.RealClock{},
-			Defaults: c.options.Reload,
-			Digester: s.digester.Load,
 		},
 		"configdependencies/pods": pods.NewREST(pods.Config{
-			Views:    s.views,
-			Graph:    s.index,
-			Client:   c.workloads,
-			Clock:    clock.RealClock{},
-			Defaults: c.options.Reload,
-			Digester: s.digester.Load,
+			Views:  s.views,
+			Index:  s.index,
+			Client: c.workloads,
+			Clock:  clock.RealClock{},
 
 			NoRevisions: !c.options.ControllerRevisions,
 		}),
@@ -155,7 +149,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) begin(d *dependency.Digester) {
 	s.digester.Store(d)
 	s.webhook.path.follow(d)
-	s.views.Reset(d)
+	s.views.Reset()
 }
 
 // lead runs the controller and keeps the certificates, on one replica at a time. A replica

@@ -176,7 +176,7 @@ func (w *webhook) verify(r *http.Request) error {
 // reviews answers the webhook.
 func (s *Server) reviews() http.Handler {
 	return admission.NewHandler(admission.Config{
-		Graph: s.index, Finder: s.reader, Defaults: s.options.Reload, Digester: s.digester.Load, Clock: clock.RealClock{},
+		Index: s.index, Finder: s.reader, Clock: clock.RealClock{},
 		Namespaces: s.options.Namespaces, Exempt: s.exempt,
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // A controller is busy while workloads wait for a worker, and only while it leads.
@@ -60,7 +61,7 @@ func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 		forgets  bool
 	}{{0, false}, {1, true}, {1, false}, {2, true}} {
 		c.note(key).written = 7
-		c.Synced(dependency.NewGraph(), dependency.Progress{Restored: tt.restored})
+		c.Synced(policy.Evaluator{Graph: dependency.NewGraph()}, dependency.Progress{Restored: tt.restored})
 		if forgot := c.note(key).written == 0; forgot != tt.forgets {
 			t.Errorf("list %d, revisions have gone back %d times: forgotten %v, want %v", i, tt.restored, forgot, tt.forgets)
 		}

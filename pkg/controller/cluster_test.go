@@ -112,9 +112,6 @@ func (c *cluster) newProcess() {
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	c.controller = New(Config{
 		Client: workloadtest.Client(c.client), Recorder: recorder{c}, Clock: c.clock, Workers: 2,
-		Defaults: c.defaults,
-		Digester: func() *dependency.Digester { return digester },
-
 		NoRevisions: c.noRevisions,
 	})
 	c.index = ingest.NewIndex(c.clock, c.controller)
@@ -198,7 +195,8 @@ func several(c *cluster) {
 	c.newProcess()
 	c.index.Reset() // forgets what a Replay takes for granted
 	c.synced()
-	c.index.Read(func(g *dependency.Graph) {
+	c.index.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		if !g.SeveralCounters() {
 			c.t.Fatal("versions of different resources are compared")
 		}
@@ -209,8 +207,9 @@ func several(c *cluster) {
 func (c *cluster) present() (r policy.Record) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
-	if !c.index.Read(func(g *dependency.Graph) {
-		r = policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults).Present()
+	if !c.index.Read(func(known policy.Evaluator) {
+		g := known.Graph
+		r = known.Evaluate(g.Workload(key)).Present()
 	}) {
 		c.t.Fatal("the index has not read everything")
 	}
@@ -221,8 +220,9 @@ func (c *cluster) present() (r policy.Record) {
 func (c *cluster) decision() (d policy.Decision) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
-	if !c.index.Read(func(g *dependency.Graph) {
-		e := policy.Evaluate(g, c.controller.Digester(), g.Workload(key), c.controller.Defaults)
+	if !c.index.Read(func(known policy.Evaluator) {
+		g := known.Graph
+		e := known.Evaluate(g.Workload(key))
 		d = e.Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})
 	}) {
 		c.t.Fatal("the index has not read everything")

@@ -22,25 +22,16 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// Graph gives access to the dependency graph. Read returns false, without a call, while
-// the graph does not equal the cluster.
-type Graph interface {
-	Read(func(*dependency.Graph)) bool
-}
-
 // Config is what a Controller is made from.
 type Config struct {
 	Client   workload.Client
 	Recorder record.EventRecorder
 	Clock    clock.WithTicker
-	Defaults policy.Defaults
 	// Workers is the number of workloads that are handled at once.
 	Workers int
 	// NoRevisions: ControllerRevisions are not looked up. Where they would decide, a StatefulSet or DaemonSet is
 	// restarted in doubt.
 	NoRevisions bool
-	// Digester returns the digester of the server; it is there once Graph is read.
-	Digester func() *dependency.Digester
 }
 
 // Controller restarts workloads. It is a sink of the index, and idle until Run or StandBy.
@@ -124,7 +115,7 @@ func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
 func New(c Config) *Controller { return &Controller{Config: c} }
 
 // Synced is part of ingest.Sink.
-func (c *Controller) Synced(g *dependency.Graph, at dependency.Progress) {
+func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {
 	c.mu.Lock()
 	if at.Restored != c.restored {
 		// The revisions of our writes mean nothing any more.
@@ -132,14 +123,14 @@ func (c *Controller) Synced(g *dependency.Graph, at dependency.Progress) {
 	}
 	c.mu.Unlock()
 	c.Progressed(at)
-	c.enqueueAll(g)
+	c.enqueueAll(now.Graph)
 }
 
 // Changed is part of ingest.Sink.
-func (c *Controller) Changed(_ *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
+func (c *Controller) Changed(_ policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	c.Progressed(at)
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
-		for _, key := range workloads {
+		for _, key := range delta.Workloads {
 			add(key) // also if it rests: a worker may be making a note of it, by an older state
 		}
 	})
@@ -159,6 +150,9 @@ func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 		each(func(key dependency.WorkloadKey) { queue.AddAfter(key, standbyPause/2) })
 	}
 }
+
+// TellsOfSources is part of ingest.Sink.
+func (*Controller) TellsOfSources() bool { return false }
 
 // Progressed is part of ingest.Sink.
 func (c *Controller) Progressed(at dependency.Progress) {
@@ -191,7 +185,7 @@ func (c *Controller) rests(w *dependency.Workload) bool {
 }
 
 // Run restarts workloads until the context is done, and returns when nothing is under way any more.
-func (c *Controller) Run(ctx context.Context, graph Graph) {
+func (c *Controller) Run(ctx context.Context, index policy.Index) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Leading: restarting workloads whose content changes")
 	metrics.Leading(true)
@@ -199,28 +193,28 @@ func (c *Controller) Run(ctx context.Context, graph Graph) {
 		metrics.Leading(false)
 		logger.Info("Not leading any more")
 	}()
-	c.serve(ctx, graph, c.Workers, true)
+	c.serve(ctx, index, c.Workers, true)
 }
 
 // serve handles workloads by a number of workers until the context is done.
-func (c *Controller) serve(ctx context.Context, graph Graph, workers int, leads bool) {
+func (c *Controller) serve(ctx context.Context, index policy.Index, workers int, leads bool) {
 	// Each workload has a pace of its own; see pace.
 	name := "configdep_rollouts"
 	if !leads {
 		name = "configdep_standby"
 	}
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{Name: name, Clock: c.Clock})
-	if !graph.Read(func(g *dependency.Graph) { c.begin(queue, leads, g) }) {
+	if !index.Read(func(known policy.Evaluator) { c.begin(queue, leads, known.Graph) }) {
 		c.begin(queue, leads, nil)
 	}
 	defer c.end()
-	graph.Read(c.enqueueAll) // else Synced does
+	index.Read(func(known policy.Evaluator) { c.enqueueAll(known.Graph) }) // else Synced does
 
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
-			for c.next(ctx, graph, queue, leads) {
+			for c.next(ctx, index, queue, leads) {
 			}
 		})
 	}
@@ -256,7 +250,7 @@ func (c *Controller) end() {
 }
 
 // next handles one workload of the queue. It returns false when there will be no more.
-func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool) bool {
+func (c *Controller) next(ctx context.Context, index policy.Index, queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
@@ -269,7 +263,7 @@ func (c *Controller) next(ctx context.Context, graph Graph, queue workqueue.Type
 	if leads {
 		handle = c.reconcile
 	}
-	after, err := handle(ctx, graph, key)
+	after, err := handle(ctx, index, key)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Handling a workload, will try again", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
 	}

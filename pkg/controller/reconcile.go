@@ -41,10 +41,10 @@ type step struct {
 // reconcile handles one workload. It returns after which time to do so again, if time alone
 // changes what is to be done or a request has failed. A worker handles a workload at a time,
 // so that its note needs no lock.
-func (c *Controller) reconcile(ctx context.Context, graph Graph, key dependency.WorkloadKey) (time.Duration, error) {
+func (c *Controller) reconcile(ctx context.Context, index policy.Index, key dependency.WorkloadKey) (time.Duration, error) {
 	var found findings
 	for {
-		s := c.decide(graph, key, found)
+		s := c.decide(index, key, found)
 		if s == nil {
 			return 0, nil
 		}
@@ -135,8 +135,9 @@ func (s *step) recheck(now time.Time) time.Duration {
 }
 
 // decide asks what is to be done; nil: the workload has gone, or rests.
-func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findings) (s *step) {
-	graph.Read(func(g *dependency.Graph) {
+func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, found findings) (s *step) {
+	index.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		w := g.Workload(key)
 		if w == nil {
 			c.forget(key)
@@ -150,7 +151,7 @@ func (c *Controller) decide(graph Graph, key dependency.WorkloadKey, found findi
 			s = &step{Decision: policy.Decision{RecheckAt: now.Add(wait)}}
 			return
 		}
-		e := policy.Evaluate(g, c.Digester(), w, c.Defaults)
+		e := known.Evaluate(w)
 		n.follow(e)
 		observed := n.observed(w, e.Record.Hash)
 		observed.Now, observed.Verified, observed.Inspected, observed.StandsBy = now, found.verified, found.inspected, c.standing()

@@ -301,7 +301,7 @@ func TestWhatHasNotOptedInCostsNothing(t *testing.T) {
 		queue := workqueue.NewTypedDelayingQueue[dependency.WorkloadKey]()
 		defer queue.ShutDown()
 		c.controller.begin(queue, true, nil)
-		c.index.Read(c.controller.enqueueAll)
+		c.index.Read(func(known policy.Evaluator) { c.controller.enqueueAll(known.Graph) })
 		c.controller.end()
 		if queue.Len() != 1 {
 			t.Errorf("%d workloads were queued, want the one that has opted in", queue.Len())

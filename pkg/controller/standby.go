@@ -23,16 +23,16 @@ const standbyPause = 30 * time.Second
 // standbyPause, it looks at the pods itself. Where any has read other content, it records that, so that the leader
 // restarts the workload; else Found tells that none has. It goes on until the context is done, and must not be called
 // beside Run.
-func (c *Controller) StandBy(ctx context.Context, graph Graph) {
-	c.serve(ctx, graph, 1, false)
+func (c *Controller) StandBy(ctx context.Context, index policy.Index) {
+	c.serve(ctx, index, 1, false)
 }
 
 // assist handles one workload while another replica leads. It returns after which time to do so again; 0: when it has
 // changed.
-func (c *Controller) assist(ctx context.Context, graph Graph, key dependency.WorkloadKey) (time.Duration, error) {
+func (c *Controller) assist(ctx context.Context, index policy.Index, key dependency.WorkloadKey) (time.Duration, error) {
 	found := findings{inspected: c.Found(key)}
 	for looked := false; ; looked = true {
-		s := c.decide(graph, key, found)
+		s := c.decide(index, key, found)
 		if s == nil {
 			return 0, nil
 		}

@@ -16,6 +16,7 @@ import (
 // uses whom, so that a change of a source costs one look-up. It is not safe for
 // concurrent use, but a Snapshot is; the values in it are immutable.
 type Graph struct {
+	digester  *Digester // of what is in it; see SetDigester
 	workloads tree[WorkloadKey, *Workload]
 	sources   tree[SourceKey, *Source]
 	// unread are sources that are there and that are not read, and leftOut is a kind of which none are.
@@ -119,6 +120,13 @@ func (g *Graph) Snapshot() *Graph {
 	s.globSpaces, s.changedGlobs = nil, nil
 	return &s
 }
+
+// SetDigester notes by which digester the sources are read that come from now on. As long as there are others, hashes say
+// nothing.
+func (g *Graph) SetDigester(d *Digester) { g.digester = d }
+
+// Digester returns the digester by which the sources were read; nil: none was set.
+func (g *Graph) Digester() *Digester { return g.digester }
 
 // SetSince notes when the first lists were complete.
 func (g *Graph) SetSince(at Moment) { g.since, g.order = at, max(g.order, at.Order) }

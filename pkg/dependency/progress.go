@@ -30,3 +30,12 @@ type Progress struct {
 	// etcd. What was noted by a revision before that means nothing any more.
 	Restored int
 }
+
+// Delta is what one input has changed, or several.
+type Delta struct {
+	// Workloads are those that are in the graph, and those that have just gone from it. A workload is named whenever
+	// something that it depends on was written, even if nothing in it has changed by that.
+	Workloads []WorkloadKey
+	// Sources are those that were written, have come, or have just gone.
+	Sources []SourceKey
+}

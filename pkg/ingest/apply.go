@@ -242,11 +242,17 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 
 // users returns the workloads that use a source. How many there may be, they are found without
 // the lock.
-func (x *Index) users(key dependency.SourceKey) touched {
-	if len(x.waiting) > 0 || !x.graph.Used(key) { // the sinks are told nothing before everything has been read
-		return touched{}
+func (x *Index) users(key dependency.SourceKey) (what touched) {
+	if len(x.waiting) > 0 { // the sinks are told nothing before everything has been read
+		return what
 	}
-	return touched{sources: []dependency.SourceKey{key}}
+	if x.tellsOfSources {
+		what.changed = []dependency.SourceKey{key}
+	}
+	if x.graph.Used(key) {
+		what.sources = []dependency.SourceKey{key}
+	}
+	return what
 }
 
 // arrival returns how what is being applied was read: live, by an event, or by a list. Until everything

@@ -10,13 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // heard is a sink that notes what it is told of progress.
 type heard struct{ at []dependency.Progress }
 
-func (h *heard) Synced(_ *dependency.Graph, at dependency.Progress) { h.at = append(h.at, at) }
-func (h *heard) Changed(_ *dependency.Graph, at dependency.Progress, _ []dependency.WorkloadKey) {
+func (h *heard) Synced(_ policy.Evaluator, at dependency.Progress) { h.at = append(h.at, at) }
+
+// TellsOfSources is part of Sink.
+func (*heard) TellsOfSources() bool { return false }
+
+func (h *heard) Changed(_ policy.Evaluator, at dependency.Progress, _ dependency.Delta) {
 	h.at = append(h.at, at)
 }
 func (h *heard) Progressed(at dependency.Progress) { h.at = append(h.at, at) }

@@ -21,18 +21,21 @@ type blocked struct {
 	message string
 }
 
-func (b *blocked) Synced(g *dependency.Graph, at dependency.Progress) {
+func (b *blocked) Synced(known policy.Evaluator, at dependency.Progress) {
+	g := known.Graph
+
 	var all []dependency.WorkloadKey
 	g.EachWorkload(func(w *dependency.Workload) { all = append(all, w.WorkloadKey) })
-	b.Changed(g, at, all)
+	b.Changed(known, at, dependency.Delta{Workloads: all})
 }
 
-func (b *blocked) Changed(g *dependency.Graph, _ dependency.Progress, workloads []dependency.WorkloadKey) {
-	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
+func (b *blocked) Changed(known policy.Evaluator, _ dependency.Progress, delta dependency.Delta) {
+	g, workloads := known.Graph, delta.Workloads
+
 	for _, key := range workloads {
 		delete(b.names, key.Name)
 		if w := g.Workload(key); w != nil {
-			e := policy.Evaluate(g, digester, w, policy.Defaults{Mode: policy.Auto})
+			e := known.Evaluate(w)
 			if d := e.Decide(policy.Observed{}); d.State == policy.Blocked {
 				b.names[key.Name], b.message = true, d.Message
 				if len(e.Globs)+len(e.Policy.Sources) > 0 {
@@ -42,6 +45,9 @@ func (b *blocked) Changed(g *dependency.Graph, _ dependency.Progress, workloads 
 		}
 	}
 }
+
+// TellsOfSources is part of Sink.
+func (*blocked) TellsOfSources() bool { return false }
 
 func (*blocked) Progressed(dependency.Progress) {}
 

@@ -5,6 +5,7 @@ package ingest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,26 +25,28 @@ type Sink interface {
 	// everything has been read again: because the key of the digests was replaced, or because
 	// revisions have gone back, as after a restore of etcd (then at.Restored has grown). In
 	// between nothing is told.
-	Synced(graph *dependency.Graph, at dependency.Progress)
-	// Changed is called after each change that concerns workloads: those that are in the
-	// graph, and those that have just gone from it. A workload is named whenever something
-	// that it depends on was written, even if nothing in it has changed by that.
-	Changed(graph *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey)
+	Synced(now policy.Evaluator, at dependency.Progress)
+	// Changed is called after each change that concerns workloads, or sources if one of the sinks is told of these.
+	Changed(now policy.Evaluator, at dependency.Progress, delta dependency.Delta)
 	// Progressed is called when there is progress without such a change.
 	Progressed(at dependency.Progress)
+	// TellsOfSources reports whether the sink is to be told of changes of sources that concern no workload. Each of them
+	// then costs a snapshot.
+	TellsOfSources() bool
 }
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
 type Index struct {
-	sinks     []Sink
-	clock     clock.PassiveClock
-	defaults  policy.Defaults
-	scope     Scope    // what is read
-	resources []string // that are awaited, by the names of their streams
-	batch     int      // the objects of a turn
+	sinks []Sink
+	// tellsOfSources: one of them is told of all changes of sources.
+	tellsOfSources bool
+	clock          clock.PassiveClock
+	defaults       policy.Defaults
+	scope          Scope    // what is read
+	resources      []string // that are awaited, by the names of their streams
+	batch          int      // the objects of a turn
 
-	// reading is held by those who read a snapshot, so that the digester stays the one with which
-	// that was read.
+	// reading is held by those who read a snapshot, so that no key of the digests is replaced meanwhile.
 	reading sync.RWMutex
 
 	mu       sync.RWMutex // is held for what changes the graph, and for no look at all of it
@@ -51,18 +54,17 @@ type Index struct {
 	taken    *dependency.Graph // a snapshot; nil: the graph has changed since
 	waiting  map[string]bool   // the streams whose first list has not been applied
 	seen     seenStreams
-	progress dependency.Progress  // but for the watermark
-	told     dependency.Progress  // what the sinks were told last
-	several  bool                 // several revision counters were found since the last Reset
-	regress  bool                 // revisions have gone back since the last Reset
-	unsure   unsure               // what changed before that was known
-	restart  func()               // ends the reading of everything, which then begins again
-	unprobed map[string]bool      // the streams whose current revision has not been asked for
-	order    uint64               // how many things have been read; see dependency.Moment
-	digester *dependency.Digester // with which content is read
-	rekeyed  *rekeyed             // nil: what is known was read with that digester
-	changing *changingNamespace   // nil: there is none
-	news     []news               // that the sinks have yet to be told
+	progress dependency.Progress // but for the watermark
+	told     dependency.Progress // what the sinks were told last
+	several  bool                // several revision counters were found since the last Reset
+	regress  bool                // revisions have gone back since the last Reset
+	unsure   unsure              // what changed before that was known
+	restart  func()              // ends the reading of everything, which then begins again
+	unprobed map[string]bool     // the streams whose current revision has not been asked for
+	order    uint64              // how many things have been read; see dependency.Moment
+	rekeyed  *rekeyed            // nil: what is known was read with the digester of the graph
+	changing *changingNamespace  // nil: there is none
+	news     []news              // that the sinks have yet to be told
 
 	turnBegan time.Time // when the lock was last taken for a change
 	applied   int       // objects since then
@@ -82,6 +84,7 @@ func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {
 
 func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
 	x := &Index{sinks: sinks, clock: c, resources: resources, batch: turnObjects}
+	x.tellsOfSources = slices.ContainsFunc(sinks, Sink.TellsOfSources)
 	x.Reset()
 	return x
 }
@@ -145,7 +148,12 @@ func (x *Index) Reset() {
 	defer x.reading.Unlock()
 	x.change()
 	defer x.mu.Unlock()
+	var digester *dependency.Digester
+	if x.graph != nil {
+		digester = x.graph.Digester()
+	}
 	x.graph, x.rekeyed, x.changing = dependency.NewGraph(), nil, nil
+	x.graph.SetDigester(digester)
 	x.waiting, x.unprobed, x.seen = map[string]bool{}, map[string]bool{}, newSeenStreams()
 	x.progress.Floor, x.progress.OneCounter, x.several = 0, false, false
 	if x.regress { // what comes has nothing to do with what was
@@ -172,18 +180,21 @@ func (x *Index) Synced() error {
 	return fmt.Errorf("waiting for the first list of %s", joinSorted(x.waiting))
 }
 
-// Read calls f with the graph as it is now, which it must neither change nor keep: the digester
-// may be another one then. It returns false, without a call, while the graph does not equal the
-// cluster. The index goes on meanwhile.
-func (x *Index) Read(f func(*dependency.Graph)) bool {
+// Read implements policy.Index. The index goes on while f runs, but does not begin to read everything again with another
+// key of the digests.
+func (x *Index) Read(f func(policy.Evaluator)) bool {
 	x.reading.RLock()
 	defer x.reading.RUnlock()
 	g := x.current()
 	if g == nil {
 		return false
 	}
-	f(g)
+	f(x.evaluator(g))
 	return true
+}
+
+func (x *Index) evaluator(g *dependency.Graph) policy.Evaluator {
+	return policy.Evaluator{Graph: g, Defaults: x.defaults}
 }
 
 // current returns the graph as it is now; nil: it does not equal the cluster.

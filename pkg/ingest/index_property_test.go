@@ -105,14 +105,16 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 	for _, kind := range []dependency.SourceKind{dependency.Secret, dependency.ConfigMap} {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			key := dependency.SourceKey{Kind: kind, Namespace: "ns", Name: name}
-			x.Read(func(g *dependency.Graph) {
+			x.Read(func(known policy.Evaluator) {
+				g := known.Graph
 				if diff := cmp.Diff(sorted(naive.Users(key)), sorted(g.Users(key))); diff != "" {
 					t.Fatalf("step %d: users of %s %s (-want +got):\n%s", step, kind, name, diff)
 				}
 			})
 		}
 	}
-	x.Read(func(g *dependency.Graph) {
+	x.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		g.EachWorkload(func(w *dependency.Workload) { got[w.WorkloadKey] = view(g, w) })
 		_, sources := g.Size()
 		if _, wantSources := naive.Size(); sources != wantSources {

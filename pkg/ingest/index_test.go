@@ -26,14 +26,18 @@ type recorder struct {
 	mirror map[dependency.WorkloadKey]string
 }
 
-func (r *recorder) Synced(g *dependency.Graph, at dependency.Progress) {
+func (r *recorder) Synced(known policy.Evaluator, at dependency.Progress) {
+	g := known.Graph
+
 	workloads, sources := g.Size()
 	r.calls = append(r.calls, fmt.Sprintf("synced at %d with %d workloads and %d sources", at.Latest, workloads, sources))
 	r.mirror = map[dependency.WorkloadKey]string{}
 	g.EachWorkload(func(w *dependency.Workload) { r.mirror[w.WorkloadKey] = view(g, w) })
 }
 
-func (r *recorder) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
+func (r *recorder) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+	g, workloads := known.Graph, delta.Workloads
+
 	var names []string
 	for _, key := range workloads {
 		w := g.Workload(key)
@@ -50,6 +54,9 @@ func (r *recorder) Changed(g *dependency.Graph, at dependency.Progress, workload
 	slices.Sort(names)
 	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", at.Latest, strings.Join(names, " ")))
 }
+
+// TellsOfSources is part of Sink.
+func (*recorder) TellsOfSources() bool { return false }
 
 func (r *recorder) Progressed(at dependency.Progress) {
 	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", at.Latest))
@@ -105,7 +112,9 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // newTestIndex returns an index that waits for some resources.
 func newTestIndex(sink Sink, resources ...string) (*Index, *testingclock.FakePassiveClock) {
 	clock := testingclock.NewFakePassiveClock(now)
-	return newIndex(clock, resources, sink), clock
+	x := newIndex(clock, resources, sink)
+	x.graph.SetDigester(testDigester())
+	return x, clock
 }
 
 func objectMeta(name string, version int) metav1.ObjectMeta {
@@ -208,7 +217,7 @@ func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 		newStore(x, deployments).Add(deployment("early", 16)),
 	)
 	awaits("deployments, jobs")
-	if x.Read(func(*dependency.Graph) { t.Error("the graph is read before the sync") }) {
+	if x.Read(func(policy.Evaluator) { t.Error("the graph is read before the sync") }) {
 		t.Error("the graph is said to have been read before the sync")
 	}
 	must(t, newStore(x, deployments).Replace([]any{deployment("web", 3, "db")}, "12"))
@@ -221,7 +230,10 @@ func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 		t.Errorf("after the last list: %v", err)
 	}
 	read := false
-	if !x.Read(func(g *dependency.Graph) { read = g != nil }) || !read {
+	if !x.Read(func(known policy.Evaluator) {
+		g := known.Graph
+		read = g != nil
+	}) || !read {
 		t.Error("the graph cannot be read after the sync")
 	}
 	if diff := cmp.Diff([]string{"synced at 16 with 1 workloads and 1 sources"}, r.told()); diff != "" {
@@ -390,7 +402,8 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 	x, _ := synced(t, nil, []any{secret("db", 1)})
 	must(t, newStore(x, jobs).Add(workloadObject(kind.Job, "seed", 101, "db")))
 	users := func() (n int) {
-		x.Read(func(g *dependency.Graph) {
+		x.Read(func(known policy.Evaluator) {
+			g := known.Graph
 			n = len(g.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}))
 		})
 		return n
@@ -414,12 +427,16 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}
 	x, clock := newTestIndex(&recorder{}, "deployments", "secrets", "jobs")
 	last := func() (c dependency.Change) {
-		x.Read(func(g *dependency.Graph) { c = g.LastChange(key) })
+		x.Read(func(known policy.Evaluator) {
+			g := known.Graph
+			c = g.LastChange(key)
+		})
 		c.Order = 0 // which only several revision counters make matter
 		return c
 	}
 	template := func() (version uint64) {
-		x.Read(func(g *dependency.Graph) {
+		x.Read(func(known policy.Evaluator) {
+			g := known.Graph
 			version = g.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}).StartVersion
 		})
 		return version
@@ -487,7 +504,7 @@ func TestResetForgetsEverything(t *testing.T) {
 	if err := x.Synced(); err == nil || err.Error() != "waiting for the first list of deployments, jobs, secrets" {
 		t.Errorf("synced: %v", err)
 	}
-	if x.Read(func(*dependency.Graph) { t.Error("the graph is read") }) {
+	if x.Read(func(policy.Evaluator) { t.Error("the graph is read") }) {
 		t.Error("the graph is said to have been read")
 	}
 	if workloads, sources := x.Size(); workloads != 0 || sources != 0 || len(x.LastProgress()) != 0 {
@@ -499,7 +516,8 @@ func TestResetForgetsEverything(t *testing.T) {
 	if diff := cmp.Diff([]string{"synced at 202 with 1 workloads and 0 sources"}, r.told()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
-	x.Read(func(g *dependency.Graph) {
+	x.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		if len(g.Namespace("ns")) != 0 {
 			t.Errorf("the namespace still says %v", g.Namespace("ns"))
 		}

@@ -19,11 +19,12 @@ type between struct {
 	do func(*dependency.Graph, dependency.Progress)
 }
 
-func (b *between) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
-	b.recorder.Changed(g, at, workloads)
+func (b *between) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+
+	b.recorder.Changed(known, at, delta)
 	if do := b.do; do != nil {
 		b.do = nil
-		do(g, at)
+		do(known.Graph, at)
 	}
 }
 
@@ -71,9 +72,8 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 						if done := batch > n; (at.Watermark >= 105) != done || at.Latest < 105 {
 							t.Errorf("progress %+v, done: %v", at, done)
 						}
-						digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 						g.EachWorkload(func(w *dependency.Workload) {
-							e := policy.Evaluate(g, digester, w, policy.Defaults{Mode: policy.Off})
+							e := policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w)
 							if in := e.Policy.Mode == policy.Auto; in != w.OptedIn || in != (len(e.Sources) == 2) {
 								t.Errorf("%s is noted as opted in: %t, and has the mode %s and %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
 							}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // progressOf is a sink that notes how far the index is when it is told of something.
@@ -39,11 +40,14 @@ func (p *progressOf) note(what string, at dependency.Progress) {
 	p.calls = append(p.calls, fmt.Sprintf("%d-%d since %d: %s", at.Watermark, at.Latest, at.Floor, what))
 }
 
-func (p *progressOf) Synced(_ *dependency.Graph, at dependency.Progress) { p.note("synced", at) }
+func (p *progressOf) Synced(_ policy.Evaluator, at dependency.Progress) { p.note("synced", at) }
 
-func (p *progressOf) Changed(_ *dependency.Graph, at dependency.Progress, _ []dependency.WorkloadKey) {
+func (p *progressOf) Changed(_ policy.Evaluator, at dependency.Progress, _ dependency.Delta) {
 	p.note("changed", at)
 }
+
+// TellsOfSources is part of Sink.
+func (*progressOf) TellsOfSources() bool { return false }
 
 func (p *progressOf) Progressed(at dependency.Progress) { p.note("progressed", at) }
 

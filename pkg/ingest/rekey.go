@@ -56,9 +56,9 @@ func (x *Index) beginRekey() (g *dependency.Graph, kept bool) {
 
 // vouch returns what each record says of the content that was read with the key before.
 func (x *Index) vouch(g *dependency.Graph) map[dependency.WorkloadKey]*policy.Vouched {
-	vouched := map[dependency.WorkloadKey]*policy.Vouched{}
+	vouched, then := map[dependency.WorkloadKey]*policy.Vouched{}, policy.Evaluator{Graph: g, Defaults: x.defaults}
 	g.EachWorkload(func(w *dependency.Workload) {
-		if v := policy.Vouch(g, x.digester, w, x.defaults); v != nil {
+		if v := then.Vouch(w); v != nil {
 			vouched[w.WorkloadKey] = v
 		}
 	})
@@ -73,7 +73,7 @@ func (x *Index) translate() {
 	before := x.rekeyed
 	for key, v := range before.vouched {
 		if w := x.workload(key); w != nil {
-			if next := v.Translate(x.graph, x.digester, w, x.defaults, before.order); next != w {
+			if next := v.Translate(policy.Evaluator{Graph: x.graph, Defaults: x.defaults}, w, before.order); next != w {
 				x.setWorkload(next, w, w.ResourceVersion, dependency.Arrival{Order: x.order})
 			}
 		}

@@ -140,11 +140,12 @@ func (c *crowd) read(x *Index, key byte) { c.readAllButOne(x, key)() }
 
 // record notes the current content as that of the pods.
 func (c *crowd) record(x *Index) {
-	x.Read(func(g *dependency.Graph) {
+	x.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		for i := range c.marks {
 			namespace, name := c.key(i)
 			w := g.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: name})
-			present := policy.Evaluate(g, c.digester, w, policy.Defaults{}).Present()
+			present := policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(w).Present()
 			c.marks[i] = dependency.Marks{Hash: present.Hash, Sources: fmt.Sprintf(`{"Secret/%s":%q}`, name, present.Sources["Secret/"+name])}
 		}
 	})

@@ -100,9 +100,10 @@ func (r *rekeying) write(version, content string, watched bool) {
 
 func (r *rekeying) evaluate(f func(*policy.Evaluation)) {
 	r.t.Helper()
-	if !r.index.Read(func(g *dependency.Graph) {
+	if !r.index.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		w := g.Workload(dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"})
-		f(policy.Evaluate(g, r.digester, w, policy.Defaults{}))
+		f(policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(w))
 	}) {
 		r.t.Fatal("the index is not synced")
 	}
@@ -243,10 +244,11 @@ func TestReplacedKeyLosesNoEventBetweenWorkloads(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if !x.Read(func(g *dependency.Graph) {
+	if !x.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		for i := range n {
 			w := g.Workload(c.deployment(i, "").workload.WorkloadKey)
-			ids, known := policy.Evaluate(g, c.digester, w, policy.Defaults{}).Stale()
+			ids, known := policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(w).Stale()
 			if !known || (len(ids) > 0) != (i%3 == 0) {
 				t.Errorf("%s: %v have changed (known: %v)", w.Name, ids, known)
 			}

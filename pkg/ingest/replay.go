@@ -31,7 +31,7 @@ func NewReplay(x *Index, digester *dependency.Digester) *Replay {
 	r := &Replay{index: x, streams: map[string]*stream{}}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.digester = digester
+	x.graph.SetDigester(digester)
 	if x.rekeyed == nil {
 		clear(x.unprobed)
 		x.graph.SetSeveralCounters(false)

@@ -39,7 +39,8 @@ func (x *Index) run(ctx context.Context, reader *Reader, digester *dependency.Di
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	x.mu.Lock()
-	x.restart, x.digester = stop, digester
+	x.restart = stop
+	x.graph.SetDigester(digester)
 	x.mu.Unlock()
 	var wg sync.WaitGroup
 	synced := make(chan struct{})

@@ -34,6 +34,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -60,11 +61,19 @@ func (n *notifier) send(g *dependency.Graph) {
 	n.views <- out
 }
 
-func (n *notifier) Synced(g *dependency.Graph, _ dependency.Progress) { n.send(g) }
-
-func (n *notifier) Changed(g *dependency.Graph, _ dependency.Progress, _ []dependency.WorkloadKey) {
+func (n *notifier) Synced(known policy.Evaluator, _ dependency.Progress) {
+	g := known.Graph
 	n.send(g)
 }
+
+func (n *notifier) Changed(known policy.Evaluator, _ dependency.Progress, delta dependency.Delta) {
+	g := known.Graph
+
+	n.send(g)
+}
+
+// TellsOfSources is part of Sink.
+func (*notifier) TellsOfSources() bool { return false }
 
 func (n *notifier) Progressed(dependency.Progress) {}
 

@@ -213,7 +213,8 @@ func TestIndex_Unread(t *testing.T) {
 		if diff := cmp.Diff([]string{step.want}, sink.told()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.why, diff)
 		}
-		x.Read(func(g *dependency.Graph) {
+		x.Read(func(known policy.Evaluator) {
+			g := known.Graph
 			if there := g.Unread(key) != nil; there != step.there {
 				t.Errorf("%s: it is there: %t", step.why, there)
 			}
@@ -292,7 +293,8 @@ func typesInAnyOrder(t *testing.T, r *rand.Rand) {
 			event()
 		}
 	}
-	x.Read(func(g *dependency.Graph) {
+	x.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		for _, name := range []string{"a", "b"} {
 			key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: name}
 			want, got := "absent", "absent"
@@ -347,7 +349,8 @@ func TestReplay_Types(t *testing.T) {
 	token := secretWith(password)
 	token.Name, token.Type = "token", tokenType
 	must(t, replay.List("10", secretWith(password), token))
-	x.Read(func(g *dependency.Graph) {
+	x.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "token"}
 		if u := g.Unread(key); u == nil || u.Type != tokenType || g.Source(key) != nil {
 			t.Errorf("a token is known as %+v and %+v", u, g.Source(key))

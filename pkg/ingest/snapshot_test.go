@@ -14,12 +14,14 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // A reader sees one state, and the index goes on meanwhile.
 func TestIndex_ReadsSnapshots(t *testing.T) {
 	x, sink := synced(t, []any{deployment("web", 1, "db")}, []any{secret("db", 2)})
-	read := x.Read(func(g *dependency.Graph) {
+	read := x.Read(func(known policy.Evaluator) {
+		g := known.Graph
 		must(t,
 			newStore(x, secrets).Update(secret("db", 101)),
 			newStore(x, deployments).Delete(deployment("web", 102)),
@@ -38,7 +40,8 @@ func TestIndex_ReadsSnapshots(t *testing.T) {
 		if w := g.Workload(key); w == nil || !strings.Contains(view(g, w), "Secret/db@2") {
 			t.Errorf("what is read has changed: %v", w)
 		}
-		x.Read(func(now *dependency.Graph) {
+		x.Read(func(known policy.Evaluator) {
+			now := known.Graph
 			if now.Workload(key) != nil {
 				t.Error("who reads now does not see the last change")
 			}
@@ -56,14 +59,17 @@ type meddler struct {
 	graph *dependency.Graph
 }
 
-func (m *meddler) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
-	m.index.Read(func(now *dependency.Graph) {
+func (m *meddler) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+	g := known.Graph
+
+	m.index.Read(func(known policy.Evaluator) {
+		now := known.Graph
 		if now != g {
 			m.calls = append(m.calls, "told of another state than the present")
 		}
 	})
 	m.graph = g
-	m.recorder.Changed(g, at, workloads)
+	m.recorder.Changed(known, at, delta)
 }
 
 // Sinks are told while others may have the index, and may keep what they are told.
@@ -91,9 +97,10 @@ type both struct {
 	progress progressOf
 }
 
-func (b *both) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
-	b.recorder.Changed(g, at, workloads)
-	b.progress.Changed(g, at, workloads)
+func (b *both) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
+
+	b.recorder.Changed(known, at, delta)
+	b.progress.Changed(known, at, delta)
 }
 
 // A list that is read again is applied a part at a time, and others have the index in between.
@@ -171,7 +178,7 @@ func TestIndex_RestartsAfterReaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x, _ := synced(t, nil, nil)
 			done := make(chan struct{})
-			x.Read(func(*dependency.Graph) {
+			x.Read(func(policy.Evaluator) {
 				go func() {
 					restart(x)
 					close(done)
@@ -189,7 +196,7 @@ func TestIndex_RestartsAfterReaders(t *testing.T) {
 				}
 			})
 			<-done
-			if x.Synced() == nil || x.Read(func(*dependency.Graph) {}) {
+			if x.Synced() == nil || x.Read(func(policy.Evaluator) {}) {
 				t.Error("the graph can be read as if nothing had happened")
 			}
 		})

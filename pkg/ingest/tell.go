@@ -16,6 +16,8 @@ type touched struct {
 	sources   []dependency.SourceKey
 	globs     dependency.Globs
 	all       bool // workloads
+	// changed are sources that have changed, whether or not they are used.
+	changed []dependency.SourceKey
 }
 
 func (t *touched) add(other touched) {
@@ -23,11 +25,13 @@ func (t *touched) add(other touched) {
 	t.sources = append(t.sources, other.sources...)
 	t.globs = append(t.globs, other.globs...)
 	t.all = t.all || other.all
+	t.changed = append(t.changed, other.changed...)
 }
 
 // reset makes it empty. What was added before may still be read.
 func (t *touched) reset() { *t = touched{} }
 
+// empty reports whether no workload is concerned.
 func (t *touched) empty() bool {
 	return len(t.workloads) == 0 && len(t.sources) == 0 && len(t.globs) == 0 && !t.all
 }
@@ -57,25 +61,27 @@ type unsure struct {
 	workloads sets.Set[dependency.WorkloadKey]
 	sources   sets.Set[dependency.SourceKey]
 	globs     dependency.Globs
+	changed   sets.Set[dependency.SourceKey]
 }
 
 func newUnsure() unsure {
-	return unsure{workloads: sets.New[dependency.WorkloadKey](), sources: sets.New[dependency.SourceKey]()}
+	return unsure{workloads: sets.New[dependency.WorkloadKey](), sources: sets.New[dependency.SourceKey](), changed: sets.New[dependency.SourceKey]()}
 }
 
 func (u *unsure) add(t touched) {
 	u.workloads.Insert(t.workloads...)
 	u.sources.Insert(t.sources...)
 	u.globs = append(u.globs, t.globs...)
+	u.changed.Insert(t.changed...)
 }
 
 func (u *unsure) touched() touched {
-	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList(), globs: u.globs}
+	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList(), globs: u.globs, changed: u.changed.UnsortedList()}
 }
 
 // news is what sinks are told: that the graph has synced, or what a change concerns.
 type news struct {
-	graph   *dependency.Graph // nil: nothing concerns any workload
+	graph   *dependency.Graph // nil: there is only progress
 	at      dependency.Progress
 	touched touched
 	synced  bool
@@ -93,7 +99,7 @@ func (x *Index) note(what touched) {
 		x.unsure.add(what)
 	}
 	n := news{at: x.announce(), touched: what}
-	if !what.empty() {
+	if !what.empty() || len(what.changed) > 0 && x.tellsOfSources {
 		n.graph = x.snapshot()
 	}
 	x.news = append(x.news, n)
@@ -109,16 +115,16 @@ func (x *Index) tellSinks() {
 	x.mu.Unlock()
 	for i := range all {
 		n := &all[i]
-		var workloads []dependency.WorkloadKey
-		if n.graph != nil {
-			workloads = n.touched.in(n.graph)
+		var delta dependency.Delta
+		if n.graph != nil && !n.synced {
+			delta.Workloads, delta.Sources = n.touched.in(n.graph), n.touched.changed
 		}
 		for _, s := range x.sinks {
 			switch {
 			case n.synced:
-				s.Synced(n.graph, n.at)
-			case len(workloads) > 0:
-				s.Changed(n.graph, n.at, workloads)
+				s.Synced(x.evaluator(n.graph), n.at)
+			case len(delta.Workloads) > 0, len(delta.Sources) > 0 && s.TellsOfSources():
+				s.Changed(x.evaluator(n.graph), n.at, delta)
 			default:
 				s.Progressed(n.at)
 			}

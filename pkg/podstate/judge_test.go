@@ -182,6 +182,7 @@ func (x *scene) rolledOut() {
 
 func (x *scene) graph() *dependency.Graph {
 	g := dependency.NewGraph()
+	g.SetDigester(x.digester)
 	if x.source != nil {
 		g.SetSource(x.source)
 	}
@@ -192,7 +193,7 @@ func (x *scene) graph() *dependency.Graph {
 }
 
 func (x *scene) evaluate(g *dependency.Graph) *policy.Evaluation {
-	return policy.Evaluate(g, x.digester, g.Workload(x.workload.WorkloadKey), policy.Defaults{Mode: x.mode})
+	return policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: x.mode}}.Evaluate(g.Workload(x.workload.WorkloadKey))
 }
 
 func (x *scene) judge() PodVerdict {

@@ -16,6 +16,7 @@ import (
 // Of what a glob names, the sources that changed last count for pods, in order, and each once.
 func TestKnow_Globs(t *testing.T) {
 	g := dependency.NewGraph()
+	g.SetDigester(dependency.NewDigester(make([]byte, dependency.KeySize)))
 	for i := range maxMatched + 50 {
 		g.SetSource(&dependency.Source{
 			SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: fmt.Sprintf("s-%03d", i)},
@@ -24,7 +25,7 @@ func TestKnow_Globs(t *testing.T) {
 	}
 	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "shop", Name: "web"}}
 	w.Annotations = map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/s-*,secret/s-1*,secret/s-149"}
-	k := Know(g, policy.Evaluate(g, dependency.NewDigester(make([]byte, dependency.KeySize)), w, policy.Defaults{Mode: policy.Off}))
+	k := Know(g, policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w))
 	var names []string
 	for i := range k.sources {
 		names = append(names, k.sources[i].Name)

@@ -462,11 +462,12 @@ func (h *history) renew() {
 
 func (h *history) evaluate() (*dependency.Graph, *policy.Evaluation) {
 	g := dependency.NewGraph()
+	g.SetDigester(h.digester)
 	g.SetSince(h.sinceThen)
 	g.SetSource(h.source)
 	w := h.workload
 	g.SetWorkload(&w, dependency.Patterns{})
-	return g, policy.Evaluate(g, h.digester, &w, policy.Defaults{Mode: policy.Off})
+	return g, policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&w)
 }
 
 // check compares what is said with what is so.

@@ -18,7 +18,7 @@ func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *Ad
 	d := x.deployment.DeepCopy()
 	change(d)
 	w := readWorkload(d)
-	return &Admission{Evaluation: Evaluate(x.graph, x.digester, w, x.defaults), Before: &Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
+	return &Admission{Evaluation: Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w), Before: &Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
 }
 
 // The purpose is a label of a metric, so that it is more than what becomes of the workload.

@@ -96,11 +96,11 @@ func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
 func TestPrepare_LooksAtNoSource(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("a", "a", "1"))
 	x.annotate(SourcesAnnotation, "configmap/*, configmap/a, secret/none*")
-	e := Prepare(x.graph, x.digester, x.workload(), x.defaults)
+	e := Evaluator{Graph: x.graph, Defaults: x.defaults}.Prepare(x.workload())
 	if len(e.Sources) != 0 || len(e.Globs) != 0 || e.Hash != "" {
 		t.Errorf("%d sources and %d globs are looked at, and the hash is %q", len(e.Sources), len(e.Globs), e.Hash)
 	}
-	whole := Evaluate(x.graph, x.digester, x.workload(), x.defaults)
+	whole := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(x.workload())
 	if len(whole.Sources) != 2 || len(whole.Globs) != 2 {
 		t.Errorf("%d sources and %d globs are looked at for an evaluation", len(whole.Sources), len(whole.Globs))
 	}

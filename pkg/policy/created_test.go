@@ -24,7 +24,7 @@ func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 				if !webhook {
 					return
 				}
-				a := Admission{Evaluation: Evaluate(x.graph, x.digester, readWorkload(d.DeepCopy()), x.defaults), NewTemplate: true}
+				a := Admission{Evaluation: Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(readWorkload(d.DeepCopy())), NewTemplate: true}
 				marks := a.Marks()
 				for key, value := range marks.Workload {
 					d.Annotations[key] = *value

@@ -341,7 +341,7 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 			WorkloadKey: dependency.WorkloadKey{Kind: tc.kind, Namespace: namespace, Name: "once"}, Traits: kind.Of(tc.kind).Traits,
 			Annotations: tc.annotations, References: []dependency.Reference{{Kind: dependency.Secret, Name: "gone", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 		}
-		got := Evaluate(x.graph, x.digester, w, x.defaults).Decide(Observed{Now: epoch})
+		got := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w).Decide(Observed{Now: epoch})
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s with %v (-want +got):\n%s", tc.kind, tc.annotations, diff)
 		}

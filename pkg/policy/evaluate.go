@@ -44,7 +44,6 @@ type Evaluation struct {
 	Record Record
 
 	graph    *dependency.Graph
-	digester *dependency.Digester
 	defaults Defaults
 	units    []unit
 	before   *scope // nil: it has not been asked for
@@ -52,23 +51,36 @@ type Evaluation struct {
 	decided, written uint64
 }
 
-// Evaluate applies the policy in force to a workload. The evaluation must not be used
-// after the graph has changed.
-func Evaluate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
-	e := Prepare(g, digester, w, defaults)
+// Evaluator applies policies to the workloads of a graph. It must not be used after the graph has changed.
+type Evaluator struct {
+	Graph *dependency.Graph
+	// Defaults are the policy of workloads without annotations.
+	Defaults Defaults
+}
+
+// Index gives access to what is known of the cluster. Read calls f with it as it is now, which f must neither change nor
+// keep; it returns false, without a call, while that does not equal the cluster.
+type Index interface {
+	Read(f func(Evaluator)) bool
+}
+
+// Evaluate applies the policy in force to a workload.
+func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
+	e := v.Prepare(w)
 	e.Complete()
 	return e
 }
 
 // Prepare is the part of Evaluate that goes by annotations alone, and costs as much as these: the policy and the
 // record. Sources, Globs and Hash are there once it is completed.
-func Prepare(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Evaluation {
-	p := Of(w.Annotations, g.NamespaceOf(w), defaults)
+func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
+	g := v.Graph
+	p := Of(w.Annotations, g.NamespaceOf(w), v.Defaults)
 	p.bound(len(w.References))
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.notAdmitted()
 	}
-	return &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, digester: digester, defaults: defaults}
+	return &Evaluation{Workload: w, Policy: p, Record: RecordOf(w), graph: g, defaults: v.Defaults}
 }
 
 // Complete evaluates the sources.
@@ -125,7 +137,7 @@ func (e *Evaluation) Complete() {
 		}
 	}
 	e.units = append(e.units, globs...)
-	e.Hash = e.digester.ContentHash(w.Namespace, content)
+	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
 }
 
 // Missing names the sources and keys without which new pods do not start, each in a

@@ -41,7 +41,8 @@ func BenchmarkDecide(b *testing.B) {
 		{"256 names", patterns(256, "secret/s-00-%d"), 0},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
-			g, digester := dependency.NewGraph(), dependency.NewDigester(make([]byte, dependency.KeySize))
+			digester := dependency.NewDigester(make([]byte, dependency.KeySize))
+			g := newGraph(digester)
 			w := &dependency.Workload{
 				WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"},
 				UID:         "web", ResourceVersion: "1", Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
@@ -64,7 +65,7 @@ func BenchmarkDecide(b *testing.B) {
 			for i := range n {
 				put(fmt.Sprintf("s-%02d-%d", i%32, i), 20_000+i)
 			}
-			present := Evaluate(g, digester, w, Defaults{}).Present()
+			present := Evaluator{Graph: g, Defaults: Defaults{}}.Evaluate(w).Present()
 			recorded := *w
 			recorded.Annotations = map[string]string{
 				ReloadAnnotation: "auto", SourcesAnnotation: tt.sources, ConfigHashAnnotation: present.Hash, AppliedSourcesAnnotation: present.sources(),
@@ -73,7 +74,7 @@ func BenchmarkDecide(b *testing.B) {
 			put("s-00-0", 40_000)
 			put("s-01-1", 40_001)
 			for b.Loop() {
-				Evaluate(g, digester, &recorded, Defaults{}).Decide(Observed{Now: epoch.Add(time.Hour)})
+				Evaluator{Graph: g, Defaults: Defaults{}}.Evaluate(&recorded).Decide(Observed{Now: epoch.Add(time.Hour)})
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func TestDecide_WhatIsReadAfterTheDecision(t *testing.T) {
 	x.annotate(VerifiedAnnotation, "now") // the record is written again
 	w := *x.workload()
 	w.RecordedAt = dependency.Moment{Version: x.version, Order: x.order}
-	e := Evaluate(x.graph, x.digester, &w, x.defaults)
+	e := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(&w)
 	if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(e.Decide(Observed{Now: x.now, Decided: decided}))); diff != "" {
 		t.Errorf("decided on before (-want +got):\n%s", diff)
 	}
@@ -46,7 +46,7 @@ func TestDecide_SourceThatCountsAgainWhileTheRecordIsWritten(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	w := *x.workload()
 	w.RecordedAt = dependency.Moment{Version: x.version + 1, Order: x.order + 1}
-	e := Evaluate(x.graph, x.digester, &w, x.defaults)
+	e := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(&w)
 	x.tick(time.Minute)
 	for name, order := range map[string]uint64{"this process": decided, "another": 0} {
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(e.Decide(Observed{Now: x.now, Decided: order}))); diff != "" {

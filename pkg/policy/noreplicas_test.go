@@ -97,7 +97,7 @@ func TestDecide_NoReplicasOfADaemonSet(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent", Annotations: map[string]string{ReloadAnnotation: "auto"}},
 		Spec:       appsv1.DaemonSetSpec{Template: x.deployment.Spec.Template},
 	})
-	got := Evaluate(x.graph, x.digester, w, x.defaults).Decide(Observed{Now: epoch})
+	got := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w).Decide(Observed{Now: epoch})
 	want := Decision{State: InSync, Reason: ReasonNoPods}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -125,7 +125,7 @@ func TestDecide_CronJob(t *testing.T) {
 		Annotations: map[string]string{ReloadAnnotation: "auto"},
 		References:  []dependency.Reference{{Kind: dependency.Secret, Name: "db", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 	}
-	got := Evaluate(x.graph, x.digester, w, x.defaults).Decide(Observed{Now: epoch})
+	got := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w).Decide(Observed{Now: epoch})
 	if diff := cmp.Diff(outcome{State: InSync, Reason: "NextRunReadsContent"}, outcomeOf(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

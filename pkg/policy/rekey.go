@@ -24,29 +24,29 @@ type Vouched struct {
 }
 
 // Vouch returns what the record of a workload says of the content of a graph, or nil: it
-// cannot be compared. The digester is that with which the graph was read.
-func Vouch(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults) *Vouched {
-	e := Evaluate(g, digester, w, defaults)
+// cannot be compared.
+func (v Evaluator) Vouch(w *dependency.Workload) *Vouched {
+	e := v.Evaluate(w)
 	if !e.Comparable() || e.Record.abandoned() { // the latter is the same with any key
 		return nil
 	}
-	v := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash, keys: map[string][]string{}}
+	vouched := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash, keys: map[string][]string{}}
 	for i := range e.units {
 		u := &e.units[i]
-		v.same[u.id] = u.isCurrent(e.Record.Sources[u.id])
+		vouched.same[u.id] = u.isCurrent(e.Record.Sources[u.id])
 		if names, known := u.keysThen(e.Record.Sources[u.id]); known {
-			v.keys[u.id] = names
+			vouched.keys[u.id] = names
 		}
 	}
-	return v
+	return vouched
 }
 
 // Translate returns a workload with its record expressed by another key of the hash: that of the
-// digester, with which the graph was read again after a place in the order of reading. A unit that
+// graph, which was read again with it after a place in the order of reading. A unit that
 // was as recorded, and has not changed since, gets the entry of its current content; any other
 // keeps the digest of the previous key, which differs from all.
-func (v *Vouched) Translate(g *dependency.Graph, digester *dependency.Digester, w *dependency.Workload, defaults Defaults, order uint64) *dependency.Workload {
-	e := Evaluate(g, digester, w, defaults)
+func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64) *dependency.Workload {
+	e := now.Evaluate(w)
 	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash) {
 		return w // the record was written again, or its key is back
 	}

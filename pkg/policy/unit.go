@@ -148,7 +148,7 @@ func (u *unit) summary() *summary {
 }
 
 func (e *Evaluation) digest(content []byte) string {
-	sum := e.digester.ContentDigest(e.Workload.Namespace, content)
+	sum := e.graph.Digester().ContentDigest(e.Workload.Namespace, content)
 	return hex.EncodeToString(sum[:])
 }
 

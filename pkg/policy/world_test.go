@@ -63,7 +63,7 @@ func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world
 	x := &world{
 		t: t, client: "owner", now: epoch.Add(-time.Hour), version: 100,
 		defaults: Defaults{Mode: Off, Settle: time.Second, MinInterval: 10 * time.Second},
-		graph:    dependency.NewGraph(),
+		graph:    newGraph(dependency.NewDigester(make([]byte, dependency.KeySize))),
 		digester: dependency.NewDigester(make([]byte, dependency.KeySize)),
 		sources:  map[dependency.SourceKey]metav1.Object{},
 	}
@@ -89,11 +89,12 @@ func newWorld(t *testing.T, pod corev1.PodSpec, sources ...metav1.Object) *world
 
 // restart makes the process forget what it has seen and read everything again.
 func (x *world) restart() {
-	x.live, x.graph, x.staleSince = false, dependency.NewGraph(), time.Time{}
+	x.live, x.graph, x.staleSince = false, newGraph(x.digester), time.Time{}
 	if x.withoutSecrets {
 		x.graph.LeaveOut(dependency.Secret)
 	}
 	x.digester = dependency.NewDigester(append(make([]byte, dependency.KeySize-1), x.key))
+	x.graph.SetDigester(x.digester)
 	x.graph.SetNamespace(namespace, x.annotations)
 	for _, s := range x.sources {
 		x.read(s)
@@ -117,7 +118,7 @@ func (x *world) away(f func()) {
 // broken lets changes happen while a watch is broken. A list shows what has become of everything.
 func (x *world) broken(f func()) {
 	graph, cut := x.graph, x.version
-	x.graph = dependency.NewGraph()
+	x.graph = newGraph(x.digester)
 	x.restart()
 	f()
 	x.graph, x.live, x.listed, x.cut = graph, false, true, cut
@@ -141,11 +142,12 @@ func (x *world) broken(f func()) {
 // besides digests stays. Before that something happens, and between the sources and the Deployment
 // something else.
 func (x *world) rekey(key byte, before, between func(*world)) {
-	vouched, order, graph := Vouch(x.graph, x.digester, x.workload(), x.defaults), x.order, x.graph
-	x.graph = dependency.NewGraph()
+	vouched, order, graph := x.known().Vouch(x.workload()), x.order, x.graph
+	x.graph = newGraph(x.digester)
 	before(x)
 	x.graph, x.key, x.listed, x.live, x.rekeyed = graph, key, true, false, true
 	x.digester = dependency.NewDigester(append(make([]byte, dependency.KeySize-1), key))
+	x.graph.SetDigester(x.digester)
 	x.graph.SetNamespace(namespace, x.annotations)
 	for _, s := range x.sources {
 		x.read(s)
@@ -168,7 +170,7 @@ func (x *world) rekey(key byte, before, between func(*world)) {
 	if vouched == nil {
 		return
 	}
-	if next := vouched.Translate(x.graph, x.digester, w, x.defaults, order); next != w {
+	if next := vouched.Translate(x.known(), w, order); next != w {
 		p := Note(next, w, x.annotations, x.defaults, w.ResourceVersion, dependency.Arrival{Order: x.order})
 		x.graph.SetWorkload(next, p.Patterns())
 	}
@@ -375,7 +377,7 @@ func (x *world) workload() *dependency.Workload {
 }
 
 func (x *world) evaluate() *Evaluation {
-	return Evaluate(x.graph, x.digester, x.workload(), x.defaults)
+	return Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(x.workload())
 }
 
 func (x *world) decide() Decision {
@@ -587,6 +589,16 @@ func csi(nodePublishSecret, class string) part {
 		}}})
 	}
 }
+
+// newGraph returns a graph with nothing in it.
+func newGraph(d *dependency.Digester) *dependency.Graph {
+	g := dependency.NewGraph()
+	g.SetDigester(d)
+	return g
+}
+
+// known returns what the index gives access to.
+func (x *world) known() Evaluator { return Evaluator{Graph: x.graph, Defaults: x.defaults} }
 
 // readWorkload returns what is kept of a workload.
 func readWorkload(o kind.Object) *dependency.Workload {

@@ -67,8 +67,8 @@ func (r *recorder) take(below string) (asked []*http.Request) {
 // synced gives access to a graph of a cluster that has been read.
 type synced struct{ *dependency.Graph }
 
-func (s synced) Read(f func(*dependency.Graph)) bool {
-	f(s.Graph)
+func (s synced) Read(f func(policy.Evaluator)) bool {
+	f(policy.Evaluator{Graph: s.Graph, Defaults: policy.Defaults{Mode: policy.Off}})
 	return true
 }
 
@@ -86,6 +86,7 @@ func FuzzWebhookRequests(f *testing.F) {
 	inputs := 0
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	graph := dependency.NewGraph()
+	graph.SetDigester(digester)
 	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"a": []byte("x")}}, dependency.SourceMarks{}))
 
 	for _, namespace := range []string{"shop", "x/../kube-system", "..", "../../../apis/anything.example.com/v1", "../watch", "shop?watch=1#", "%2e%2e", "SHOP", ""} {
@@ -102,8 +103,7 @@ func FuzzWebhookRequests(f *testing.F) {
 			t.Fatal(err)
 		}
 		handler := admission.NewHandler(admission.Config{ // with its rates as at first, so that inputs are independent
-			Graph: synced{graph}, Finder: reader, Defaults: policy.Defaults{Mode: policy.Off}, Clock: clock.RealClock{},
-			Digester: func() *dependency.Digester { return digester },
+			Index: synced{graph}, Finder: reader, Clock: clock.RealClock{},
 		})
 		text := func(s string) string {
 			encoded, err := json.Marshal(s)

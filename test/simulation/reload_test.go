@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/registry/reload"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -40,9 +39,8 @@ func (s *simulation) reload(server *server, slot int, mode v1alpha1.ReloadReques
 	}
 	request := &reloadRequest{mode: mode, done: make(chan struct{})}
 	storage := &reload.REST{
-		Views: views{d}, Graph: server.index, Client: workloadtest.Client(client{server: server, reload: request}), Recorder: &record.FakeRecorder{},
-		Clock: server.controller.Clock, Defaults: s.world.defaults(),
-		Digester: func() *dependency.Digester { return server.digester },
+		Views: views{d}, Index: server.index, Client: workloadtest.Client(client{server: server, reload: request}), Recorder: &record.FakeRecorder{},
+		Clock: server.controller.Clock, 
 	}
 	go func() {
 		defer close(request.done)

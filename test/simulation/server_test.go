@@ -172,9 +172,7 @@ func (s *server) birth() {
 		Client:   workloadtest.Client(client{server: s}),
 		Recorder: &record.FakeRecorder{},
 		Clock:    clock,
-		Defaults: s.world.defaults(),
 		Workers:  len(s.world.workloads) + 1, // so that no order of the queue matters
-		Digester: func() *dependency.Digester { return s.digester },
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
 	s.index.SetDefaults(s.world.defaults())
@@ -267,8 +265,8 @@ func (s *server) run(leads bool) {
 // quiet is a context in which nothing is logged.
 var quiet = klog.NewContext(context.Background(), logr.Discard())
 
-// Read implements controller.Graph.
-func (s *server) Read(f func(*dependency.Graph)) bool {
+// Read implements policy.Index.
+func (s *server) Read(f func(policy.Evaluator)) bool {
 	s.gate.wait()
 	return s.index.Read(f)
 }
@@ -278,9 +276,9 @@ type verdict struct{ state, reason, message, action string }
 
 // decide asks a server for the state of a workload, as its API would show it.
 func (s *server) decide(d *workload) (v verdict) {
-	s.index.Read(func(g *dependency.Graph) {
-		if w := g.Workload(d.key()); w != nil {
-			e := policy.Evaluate(g, s.digester, w, s.controller.Defaults)
+	s.index.Read(func(known policy.Evaluator) {
+		if w := known.Graph.Workload(d.key()); w != nil {
+			e := known.Evaluate(w)
 			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads && s.world.led(), Inspected: s.controller.Found(w.WorkloadKey)})
 			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action)}
 		}

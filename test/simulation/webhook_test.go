@@ -108,8 +108,7 @@ func (s *server) review(review *admissionv1.AdmissionReview) *admissionv1.Admiss
 		panic(err)
 	}
 	handler := admission.NewHandler(admission.Config{
-		Graph: s.index, Finder: finder{s.world}, Defaults: s.world.defaults(),
-		Digester: func() *dependency.Digester { return s.digester }, Clock: skewedClock{skew: s.world.skews.Servers[s.id]},
+		Index: s.index, Finder: finder{s.world}, Clock: skewedClock{skew: s.world.skews.Servers[s.id]},
 	})
 	r := httptest.NewRequestWithContext(quiet, http.MethodPost, admission.Path, bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")

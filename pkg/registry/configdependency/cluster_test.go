@@ -95,8 +95,13 @@ func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster { //no
 // sync is the end of the first lists, all of which were read at a revision.
 func (c *cluster) sync(revision uint64) {
 	c.revision, c.floor = revision, revision
-	c.views.Synced(c.graph.Snapshot(), c.at())
+	c.views.Synced(c.now(), c.at())
 	c.catchUp()
+}
+
+// now returns what the views are told.
+func (c *cluster) now() policy.Evaluator {
+	return policy.Evaluator{Graph: c.graph.Snapshot(), Defaults: defaults}
 }
 
 // at is the progress of an index that has seen everything up to the present revision.
@@ -113,19 +118,21 @@ func (c *cluster) progress(revision uint64) {
 
 func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
 	clock := testingclock.NewFakeClock(now)
-	views := NewViews(defaults, 0, clock)
+	views := NewViews(0, clock)
 	if t != nil {
 		t.Helper()
 		t.Cleanup(views.due.ShutDown)
 	}
 	digester := dependency.NewDigester(bytes.Repeat([]byte{7}, dependency.KeySize))
-	views.Reset(digester)
-	return &cluster{graph: dependency.NewGraph(), digester: digester, clock: clock, views: views, rest: NewREST(views)}
+	views.Reset()
+	graph := dependency.NewGraph()
+	graph.SetDigester(digester)
+	return &cluster{graph: graph, digester: digester, clock: clock, views: views, rest: NewREST(views)}
 }
 
 // render returns the view of a workload at the present time, with a version.
 func (c *cluster) render(w *dependency.Workload, revision uint64) *v1alpha1.ConfigDependency {
-	e := policy.Evaluate(c.graph, c.digester, w, defaults)
+	e := policy.Evaluator{Graph: c.graph, Defaults: defaults}.Evaluate(w)
 	o := Render(e, e.Decide(policy.Observed{Now: c.clock.Now()}))
 	o.ResourceVersion = strconv.FormatUint(revision, 10)
 	return o
@@ -133,7 +140,7 @@ func (c *cluster) render(w *dependency.Workload, revision uint64) *v1alpha1.Conf
 
 // changed tells of workloads, as the index does, and renders them.
 func (c *cluster) changed(workloads ...dependency.WorkloadKey) {
-	c.views.Changed(c.graph.Snapshot(), c.at(), workloads)
+	c.views.Changed(c.now(), c.at(), dependency.Delta{Workloads: workloads})
 	c.catchUp()
 }
 

@@ -62,7 +62,7 @@ func (c *cluster) secret(name, content string, written metav1.Time, seen time.Ti
 // record writes down that the pods of a workload were started with the current content.
 func (c *cluster) record(t *testing.T, w *dependency.Workload) {
 	t.Helper()
-	present := policy.Evaluate(c.graph, c.digester, w, defaults).Present()
+	present := policy.Evaluator{Graph: c.graph, Defaults: defaults}.Evaluate(w).Present()
 	sources, err := json.Marshal(present.Sources)
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 		from := c.watch(t, "ns", elsewhere(t, 105))
 		c.set(w)
 		from.expect("an input that it has seen")
-		c.views.Changed(c.graph.Snapshot(), c.lag(110), []dependency.WorkloadKey{w.WorkloadKey})
+		c.views.Changed(c.now(), c.lag(110), dependency.Delta{Workloads: []dependency.WorkloadKey{w.WorkloadKey}})
 		c.catchUp()
 		from.expect("one that may be newer, and shows only now", "MODIFIED ns/pod.1@105")
 	})
@@ -138,7 +138,7 @@ func TestWithoutOneCounterVersionsOfOtherReplicasAreExpired(t *testing.T) {
 		before := c.list(t, "ns", nil).ResourceVersion
 		c.views.Progressed(at)
 		c.catchUp()
-		c.views.Changed(c.graph.Snapshot(), at, []dependency.WorkloadKey{{Kind: kind.Pod, Namespace: "ns", Name: "1"}})
+		c.views.Changed(c.now(), at, dependency.Delta{Workloads: []dependency.WorkloadKey{{Kind: kind.Pod, Namespace: "ns", Name: "1"}}})
 		c.catchUp()
 		if after := c.list(t, "ns", nil).ResourceVersion; revisionOf(t, after) < 1<<39 || number(t, after) <= number(t, before) {
 			t.Errorf("version %s after %s: it could be taken for one with a revision", after, before)

@@ -91,10 +91,11 @@ type live struct {
 func newLive(b *testing.B, n int, own bool) *live {
 	b.Helper()
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
-	c := &live{b: b, views: NewViews(defaults, 0, clock.RealClock{})}
+	c := &live{b: b, views: NewViews(0, clock.RealClock{})}
 	b.Cleanup(c.views.due.ShutDown)
 	c.index = ingest.NewIndex(clock.RealClock{}, c.views)
-	c.views.Reset(digester)
+	c.index.SetDefaults(defaults)
+	c.views.Reset()
 	c.replay = ingest.NewReplay(c.index, digester)
 	c.first = append(c.first, c.secret("shared", 0))
 	for i := range n {

@@ -264,7 +264,7 @@ func (n *neighbours) apply(i int, kind dependency.WorkloadKind) {
 	} else {
 		c.setWorkload(next.workload)
 	}
-	c.views.Changed(c.graph.Snapshot(), at(next.revision), []dependency.WorkloadKey{next.key})
+	c.views.Changed(c.now(), at(next.revision), dependency.Delta{Workloads: []dependency.WorkloadKey{next.key}})
 	c.catchUp()
 }
 

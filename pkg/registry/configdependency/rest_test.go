@@ -195,7 +195,7 @@ func TestReadingWhileTheClusterChanges(t *testing.T) {
 			c.graph.DeleteWorkload(a.WorkloadKey)
 			c.graph.DeleteWorkload(b.WorkloadKey)
 		}
-		c.views.Changed(c.graph.Snapshot(), c.at(), []dependency.WorkloadKey{a.WorkloadKey, b.WorkloadKey})
+		c.views.Changed(c.now(), c.at(), dependency.Delta{Workloads: []dependency.WorkloadKey{a.WorkloadKey, b.WorkloadKey}})
 		c.catchUp()
 		c.set(workload(kind.Pod, "ns", strconv.Itoa(i%7), map[string]string{"i": strconv.Itoa(i)}, "ConfigMap/c"))
 	}

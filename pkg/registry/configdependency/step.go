@@ -18,7 +18,7 @@ import (
 
 // step is something that has to be rendered: what one input has changed, or several.
 type step struct {
-	graph     *dependency.Graph // nil: as it was
+	now       policy.Evaluator // without a graph: as it was
 	at        dependency.Progress
 	synced    bool // everything has to be
 	timed     bool // time has passed, and nothing else has happened
@@ -35,21 +35,24 @@ const maxPiece = 256
 const maxBacklog = 64
 
 // Synced is part of ingest.Sink.
-func (v *Views) Synced(g *dependency.Graph, at dependency.Progress) {
+func (v *Views) Synced(now policy.Evaluator, at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.push(&step{graph: g, at: at, synced: true})
+	v.push(&step{now: now, at: at, synced: true})
 }
 
 // Changed is part of ingest.Sink.
-func (v *Views) Changed(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) {
+func (v *Views) Changed(now policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if n := len(v.queue); n >= v.backlog && v.queue[n-1].join(g, at, workloads) {
+	if n := len(v.queue); n >= v.backlog && v.queue[n-1].join(now, at, delta.Workloads) {
 		return
 	}
-	v.push(&step{graph: g, at: at, workloads: workloads})
+	v.push(&step{now: now, at: at, workloads: delta.Workloads})
 }
+
+// TellsOfSources is part of ingest.Sink.
+func (*Views) TellsOfSources() bool { return false }
 
 // Progressed is part of ingest.Sink.
 func (v *Views) Progressed(at dependency.Progress) {
@@ -91,7 +94,7 @@ func (v *Views) pop() (s *step, life int) {
 // join takes another input into a step, unless a workload would be passed over in a state in which
 // other replicas may have shown it by its labels: clients that select by those rely on having
 // been told of it (see watchcache.WatchOptions). All other states may be passed over.
-func (s *step) join(g *dependency.Graph, at dependency.Progress, workloads []dependency.WorkloadKey) bool {
+func (s *step) join(now policy.Evaluator, at dependency.Progress, workloads []dependency.WorkloadKey) bool {
 	if s.timed {
 		return false
 	}
@@ -99,7 +102,7 @@ func (s *step) join(g *dependency.Graph, at dependency.Progress, workloads []dep
 		s.touched = sets.New(s.workloads...)
 	}
 	for _, key := range workloads {
-		if s.touched.Has(key) && !alike(s.graph.Workload(key), g.Workload(key)) {
+		if s.touched.Has(key) && !alike(s.now.Graph.Workload(key), now.Graph.Workload(key)) {
 			return false
 		}
 	}
@@ -109,7 +112,7 @@ func (s *step) join(g *dependency.Graph, at dependency.Progress, workloads []dep
 			s.workloads = append(s.workloads, key)
 		}
 	}
-	s.graph, s.at = g, at
+	s.now, s.at = now, at
 	return true
 }
 
@@ -138,7 +141,7 @@ func (v *Views) catchUp(ctx context.Context) {
 		}
 	}
 	if v.waiting.Len() == 0 {
-		v.graph = nil
+		v.now = policy.Evaluator{}
 	}
 }
 
@@ -158,12 +161,12 @@ func (r *renderer) ended() bool {
 
 // everything renders all workloads in the place of what was there.
 func (r *renderer) everything(s *step) {
-	r.graph, r.progress = s.graph, s.at
+	r.now, r.progress = s.now, s.at
 	states := map[v1alpha1.State]int{}
 	var objects []*v1alpha1.ConfigDependency
 	var changing []watchcache.Change[*v1alpha1.ConfigDependency]
 	var workloads []*dependency.Workload
-	s.graph.EachWorkload(func(w *dependency.Workload) { workloads = append(workloads, w) })
+	s.now.Graph.EachWorkload(func(w *dependency.Workload) { workloads = append(workloads, w) })
 	for i, w := range workloads {
 		if i%r.piece == 0 && r.ended() {
 			return
@@ -188,8 +191,8 @@ func (r *renderer) everything(s *step) {
 // changes renders what one input has changed, or some.
 func (r *renderer) changes(s *step) {
 	before := r.progress.Watermark
-	if s.graph != nil {
-		r.graph = s.graph
+	if s.now.Graph != nil {
+		r.now = s.now
 	}
 	r.advance(s.at)
 	for len(s.workloads) > r.piece {
@@ -206,7 +209,7 @@ func (r *renderer) changes(s *step) {
 // again renders what may have changed with the time.
 func (r *renderer) again(s *step) {
 	r.waiting.Delete(s.workloads...)
-	if r.graph != nil { // else everything has been forgotten meanwhile
+	if r.now.Graph != nil { // else everything has been forgotten meanwhile
 		r.publish(r.progress.Watermark, s.workloads, watchcache.Always)
 	}
 }
@@ -222,7 +225,7 @@ func (r *renderer) publish(watermark uint64, workloads []dependency.WorkloadKey,
 	for _, w := range workloads {
 		c := watchcache.Change[*v1alpha1.ConfigDependency]{Key: key(w.Namespace, w.ViewName()), Cause: cause}
 		old, found := r.cache.Peek(c.Key)
-		if w := r.graph.Workload(w); w != nil {
+		if w := r.now.Graph.Workload(w); w != nil {
 			c.Object = r.render(w)
 			if found && cause == watchcache.Always && equality.Semantic.DeepEqual(c.Object.Status, old.Status) {
 				continue // time has changed nothing, and what is not of the status does not depend on it
@@ -252,7 +255,7 @@ func (r *renderer) publish(watermark uint64, workloads []dependency.WorkloadKey,
 
 // render renders a workload, and sees to it that it is rendered again when time changes it.
 func (r *renderer) render(w *dependency.Workload) *v1alpha1.ConfigDependency {
-	e := policy.Evaluate(r.graph, r.digester, w, r.defaults)
+	e := r.now.Evaluate(w)
 	now := r.clock.Now()
 	d := e.Decide(policy.Observed{Now: now, StandsBy: r.standby != nil && r.standby.StandsBy(), Inspected: r.found(w.WorkloadKey)})
 	if !d.RecheckAt.IsZero() {

@@ -27,7 +27,7 @@ func (c *cluster) tell(workloads ...*dependency.Workload) {
 		c.setWorkload(w)
 		keys[i] = w.WorkloadKey
 	}
-	c.views.Changed(c.graph.Snapshot(), c.at(), keys)
+	c.views.Changed(c.now(), c.at(), dependency.Delta{Workloads: keys})
 }
 
 // What has been told is shown in the state of then and in its order, however late.
@@ -97,7 +97,7 @@ func TestViews_PassOverStates(t *testing.T) {
 		"it goes, and comes": {func(c *cluster) {
 			c.graph.DeleteWorkload(labelled("x", "one").WorkloadKey)
 			c.revision++
-			c.views.Changed(c.graph.Snapshot(), c.at(), []dependency.WorkloadKey{labelled("x", "one").WorkloadKey})
+			c.views.Changed(c.now(), c.at(), dependency.Delta{Workloads: []dependency.WorkloadKey{labelled("x", "one").WorkloadKey}})
 			c.tell(labelled("x", "two"))
 		}, []string{"ADDED ns/pod.a@101", "DELETED ns/pod.a@102", "ADDED ns/pod.a@103"}},
 		"it is another of the same name": {func(c *cluster) {
@@ -137,7 +137,7 @@ func TestViews_PassOverTheFirstStates(t *testing.T) {
 	c.views.backlog = 1
 	c.setWorkload(workload(kind.Pod, "ns", "a", nil, "Secret/one"))
 	c.revision = 100
-	c.views.Synced(c.graph.Snapshot(), c.at())
+	c.views.Synced(c.now(), c.at())
 	c.tell(workload(kind.Pod, "ns", "a", nil, "Secret/two"), workload(kind.Pod, "ns", "b", nil))
 	c.catchUp()
 	list := c.list(t, "", nil)
@@ -187,12 +187,12 @@ func TestViews_ResetWhileRendering(t *testing.T) {
 	r := &renderer{Views: c.views, ctx: t.Context()}
 	var s *step
 	s, r.life = c.views.pop()
-	c.views.Reset(c.digester)
+	c.views.Reset()
 	r.changes(s)
 	if n, _, _ := c.views.cache.Stats(); n != 0 || len(c.states()) != 0 {
 		t.Errorf("%d objects are shown, states %v", n, c.states())
 	}
-	r.everything(&step{graph: c.graph.Snapshot(), at: c.at(), synced: true})
+	r.everything(&step{now: c.now(), at: c.at(), synced: true})
 	if c.views.Ready() == nil {
 		t.Error("what was read before is shown")
 	}
@@ -257,12 +257,12 @@ func TestViews_EndWhileRendering(t *testing.T) {
 // The graph is kept while time may change what was rendered from it, and no longer.
 func TestViews_KeepTheGraphWhileTimeMatters(t *testing.T) {
 	c, w := withWebInSync(t)
-	if c.views.graph != nil {
+	if c.views.now.Graph != nil {
 		t.Error("it is kept for nothing")
 	}
 	c.secret("db", "two", secondOf(4), now)
 	c.set(w)
-	if c.views.graph == nil {
+	if c.views.now.Graph == nil {
 		t.Fatal("it is not kept while content settles")
 	}
 	c.graph.DeleteWorkload(w.WorkloadKey) // which has not been told yet
@@ -272,7 +272,7 @@ func TestViews_KeepTheGraphWhileTimeMatters(t *testing.T) {
 	if n := c.states()[v1alpha1.StatePending]; n != 1 {
 		t.Errorf("states %v", c.states())
 	}
-	if c.views.graph != nil {
+	if c.views.now.Graph != nil {
 		t.Error("it is kept when nothing waits any more")
 	}
 	c.views.recheck(w.WorkloadKey) // a timer from before

@@ -25,23 +25,21 @@ import (
 // of the index: whatever changes is rendered at once, so that reading costs no work. That is done
 // on snapshots of the graph, in the order of what happened. Only what reads the cache waits for it.
 type Views struct {
-	defaults policy.Defaults
-	clock    clock.PassiveClock
-	due      workqueue.TypedDelayingInterface[dependency.WorkloadKey] // that time alone changes
+	clock clock.PassiveClock
+	due   workqueue.TypedDelayingInterface[dependency.WorkloadKey] // that time alone changes
 	// See maxPiece and maxBacklog.
 	piece, backlog int
 	standby        Standby // nil: it never does
 	cache          *watchcache.Cache[*v1alpha1.ConfigDependency]
 
-	mu       sync.Mutex
-	queue    []*step       // what has yet to be rendered
-	more     chan struct{} // has an element when there is something in the queue
-	lives    int           // counts Reset
-	digester *dependency.Digester
-	states   map[v1alpha1.State]int
+	mu     sync.Mutex
+	queue  []*step       // what has yet to be rendered
+	more   chan struct{} // has an element when there is something in the queue
+	lives  int           // counts Reset
+	states map[v1alpha1.State]int
 
-	rendering sync.Mutex // is held while a step is taken, and guards the rest
-	graph     *dependency.Graph
+	rendering sync.Mutex       // is held while a step is taken, and guards the rest
+	now       policy.Evaluator // without a graph: everything has been forgotten, or nothing waits
 	progress  dependency.Progress
 	// waiting are the workloads that time alone will change. While there are any, the graph of the
 	// last step is kept.
@@ -50,10 +48,9 @@ type Views struct {
 
 // NewViews returns a Views that has not synced. HistoryBytes bounds about how much memory the events
 // of the last minutes keep; 0: the default.
-func NewViews(defaults policy.Defaults, historyBytes int, c clock.WithTicker) *Views {
+func NewViews(historyBytes int, c clock.WithTicker) *Views {
 	return &Views{
-		defaults: defaults,
-		clock:    c,
+		clock: c,
 		due: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[dependency.WorkloadKey]{
 			Clock: c,
 		}),
@@ -88,8 +85,8 @@ func (v *Views) SetStandby(s Standby) { v.standby = s }
 
 func key(namespace, name string) string { return namespace + "/" + name }
 
-// Reset forgets everything. Hashes are computed by the digester from then on.
-func (v *Views) Reset(d *dependency.Digester) {
+// Reset forgets everything.
+func (v *Views) Reset() {
 	v.mu.Lock()
 	v.lives++
 	v.queue = nil
@@ -97,11 +94,11 @@ func (v *Views) Reset(d *dependency.Digester) {
 	v.rendering.Lock() // what is being rendered ends soon, as it is of the life before
 	defer v.rendering.Unlock()
 	v.cache.Reset()
-	v.graph = nil
+	v.now = policy.Evaluator{}
 	v.waiting.Clear()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.digester, v.states = d, map[v1alpha1.State]int{}
+	v.states = map[v1alpha1.State]int{}
 }
 
 // Run renders what changes, and again what time alone has changed, until the context is done.

@@ -98,7 +98,8 @@ func TestResetOfTheViews(t *testing.T) {
 	}
 	written := handlers(t, c.rest, held)
 	c.digester = dependency.NewDigester(bytes.Repeat([]byte{9}, dependency.KeySize))
-	c.views.Reset(c.digester)
+	c.graph.SetDigester(c.digester)
+	c.views.Reset()
 	if _, err := c.views.Lookup("ns", "deployment.web"); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error %v", err)
 	}

@@ -254,7 +254,8 @@ func TestResetEndsWatches(t *testing.T) {
 		events := c.watch(t, "", &metainternalversion.ListOptions{ResourceVersion: version})
 		events.expect("at first")
 		c.digester = dependency.NewDigester(bytes.Repeat([]byte{9}, dependency.KeySize))
-		c.views.Reset(c.digester)
+		c.graph.SetDigester(c.digester)
+		c.views.Reset()
 		if got, open := events.next(); open || len(got) != 0 {
 			t.Errorf("after the reset: got %v, open %v", told(t, got), open)
 		}

@@ -40,24 +40,21 @@ type Views interface {
 	Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error)
 }
 
-// Graph gives access to the dependency graph, and says whether revisions of different
+// Index gives access to what is known of the cluster, and says whether revisions of different
 // resources can be compared.
-type Graph interface {
-	Read(func(*dependency.Graph)) bool
+type Index interface {
+	policy.Index
 	Progress() dependency.Progress
 }
 
 // Config is what a REST needs.
 type Config struct {
-	Views    Views
-	Graph    Graph
-	Client   workload.Client
-	Clock    clock.PassiveClock
-	Defaults policy.Defaults
+	Views  Views
+	Index  Index
+	Client workload.Client
+	Clock  clock.PassiveClock
 	// NoRevisions: ControllerRevisions are not looked up.
 	NoRevisions bool
-	// Digester returns the digester of the server; it is there once Views finds anything.
-	Digester func() *dependency.Digester
 }
 
 // REST is the storage of the subresource.
@@ -148,9 +145,10 @@ func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1al
 
 // know reads what is known of the workload and its sources.
 func (r *REST) know(key dependency.WorkloadKey, ref v1alpha1.WorkloadReference) (w *dependency.Workload, known *podstate.Knowledge, err error) {
-	synced := r.Graph.Read(func(g *dependency.Graph) {
+	synced := r.Index.Read(func(now policy.Evaluator) {
+		g := now.Graph
 		if w = g.Workload(key); w != nil && w.UID == ref.UID {
-			known = podstate.Know(g, policy.Evaluate(g, r.Digester(), w, r.Defaults))
+			known = podstate.Know(g, now.Evaluate(w))
 		}
 	})
 	switch {
@@ -159,7 +157,7 @@ func (r *REST) know(key dependency.WorkloadKey, ref v1alpha1.WorkloadReference) 
 	case known == nil:
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
-	known.Ordered = r.Graph.Progress().OneCounter
+	known.Ordered = r.Index.Progress().OneCounter
 	return w, known, nil
 }
 

@@ -56,9 +56,9 @@ func (c *cluster) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, er
 	return c.view, nil
 }
 
-func (c *cluster) Read(f func(*dependency.Graph)) bool {
+func (c *cluster) Read(f func(policy.Evaluator)) bool {
 	if c.graph != nil {
-		f(c.graph)
+		f(policy.Evaluator{Graph: c.graph, Defaults: policy.Defaults{Mode: policy.Off}})
 	}
 	return c.graph != nil
 }
@@ -106,14 +106,14 @@ func newCluster(pods ...runtime.Object) *cluster {
 	before, after := secret("x", "100", now.Add(-time.Hour)), secret("y", "210", now.Add(-time.Minute))
 	before.After(nil, nil, dependency.Arrival{})
 	after.After(before, nil, dependency.Arrival{Live: true, Seen: now.Add(-time.Minute)})
+	c.graph.SetDigester(digester)
 	c.graph.SetSource(after)
 	w := workloadtest.Read(o)
 	c.graph.SetWorkload(w, dependency.Patterns{})
-	e := policy.Evaluate(c.graph, digester, w, policy.Defaults{Mode: policy.Off})
+	e := policy.Evaluator{Graph: c.graph, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w)
 	c.view = configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
 	c.REST = NewREST(Config{
-		Views: c, Graph: c, Client: workloadtest.Client(c.client), Clock: testingclock.NewFakePassiveClock(now),
-		Defaults: policy.Defaults{Mode: policy.Off}, Digester: func() *dependency.Digester { return digester },
+		Views: c, Index: c, Client: workloadtest.Client(c.client), Clock: testingclock.NewFakePassiveClock(now),
 	})
 	return c
 }

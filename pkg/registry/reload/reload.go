@@ -124,13 +124,14 @@ type content struct {
 
 // evaluate returns false while the index is being read again.
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
-	synced = r.Graph.Read(func(g *dependency.Graph) {
+	synced = r.Index.Read(func(now policy.Evaluator) {
+		g := now.Graph
 		// What this process knows of the pods' start is known of the live workload too.
 		previous := g.Workload(w.WorkloadKey)
 		at := dependency.Arrival{Live: previous != nil, Seen: r.Clock.Now()}
 		w.After(previous, at)
-		policy.Note(w, previous, g.Namespace(w.Namespace), r.Defaults, w.ResourceVersion, at)
-		e := policy.Evaluate(g, r.Digester(), w, r.Defaults)
+		policy.Note(w, previous, g.Namespace(w.Namespace), now.Defaults, w.ResourceVersion, at)
+		e := now.Evaluate(w)
 		c.policy, c.present, c.previous = e.Policy, e.Present(), e.Record.Hash
 		c.stale, c.known = e.Stale()
 		c.inDoubt = e.InDoubt()

@@ -38,7 +38,7 @@ const (
 )
 
 func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
-	present := policy.Evaluate(withDB(), digester, workloadtest.Read(testDeployment(readingDB)), policy.Defaults{Mode: policy.Off}).Present()
+	present := policy.Evaluator{Graph: withDB(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(workloadtest.Read(testDeployment(readingDB))).Present()
 	hash := present.Hash
 	prefix := "v1." + digester.KeyID() + "."
 	stale := prefix + "00000000000000000000000000000002"
@@ -75,7 +75,7 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 			view := testView(kind.Deployment)
 			live := testDeployment(readingDB, tt.record)
 			s := newServer(view, live)
-			s.Graph = stubGraph{withDB()}
+			s.Index = stubGraph{withDB(), off}
 			got, err := s.create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: tt.mode}}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -197,7 +197,7 @@ func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
 	view := testView(kind.Deployment)
 	live := testDeployment(readingDB)
 	graph := withDB()
-	record := policy.Evaluate(graph, digester, workloadtest.Read(live), policy.Defaults{Mode: policy.Off}).Present()
+	record := policy.Evaluator{Graph: graph, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(workloadtest.Read(live)).Present()
 	recorded(record)(live)
 	startedWith(record.Hash)(live)
 	graph.SetWorkload(workloadtest.Read(live), dependency.Patterns{})
@@ -210,7 +210,7 @@ func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
 		graph.SetSource(changed)
 	}
 	s := newServer(view, live)
-	s.Graph = stubGraph{graph}
+	s.Index = stubGraph{graph, off}
 	got, err := s.create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +371,7 @@ func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
 	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
 		o.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"}
 	}))
-	s.Defaults.Strategies = []policy.Strategy{policy.Annotate}
+	s.Index = stubGraph{newGraph(), policy.Defaults{Mode: policy.Off, Strategies: []policy.Strategy{policy.Annotate}}}
 	for _, dryRun := range [][]string{nil, {metav1.DryRunAll}} {
 		_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{DryRun: dryRun})
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), `annotation configdep.io/strategy="recreate" is not allowed: configdep is installed without this strategy (--strategies)`) {
@@ -387,7 +387,7 @@ func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
 func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment())
-	s.Graph = stubGraph{}
+	s.Index = stubGraph{}
 	_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("error %v", err)
@@ -559,7 +559,7 @@ func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	live := testDeployment(readingDB)
 	s := newServer(view, live)
 	graph := withDB()
-	s.Graph = stubGraph{graph}
+	s.Index = stubGraph{graph, off}
 	got, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

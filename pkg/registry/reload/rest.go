@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -25,21 +24,13 @@ type Views interface {
 	Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error)
 }
 
-// Graph gives access to the dependency graph.
-type Graph interface {
-	Read(func(*dependency.Graph)) bool
-}
-
 // REST is the storage of the subresource.
 type REST struct {
 	Views    Views
-	Graph    Graph
+	Index    policy.Index
 	Client   workload.Client
 	Recorder record.EventRecorder
 	Clock    clock.PassiveClock
-	Defaults policy.Defaults
-	// Digester returns the digester of the server; it is there once Views finds anything.
-	Digester func() *dependency.Digester
 }
 
 var (

@@ -36,9 +36,19 @@ func readingDB(o *appsv1.Deployment) {
 	}}}
 }
 
+// off are the defaults of a server that restarts nothing unasked.
+var off = policy.Defaults{Mode: policy.Off}
+
+// newGraph returns a graph with nothing in it.
+func newGraph() *dependency.Graph {
+	graph := dependency.NewGraph()
+	graph.SetDigester(digester)
+	return graph
+}
+
 // withDB returns a graph with the Secret db.
 func withDB() *dependency.Graph {
-	graph := dependency.NewGraph()
+	graph := newGraph()
 	graph.SetSource(dependency.FromSecret(digester, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")},
 	}, dependency.SourceMarks{}))
@@ -71,7 +81,7 @@ func evicting(hash, strategy string) func(*appsv1.Deployment) {
 // stubViews and stubGraph serve one view and no sources.
 type stubViews struct{ view *v1alpha1.ConfigDependency }
 
-type stubGraph struct{ *dependency.Graph }
+type stubGraph policy.Evaluator
 
 var (
 	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
@@ -87,7 +97,7 @@ func testMeta(kind dependency.WorkloadKind) metav1.ObjectMeta {
 func testView(kind dependency.WorkloadKind) *v1alpha1.ConfigDependency {
 	m := testMeta(kind)
 	key := dependency.WorkloadKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
-	e := policy.Evaluate(dependency.NewGraph(), digester, &dependency.Workload{WorkloadKey: key, UID: m.UID}, policy.Defaults{Mode: policy.Off})
+	e := policy.Evaluator{Graph: newGraph(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&dependency.Workload{WorkloadKey: key, UID: m.UID})
 	return configdependency.Render(e, e.Decide(policy.Observed{Now: now}))
 }
 
@@ -121,12 +131,10 @@ func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *serv
 	events.IncludeObject = true
 	return &server{client: client, events: events, REST: &REST{
 		Views:    stubViews{view},
-		Graph:    stubGraph{dependency.NewGraph()},
+		Index:    stubGraph{newGraph(), off},
 		Client:   workloadtest.Client(client),
 		Recorder: events,
 		Clock:    testingclock.NewFakePassiveClock(now),
-		Defaults: policy.Defaults{Mode: policy.Off},
-		Digester: func() *dependency.Digester { return digester },
 	}}
 }
 
@@ -138,11 +146,11 @@ func (s stubViews) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, e
 }
 
 // Read is that of an index that has synced, or with a nil graph of one that has not.
-func (s stubGraph) Read(f func(*dependency.Graph)) bool {
+func (s stubGraph) Read(f func(policy.Evaluator)) bool {
 	if s.Graph == nil {
 		return false
 	}
-	f(s.Graph)
+	f(policy.Evaluator(s))
 	return true
 }
 
