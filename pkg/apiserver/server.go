@@ -30,6 +30,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/registry/pods"
 	"github.com/configdep/configdep/pkg/registry/reload"
@@ -66,12 +67,15 @@ func (c CompletedConfig) New() (*Server, error) {
 		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(), views: views,
 		namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(),
 	}
-	recorder := s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})
+	sinks := notify.Sinks{
+		notify.KubernetesEvents{Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})},
+		notify.Metrics{},
+	}
 	s.controller = controller.New(controller.Config{
-		Client:   c.workloads,
-		Recorder: recorder,
-		Clock:    clock.RealClock{},
-		Workers:  c.options.ConcurrentReloads,
+		Client:  c.workloads,
+		Sink:    sinks,
+		Clock:   clock.RealClock{},
+		Workers: c.options.ConcurrentReloads,
 
 		NoRevisions: !c.options.ControllerRevisions,
 	})
@@ -84,11 +88,11 @@ func (c CompletedConfig) New() (*Server, error) {
 	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
 		"configdependencies": configdependency.NewREST(s.views),
 		"configdependencies/reload": &reload.REST{
-			Views:    s.views,
-			Index:    s.index,
-			Client:   c.workloads,
-			Recorder: recorder,
-			Clock:    clock.RealClock{},
+			Views:  s.views,
+			Index:  s.index,
+			Client: c.workloads,
+			Sink:   sinks,
+			Clock:  clock.RealClock{},
 		},
 		"configdependencies/pods": pods.NewREST(pods.Config{
 			Views:  s.views,

@@ -23,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -111,7 +112,7 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 func (c *cluster) newProcess() {
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	c.controller = New(Config{
-		Client: workloadtest.Client(c.client), Recorder: recorder{c}, Clock: c.clock, Workers: 2,
+		Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2,
 		NoRevisions: c.noRevisions,
 	})
 	c.index = ingest.NewIndex(c.clock, c.controller)

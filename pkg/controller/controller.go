@@ -11,22 +11,23 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
 // Config is what a Controller is made from.
 type Config struct {
-	Client   workload.Client
-	Recorder record.EventRecorder
-	Clock    clock.WithTicker
+	Client workload.Client
+	// Sink is told of what happens to workloads.
+	Sink  notify.Sink
+	Clock clock.WithTicker
 	// Workers is the number of workloads that are handled at once.
 	Workers int
 	// NoRevisions: ControllerRevisions are not looked up. Where they would decide, a StatefulSet or DaemonSet is

@@ -11,17 +11,14 @@ import (
 	"hash/fnv"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/kind"
-	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -216,7 +213,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 	case err == nil, apierrors.IsConflict(err), ctx.Err() != nil:
 	case c.standing(): // the leader tells of its own
 	default:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigRecordFailed",
+		c.notify(s.workload, notify.RecordFailed,
 			fmt.Sprintf("Recording the content that the pods run with failed and will be retried: %v", err))
 	}
 	return err
@@ -246,24 +243,22 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	if err == nil {
 		err = c.patch(ctx, s, data)
 	}
-	trigger, _, _ := strings.Cut(s.Trigger, "/")
+	restarted := notify.Event{Workload: w.WorkloadKey, UID: w.UID, Trigger: s.Trigger, At: c.Clock.Now(), DueAt: s.DueAt}
 	switch {
 	case err == nil:
-		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Success, trigger)
-		if !s.DueAt.IsZero() {
-			metrics.PatchDelay(c.Clock.Since(s.DueAt))
-		}
+		restarted.What, restarted.Message = notify.Restarted, "Restarted because "+s.Because
 		klog.FromContext(ctx).Info("Restarted a workload", "kind", w.Kind, "workload", klog.KRef(w.Namespace, w.Name), "trigger", s.Trigger)
-		c.event(w, corev1.EventTypeNormal, "ConfigReloaded", "Restarted because "+s.Because)
 	case apierrors.IsConflict(err):
-		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Conflict, trigger)
+		restarted.What = notify.RestartConflicted
 	case apierrors.IsNotFound(err):
 		return nil // deleted meanwhile
 	case ctx.Err() != nil: // not refused: this replica no longer leads
+		return err
 	default:
-		metrics.Rollout(string(w.Kind), w.Namespace, metrics.Error, trigger)
-		c.event(w, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("A restart is due because %s, but it failed and will be retried: %v", s.Because, err))
+		restarted.What = notify.RestartFailed
+		restarted.Message = fmt.Sprintf("A restart is due because %s, but it failed and will be retried: %v", s.Because, err)
 	}
+	c.Sink.Notify(restarted)
 	return err
 }
 
@@ -285,7 +280,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	n.hash, n.said = marks.Hash, saidBy(&marks)
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standing() {
 		// The same words each time, so that the events of a fight are counted in one.
-		c.event(w, corev1.EventTypeWarning, "ConfigConflict", fmt.Sprintf(
+		c.notify(w, notify.Reverted, fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",
 			w.Kind, duration.HumanDuration(longestDelay)))
 	}
@@ -315,7 +310,7 @@ func (s *step) checksum() uint64 {
 func (c *Controller) tellUnmanaged(n *note, s *step) {
 	managed := s.State != policy.Unmanaged
 	if n.managed && !managed && s.Reason == policy.ReasonNotOptedIn {
-		c.event(s.workload, corev1.EventTypeNormal, "ConfigReloadOff", "Automatic restarts are off: "+whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
+		c.notify(s.workload, notify.SwitchedOff, "Automatic restarts are off: "+whyOff(s.workload, n.declaredBy, s.policy.DeclaredBy))
 	}
 	n.managed, n.declaredBy = managed, s.policy.DeclaredBy
 }
@@ -353,15 +348,15 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 	switch {
 	case told == "":
 	case s.Reason == policy.ReasonInvalidAnnotation:
-		c.event(s.workload, corev1.EventTypeWarning, "InvalidAnnotation", told)
+		c.notify(s.workload, notify.InvalidAnnotation, told)
 	case s.Reason == policy.ReasonTooManyPatterns:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigTooManyPatterns", told)
+		c.notify(s.workload, notify.TooManyPatterns, told)
 	case s.Reason == policy.ReasonStrategyNotAllowed:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigStrategyNotAllowed", told)
+		c.notify(s.workload, notify.StrategyNotAllowed, told)
 	case s.Reason == policy.ReasonTooManySources:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigTooManySources", told)
+		c.notify(s.workload, notify.TooManySources, told)
 	case s.Reason == policy.ReasonSourceMissing, s.Reason == policy.ReasonKeyMissing:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigSourceMissing", told)
+		c.notify(s.workload, notify.SourceMissing, told)
 	}
 }
 
@@ -371,17 +366,16 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // deleted meanwhile
 	case s.Action == policy.Verify, s.Action == policy.Inspect:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed",
+		c.notify(s.workload, notify.LookUpFailed,
 			fmt.Sprintf("Checking which content the pods were started with failed and will be retried: %v", err))
 	case s.Action == policy.Continue:
-		c.event(s.workload, corev1.EventTypeWarning, "ConfigReloadFailed", fmt.Sprintf("Evicting the pods failed and will be retried: %v", err))
+		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Evicting the pods failed and will be retried: %v", err))
 	}
 }
 
-func (c *Controller) event(w *dependency.Workload, eventType, reason, message string) {
-	c.Recorder.Event(&corev1.ObjectReference{
-		APIVersion: kind.Of(w.Kind).Resource.GroupVersion().String(), Kind: string(w.Kind), Namespace: w.Namespace, Name: w.Name, UID: w.UID,
-	}, eventType, reason, message)
+// notify tells of something that is no restart.
+func (c *Controller) notify(w *dependency.Workload, what notify.What, message string) {
+	c.Sink.Notify(notify.Event{What: what, Workload: w.WorkloadKey, UID: w.UID, Message: message})
 }
 
 // version parses a resourceVersion; one that is not a number counts as none.

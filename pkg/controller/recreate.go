@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -97,7 +98,7 @@ func (c *Controller) tellWaits(s *step, what, why string) {
 		if why = strings.TrimSuffix(why, "."); why != "" {
 			what += " (" + why + ")"
 		}
-		c.event(s.workload, corev1.EventTypeNormal, "ConfigReloadWaiting", "The next pod will be evicted later: "+what+".")
+		c.notify(s.workload, notify.RestartWaits, "The next pod will be evicted later: "+what+".")
 	}
 }
 

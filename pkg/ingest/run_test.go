@@ -66,7 +66,7 @@ func (n *notifier) Synced(known policy.Evaluator, _ dependency.Progress) {
 	n.send(g)
 }
 
-func (n *notifier) Changed(known policy.Evaluator, _ dependency.Progress, delta dependency.Delta) {
+func (n *notifier) Changed(known policy.Evaluator, _ dependency.Progress, _ dependency.Delta) {
 	g := known.Graph
 
 	n.send(g)

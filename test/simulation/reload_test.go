@@ -6,9 +6,9 @@ package simulation
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/registry/reload"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -39,8 +39,8 @@ func (s *simulation) reload(server *server, slot int, mode v1alpha1.ReloadReques
 	}
 	request := &reloadRequest{mode: mode, done: make(chan struct{})}
 	storage := &reload.REST{
-		Views: views{d}, Index: server.index, Client: workloadtest.Client(client{server: server, reload: request}), Recorder: &record.FakeRecorder{},
-		Clock: server.controller.Clock, 
+		Views: views{d}, Index: server.index, Client: workloadtest.Client(client{server: server, reload: request}), Sink: notify.Sinks{},
+		Clock: server.controller.Clock,
 	}
 	go func() {
 		defer close(request.done)

@@ -15,13 +15,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
@@ -169,10 +169,10 @@ func (s *server) birth() {
 	s.alive = true
 	clock := skewedClock{skew: s.world.skews.Servers[s.id]}
 	s.controller = controller.New(controller.Config{
-		Client:   workloadtest.Client(client{server: s}),
-		Recorder: &record.FakeRecorder{},
-		Clock:    clock,
-		Workers:  len(s.world.workloads) + 1, // so that no order of the queue matters
+		Client:  workloadtest.Client(client{server: s}),
+		Sink:    notify.Sinks{},
+		Clock:   clock,
+		Workers: len(s.world.workloads) + 1, // so that no order of the queue matters
 	})
 	s.index = ingest.NewIndex(clock, s.controller)
 	s.index.SetDefaults(s.world.defaults())

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -21,7 +20,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/metrics"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/workload"
@@ -231,15 +230,16 @@ func (r *REST) tell(ctx context.Context, view *v1alpha1.ConfigDependency, reques
 	if !status.Triggered {
 		return
 	}
-	metrics.Rollout(status.WorkloadRef.Kind, view.Namespace, metrics.Success, policy.TriggerRequest)
-	because := ""
+	message := "Restarted on request of " + user(ctx)
 	if request.Spec.Reason != "" {
-		because = ": " + request.Spec.Reason
+		message += ": " + request.Spec.Reason
 	}
 	ref := status.WorkloadRef
-	r.Recorder.Eventf(&corev1.ObjectReference{
-		APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: view.Namespace, Name: ref.Name, UID: ref.UID,
-	}, corev1.EventTypeNormal, "ConfigReloaded", "Restarted on request of %s%s", user(ctx), because)
+	r.Sink.Notify(notify.Event{
+		What:     notify.Restarted,
+		Workload: dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: view.Namespace, Name: ref.Name},
+		UID:      ref.UID, Message: message, Trigger: policy.TriggerRequest, At: r.Clock.Now(),
+	})
 }
 
 func conflict(view *v1alpha1.ConfigDependency, format string, args ...any) error {

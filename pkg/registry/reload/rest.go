@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -26,11 +26,11 @@ type Views interface {
 
 // REST is the storage of the subresource.
 type REST struct {
-	Views    Views
-	Index    policy.Index
-	Client   workload.Client
-	Recorder record.EventRecorder
-	Clock    clock.PassiveClock
+	Views  Views
+	Index  policy.Index
+	Client workload.Client
+	Sink   notify.Sink
+	Clock  clock.PassiveClock
 }
 
 var (

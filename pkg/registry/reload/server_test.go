@@ -24,6 +24,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
@@ -130,11 +131,11 @@ func newServer(view *v1alpha1.ConfigDependency, objects ...runtime.Object) *serv
 	events := record.NewFakeRecorder(10)
 	events.IncludeObject = true
 	return &server{client: client, events: events, REST: &REST{
-		Views:    stubViews{view},
-		Index:    stubGraph{newGraph(), off},
-		Client:   workloadtest.Client(client),
-		Recorder: events,
-		Clock:    testingclock.NewFakePassiveClock(now),
+		Views:  stubViews{view},
+		Index:  stubGraph{newGraph(), off},
+		Client: workloadtest.Client(client),
+		Sink:   notify.KubernetesEvents{Recorder: events},
+		Clock:  testingclock.NewFakePassiveClock(now),
 	}}
 }
 

@@ -1,0 +1,43 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/configdep/configdep/pkg/kind"
+)
+
+// KubernetesEvents leaves Events on the workloads.
+type KubernetesEvents struct{ Recorder record.EventRecorder }
+
+// reasons are those of Events, by what happened. They are an API; of what is missing here there is none.
+var reasons = map[What]struct{ eventType, reason string }{
+	Restarted:          {corev1.EventTypeNormal, "ConfigReloaded"},
+	RestartFailed:      {corev1.EventTypeWarning, "ConfigReloadFailed"},
+	RestartWaits:       {corev1.EventTypeNormal, "ConfigReloadWaiting"},
+	LookUpFailed:       {corev1.EventTypeWarning, "ConfigReloadFailed"},
+	RecordFailed:       {corev1.EventTypeWarning, "ConfigRecordFailed"},
+	Reverted:           {corev1.EventTypeWarning, "ConfigConflict"},
+	SwitchedOff:        {corev1.EventTypeNormal, "ConfigReloadOff"},
+	InvalidAnnotation:  {corev1.EventTypeWarning, "InvalidAnnotation"},
+	TooManyPatterns:    {corev1.EventTypeWarning, "ConfigTooManyPatterns"},
+	StrategyNotAllowed: {corev1.EventTypeWarning, "ConfigStrategyNotAllowed"},
+	TooManySources:     {corev1.EventTypeWarning, "ConfigTooManySources"},
+	SourceMissing:      {corev1.EventTypeWarning, "ConfigSourceMissing"},
+}
+
+// Notify implements Sink.
+func (k KubernetesEvents) Notify(e Event) {
+	as, told := reasons[e.What]
+	if !told {
+		return
+	}
+	ref := &corev1.ObjectReference{Kind: string(e.Workload.Kind), Namespace: e.Workload.Namespace, Name: e.Workload.Name, UID: e.UID}
+	if of := kind.Of(e.Workload.Kind); of != nil {
+		ref.APIVersion = of.Resource.GroupVersion().String()
+	}
+	k.Recorder.Event(ref, as.eventType, as.reason, e.Message)
+}

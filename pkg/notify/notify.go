@@ -1,0 +1,64 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package notify tells of what happened to workloads: an Event is made where it happens, once, and each Sink makes of it
+// what its readers need. A sink is one file, and one line where the server is put together.
+package notify
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// What says what happened to a workload.
+type What string
+
+// The values of What.
+const (
+	Restarted         What = "Restarted"
+	RestartFailed     What = "RestartFailed"     // it will be retried
+	RestartConflicted What = "RestartConflicted" // the workload had changed, so that it is decided again
+	RestartWaits      What = "RestartWaits"      // the next pod is evicted later
+	LookUpFailed      What = "LookUpFailed"      // which content the pods were started with, or an eviction; it will be retried
+	RecordFailed      What = "RecordFailed"      // recording that content; it will be retried
+	Reverted          What = "Reverted"          // another client keeps reverting what configdep writes
+	SwitchedOff       What = "SwitchedOff"       // automatic restarts were on, and are off now
+
+	// Automatic restarts are on hold until a user acts.
+	InvalidAnnotation  What = "InvalidAnnotation"
+	TooManyPatterns    What = "TooManyPatterns"
+	StrategyNotAllowed What = "StrategyNotAllowed"
+	TooManySources     What = "TooManySources"
+	SourceMissing      What = "SourceMissing"
+)
+
+// Event is something that happened to a workload.
+type Event struct {
+	What     What
+	Workload dependency.WorkloadKey
+	UID      types.UID
+	// Message says to users what happened and why, in a sentence.
+	Message string
+	// Trigger is what a restart is for: a source, such as Secret/db, or one of the triggers of package policy.
+	Trigger string
+	// At is when a restart was made, and DueAt when it was due; zero: that is not known.
+	At, DueAt time.Time
+}
+
+// Sink is told of events, and must not block.
+type Sink interface {
+	Notify(Event)
+}
+
+// Sinks are told one after the other.
+type Sinks []Sink
+
+// Notify implements Sink.
+func (s Sinks) Notify(e Event) {
+	for _, sink := range s {
+		sink.Notify(e)
+	}
+}
