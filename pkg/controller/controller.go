@@ -106,7 +106,7 @@ const lostAfter = 5 * time.Minute
 // awaits returns for how long to wait for our last write, when the workload has been read in a version; 0:
 // it has come back, or is taken for lost.
 func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
-	if version(resourceVersion) >= n.written {
+	if dependency.ParseVersion(resourceVersion) >= n.written {
 		return 0
 	}
 	return max(0, n.writtenAt.Add(lostAfter).Sub(now))

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
-	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,7 +75,7 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 		case err != nil && ctx.Err() != nil: // not refused: this replica no longer leads
 			return 0, err
 		case err != nil:
-			if apierrors.IsConflict(err) && version(s.workload.ResourceVersion) < n.written {
+			if apierrors.IsConflict(err) && dependency.ParseVersion(s.workload.ResourceVersion) < n.written {
 				n.writtenAt = c.Clock.Now() // our last write is not lost but late
 			}
 			c.tellLookFailed(s, err)
@@ -275,7 +274,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 		}
 		return err
 	}
-	n.written, n.writtenAt, n.decided = version(patched.GetResourceVersion()), c.Clock.Now(), s.order
+	n.written, n.writtenAt, n.decided = dependency.ParseVersion(patched.GetResourceVersion()), c.Clock.Now(), s.order
 	marks := policy.MarksOf(patched.GetAnnotations())
 	n.hash, n.said = marks.Hash, saidBy(&marks)
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standing() {
@@ -376,13 +375,4 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 // notify tells of something that is no restart.
 func (c *Controller) notify(w *dependency.Workload, what notify.What, message string) {
 	c.Sink.Notify(notify.Event{What: what, Workload: w.WorkloadKey, UID: w.UID, Message: message})
-}
-
-// version parses a resourceVersion; one that is not a number counts as none.
-func version(s string) uint64 {
-	v, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
 }

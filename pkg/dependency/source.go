@@ -85,7 +85,7 @@ func (c *Change) Moment() Moment { return Moment{c.Version, c.Order} }
 // After completes a source by what was known of it before, or nil. Deleted is what was
 // known of a deleted source of the same name, or nil.
 func (s *Source) After(previous, deleted *Source, at Arrival) {
-	version := versionOf(s.ResourceVersion)
+	version := ParseVersion(s.ResourceVersion)
 	if at.Rekeyed && previous != nil && previous.UID == s.UID && previous.ResourceVersion == s.ResourceVersion {
 		s.keepDates(previous)
 		return

@@ -42,14 +42,14 @@ func (g *Graph) EachUnread(f func(*Unread)) { g.unread.each(f) }
 // one that was created in its place with another type.
 func (g *Graph) SetUnread(u *Unread, at Arrival) {
 	before := g.unread.get(u.SourceKey)
-	if before != nil && before.Type != u.Type && versionOf(u.ResourceVersion) < versionOf(before.ResourceVersion) {
+	if before != nil && before.Type != u.Type && ParseVersion(u.ResourceVersion) < ParseVersion(before.ResourceVersion) {
 		return
 	}
 	g.unread.set(&u.SourceKey, u)
 	if before != nil && before.UID == u.UID {
 		return
 	}
-	change := Change{Version: versionOf(u.ResourceVersion), Exact: at.Live, After: at.After, Seen: at.Seen, Order: at.Order}
+	change := Change{Version: ParseVersion(u.ResourceVersion), Exact: at.Live, After: at.After, Seen: at.Seen, Order: at.Order}
 	g.order = max(g.order, change.Order)
 	g.forgetGone(u.SourceKey)
 	g.endWaiting(u.SourceKey, change)

@@ -186,7 +186,7 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 
 // written returns when the object was written as it is, which is an upper bound of when anything of
 // it changed.
-func (w *Workload) written(at Arrival) Moment { return Moment{versionOf(w.ResourceVersion), at.Order} }
+func (w *Workload) written(at Arrival) Moment { return Moment{ParseVersion(w.ResourceVersion), at.Order} }
 
 // dateObject finds out when the object was created, and when its template changed, as this process
 // saw it.
@@ -239,9 +239,9 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 		w.StartUnsure, w.CameBack = previous.StartUnsure, previous.CameBack
 		w.PodsAfter, w.RevisionBefore = previous.PodsAfter, previous.RevisionBefore
 	case at.Live:
-		w.StartVersion = versionOf(w.ResourceVersion)
+		w.StartVersion = ParseVersion(w.ResourceVersion)
 	case previous != nil: // at any time since that was read, and so was all that came before the list
-		w.StartVersion = max(versionOf(previous.ResourceVersion), at.After) + 1
+		w.StartVersion = max(ParseVersion(previous.ResourceVersion), at.After) + 1
 	case at.After != 0: // it was not there then
 		w.StartVersion = at.After + 1
 	}
@@ -253,7 +253,7 @@ func (w *Workload) dateStart(previous *Workload, samePods bool, at Arrival) {
 	}
 	// Another template may have come and gone unseen, unless the controller has counted no rollout since.
 	if started || !at.Live && !w.TemplateWritten.Equal(previous.TemplateWritten) && !w.sameRevision(previous) {
-		w.StartedBy = versionOf(w.ResourceVersion)
+		w.StartedBy = ParseVersion(w.ResourceVersion)
 	}
 }
 
@@ -267,8 +267,8 @@ func (w *Workload) sameRevision(other *Workload) bool {
 // changed. A lower number than before is that of an earlier ReplicaSet: its controller may not have read yet
 // that it created another one in between.
 func (w *Workload) RevisionIsNew() bool {
-	before := versionOf(w.RevisionBefore)
-	return before > 0 && versionOf(w.Revision) > before
+	before := ParseVersion(w.RevisionBefore)
+	return before > 0 && ParseVersion(w.Revision) > before
 }
 
 // ClockMargin is by how much the clocks of nodes, of the API server and of this server may differ without a
@@ -393,7 +393,7 @@ func (w *Workload) Opt(o Opting, previous *Workload, version string, at Arrival)
 	if previous == nil {
 		return
 	}
-	now := Moment{versionOf(version), at.Order}
+	now := Moment{ParseVersion(version), at.Order}
 	if w.OptedAt, w.OptedOver = previous.OptedAt, previous.OptedOver; previous.OptedIn != in {
 		w.OptedAt, w.OptedOver = now, o.Over
 	}
@@ -405,21 +405,21 @@ func (w *Workload) Opt(o Opting, previous *Workload, version string, at Arrival)
 
 // OptedAfter reports whether what the annotations say came to be after a version: that of a namespace, which is read
 // on a stream of its own and may come later than what was written after it.
-func (w *Workload) OptedAfter(version string) bool { return versionOf(version) < w.OptedAt.Version }
+func (w *Workload) OptedAfter(version string) bool { return ParseVersion(version) < w.OptedAt.Version }
 
 // OptBefore notes that a namespace had opted the workload in, with a version before OptedAt.
-func (w *Workload) OptBefore(version string) { w.OptedAt.Version = versionOf(version) }
+func (w *Workload) OptBefore(version string) { w.OptedAt.Version = ParseVersion(version) }
 
 // RecordedSinceScoped reports whether the record was written after the annotations that say which sources
 // count last changed, or with them.
 func (w *Workload) RecordedSinceScoped() bool { return w.RecordedAt.Order >= w.ScopedAt.Order }
 
-// versionOf parses a resourceVersion, or the revision of a Deployment. Those of kube-apiserver are revisions
-// of etcd; one that is not a number is as good as unknown.
-func versionOf(version string) uint64 {
+// ParseVersion parses a resourceVersion, or the revision of a Deployment. Those of kube-apiserver are revisions
+// of etcd; one that is not a number is as good as unknown, which is 0.
+func ParseVersion(version string) uint64 {
 	v, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
-		return 0
+		return 0 // not the highest number, which comes with the error of one that is too high
 	}
 	return v
 }

@@ -6,7 +6,6 @@ package ingest
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -65,9 +64,7 @@ func (x *Index) yield() {
 
 // begin notes that what is about to be applied may be as new as a version.
 func (x *Index) begin(version string) {
-	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
-		x.progress.Latest = max(x.progress.Latest, v)
-	}
+	x.progress.Latest = max(x.progress.Latest, dependency.ParseVersion(version))
 }
 
 // An input that concerns many objects is applied in turns, between which others can have the index. A turn ends after
@@ -105,7 +102,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 			delete(gone, name{o.Namespace, o.Name})
 		}
 		if again := rekeyed && o.source != nil; again || !holds(known, o) { // it was read with another key
-			changed = append(changed, versioned{o, versionOf(o)})
+			changed = append(changed, versioned{o, dependency.ParseVersion(o.ResourceVersion)})
 		}
 	}
 	// In the order in which they were written, so that one that was read later has a later version.
@@ -164,11 +161,6 @@ type versioned struct {
 	version uint64
 }
 
-func versionOf(o *object) uint64 {
-	v, _ := strconv.ParseUint(o.ResourceVersion, 10, 64)
-	return v
-}
-
 // beginList notes that a stream has been listed at a version: what is known of it may lack what
 // came and went before. That all up to there has been applied is not said yet. It returns the
 // graph as it is, and whether this is one of the first lists, and one with another key.
@@ -176,10 +168,9 @@ func (x *Index) beginList(stream *stream, version string) (known *dependency.Gra
 	x.change()
 	defer x.mu.Unlock()
 	revision := x.seen.of(stream.name).revision
-	if v, err := strconv.ParseUint(version, 10, 64); err == nil {
-		if v < revision {
-			x.regressed(stream.name, v, revision)
-		}
+	if v := dependency.ParseVersion(version); v > 0 && v < revision {
+		x.regressed(stream.name, v, revision)
+	} else {
 		revision = max(revision, v)
 	}
 	x.progress.Latest = max(x.progress.Latest, revision)
@@ -286,9 +277,8 @@ func (x *Index) drop(stream *stream, namespace, name, version string, since seen
 
 // deletion returns when something was deleted that was there at a time.
 func (x *Index) deletion(version string, since seen) dependency.Change {
-	v, _ := strconv.ParseUint(version, 10, 64)
 	at := x.arrival(true)
-	return dependency.Change{Version: v, Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at}
+	return dependency.Change{Version: dependency.ParseVersion(version), Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at}
 }
 
 func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
@@ -355,10 +345,6 @@ func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at
 
 // observe notes the version of what is about to be applied.
 func (x *Index) observe(stream *stream, version string) {
-	v, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		v = 0
-	}
 	x.begin(version)
-	x.seen.observe(stream.name, v, x.clock.Now())
+	x.seen.observe(stream.name, dependency.ParseVersion(version), x.clock.Now())
 }

@@ -5,7 +5,6 @@ package podstate
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -58,9 +57,9 @@ type Container struct {
 
 // FromPod reads a pod.
 func FromPod(o *corev1.Pod) *Pod {
-	p := &Pod{Created: o.CreationTimestamp.Time, Revision: revisionOf(o), Hash: o.Annotations[policy.ConfigHashAnnotation]}
-	if v, err := strconv.ParseUint(o.ResourceVersion, 10, 64); err == nil {
-		p.Version = v
+	p := &Pod{
+		Created: o.CreationTimestamp.Time, Version: dependency.ParseVersion(o.ResourceVersion),
+		Revision: revisionOf(o), Hash: o.Annotations[policy.ConfigHashAnnotation],
 	}
 	references, _ := dependency.References(&o.Spec)
 	reads := readsOf(references)

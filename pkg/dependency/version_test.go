@@ -1,16 +1,16 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package dependency
 
 import "testing"
 
 // A version that is no number is before all others, so that no write is waited for.
-func TestVersion(t *testing.T) {
+func TestParseVersion(t *testing.T) {
 	for s, want := range map[string]uint64{
 		"": 0, "none": 0, "-1": 0, "10": 10, "9223372036854775808": 1 << 63, "18446744073709551616": 0,
 	} {
-		if got := version(s); got != want {
+		if got := ParseVersion(s); got != want {
 			t.Errorf("%q is version %d, want %d", s, got, want)
 		}
 	}
