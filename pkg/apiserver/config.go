@@ -27,10 +27,10 @@ type Config struct {
 	Reader  *ingest.Reader
 	Options *Options
 
-	workloads    workload.Client
-	certificates *certificates
-	webhook      *webhook
-	departure    *departure
+	workloads      workload.Client
+	certificates   *certificates
+	webhook        *webhook
+	unregistration *unregistration
 }
 
 // CompletedConfig is a Config that has been completed. The private pointer makes it
@@ -38,15 +38,15 @@ type Config struct {
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
-	generic      genericapiserver.CompletedConfig
-	client       kubernetes.Interface
-	workloads    workload.Client
-	reader       *ingest.Reader
-	options      *Options
-	farewell     *farewell
-	certificates *certificates
-	webhook      *webhook
-	departure    *departure
+	generic        genericapiserver.CompletedConfig
+	client         kubernetes.Interface
+	workloads      workload.Client
+	reader         *ingest.Reader
+	options        *Options
+	drain          *drain
+	certificates   *certificates
+	webhook        *webhook
+	unregistration *unregistration
 }
 
 // Config applies the options.
@@ -88,7 +88,7 @@ func (o *Options) Config() (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, workloads: workloads, certificates: certificates, webhook: webhook, departure: &departure{client, dynamicClient, o.Namespace}}, nil
+	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, workloads: workloads, certificates: certificates, webhook: webhook, unregistration: &unregistration{client, dynamicClient, o.Namespace}}, nil
 }
 
 // applyTo applies the options of the generic API server, in the order in which they
@@ -148,7 +148,10 @@ func clientConfig(base *rest.Config) *rest.Config {
 
 // Complete fills in what the generic API server derives.
 func (c *Config) Complete() CompletedConfig {
-	farewell := &farewell{maxWatches: c.Options.MaxWatchesPerUser}
-	c.Generic.BuildHandlerChainFunc = farewell.buildHandlerChain
-	return CompletedConfig{&completedConfig{c.Generic.Complete(), c.Client, c.workloads, c.Reader, c.Options, farewell, c.certificates, c.webhook, c.departure}}
+	drain := &drain{maxWatches: c.Options.MaxWatchesPerUser}
+	c.Generic.BuildHandlerChainFunc = drain.buildHandlerChain
+	return CompletedConfig{&completedConfig{
+		generic: c.Generic.Complete(), client: c.Client, workloads: c.workloads, reader: c.Reader, options: c.Options,
+		drain: drain, certificates: c.certificates, webhook: c.webhook, unregistration: c.unregistration,
+	}}
 }

@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// patientSink writes events when no workload waits to be restarted: with many at once,
+// deferredEventSink writes events when no workload waits to be restarted: with many at once,
 // events would take from the API server what the patches need. It waits for a time only,
 // as the broadcaster drops events when too many are queued.
-type patientSink struct {
+type deferredEventSink struct {
 	record.EventSink
 	busy  func() bool
 	clock clock.Clock
@@ -27,18 +27,18 @@ const (
 )
 
 // Create is part of record.EventSink.
-func (s *patientSink) Create(event *corev1.Event) (*corev1.Event, error) {
+func (s *deferredEventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 	s.wait(event)
 	return s.EventSink.Create(event)
 }
 
 // Patch is part of record.EventSink.
-func (s *patientSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
+func (s *deferredEventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	s.wait(event)
 	return s.EventSink.Patch(event, data)
 }
 
-func (s *patientSink) wait(event *corev1.Event) {
+func (s *deferredEventSink) wait(event *corev1.Event) {
 	for s.busy() && s.clock.Since(event.LastTimestamp.Time) < patience {
 		<-s.clock.After(patienceStep)
 	}

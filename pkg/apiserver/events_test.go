@@ -35,7 +35,7 @@ func TestEventsLetRestartsGoFirst(t *testing.T) {
 			var busy atomic.Bool
 			busy.Store(true)
 			done := make(written)
-			sink := &patientSink{EventSink: done, busy: busy.Load, clock: clock}
+			sink := &deferredEventSink{EventSink: done, busy: busy.Load, clock: clock}
 			go func() { _, _ = sink.Create(&corev1.Event{LastTimestamp: metav1.NewTime(clock.Now())}) }()
 			for !clock.HasWaiters() {
 				select {

@@ -38,20 +38,20 @@ import (
 
 // Server is the aggregated API server, what feeds it, and the controller.
 type Server struct {
-	generic      *genericapiserver.GenericAPIServer
-	options      *Options
-	client       kubernetes.Interface
-	reader       *ingest.Reader
-	farewell     *farewell
-	certificates *certificates
-	webhook      *webhook
-	departure    *departure
-	index        *ingest.Index
-	views        *configdependency.Views
-	controller   *controller.Controller
-	digester     atomic.Pointer[dependency.Digester]
-	broadcaster  record.EventBroadcaster
-	namespaces   corev1listers.NamespaceLister
+	generic        *genericapiserver.GenericAPIServer
+	options        *Options
+	client         kubernetes.Interface
+	reader         *ingest.Reader
+	drain          *drain
+	certificates   *certificates
+	webhook        *webhook
+	unregistration *unregistration
+	index          *ingest.Index
+	views          *configdependency.Views
+	controller     *controller.Controller
+	digester       atomic.Pointer[dependency.Digester]
+	broadcaster    record.EventBroadcaster
+	namespaces     corev1listers.NamespaceLister
 }
 
 // New makes a Server.
@@ -63,8 +63,8 @@ func (c CompletedConfig) New() (*Server, error) {
 		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
 	s := &Server{
-		generic: generic, options: c.options, client: c.client, reader: c.reader, farewell: c.farewell,
-		certificates: c.certificates, webhook: c.webhook, departure: c.departure, broadcaster: record.NewBroadcaster(), views: views,
+		generic: generic, options: c.options, client: c.client, reader: c.reader, drain: c.drain,
+		certificates: c.certificates, webhook: c.webhook, unregistration: c.unregistration, broadcaster: record.NewBroadcaster(), views: views,
 		namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(),
 	}
 	sinks := notify.Sinks{
@@ -120,7 +120,7 @@ func (s *Server) Run(ctx context.Context) error {
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.broadcaster.StartStructuredLogging(2)
 	events := &corev1client.EventSinkImpl{Interface: s.client.CoreV1().Events("")}
-	s.broadcaster.StartRecordingToSink(&patientSink{EventSink: events, busy: s.controller.Busy, clock: clock.RealClock{}})
+	s.broadcaster.StartRecordingToSink(&deferredEventSink{EventSink: events, busy: s.controller.Busy, clock: clock.RealClock{}})
 	defer s.broadcaster.Shutdown()
 
 	var feeding, leading sync.WaitGroup
@@ -138,14 +138,14 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := checkKubernetes(ctx, s.client.Discovery()); err != nil {
 		return err
 	}
-	if err := s.webhook.start(feed, &feeding, s.reviews(), s.farewell); err != nil {
+	if err := s.webhook.start(feed, &feeding, s.reviews(), s.drain); err != nil {
 		return err
 	}
 	feeding.Go(func() { s.certificates.watch(feed) })
-	feeding.Go(func() { s.departure.watch(feed) })
+	feeding.Go(func() { s.unregistration.watch(feed) })
 	leading.Go(func() { s.lead(ctx) })
 	defer leading.Wait()
-	s.farewell.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Farewell)
+	s.drain.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Drain)
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 

@@ -76,7 +76,7 @@ func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo, clien
 }
 
 // start serves until the context is done; then it answers what is under way.
-func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler http.Handler, ends *farewell) error {
+func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler http.Handler, ends *drain) error {
 	if w.serving == nil {
 		return nil
 	}

@@ -32,7 +32,7 @@ const fieldManager = "configdep"
 // APIServices and webhook configurations name the CAs of the server for kube-apiserver, ConfigMaps for
 // any other client.
 var (
-	apiServices           = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	APIServices           = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	webhookConfigurations = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 	configMaps            = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
@@ -71,7 +71,7 @@ func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
 			})
 		}
 	}
-	add(apiServices, "", targets.APIService, apiServicePlaces)
+	add(APIServices, "", targets.APIService, apiServicePlaces)
 	add(webhookConfigurations, "", targets.WebhookConfiguration, webhookPlaces)
 	add(configMaps, targets.Namespace, targets.ConfigMap, configMapPlaces)
 	return b

@@ -62,7 +62,7 @@ var everyTarget = Targets{APIService: ours, WebhookConfiguration: "configdep-api
 
 func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		apiServices: "APIServiceList", webhookConfigurations: "MutatingWebhookConfigurationList", configMaps: "ConfigMapList",
+		APIServices: "APIServiceList", webhookConfigurations: "MutatingWebhookConfigurationList", configMaps: "ConfigMapList",
 	}, objects...)
 }
 
@@ -110,7 +110,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		check := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if diff := cmp.Diff([]string{want}, inCluster(t, client, apiServices, ours)); diff != "" {
+			if diff := cmp.Diff([]string{want}, inCluster(t, client, APIServices, ours)); diff != "" {
 				t.Errorf("APIService (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{want, want, want}, inCluster(t, client, webhookConfigurations, "configdep-apiserver")); diff != "" {
@@ -121,7 +121,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 			}
 		}
 		check(bundle)
-		if diff := cmp.Diff([]string{""}, inCluster(t, client, apiServices, "v1.other.io")); diff != "" {
+		if diff := cmp.Diff([]string{""}, inCluster(t, client, APIServices, "v1.other.io")); diff != "" {
 			t.Errorf("another APIService (-want +got):\n%s", diff)
 		}
 		ca := parseCerts([]byte(bundle))[0]
@@ -149,7 +149,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		replace(apiServices, apiService("b3RoZXI="))
+		replace(APIServices, apiService("b3RoZXI="))
 		check(bundle)
 		replace(webhookConfigurations, webhooks("", "", ""))
 		check(bundle)
@@ -164,14 +164,14 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		b.Set(other.Bundle)
 		check(string(other.Bundle))
 		// And when it comes back.
-		if err := client.Resource(apiServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
+		if err := client.Resource(APIServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		settle()
 		if !b.InPlace(parseCerts(other.Bundle)[0]) {
 			t.Error("it waits for an object that does not exist")
 		}
-		if _, err := client.Resource(apiServices).Create(t.Context(), apiService(""), metav1.CreateOptions{}); err != nil {
+		if _, err := client.Resource(APIServices).Create(t.Context(), apiService(""), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		check(string(other.Bundle))
@@ -219,7 +219,7 @@ func TestARightIsMissing(t *testing.T) {
 				}
 				<-time.After(time.Minute / 2)
 				synctest.Wait()
-				if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, client, apiServices, ours)); diff != "" || !b.InPlace(ca) {
+				if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, client, APIServices, ours)); diff != "" || !b.InPlace(ca) {
 					t.Errorf("it is not corrected (-want +got):\n%s", diff)
 				}
 			})
@@ -235,7 +235,7 @@ func TestNoRaceForTheBundle(t *testing.T) {
 		client.PrependReactor("patch", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
 			// The other writes at the same moment.
 			o := apiService("b3RoZXI=")
-			return true, o, client.Tracker().Update(apiServices, o, "")
+			return true, o, client.Tracker().Update(APIServices, o, "")
 		})
 		b := NewBundles(client, Targets{APIService: ours})
 		b.Set(c.Bundle)

@@ -35,7 +35,7 @@ func TestTheBundleFollowsAFile(t *testing.T) {
 			t.Helper()
 			<-time.After(2 * reread)
 			synctest.Wait()
-			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, apiServices, ours)); diff != "" {
+			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, APIServices, ours)); diff != "" {
 				t.Errorf("APIService (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff([]string{string(want)}, inCluster(t, client, webhookConfigurations, "configdep-apiserver")); diff != "" {

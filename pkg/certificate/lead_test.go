@@ -54,7 +54,7 @@ func TestTheLeaderRenews(t *testing.T) {
 				for _, ca := range parseCerts(c.Bundle) {
 					cas[Fingerprint(ca)] = true
 				}
-				for _, bundle := range append(inCluster(t, objects, apiServices, ours), inCluster(t, objects, webhookConfigurations, "configdep-apiserver")...) {
+				for _, bundle := range append(inCluster(t, objects, APIServices, ours), inCluster(t, objects, webhookConfigurations, "configdep-apiserver")...) {
 					if err := serves(&c, []byte(bundle), time.Now()); err != nil {
 						t.Errorf("round %d: %v", i, err)
 					}
@@ -117,7 +117,7 @@ func TestALateLeaderPublishesNothingOld(t *testing.T) {
 		refuse.Store(false)
 		<-time.After(time.Second)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, objects, apiServices, ours)); diff != "" || cas(c) != 2 {
+		if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, objects, APIServices, ours)); diff != "" || cas(c) != 2 {
 			t.Errorf("%d CAs (-want +got):\n%s", cas(c), diff)
 		}
 	})
@@ -141,7 +141,7 @@ func TestANewLeaderOfARestoredSecret(t *testing.T) {
 		objects := newDynamic(apiService(base64.StdEncoding.EncodeToString(slices.Concat(current.Bundle, stranger.Bundle))))
 		trusts := func(c *Content) bool {
 			t.Helper()
-			bundle := inCluster(t, objects, apiServices, ours)[0]
+			bundle := inCluster(t, objects, APIServices, ours)[0]
 			return serves(c, []byte(bundle), time.Now()) == nil
 		}
 
@@ -208,7 +208,7 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 		objects := newDynamic(apiService(base64.StdEncoding.EncodeToString(slices.Concat(stranger.Bundle, current.Bundle))))
 		trusts := func(c *Content) bool {
 			t.Helper()
-			bundle := inCluster(t, objects, apiServices, ours)[0]
+			bundle := inCluster(t, objects, APIServices, ours)[0]
 			return serves(c, []byte(bundle), time.Now()) == nil
 		}
 		s := replica(t, client)
@@ -219,7 +219,7 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 		lead(t, s, objects)
 		<-time.After(day)
 		overwritten := apiService(base64.StdEncoding.EncodeToString(stranger.Bundle))
-		if _, err := objects.Resource(apiServices).Update(t.Context(), overwritten, metav1.UpdateOptions{}); err != nil {
+		if _, err := objects.Resource(APIServices).Update(t.Context(), overwritten, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(79 * day) // the certificate is to be renewed
@@ -258,7 +258,7 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 		}
 		synctest.Wait()
 		overwritten = apiService(base64.StdEncoding.EncodeToString(stranger.Bundle))
-		if _, err := objects.Resource(apiServices).Update(t.Context(), overwritten, metav1.UpdateOptions{}); err != nil {
+		if _, err := objects.Resource(APIServices).Update(t.Context(), overwritten, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(day)

@@ -186,7 +186,9 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 
 // written returns when the object was written as it is, which is an upper bound of when anything of
 // it changed.
-func (w *Workload) written(at Arrival) Moment { return Moment{ParseVersion(w.ResourceVersion), at.Order} }
+func (w *Workload) written(at Arrival) Moment {
+	return Moment{ParseVersion(w.ResourceVersion), at.Order}
+}
 
 // dateObject finds out when the object was created, and when its template changed, as this process
 // saw it.

@@ -147,9 +147,9 @@ func (v *Views) States() map[v1alpha1.State]int {
 	return maps.Clone(v.states)
 }
 
-// Farewell ends the watches that are open, within some time, so that their clients go to
+// Drain ends the watches that are open, within some time, so that their clients go to
 // another replica.
-func (v *Views) Farewell(within time.Duration) { v.cache.Farewell(within) }
+func (v *Views) Drain(within time.Duration) { v.cache.Drain(within) }
 
 // Watches returns the number of open watches, and of events that are kept for those who
 // come back.

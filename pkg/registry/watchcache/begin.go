@@ -26,7 +26,7 @@ func (w *watcher[T]) begin(from version) error {
 	if !now.synced {
 		return w.cache.NotReady()
 	}
-	w.epoch, w.farewell, w.floor, w.position = now.epoch, now.farewell, from, now.events.end
+	w.epoch, w.drains, w.floor, w.position = now.epoch, now.drains, from, now.events.end
 	switch {
 	case w.initial:
 		w.objects = now.trees

@@ -245,11 +245,11 @@ func (c *Cache[T]) apply(change *Change[T], at time.Time) {
 // so that it is not taken for a slow one.
 const catchUp = 512
 
-// Farewell ends the watches that are open, each at any moment of some time, with a bookmark
+// Drain ends the watches that are open, each at any moment of some time, with a bookmark
 // for those who want one: their clients go on from there at another replica.
-func (c *Cache[T]) Farewell(spread time.Duration) {
+func (c *Cache[T]) Drain(spread time.Duration) {
 	c.change(func() {
-		c.now.farewell++
+		c.now.drains++
 		c.now.spread = spread
 		c.all = true
 	})

@@ -72,7 +72,7 @@ func TestReadersWhileTheCacheChanges(t *testing.T) {
 	})
 	readers.Go(func() { // another goroutine than that of the inputs
 		for range last / 50 {
-			c.Farewell(0)
+			c.Drain(0)
 		}
 	})
 	for v := uint64(2); v <= last; v++ {

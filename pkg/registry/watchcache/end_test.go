@@ -112,7 +112,7 @@ func TestScopesAreSharedQuietly(t *testing.T) {
 
 // Before a replica goes, its watches end one after the other, and clients go on elsewhere
 // from the last bookmark. Who comes in spite of it is served.
-func TestFarewell(t *testing.T) {
+func TestCache_Drain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := syncedCache(here, "a/1")
 		put(c, 110, "a/1", "x")
@@ -123,7 +123,7 @@ func TestFarewell(t *testing.T) {
 		}
 		c.Progress(112)
 		synctest.Wait() // until they wait for something to happen
-		c.Farewell(10 * time.Second)
+		c.Drain(10 * time.Second)
 		late := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 1, here)})
 		synctest.Wait()
 		if _, _, open := c.Stats(); open < 30 {

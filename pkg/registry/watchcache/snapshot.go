@@ -26,7 +26,7 @@ type moment[T Object] struct {
 	alone, local bool
 	synced       bool
 	epoch        int // counts Replace, after which no watch goes on
-	farewell     int // counts Farewell
+	drains       int // counts Drain
 	spread       time.Duration
 	// current is a revision that is not lower than any that a client had seen when it was asked for.
 	current uint64

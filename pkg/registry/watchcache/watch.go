@@ -78,7 +78,7 @@ type watcher[T Object] struct {
 	result  chan watch.Event
 
 	epoch    int
-	farewell int
+	drains   int
 	position uint64    // of the next event in the ring
 	objects  *trees[T] // when the watch began, until it has begun
 	// floor is the version that the client has; those of events are higher.
@@ -203,7 +203,7 @@ func (w *watcher[T]) next() (events []*event[T], at version, more <-chan struct{
 // they are not.
 func (w *watcher[T]) leave() <-chan time.Time {
 	now := w.cache.latest.Load()
-	if w.farewell == now.farewell {
+	if w.drains == now.drains {
 		return nil
 	}
 	return w.cache.Clock.After(wait.Jitter(now.spread, 1) - now.spread)

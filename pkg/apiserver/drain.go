@@ -12,28 +12,28 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// farewell sends clients away before a server ends. The aggregator keeps one connection
+// drain sends clients away before a server ends. The aggregator keeps one connection
 // for all of its requests and opens no other while that one works, so it would stay until
 // the end of the shutdown delay and then pass on to users that the server is shutting
 // down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect again, to a
 // server that is ready; what is under way is still answered. Watches would be under way for
 // an hour: they end then too, spread over some time.
-type farewell struct {
+type drain struct {
 	begun      atomic.Bool
 	maxWatches int // of one user
 }
 
 // buildHandlerChain wraps the chain of the generic API server.
-func (f *farewell) buildHandlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
+func (d *drain) buildHandlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
 	watches := &spread{most: watchesPerConnection}
-	limit := &watchLimit{most: f.maxWatches}
-	return f.closing(genericapiserver.DefaultBuildHandlerChain(limit.handler(watches.handler(endStalled(api, stalledAfter))), c))
+	limit := &watchLimit{most: d.maxWatches}
+	return d.closing(genericapiserver.DefaultBuildHandlerChain(limit.handler(watches.handler(endStalled(api, stalledAfter))), c))
 }
 
 // closing makes clients close their connections once it has begun.
-func (f *farewell) closing(next http.Handler) http.Handler {
+func (d *drain) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.begun.Load() {
+		if d.begun.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
@@ -42,10 +42,10 @@ func (f *farewell) closing(next http.Handler) http.Handler {
 
 // beginWithin begins in the middle of the shutdown delay after the context is done: until
 // then the endpoints of the Service may still lead clients back here.
-func (f *farewell) beginWithin(ctx context.Context, delay time.Duration, endWatches func(within time.Duration)) {
+func (d *drain) beginWithin(ctx context.Context, delay time.Duration, endWatches func(within time.Duration)) {
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(delay/2, func() {
-			f.begun.Store(true)
+			d.begun.Store(true)
 			endWatches(delay / 4)
 		})
 	})

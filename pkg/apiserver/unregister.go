@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -21,13 +20,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/certificate"
 )
 
-// departure takes away the APIService when the namespace of the server is deleted. If it
+// unregistration takes away the APIService when the namespace of the server is deleted. If it
 // stayed, its Service would be gone, discovery would fail in part, and no namespace of the
 // cluster could finish its deletion any more, the server's own among them. The namespace
 // controller leaves all things in a namespace alone for some seconds, and so is in time.
-type departure struct {
+type unregistration struct {
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
 	namespace string
@@ -36,42 +36,40 @@ type departure struct {
 // apiService is the name of the APIService that leads to the server.
 var apiService = v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.SchemeGroupVersion.Group
 
-var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-
 // watch waits for that until the context is done.
-func (d *departure) watch(ctx context.Context) {
+func (u *unregistration) watch(ctx context.Context) {
 	check := func(o any) {
 		if n, ok := o.(*corev1.Namespace); ok && n.DeletionTimestamp != nil {
-			d.depart(ctx)
+			u.tryToUnregister(ctx)
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(d.client.CoreV1().RESTClient(), "namespaces", "",
-			fields.OneTermEqualSelector(metav1.ObjectNameField, d.namespace)),
+		ListerWatcher: cache.NewListWatchFromClient(u.client.CoreV1().RESTClient(), "namespaces", "",
+			fields.OneTermEqualSelector(metav1.ObjectNameField, u.namespace)),
 		ObjectType: &corev1.Namespace{},
 		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, o any) { check(o) }},
 	})
 	informer.RunWithContext(ctx)
 }
 
-// depart tries for a while.
-func (d *departure) depart(ctx context.Context) {
+// tryToUnregister unregisters the server, and tries for a while.
+func (u *unregistration) tryToUnregister(ctx context.Context) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8}
 	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
-		err := d.unregister(ctx)
+		err := u.unregister(ctx)
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "Deleting the APIService, as the namespace of the server is being deleted")
 		}
 		return err == nil, nil
 	})
 	if err == nil {
-		klog.FromContext(ctx).Info("Deleted the APIService, as the namespace of the server is being deleted", "namespace", d.namespace)
+		klog.FromContext(ctx).Info("Deleted the APIService, as the namespace of the server is being deleted", "namespace", u.namespace)
 	}
 }
 
 // unregister deletes the APIService, unless it leads to another namespace.
-func (d *departure) unregister(ctx context.Context) error {
-	found, err := d.dynamic.Resource(apiServices).Get(ctx, apiService, metav1.GetOptions{})
+func (u *unregistration) unregister(ctx context.Context) error {
+	found, err := u.dynamic.Resource(certificate.APIServices).Get(ctx, apiService, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
@@ -81,11 +79,11 @@ func (d *departure) unregister(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the APIService: %w", err)
 	}
-	if namespace != d.namespace {
+	if namespace != u.namespace {
 		return nil
 	}
 	uid := found.GetUID()
-	err = d.dynamic.Resource(apiServices).Delete(ctx, found.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err = u.dynamic.Resource(certificate.APIServices).Delete(ctx, found.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another one
 		return nil
 	}
