@@ -146,6 +146,22 @@ func (s *shop) loseKey(ctx context.Context) error {
 // of it may fail, when a right is missing.
 func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
 	err := s.setPassword(ctx, "db") // another turn
+	// Flow schemas without a priority level, of which the one or the other API server says so first. They come before what
+	// needs the server, which may not answer in time.
+	for i := range 5 {
+		schema := &flowcontrolv1.FlowSchema{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("dangling-%d-%d", s.turn, i)},
+			Spec:       flowcontrolv1.FlowSchemaSpec{PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "absent"}, MatchingPrecedence: 9000},
+		}
+		_, schemaErr := client.FlowcontrolV1().FlowSchemas().Create(ctx, schema, metav1.CreateOptions{})
+		if s.turn > 1 {
+			before := fmt.Sprintf("dangling-%d-%d", s.turn-1, i)
+			if deleteErr := client.FlowcontrolV1().FlowSchemas().Delete(ctx, before, metav1.DeleteOptions{}); !apierrors.IsNotFound(deleteErr) {
+				err = errors.Join(err, deleteErr)
+			}
+		}
+		err = errors.Join(err, schemaErr)
+	}
 	// A restart of each kind on request, twice: an event that repeats is counted.
 	for _, name := range []string{"deployment.web", "deployment.web", "statefulset.db", "daemonset.logs"} {
 		_, reloadErr := api.ConfigdepV1alpha1().ConfigDependencies(s.namespace).Reload(ctx, name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "for the test"}}, metav1.CreateOptions{})
@@ -161,22 +177,6 @@ func (s *shop) provoke(ctx context.Context, api versioned.Interface) error {
 	_, damageErr := client.CoreV1().Secrets(install.Namespace).Patch(ctx, install.CertificateSecret, types.MergePatchType, damaged, metav1.PatchOptions{})
 	if damageErr != nil && !apierrors.IsNotFound(damageErr) {
 		err = errors.Join(err, damageErr)
-	}
-	// Flow schemas without a priority level, of which the one or the other API server says so
-	// first.
-	for i := range 5 {
-		schema := &flowcontrolv1.FlowSchema{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("dangling-%d-%d", s.turn, i)},
-			Spec:       flowcontrolv1.FlowSchemaSpec{PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "absent"}, MatchingPrecedence: 9000},
-		}
-		_, schemaErr := client.FlowcontrolV1().FlowSchemas().Create(ctx, schema, metav1.CreateOptions{})
-		if s.turn > 1 {
-			before := fmt.Sprintf("dangling-%d-%d", s.turn-1, i)
-			if deleteErr := client.FlowcontrolV1().FlowSchemas().Delete(ctx, before, metav1.DeleteOptions{}); !apierrors.IsNotFound(deleteErr) {
-				err = errors.Join(err, deleteErr)
-			}
-		}
-		err = errors.Join(err, schemaErr)
 	}
 	return err
 }
