@@ -16,7 +16,7 @@ import (
 func (s *Server) addHealthChecks() error {
 	// Until the index has synced, requests would get 503; a Service must not send any.
 	synced := healthz.NamedCheck("dependency-index-synced", func(*http.Request) error {
-		if s.digester.Load() == nil {
+		if !s.index.HasKey() {
 			return errors.New("waiting for the key of the config hash in Secret " + ingest.KeySecret + "; the log says why")
 		}
 		if err := s.index.Synced(); err != nil {

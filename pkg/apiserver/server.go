@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +48,6 @@ type Server struct {
 	index          *ingest.Index
 	views          *configdependency.Views
 	controller     *controller.Controller
-	digester       atomic.Pointer[dependency.Digester]
 	broadcaster    record.EventBroadcaster
 	namespaces     corev1listers.NamespaceLister
 }
@@ -151,7 +149,6 @@ func (s *Server) Run(ctx context.Context) error {
 
 // begin makes everything start over with another key of the hashes.
 func (s *Server) begin(d *dependency.Digester) {
-	s.digester.Store(d)
 	s.webhook.path.follow(d)
 	s.views.Reset()
 }

@@ -74,6 +74,13 @@ type Index struct {
 	keyMissing atomic.Bool // whether the Secret of the key does not exist
 }
 
+// HasKey reports whether the key of the digests has been read.
+func (x *Index) HasKey() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.graph.Digester() != nil
+}
+
 // KeyMissing reports whether the Secret of the key does not exist.
 func (x *Index) KeyMissing() bool { return x.keyMissing.Load() }
 

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kind describes the kinds of workloads, one file for each: how they are read, and what their controllers do with
-// their pods. It imports package dependency alone; whoever reads, patches or shows workloads asks it instead of listing
-// kinds.
+// their pods. It imports package dependency alone. What reads, patches or shows workloads asks it, and lists no kinds.
 package kind
 
 import (

@@ -5,7 +5,6 @@ package policy
 
 import (
 	"encoding/json"
-	"maps"
 	"reflect"
 	"strconv"
 	"testing"
@@ -470,126 +469,6 @@ func rollOut(trigger string) outcome {
 	return outcome{Pending, "SourceChanged", RollOut, trigger}
 }
 
-func configMap(name string, pairs ...string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{Data: map[string]string{}}
-	cm.Name = name
-	for i := 0; i < len(pairs); i += 2 {
-		cm.Data[pairs[i]] = pairs[i+1]
-	}
-	return cm
-}
-
-func secret(name string, pairs ...string) *corev1.Secret {
-	s := &corev1.Secret{Data: map[string][]byte{}}
-	s.Name = name
-	for k, v := range configMap(name, pairs...).Data {
-		s.Data[k] = []byte(v)
-	}
-	return s
-}
-
-func annotated[T metav1.Object](o T, pairs ...string) T {
-	a := maps.Clone(o.GetAnnotations())
-	if a == nil {
-		a = map[string]string{}
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		a[pairs[i]] = pairs[i+1]
-	}
-	o.SetAnnotations(a)
-	return o
-}
-
-// part adds something to a pod that refers to a source.
-type part func(*corev1.PodSpec)
-
-func podOf(parts ...part) corev1.PodSpec {
-	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
-	for _, p := range parts {
-		p(&pod)
-	}
-	return pod
-}
-
-func env(kind dependency.SourceKind, name, key string) part { return envOf(kind, name, key, false) }
-
-func optionalEnv(kind dependency.SourceKind, name, key string) part {
-	return envOf(kind, name, key, true)
-}
-
-func envOf(kind dependency.SourceKind, name, key string, optional bool) part {
-	return func(pod *corev1.PodSpec) {
-		from := &corev1.EnvVarSource{}
-		ref := corev1.LocalObjectReference{Name: name}
-		if kind == dependency.Secret {
-			from.SecretKeyRef = &corev1.SecretKeySelector{LocalObjectReference: ref, Key: key, Optional: &optional}
-		} else {
-			from.ConfigMapKeyRef = &corev1.ConfigMapKeySelector{LocalObjectReference: ref, Key: key, Optional: &optional}
-		}
-		c := &pod.Containers[0]
-		c.Env = append(c.Env, corev1.EnvVar{Name: "V" + strconv.Itoa(len(c.Env)), ValueFrom: from})
-	}
-}
-
-func envFrom(kind dependency.SourceKind, name string) part { return envFromOf(kind, name, false) }
-
-func optionalEnvFrom(kind dependency.SourceKind, name string) part {
-	return envFromOf(kind, name, true)
-}
-
-func envFromOf(kind dependency.SourceKind, name string, optional bool) part {
-	return func(pod *corev1.PodSpec) {
-		from := corev1.EnvFromSource{}
-		ref := corev1.LocalObjectReference{Name: name}
-		if kind == dependency.Secret {
-			from.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: ref, Optional: &optional}
-		} else {
-			from.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: ref, Optional: &optional}
-		}
-		c := &pod.Containers[0]
-		c.EnvFrom = append(c.EnvFrom, from)
-	}
-}
-
-// volume mounts a whole source, or the file of one key by its subPath.
-func volume(kind dependency.SourceKind, name, subPath string) part {
-	return func(pod *corev1.PodSpec) {
-		unmounted(kind, name)(pod)
-		v := pod.Volumes[len(pod.Volumes)-1].Name
-		c := &pod.Containers[0]
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v, MountPath: "/etc/" + v, SubPath: subPath})
-	}
-}
-
-// unmounted makes a volume that no container mounts.
-func unmounted(kind dependency.SourceKind, name string) part {
-	return func(pod *corev1.PodSpec) {
-		v := corev1.Volume{Name: "v" + strconv.Itoa(len(pod.Volumes))}
-		if kind == dependency.Secret {
-			v.Secret = &corev1.SecretVolumeSource{SecretName: name}
-		} else {
-			v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
-		}
-		pod.Volumes = append(pod.Volumes, v)
-	}
-}
-
-func pullSecret(name string) part {
-	return func(pod *corev1.PodSpec) {
-		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
-	}
-}
-
-func csi(nodePublishSecret, class string) part {
-	return func(pod *corev1.PodSpec) {
-		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "csi", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
-			Driver:               "secrets-store.csi.k8s.io",
-			VolumeAttributes:     map[string]string{"secretProviderClass": class},
-			NodePublishSecretRef: &corev1.LocalObjectReference{Name: nodePublishSecret},
-		}}})
-	}
-}
-
 // newGraph returns a graph with nothing in it.
 func newGraph(d *dependency.Digester) *dependency.Graph {
 	g := dependency.NewGraph()
@@ -599,18 +478,3 @@ func newGraph(d *dependency.Digester) *dependency.Graph {
 
 // known returns what the index gives access to.
 func (x *world) known() Evaluator { return Evaluator{Graph: x.graph, Defaults: x.defaults} }
-
-// readWorkload returns what is kept of a workload.
-func readWorkload(o kind.Object) *dependency.Workload {
-	read, err := kind.OfObject(o).Read(o)
-	if err != nil {
-		panic(err) // the kind is that of the object
-	}
-	return ReadWorkload(read)
-}
-
-// annotatedWorkload returns a workload with annotations, on itself and on its pod template.
-func annotatedWorkload(object, template map[string]string) *dependency.Workload {
-	a := readAnnotations(object, template)
-	return &dependency.Workload{Annotations: a.Settings, Marks: a.Marks}
-}

@@ -1,0 +1,181 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dependency
+
+import (
+	"cmp"
+	"maps"
+)
+
+// What changes a graph.
+
+// SetWorkload adds a workload or puts it in the place of one with the same key. Patterns
+// name sources that it uses besides those of its template.
+func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
+	before := g.useOf(w.WorkloadKey)
+	now := use{workload: w, extra: before.extra}
+	switch {
+	case len(patterns.Sources) == 0:
+		now.extra = nil
+	case before.extra == nil || !before.extra.patterns.equal(patterns):
+		now.extra = newExtra(w.Namespace, patterns)
+	}
+	g.beginUse(before, now)
+	if before.workload == nil || before.workload.StartVersion != w.StartVersion {
+		g.beginWaiting(w)
+	}
+	g.workloads.set(&w.WorkloadKey, w)
+	g.noteWrite(w.Namespace, w.templateBy, w.TemplateSeen)
+	g.replaceUse(before, now)
+}
+
+// DeleteWorkload removes a workload, if it is there.
+func (g *Graph) DeleteWorkload(key WorkloadKey) {
+	before := g.useOf(key)
+	if before.workload == nil {
+		return
+	}
+	g.workloads.delete(key)
+	g.replaceUse(before, use{})
+}
+
+// use is what a workload uses.
+type use struct {
+	workload *Workload // nil: there is none
+	extra    *extra    // nil: nothing besides its template
+}
+
+func (g *Graph) useOf(key WorkloadKey) use { return use{g.Workload(key), g.extra.get(key)} }
+
+func (g *Graph) patternsOf(key WorkloadKey) (patterns Patterns) {
+	if n := g.extra.get(key); n != nil {
+		patterns = n.patterns
+	}
+	return patterns
+}
+
+func (g *Graph) replaceUse(before, now use) {
+	g.users.replace(before, now)
+	g.waiting.replace(before.whileWaiting(), now.whileWaiting())
+	key := cmp.Or(now.workload, before.workload).WorkloadKey
+	g.setExtra(key, before, now)
+	if before.workload != nil && (g.gone.len() > 0 || g.unused.len() > 0) {
+		before.eachReference(func(r *Reference) { g.endUseOf(SourceKey{r.Kind, key.Namespace, r.Name}) })
+	}
+}
+
+// eachReference calls f for what a workload refers to by name.
+func (u *use) eachReference(f func(*Reference)) {
+	if u.workload == nil {
+		return
+	}
+	for i := range u.workload.References {
+		f(&u.workload.References[i])
+	}
+	if u.extra != nil {
+		for i := range u.extra.references {
+			f(&u.extra.references[i])
+		}
+	}
+}
+
+// SetSource adds a source or puts it in the place of one with the same key.
+func (g *Graph) SetSource(s *Source) {
+	last, before := g.LastChange(s.SourceKey), g.sources.get(s.SourceKey)
+	g.sources.set(&s.SourceKey, s)
+	g.aggregateChanged(before, s, Change{})
+	g.forgetGone(s.SourceKey)
+	g.order = max(g.order, s.Change.Order)
+	g.noteWrite(s.Namespace, s.ChangedBy, s.Change.Seen)
+	if s.Change != last {
+		g.endWaiting(s.SourceKey, s.Change)
+	}
+}
+
+// DeleteSource removes a source, if it is there, and remembers when for those who refer
+// to it.
+func (g *Graph) DeleteSource(key SourceKey, change Change) {
+	deleted := g.sources.get(key)
+	if deleted == nil {
+		return
+	}
+	g.order = max(g.order, change.Order)
+	g.sources.delete(key)
+	g.aggregateChanged(deleted, nil, change)
+	if space := g.globSpaces[key.Namespace]; space != nil {
+		space.deleted = change
+	}
+	if g.users.any(key) {
+		was := *deleted
+		was.deletedAt = change.Version
+		at := change.Seen
+		if !change.Since.IsZero() && change.Since.Before(at) { // nothing else dates it
+			at = change.Since
+		}
+		h := *was.history()
+		if h.episodes = addEpisode(h.episodes, episode{change.Moment(), at, change.After != 0}); change.Seen.IsZero() {
+			h.episodes = nil
+		}
+		h.past = addPast(deleted, change)
+		was.remember(h)
+		g.setGone(&was, change)
+	}
+	g.noteDeletion(deletion{key, change, deleted.Ignored})
+	g.endWaiting(key, change)
+}
+
+// SetNamespace notes the annotations of a namespace that are ours and reports whether they
+// have changed.
+func (g *Graph) SetNamespace(name string, annotations map[string]string) (changed bool) {
+	n := g.namespace(name)
+	if maps.Equal(n.annotations, annotations) {
+		return false
+	}
+	n.annotations = annotations
+	g.setNamespace(n)
+	return true
+}
+
+// BeginNamespace is SetNamespace for a change with a place in the order of reading, of which each workload of the
+// namespace has to be told before EndNamespace: by Workload.Opt, with that place.
+func (g *Graph) BeginNamespace(name string, annotations map[string]string, order uint64) (changed bool) {
+	n := g.namespace(name)
+	if maps.Equal(n.annotations, annotations) {
+		return false
+	}
+	n.annotations, n.changing = annotations, &changingNamespace{n.annotations, order}
+	g.setNamespace(n)
+	return true
+}
+
+// EndNamespace notes that all workloads of a namespace have been told of its annotations.
+func (g *Graph) EndNamespace(name string) {
+	if n := g.namespace(name); n.changing != nil {
+		n.changing = nil
+		g.setNamespace(n)
+	}
+}
+
+// SetTerminating notes whether a namespace is being deleted, and reports whether that has
+// changed.
+func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {
+	n := g.namespace(name)
+	if n.terminating == terminating {
+		return false
+	}
+	n.terminating = terminating
+	g.setNamespace(n)
+	return true
+}
+
+// With returns the graph as it would be with some sources besides. It is for one answer:
+// nothing is remembered of it, and it shares everything else with the graph.
+func (g *Graph) With(sources []*Source) *Graph {
+	with := *g
+	with.besides = make(map[SourceKey]*Source, len(sources))
+	for _, s := range sources {
+		with.besides[s.SourceKey] = s
+	}
+	return &with
+}

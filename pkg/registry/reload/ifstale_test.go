@@ -1,0 +1,216 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
+)
+
+func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
+	present := policy.Evaluator{Graph: withDB(), Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(workloadtest.Read(testDeployment(readingDB))).Present()
+	hash := present.Hash
+	prefix := "v1." + digester.KeyID() + "."
+	stale := prefix + "00000000000000000000000000000002"
+	const notSince = "the content has not changed since it was recorded. Pods that were already running then may"
+	bySource := func(entry string) func(*appsv1.Deployment) {
+		return recorded(policy.Record{Hash: stale, Sources: map[string]string{"Secret/db": entry}})
+	}
+	tests := map[string]struct {
+		mode   v1alpha1.ReloadRequestMode
+		record func(*appsv1.Deployment)
+		says   string // empty: it restarts
+	}{
+		"Always, when in sync":                        {v1alpha1.ReloadAlways, startedWith(hash), ""},
+		"Always, when nothing is known":               {v1alpha1.ReloadAlways, startedWith(""), ""},
+		"Always, when stale":                          {v1alpha1.ReloadAlways, startedWith(stale), ""},
+		"IfStale, when stale":                         {v1alpha1.ReloadIfStale, startedWith(stale), ""},
+		"IfStale, when in sync":                       {v1alpha1.ReloadIfStale, startedWith(hash), "with the current content"},
+		"IfStale, when nothing is known":              {v1alpha1.ReloadIfStale, startedWith(""), "not recorded"},
+		"IfStale, with another key":                   {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, digester.KeyID(), "00112233", 1)), "another key"},
+		"IfStale, with another version":               {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, "v1", "v2", 1)), "another key"},
+		"IfStale, with a hash of its own":             {v1alpha1.ReloadIfStale, startedWith("none"), "another key"},
+		"IfStale, with the end of the hash":           {v1alpha1.ReloadIfStale, startedWith(hash[len(prefix):]), "another key"},
+		"IfStale, with a hash without digest":         {v1alpha1.ReloadIfStale, startedWith(prefix), ""},
+		"IfStale, while pods are evicted":             {v1alpha1.ReloadIfStale, evicting(hash, "recreate"), "being evicted already"},
+		"IfStale, when they are not evicted any more": {v1alpha1.ReloadIfStale, evicting(hash, "annotation"), ""},
+		// What stands on the workload tells of each source, and is newer than the template.
+		"IfStale, with a record of the content":         {v1alpha1.ReloadIfStale, recorded(present), notSince},
+		"IfStale, with a record of other content":       {v1alpha1.ReloadIfStale, bySource("*.0123456789abcdef.1"), ""},
+		"IfStale, when the template reads other keys":   {v1alpha1.ReloadIfStale, bySource("00000000.0123456789abcdef.1"), notSince},
+		"IfStale, when the template reads a new source": {v1alpha1.ReloadIfStale, recorded(policy.Record{Hash: stale, Sources: map[string]string{}}), notSince},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			view := testView(kind.Deployment)
+			live := testDeployment(readingDB, tt.record)
+			s := newServer(view, live)
+			s.Index = stubGraph{withDB(), off}
+			got, err := s.create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: tt.mode}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			restarted := len(s.patches()) == 1
+			if restarted != (tt.says == "") || got.Status.Triggered != restarted || !strings.Contains(got.Status.Message, tt.says) {
+				t.Errorf("restarted: %v, status %+v, want a message that says %q", restarted, got.Status, tt.says)
+			}
+			if want := policy.RecordOf(workloadtest.Read(live)).Hash; got.Status.PreviousHash != want || got.Status.ConfigHash != hash {
+				t.Errorf("hash %s, before %s; want %s, before %s", got.Status.ConfigHash, got.Status.PreviousHash, hash, want)
+			}
+		})
+	}
+}
+
+// A rollout that was made for the current content need not have reached all pods: mode IfStale has
+// nothing to add to it, and says which pods it has not reached.
+func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
+	const (
+		onDelete = "its update strategy is OnDelete: each pod is replaced when it is deleted"
+		already  = "already has the current content, but "
+		recorded = "the content has not changed since it was recorded for "
+		all      = "Not restarted: the pods were started with the current content."
+	)
+	stamped := map[string]string{policy.ConfigHashAnnotation: present}
+	template := func(annotations map[string]string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}
+	}
+	meta := func(kind dependency.WorkloadKind) metav1.ObjectMeta {
+		m := testMeta(kind)
+		m.Annotations = stamped
+		return m
+	}
+	statefulSet := func(annotations map[string]string, updated int32, strategy appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSet {
+		return &appsv1.StatefulSet{
+			ObjectMeta: meta(kind.StatefulSet),
+			Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(3)), UpdateStrategy: strategy, Template: template(annotations)},
+			Status:     appsv1.StatefulSetStatus{ObservedGeneration: 3, Replicas: 3, ReadyReplicas: 2, UpdatedReplicas: updated},
+		}
+	}
+	daemonSet := func(updated int32) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{
+			ObjectMeta: meta(kind.DaemonSet),
+			Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, Template: template(stamped)},
+			Status:     appsv1.DaemonSetStatus{ObservedGeneration: 3, DesiredNumberScheduled: 5, CurrentNumberScheduled: 4, UpdatedNumberScheduled: updated},
+		}
+	}
+	deployment := func(updated int32, change func(*appsv1.Deployment)) *appsv1.Deployment {
+		o := testDeployment(startedWith(present), change)
+		o.Spec.Replicas = new(int32(3))
+		o.Status.Replicas, o.Status.UpdatedReplicas = 3, updated
+		return o
+	}
+	byHand := appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
+	held := appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(2))}}
+	unseen := statefulSet(stamped, 3, byHand)
+	unseen.Status.ObservedGeneration = 2
+	evicted := statefulSet(nil, 1, held)
+	evicted.Annotations = map[string]string{
+		policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate", policy.ConfigHashAnnotation: present, policy.LastReloadAnnotation: `{"time":"2026-01-01T00:00:00.000000Z"}`,
+	}
+	tests := map[string]struct {
+		kind dependency.WorkloadKind
+		live runtime.Object
+		says string
+	}{
+		"a StatefulSet, OnDelete": {
+			kind.StatefulSet, statefulSet(stamped, 1, byHand),
+			"the pod template of StatefulSet web " + already + "2 of 3 pods are of an older pod template; " + onDelete + ".",
+		},
+		"a StatefulSet, OnDelete, when all have been deleted": {kind.StatefulSet, statefulSet(stamped, 3, byHand), all},
+		"a StatefulSet, OnDelete, whose owner changed the template": {
+			kind.StatefulSet, statefulSet(nil, 1, byHand),
+			recorded + "StatefulSet web, but 2 of 3 pods are of an older pod template; " + onDelete + ". The subresource pods shows",
+		},
+		"a StatefulSet with a partition": {
+			kind.StatefulSet, statefulSet(stamped, 1, held),
+			already + "2 of 3 pods are of an older pod template; its partition is 2: pods with a lower ordinal are not replaced.",
+		},
+		"a StatefulSet whose controller lags behind":             {kind.StatefulSet, unseen, already + "the controller of the StatefulSet has not observed its latest change yet."},
+		"a StatefulSet whose pods were evicted, of any template": {kind.StatefulSet, evicted, all},
+		"a DaemonSet, OnDelete": {
+			kind.DaemonSet, daemonSet(1),
+			"the pod template of DaemonSet web " + already + "3 of 4 pods are of an older pod template; " + onDelete + ".",
+		},
+		"a DaemonSet, OnDelete, one pod of which is yet to come": {kind.DaemonSet, daemonSet(4), all},
+		"a Deployment in the middle of a rollout": {
+			kind.Deployment, deployment(1, func(*appsv1.Deployment) {}),
+			already + "2 of 3 pods are of an older pod template; they are being replaced.",
+		},
+		"a Deployment that is paused": {
+			kind.Deployment, deployment(0, func(o *appsv1.Deployment) { o.Spec.Paused = true }),
+			already + "3 of 3 pods are of an older pod template; the Deployment is paused, and they are replaced when it is resumed.",
+		},
+		"a Deployment that is stuck": {
+			kind.Deployment, deployment(1, func(o *appsv1.Deployment) {
+				o.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
+			}),
+			already + "2 of 3 pods are of an older pod template; the rollout is not progressing.",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			view := testView(tt.kind)
+			got, err := newServer(view, tt.live).create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Status.Triggered || !strings.Contains(got.Status.Message, tt.says) {
+				t.Errorf("triggered: %v, message %q, want %q", got.Status.Triggered, got.Status.Message, tt.says)
+			}
+		})
+	}
+}
+
+// Content that changed and changed back may have been read by a pod that was created in between:
+// until that has been looked up, nothing is known, and none is called current.
+func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
+	view := testView(kind.Deployment)
+	live := testDeployment(readingDB)
+	graph := withDB()
+	record := policy.Evaluator{Graph: graph, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(workloadtest.Read(live)).Present()
+	recorded(record)(live)
+	startedWith(record.Hash)(live)
+	graph.SetWorkload(workloadtest.Read(live), dependency.Patterns{})
+	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"}
+	for i, password := range []string{"y", "x"} {
+		changed := dependency.FromSecret(digester, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", ResourceVersion: strconv.Itoa(10 + i)}, Data: map[string][]byte{"password": []byte(password)},
+		}, dependency.SourceMarks{})
+		changed.After(graph.Source(key), nil, dependency.Arrival{Live: true, Seen: now, Order: uint64(10 + i)})
+		graph.SetSource(changed)
+	}
+	s := newServer(view, live)
+	s.Index = stubGraph{graph, off}
+	got, err := s.create(view.Name, &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Status.Triggered || !strings.Contains(got.Status.Message, "changed back") {
+		t.Errorf("%+v", got.Status)
+	}
+}
+
+// What a template consumes beyond what is looked at is no content that has changed and changed back.
+func TestIfStaleSaysThatMoreIsConsumedThanIsLookedAt(t *testing.T) {
+	c := &content{previous: hashA, known: true, inDoubt: true}
+	for truncated, want := range map[bool]string{true: "more than is looked at", false: "changed and changed back"} {
+		l := &workload.Live{Workload: &dependency.Workload{Status: dependency.Status{Replicas: 1}, Truncated: truncated}}
+		if got := unneeded(c, l); !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

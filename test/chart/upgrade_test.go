@@ -1,0 +1,121 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/configdep/configdep/test/await"
+)
+
+// Whichever way a release is upgraded, what the server keeps in the Secrets of the chart, which come
+// empty, stays: by what Helm replaces, or makes again after it was deleted, the server puts back what
+// was there. A new installation of the same name goes on with it.
+func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
+	r := &release{name: "configdep-apiserver", dir: t.TempDir(), api: newEndpoint(t), webhook: newEndpoint(t), values: []string{quick}, authorities: managedAuthorities}
+	if err := plugin(filepath.Join(r.dir, "plugins")); err != nil {
+		t.Fatal(err)
+	}
+	makeNamespaces(t, namespace, "shop", "other")
+	r.helm(t, "install")
+	running := r.startReplica(t)
+	kubectl(t, "wait", "--for=condition=Available", "apiservice/"+apiService, "--timeout=2m")
+	r.checkBundles(t, true)
+	kept := r.awaitKept(t, 3)
+	base := r.values
+	for n, way := range []struct {
+		name   string
+		before func(*testing.T)
+		args   []string
+	}{
+		{name: "on the server's side, as Helm 4"},
+		{name: "on the server's side, whoever else owns fields", args: []string{"--force-conflicts"}},
+		{name: "on the client's side, as Helm 3", args: []string{"--server-side=false"}},
+		{name: "on the client's side again"},
+		{name: "replaced", args: []string{"--force-replace", "--server-side=false"}},
+		{name: "after the Secrets were deleted", before: func(t *testing.T) {
+			t.Helper()
+			kubectl(t, "-n", namespace, "delete", "secret", "configdep-hmac-key", "configdep-serving-cert")
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			if way.before != nil {
+				way.before(t)
+			}
+			// Something is to be written to every object.
+			round := fmt.Sprintf("round-%d", n)
+			r.values = append(slices.Clone(base), "commonAnnotations.round="+round)
+			r.helm(t, "upgrade", way.args...)
+			for _, o := range []string{"secret/configdep-hmac-key", "secret/configdep-serving-cert", "configmap/configdep-serving-ca"} {
+				if got := kubectl(t, "-n", namespace, "get", o, "-o", "jsonpath={.metadata.annotations.round}"); got != round {
+					t.Errorf("%s has not been written: it is of %q", o, got)
+				}
+			}
+			r.checkKept(t, kept)
+		})
+	}
+	running.checkLog()
+	r.uninstall(t)
+	running.terminate()
+	running.awaitEnd()
+	r.values = base
+	r.helm(t, "install")
+	again := r.startReplica(t)
+	kubectl(t, "wait", "--for=condition=Available", "apiservice/"+apiService, "--timeout=2m")
+	r.checkKept(t, kept)
+	again.checkLog()
+	r.uninstall(t)
+	again.terminate()
+	again.awaitEnd()
+	kubectl(t, "delete", "namespace", "shop", "other", namespace, "--timeout=2m")
+}
+
+// kept is what the server keeps in its namespace, by the names of objects, and how many hold any.
+type kept struct {
+	objects map[string]string
+	filled  int
+}
+
+func (r *release) kept(t *testing.T) kept {
+	t.Helper()
+	k := kept{objects: map[string]string{}}
+	for _, o := range []string{"secret/configdep-hmac-key", "secret/configdep-serving-cert", "configmap/configdep-serving-ca"} {
+		k.objects[o] = kubectl(t, "-n", namespace, "get", o, "--ignore-not-found", "-o", "jsonpath={.type} {.data}")
+		if strings.Contains(k.objects[o], "{") {
+			k.filled++
+		}
+	}
+	return k
+}
+
+// awaitKept waits until some objects are filled.
+func (r *release) awaitKept(t *testing.T, filled int) (k kept) {
+	t.Helper()
+	await.Until(t, "what the server keeps is filled", func(context.Context) error {
+		if k = r.kept(t); k.filled != filled {
+			return fmt.Errorf("%d objects are, want %d", k.filled, filled)
+		}
+		return nil
+	})
+	return k
+}
+
+// checkKept waits until what the server keeps is as it was; it never prints it.
+func (r *release) checkKept(t *testing.T, before kept) {
+	t.Helper()
+	await.Until(t, "what the server keeps is as before", func(context.Context) error {
+		now := r.kept(t)
+		for name, content := range before.objects {
+			if now.objects[name] != content {
+				return fmt.Errorf("%s is not, with %d bytes where there were %d", name, len(now.objects[name]), len(content))
+			}
+		}
+		return nil
+	})
+}
