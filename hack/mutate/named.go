@@ -33,7 +33,7 @@ var named = []namedChange{
 	},
 	{
 		"an upper bound of the start of pods instead of a lower one", "pkg/dependency/workload.go",
-		"w.StartVersion = max(versionOf(previous.ResourceVersion), at.After) + 1", "w.StartVersion = versionOf(w.ResourceVersion)",
+		"w.StartVersion = max(ParseVersion(previous.ResourceVersion), at.After) + 1", "w.StartVersion = ParseVersion(w.ResourceVersion)",
 	},
 	{
 		"a change whose version is only a bound ends waiting", "pkg/dependency/waiting.go",
@@ -44,7 +44,7 @@ var named = []namedChange{
 		"case !a.change.Exact, a.change.Version < now.lost, g.severalCounters, w.StartVersion <= g.since.Version:", "case !a.change.Exact, g.severalCounters, w.StartVersion <= g.since.Version:",
 	},
 	{
-		"a deletion is dated three revisions early", "pkg/dependency/graph.go",
+		"a deletion is dated three revisions early", "pkg/dependency/change.go",
 		"		g.setGone(&was, change)\n", "		change.Version -= 3\n		g.setGone(&was, change)\n",
 	},
 	{
