@@ -226,23 +226,25 @@ func compare(ctx context.Context, t *testing.T, held func() map[string]*v1alpha1
 	if err != nil {
 		return err
 	}
+	var errs []error // of all: whether a replica or the client is behind is seen by comparing
 	for _, r := range replicas {
 		list, err := clientset(t, directly(r)).ConfigdepV1alpha1().ConfigDependencies("").List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return err
 		}
 		if len(list.Items) != len(workloads.Items) {
-			return fmt.Errorf("%s lists %d objects for %d workloads", r.Name(), len(list.Items), len(workloads.Items))
+			errs = append(errs, fmt.Errorf("%s lists %d objects for %d workloads", r.Name(), len(list.Items), len(workloads.Items)))
+			continue
 		}
 		want := map[string]*v1alpha1.ConfigDependency{}
 		for i := range list.Items {
 			want[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
 		}
 		if err := hop.Diff(want, held()); err != nil {
-			return fmt.Errorf("compared with the list of %s: %w", r.Name(), err)
+			errs = append(errs, fmt.Errorf("compared with the list of %s at %s: %w", r.Name(), list.ResourceVersion, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // When replicas are replaced one after the other, as an update does, clients go on where

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certificates tries the certificates that the server makes for itself, on replicas
-// whose certificates live for half a minute: requests go on while they and their CA are
+// whose certificates live for a minute: requests go on while they and their CA are
 // replaced, and users delete, damage and overwrite what there is.
 package certificates
 
@@ -28,8 +28,10 @@ import (
 const (
 	// limit is how long anything may take on a machine that does other things meanwhile.
 	limit = 3 * time.Minute
+	// lifetime is that of serving certificates. They are renewed when a third of it is left.
+	lifetime = time.Minute
 	// pause is the time between two requests of a client.
-	pause = 50 * time.Millisecond
+	pause = 100 * time.Millisecond
 
 	caConfigMap = "configdep-serving-ca"
 
@@ -46,10 +48,10 @@ func TestRotation(t *testing.T) {
 		return install.Options{
 			Replicas: 2, Race: race, ManagedCertificates: true, Log: t.Output(),
 			Args: []string{
-				"--serving-certificate-lifetime=36s", "--serving-ca-lifetime=80s", "--shutdown-delay-duration=0s",
+				"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (2 * lifetime).String(), "--shutdown-delay-duration=0s",
 				// A third of a lifetime is left when a certificate is to be renewed, and then the leader
 				// may be killed: until another leads and a new CA has been trusted for a twentieth of
-				// its lifetime, that must do.
+				// its lifetime, that must do, on a machine that does other things meanwhile too.
 				"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=400ms",
 			},
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +26,7 @@ import (
 // tell that it is missing.
 func (s *scene) deleted() {
 	s.t.Helper()
+	s.renewed() // without the Secret they cannot be
 	before := s.secret()
 	if err := s.core.CoreV1().Secrets(install.Namespace).Delete(s.t.Context(), before.Name, metav1.DeleteOptions{}); err != nil {
 		s.t.Fatal(err)
@@ -44,6 +46,23 @@ func (s *scene) deleted() {
 		return nil
 	})
 	s.missing(before.Name, 0)
+}
+
+// renewed waits until every replica has just got another certificate.
+func (s *scene) renewed() {
+	s.t.Helper()
+	for _, r := range s.server.Replicas {
+		s.eventually("the certificate of "+r.Name()+" has been renewed", func(ctx context.Context) error {
+			leaf, err := s.dial(ctx, r)
+			if err != nil {
+				return err
+			}
+			if left := time.Until(leaf.NotAfter); left < lifetime*5/6 {
+				return fmt.Errorf("it has %v left", left)
+			}
+			return nil
+		})
+	}
 }
 
 // missing waits until every replica tells whether a Secret does not exist.
