@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	configdepv1alpha1 "github.com/configdep/configdep/pkg/generated/clientset/versioned/typed/configdep/v1alpha1"
@@ -109,7 +111,9 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 	namespaces := []string{newNamespace(t), newNamespace(t)}
 	const ours = "hop=yes"
 
-	ctx, stop := context.WithCancel(t.Context())
+	// What the informers do is told if the test fails.
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(4), textlogger.Output(t.Output())))
+	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
@@ -159,9 +163,16 @@ func TestClientsHopBetweenReplicas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, held := range copies {
-		await.Until(t, name+" holds what is there", func(ctx context.Context) error { return compare(ctx, t, held, replicas, ours) })
-	}
+	// Of all that differ, as that tells whether a client has missed something, or a replica.
+	await.Until(t, "all clients hold what is there", func(ctx context.Context) error {
+		var errs []error
+		for name, held := range copies {
+			if err := compare(ctx, t, held, replicas, ours); err != nil {
+				errs = append(errs, fmt.Errorf("%s (%d connections are open): %w", name, h.Open(), err))
+			}
+		}
+		return errors.Join(errs...)
+	})
 	// What lists and follows gets the objects by the factory's lister as well.
 	listed, err := factory.Configdep().V1alpha1().ConfigDependencies().Lister().ConfigDependencies(namespaces[0]).List(labels.Everything())
 	if err != nil {
