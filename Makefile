@@ -89,7 +89,8 @@ test: build ## Run all tests, unit tests and those against a real control plane:
 	@$(tell_race)
 	@# Compiled with all cores first, and silently; then the packages' tests run one after the other.
 	@go build $(race) ./...
-	go test $(race) -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./...
+	@# make verify runs go vet; here it would go through all dependencies again, because of -race.
+	go test $(race) -vet=off -p $(TEST_PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(TEST_FLAGS) ./...
 
 .PHONY: test-unit
 test-unit: prerequisites ## Run the unit tests: TEST_FLAGS
