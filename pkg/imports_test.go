@@ -43,15 +43,16 @@ var mayImport = map[string][]string{
 	"pkg/kind":      {"pkg/dependency"},
 	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/kind"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy", "pkg/kind"},
+	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/workload"},
 	"pkg/podstate":  {"pkg/dependency", "pkg/policy"},
 	"pkg/notify":    {"pkg/dependency", "pkg/kind", "pkg/metrics"},
 	// For tests alone.
 	"pkg/workload/workloadtest": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},
 	// These do not know each other. What they share is below them.
-	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/podstate", "pkg/notify", "pkg/registry/configdependency", "pkg/registry/watchcache"},
+	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/podstate", "pkg/notify", "pkg/registry/configdependency", "pkg/registry/watchcache"},
 	// It serves objects of any type.
 	"pkg/registry/watchcache": {},
-	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/metrics", "pkg/notify"},
+	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/metrics", "pkg/notify"},
 	"pkg/admission":           {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/metrics"},
 	// On top.
 	"pkg/apiserver": {everything},
@@ -68,6 +69,7 @@ var mustNotNeed = map[string][]string{
 	"pkg/kind":        {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/podstate":    {"k8s.io/client-go", "k8s.io/apiserver"},
 	"pkg/ingest":      {"k8s.io/apiserver"},
+	"pkg/strategy":    {"k8s.io/apiserver"},
 	"pkg/controller":  {"k8s.io/apiserver"},
 	"pkg/certificate": {"k8s.io/apiserver"},
 	"pkg/admission":   {"k8s.io/apiserver"},
@@ -87,7 +89,7 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 	// So that this test cannot pass for want of looking:
 	for _, want := range []string{
-		"pkg/apis/configdep/v1alpha1", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/workload", "pkg/podstate", "pkg/notify", "pkg/metrics", "pkg/certificate",
+		"pkg/apis/configdep/v1alpha1", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest", "pkg/workload", "pkg/strategy", "pkg/podstate", "pkg/notify", "pkg/metrics", "pkg/certificate",
 		"pkg/registry/configdependency", "pkg/registry/pods", "pkg/registry/reload", "pkg/controller", "pkg/admission", "pkg/apiserver", "cmd/configdep-apiserver",
 	} {
 		i := slices.IndexFunc(packages, func(p goPackage) bool { return p.ImportPath == module+want })
@@ -178,7 +180,7 @@ func TestViolationsAreFound(t *testing.T) {
 		}
 		return p
 	}
-	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/podstate" "pkg/notify" "pkg/registry/configdependency" "pkg/registry/watchcache"]`
+	const registry = `["pkg/apis" "pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/podstate" "pkg/notify" "pkg/registry/configdependency" "pkg/registry/watchcache"]`
 	tests := map[string]struct {
 		pkg  goPackage
 		want []string
@@ -189,7 +191,7 @@ func TestViolationsAreFound(t *testing.T) {
 		"a command without a rule":    {importing("cmd/x", "pkg/apiserver"), []string{"cmd/x has no place in mayImport: which packages of ours may it import?"}},
 		"the ground imports upwards":  {importing("pkg/dependency", "pkg/policy"), []string{`pkg/dependency imports pkg/policy; it may import []`}},
 		"a name that begins alike":    {importing("pkg/policy", "pkg/dependencyx"), []string{`pkg/policy imports pkg/dependencyx; it may import ["pkg/dependency"]`}},
-		"two that do not know others": {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/metrics" "pkg/notify"]`}},
+		"two that do not know others": {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/metrics" "pkg/notify"]`}},
 		"nor the other way round":     {importing("pkg/registry/reload", "pkg/controller"), []string{`pkg/registry/reload imports pkg/controller; it may import ` + registry}},
 		"registry imports another":    {importing("pkg/registry/configdependency", "pkg/registry/reload"), []string{`pkg/registry/configdependency imports pkg/registry/reload; it may import ` + registry}},
 		"a package without a place":   {importing("pkg/utils"), []string{"pkg/utils has no place in mayImport: which packages of ours may it import?"}},

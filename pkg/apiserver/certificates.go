@@ -77,13 +77,13 @@ type storedCertificate struct {
 
 var _ dynamiccertificates.CertKeyContentProvider = &storedCertificate{}
 
-// Name is part of dynamiccertificates.CertKeyContentProvider.
+// Name implements dynamiccertificates.CertKeyContentProvider.
 func (c *storedCertificate) Name() string { return "Secret " + c.name }
 
-// CurrentCertKeyContent is part of dynamiccertificates.CertKeyContentProvider.
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
 func (c *storedCertificate) CurrentCertKeyContent() (cert, key []byte) { return c.store.Current() }
 
-// AddListener is part of dynamiccertificates.Notifier.
+// AddListener implements dynamiccertificates.Notifier.
 func (c *storedCertificate) AddListener(l dynamiccertificates.Listener) { c.store.OnChange(l.Enqueue) }
 
 // expiry returns when the certificate of a provider expires; zero if that cannot be told.

@@ -16,7 +16,7 @@ type objectCounts struct {
 	size func() (objects, averageBytes int)
 }
 
-// Get is part of flowcontrolrequest.StorageObjectCountTracker.
+// Get implements flowcontrolrequest.StorageObjectCountTracker.
 func (c objectCounts) Get(resource string) (storage.Stats, error) {
 	if resource != v1alpha1.Resource("configdependencies").String() {
 		return storage.Stats{}, flowcontrolrequest.ObjectCountNotFoundErr
@@ -25,8 +25,8 @@ func (c objectCounts) Get(resource string) (storage.Stats, error) {
 	return storage.Stats{ObjectCount: int64(objects), EstimatedAverageObjectSizeBytes: int64(size)}, nil
 }
 
-// Set is part of flowcontrolrequest.StorageObjectCountTracker, and is for what is stored.
+// Set implements flowcontrolrequest.StorageObjectCountTracker, and is for what is stored.
 func (objectCounts) Set(string, storage.Stats) {}
 
-// RunUntil is part of flowcontrolrequest.StorageObjectCountTracker. There is nothing to maintain.
+// RunUntil implements flowcontrolrequest.StorageObjectCountTracker. There is nothing to maintain.
 func (objectCounts) RunUntil(stop <-chan struct{}) { <-stop }

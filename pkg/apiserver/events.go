@@ -26,13 +26,13 @@ const (
 	patienceStep = 10 * time.Millisecond
 )
 
-// Create is part of record.EventSink.
+// Create implements record.EventSink.
 func (s *deferredEventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 	s.wait(event)
 	return s.EventSink.Create(event)
 }
 
-// Patch is part of record.EventSink.
+// Patch implements record.EventSink.
 func (s *deferredEventSink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	s.wait(event)
 	return s.EventSink.Patch(event, data)

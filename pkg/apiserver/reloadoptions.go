@@ -64,7 +64,7 @@ func (o *Options) validateReload() (errs []error) {
 		errs = append(errs, errors.New("--min-interval must not be negative"))
 	}
 	if !slices.Contains(o.Reload.Strategies, policy.Annotate) {
-		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that ask for none", policy.Annotate))
+		errs = append(errs, fmt.Errorf("--strategies must contain %s, which is the strategy of workloads that ask for none", policy.Annotate.Name()))
 	}
 	if o.ConcurrentReloads < 1 {
 		errs = append(errs, errors.New("--concurrent-reloads must be at least 1"))
@@ -103,7 +103,7 @@ func (s *strategiesValue) Type() string { return "strategies" }
 func (s *strategiesValue) String() string {
 	names := make([]string, len(*s))
 	for i, strategy := range *s {
-		names[i] = string(strategy)
+		names[i] = strategy.Name()
 	}
 	return strings.Join(names, ",")
 }

@@ -51,7 +51,7 @@ func newAPIGroup() genericapiserver.APIGroupInfo {
 // types do, would get 406 in place of JSON.
 type textSerializer struct{ runtime.NegotiatedSerializer }
 
-// SupportedMediaTypes is part of runtime.NegotiatedSerializer.
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
 func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	infos := slices.DeleteFunc(slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes()), func(info runtime.SerializerInfo) bool {
 		return info.MediaType == runtime.ContentTypeProtobuf
@@ -72,7 +72,7 @@ type prettyUnlessMany struct{ pretty, plain runtime.Serializer }
 // prettyItems is how many objects are made pretty.
 const prettyItems = 500
 
-// Encode is part of runtime.Encoder.
+// Encode implements runtime.Encoder.
 func (s prettyUnlessMany) Encode(o runtime.Object, w io.Writer) error { return s.of(o).Encode(o, w) }
 
 func (s prettyUnlessMany) of(o runtime.Object) runtime.Serializer {
@@ -82,10 +82,10 @@ func (s prettyUnlessMany) of(o runtime.Object) runtime.Serializer {
 	return s.pretty
 }
 
-// Identifier is part of runtime.Encoder.
+// Identifier implements runtime.Encoder.
 func (s prettyUnlessMany) Identifier() runtime.Identifier { return s.pretty.Identifier() }
 
-// Decode is part of runtime.Decoder.
+// Decode implements runtime.Decoder.
 func (s prettyUnlessMany) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	return s.pretty.Decode(data, defaults, into)
 }
@@ -94,7 +94,7 @@ func (s prettyUnlessMany) Decode(data []byte, defaults *schema.GroupVersionKind,
 // as JSON.
 type jsonOrYAML struct{ runtime.Serializer }
 
-// Decode is part of runtime.Decoder.
+// Decode implements runtime.Decoder.
 func (s jsonOrYAML) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if !yaml.IsJSONBuffer(data) {
 		if object, err := yaml.ToJSON(data); err == nil && yaml.IsJSONBuffer(object) {

@@ -196,7 +196,7 @@ func (s *Server) lease() resourcelock.Interface {
 	}
 }
 
-// WorkloadStates is part of metrics.State.
+// WorkloadStates implements metrics.State.
 func (s *Server) WorkloadStates() map[string]int {
 	out := map[string]int{}
 	for state, n := range s.views.States() {
@@ -205,25 +205,25 @@ func (s *Server) WorkloadStates() map[string]int {
 	return out
 }
 
-// IndexSize is part of metrics.State.
+// IndexSize implements metrics.State.
 func (s *Server) IndexSize() (workloads, sources int) { return s.index.Size() }
 
-// LastProgress is part of metrics.State.
+// LastProgress implements metrics.State.
 func (s *Server) LastProgress() map[string]time.Time { return s.index.LastProgress() }
 
-// Revisions is part of metrics.State.
+// Revisions implements metrics.State.
 func (s *Server) Revisions() (lag uint64, oneCounter bool) {
 	p := s.index.Progress()
 	return p.Latest - p.Watermark, p.OneCounter
 }
 
-// Watches is part of metrics.State.
+// Watches implements metrics.State.
 func (s *Server) Watches() (open, events int) { return s.views.Watches() }
 
-// CertificateExpiry is part of metrics.State.
+// CertificateExpiry implements metrics.State.
 func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureServingInfo.Cert) }
 
-// MissingSecrets is part of metrics.State.
+// MissingSecrets implements metrics.State.
 func (s *Server) MissingSecrets() map[string]bool {
 	missing := map[string]bool{ingest.KeySecret: s.index.KeyMissing()}
 	if s.options.Certificate.Manage {

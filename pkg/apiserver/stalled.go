@@ -54,14 +54,14 @@ func (w *watchWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush is part of http.Flusher. It writes as well.
+// Flush implements http.Flusher. It writes as well.
 func (w *watchWriter) Flush() {
 	w.writes.Add(1)
 	defer w.writes.Add(1)
 	w.ResponseWriter.(http.Flusher).Flush() //nolint:forcetypeassert // what WrapForHTTP1Or2 asks for
 }
 
-// Unwrap is part of responsewriter.UserProvidedDecorator.
+// Unwrap implements responsewriter.UserProvidedDecorator.
 func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // stalled reports whether a write that was going on at the last check still is.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -19,6 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/metrics"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/strategy"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -72,13 +72,11 @@ type note struct {
 	unreported int
 	// told is the last thing that was told in an event about a workload that is blocked.
 	told string
-	// waits is what an eviction waits for, since when, and whether that was told.
+	// waits is what a restart that is under way waits for, since when, and whether that was told.
 	waits      string
 	waitsSince time.Time
 	waitsTold  bool
-	// ending is since when pods have been seen to be ending, by their UIDs, while others are
-	// evicted.
-	ending map[types.UID]time.Time
+	restart    strategy.Memory
 	// managed: automatic restarts were on when the workload was last looked at, and declaredBy where
 	// that was said.
 	managed    bool
@@ -115,7 +113,7 @@ func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
 // New returns a Controller.
 func New(c Config) *Controller { return &Controller{Config: c} }
 
-// Synced is part of ingest.Sink.
+// Synced implements ingest.Sink.
 func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {
 	c.mu.Lock()
 	if at.Restored != c.restored {
@@ -127,7 +125,7 @@ func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {
 	c.enqueueAll(now.Graph)
 }
 
-// Changed is part of ingest.Sink.
+// Changed implements ingest.Sink.
 func (c *Controller) Changed(_ policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	c.Progressed(at)
 	c.enqueue(func(add func(dependency.WorkloadKey)) {
@@ -152,10 +150,10 @@ func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 	}
 }
 
-// TellsOfSources is part of ingest.Sink.
+// TellsOfSources implements ingest.Sink.
 func (*Controller) TellsOfSources() bool { return false }
 
-// Progressed is part of ingest.Sink.
+// Progressed implements ingest.Sink.
 func (c *Controller) Progressed(at dependency.Progress) {
 	if at.SeveralCounters {
 		c.readUpTo.Store(0)

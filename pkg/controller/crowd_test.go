@@ -21,7 +21,7 @@ import (
 
 // crowd is how many pods of others the selector of a workload selects before its own: more than
 // a workload may have for its pods to be evicted one by one.
-var crowd = policy.MaxPodsToEvict + 1_000
+var crowd = policy.MaxPods + 1_000
 
 // crowded lets the API server list the pods of a crowd before all others, in pages.
 func (c *cluster) crowded() {

@@ -19,6 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/strategy"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -105,7 +106,7 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 	case policy.RollOut:
 		err = c.rollOut(ctx, s)
 	case policy.Continue:
-		after, err = c.recreate(ctx, s)
+		after, err = c.continueRestart(ctx, s)
 	case policy.Verify:
 		found.verified, err = c.revisionIsNewer(ctx, s)
 		again = found.verified != nil
@@ -226,15 +227,9 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	// And pods of an earlier template with this hash may still run, with other content.
 	always = always || w.Rollout.Phase != dependency.RolloutComplete || w.OthersLeft()
 	restart := policy.Restart{Present: s.present, Always: always}
-	var err error
-	if s.policy.Recreates() {
-		// One more than can be named is as good as all.
-		restart.Pods, err = workload.UIDs(ctx, c.Client, w, policy.MaxPodsToEvict+1)
-		if err != nil {
-			err = fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
-		}
-	}
 	var data []byte
+	var err error
+	restart.Pods, err = strategy.Pods(ctx, c.Client, s.policy.RestartsBy(), w)
 	if err == nil { // pods may have taken a while to list
 		restart.Last = policy.Automatic(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
 		data, err = s.policy.RestartPatch(w, &restart)

@@ -18,7 +18,7 @@ type heard struct{ at []dependency.Progress }
 
 func (h *heard) Synced(_ policy.Evaluator, at dependency.Progress) { h.at = append(h.at, at) }
 
-// TellsOfSources is part of Sink.
+// TellsOfSources implements Sink.
 func (*heard) TellsOfSources() bool { return false }
 
 func (h *heard) Changed(_ policy.Evaluator, at dependency.Progress, _ dependency.Delta) {

@@ -16,7 +16,7 @@ type framer struct{ runtime.Framer }
 
 func newFramer() runtime.Framer { return framer{protobuf.LengthDelimitedFramer} }
 
-// NewFrameReader is part of runtime.Framer.
+// NewFrameReader implements runtime.Framer.
 func (framer) NewFrameReader(r io.ReadCloser) io.ReadCloser { return &frameReader{ReadCloser: r} }
 
 // frameReader reads an event into a buffer that has room for it, and into no other: the decoder of client-go begins

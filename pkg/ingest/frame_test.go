@@ -109,7 +109,7 @@ func framed(event string) []byte {
 // noted is a decoder that notes the size of what comes.
 type noted struct{ size int }
 
-// Decode is part of runtime.Decoder.
+// Decode implements runtime.Decoder.
 func (n *noted) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	n.size = bytes.Count(data, []byte("x"))
 	return into, nil, nil

@@ -46,7 +46,7 @@ func (b *blocked) Changed(known policy.Evaluator, _ dependency.Progress, delta d
 	}
 }
 
-// TellsOfSources is part of Sink.
+// TellsOfSources implements Sink.
 func (*blocked) TellsOfSources() bool { return false }
 
 func (*blocked) Progressed(dependency.Progress) {}

@@ -55,7 +55,7 @@ func (r *recorder) Changed(known policy.Evaluator, at dependency.Progress, delta
 	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", at.Latest, strings.Join(names, " ")))
 }
 
-// TellsOfSources is part of Sink.
+// TellsOfSources implements Sink.
 func (*recorder) TellsOfSources() bool { return false }
 
 func (r *recorder) Progressed(at dependency.Progress) {

@@ -139,7 +139,7 @@ func (w *window) fill(n int) error {
 
 func (w *window) clear() { clear(w.buffer) }
 
-// ReadByte is part of io.ByteReader.
+// ReadByte implements io.ByteReader.
 func (w *window) ReadByte() (byte, error) {
 	b, err := w.take(1)
 	if err != nil {

@@ -44,10 +44,10 @@ func (o *object) kept() bool {
 	return o.workload != nil || o.source != nil || o.unread != nil || o.namespace != nil
 }
 
-// GetObjectKind is part of runtime.Object.
+// GetObjectKind implements runtime.Object.
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject is part of runtime.Object. The values behind an object are immutable.
+// DeepCopyObject implements runtime.Object. The values behind an object are immutable.
 func (o *object) DeepCopyObject() runtime.Object {
 	c := *o
 	return &c

@@ -46,7 +46,7 @@ func (p *progressOf) Changed(_ policy.Evaluator, at dependency.Progress, _ depen
 	p.note("changed", at)
 }
 
-// TellsOfSources is part of Sink.
+// TellsOfSources implements Sink.
 func (*progressOf) TellsOfSources() bool { return false }
 
 func (p *progressOf) Progressed(at dependency.Progress) { p.note("progressed", at) }

@@ -180,7 +180,7 @@ type boundedWatch struct {
 	cancel context.CancelFunc
 }
 
-// Stop is part of watch.Interface.
+// Stop implements watch.Interface.
 func (w boundedWatch) Stop() {
 	w.Interface.Stop()
 	w.cancel()

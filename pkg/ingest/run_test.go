@@ -72,7 +72,7 @@ func (n *notifier) Changed(known policy.Evaluator, _ dependency.Progress, _ depe
 	n.send(g)
 }
 
-// TellsOfSources is part of Sink.
+// TellsOfSources implements Sink.
 func (*notifier) TellsOfSources() bool { return false }
 
 func (n *notifier) Progressed(dependency.Progress) {}

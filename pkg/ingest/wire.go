@@ -81,7 +81,7 @@ func kindOf(typeMeta []byte) (kind string, err error) {
 // the object is done with it, and overwrites it, before the buffer is used again.
 type eventDecoder struct{}
 
-// Decode is part of runtime.Decoder.
+// Decode implements runtime.Decoder.
 func (eventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Object) (_ runtime.Object, _ *schema.GroupVersionKind, err error) {
 	defer func() {
 		if err != nil {

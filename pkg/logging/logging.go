@@ -53,7 +53,7 @@ func limit() {
 // limited is a sink that ends at mostVerbose. The sink behind it takes the caller of limited for its own.
 type limited struct{ sink klog.LogSink }
 
-// Init is part of logr.LogSink, as are the methods below.
+// Init implements logr.LogSink, as are the methods below.
 func (l limited) Init(info klog.RuntimeInfo) { l.sink.Init(info) }
 
 func (l limited) Enabled(level int) bool { return level <= mostVerbose && l.sink.Enabled(level) }
@@ -72,7 +72,7 @@ func (l limited) WithValues(keysAndValues ...any) klog.LogSink {
 
 func (l limited) WithName(name string) klog.LogSink { return limited{l.sink.WithName(name)} }
 
-// WithCallDepth is part of logr.CallDepthLogSink.
+// WithCallDepth implements logr.CallDepthLogSink.
 func (l limited) WithCallDepth(depth int) klog.LogSink { return limited{below(l.sink, depth)} }
 
 // below returns a sink that takes a caller further up for its own, by a number of frames.

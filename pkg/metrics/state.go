@@ -73,7 +73,7 @@ func Observe(s State) {
 	}
 }
 
-// DescribeWithStability is part of metrics.StableCollector.
+// DescribeWithStability implements metrics.StableCollector.
 func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- workloadsDesc
 	ch <- indexDesc
@@ -86,7 +86,7 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	ch <- missingDesc
 }
 
-// CollectWithStability is part of metrics.StableCollector.
+// CollectWithStability implements metrics.StableCollector.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	s := *c.state.Load()
 	gauge := func(d *metrics.Desc, value float64, labels ...string) {

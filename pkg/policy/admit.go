@@ -132,7 +132,7 @@ func (a *Admission) Marks() Marks {
 	present := a.Present()
 	m.Workload[ConfigHashAnnotation] = &present.Hash
 	m.Workload[AppliedSourcesAnnotation] = new(present.sources())
-	if purpose == Stamp && !a.Policy.Recreates() {
+	if purpose == Stamp && a.Policy.RestartsBy().MarksTemplate() {
 		m.Template[ConfigHashAnnotation] = &present.Hash
 	}
 	return m

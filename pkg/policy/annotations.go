@@ -29,23 +29,9 @@ const (
 	Listed  Mode = "listed"  // of the sources that SourcesAnnotation names
 )
 
-// Strategy says how a workload is restarted.
-type Strategy string
-
-// The strategies, by the values of StrategyAnnotation.
-const (
-	Annotate Strategy = "annotation" // a rollout: the pod template gets the new hash
-	Recreate Strategy = "recreate"   // pods are evicted one after the other
-)
-
 // ParseMode parses a value of ReloadAnnotation.
 func ParseMode(value string) (Mode, error) {
 	return oneOf(value, Auto, Matched, Listed, Off)
-}
-
-// ParseStrategy parses a value of StrategyAnnotation.
-func ParseStrategy(value string) (Strategy, error) {
-	return oneOf(value, Annotate, Recreate)
 }
 
 func oneOf[T ~string](value string, allowed ...T) (T, error) {

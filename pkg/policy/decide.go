@@ -154,7 +154,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	if e.Policy.Mode == Off {
 		d := Decision{State: Unmanaged, Reason: ReasonNotOptedIn,
 			Message: "Automatic restarts are off. Create a Reload to restart the workload."}
-		if e.recreating() {
+		if UnderWay(e.Workload) != nil {
 			d.Action = Abandon
 		}
 		return d
@@ -189,8 +189,8 @@ func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, e
 	switch {
 	case e.Workload.Replicas == 0:
 		return e.decideNoReplicas(len(changed) > 0 || len(excursions) > 0)
-	case e.recreating() && !e.Policy.Recreates():
-		return e.decideStrategyChanged()
+	case e.superseded() != nil:
+		return e.decideStrategyChanged(e.superseded().Progress())
 	case len(changed) > 0:
 		d := e.decideStale(o, changed, trigger, excursions)
 		d.KnownBy = e.knownBy(changed)
@@ -234,7 +234,7 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 		d.Message = "The last pods are terminating; new pods read the current content."
 	case !e.recorded(): // this also restores the list of pods to evict, if another client removed both
 		d.Action = WriteBaseline
-	case e.recreating():
+	case UnderWay(e.Workload) != nil:
 		d.Action = Continue
 	}
 	return d
@@ -400,22 +400,18 @@ func (v *Verification) of(w *dependency.Workload, written time.Time) bool {
 	return v != nil && v.WrittenAt.Equal(written) && v.StartedBy == w.StartedBy
 }
 
-// recreating reports whether pods were being evicted when the record was last written: some of
-// them may still run with older content.
-func (e *Evaluation) recreating() bool { return e.Workload.Recreating() != "" }
-
-// decideStrategyChanged decides when the strategy was changed while pods were being evicted. If
-// any of them is left, the workload is restarted by a rollout instead.
-func (e *Evaluation) decideStrategyChanged() Decision {
+// decideStrategyChanged decides when the strategy was changed while a restart by another one was under way. If
+// pods are left, the workload is restarted by the present one instead.
+func (e *Evaluation) decideStrategyChanged(of Progress) Decision {
 	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
-		Because: "its strategy was changed while pods were being evicted",
-		Message: "The strategy was changed while pods were being evicted. If any of them is left, a restart is due."}
+		Because: "its strategy was changed while " + of.While,
+		Message: "The strategy was changed while " + of.While + ". If any of them is left, a restart is due."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason, d.Action = Blocked, "Paused", None
-		d.Message = "The strategy was changed while pods were being evicted. If any of them is left, the restart is on hold until the Deployment is resumed."
+		d.Message = "The strategy was changed while " + of.While + ". If any of them is left, the restart is on hold until the Deployment is resumed."
 	}
 	return d
 }
@@ -436,11 +432,10 @@ func (e *Evaluation) inSync(action Action) Decision {
 		d.Reason = "NothingTriggers"
 		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
 	}
-	rollout := e.Workload.Rollout
+	rollout, underWay := e.Workload.Rollout, UnderWay(e.Workload)
 	switch {
-	case e.recreating():
-		d.State, d.Reason = RollingOut, ReasonRecreating
-		d.Message = "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."
+	case underWay != nil:
+		d.State, d.Reason, d.Message = RollingOut, underWay.Progress().Reason, underWay.Progress().Message
 		if action == None {
 			d.Action = Continue
 		}

@@ -39,5 +39,5 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 }
 
 // Dormant reports whether there is nothing to decide on a workload, once it has been noted what annotations say: it has not
-// opted in, and no eviction is under way.
-func Dormant(w *dependency.Workload) bool { return !w.OptedIn && w.Recreating() == "" }
+// opted in, and no restart is under way.
+func Dormant(w *dependency.Workload) bool { return !w.OptedIn && UnderWay(w) == nil }

@@ -78,7 +78,7 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 			record},
 		"a look": {map[string]string{VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return VerifiedPatch(w, present, epoch) },
 			with("verified-at", "2026-03-01T12:00:00Z 7")},
-		"an eviction ends": {map[string]string{RecreatingAnnotation: "a"}, RecreatedPatch, map[string]string{"recreating": "-"}},
+		"an eviction ends": {map[string]string{RecreatingAnnotation: "a"}, EndPatch, map[string]string{"recreating": "-"}},
 		"an eviction is left": {map[string]string{RecreatingAnnotation: "a", ConfigHashAnnotation: "v1.k.1", AppliedSourcesAnnotation: `{"Secret/db":"2b.12.1"}`},
 			func(w *dependency.Workload) ([]byte, error) { return AbandonedPatch(w, present) },
 			map[string]string{"recreating": "-", "config-hash": "v1.k.abandoned", "applied-sources": "-"}},

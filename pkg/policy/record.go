@@ -5,9 +5,7 @@ package policy
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,7 +171,7 @@ type Restart struct {
 	Last    LastReload
 	// Always makes the template differ even when the hash does not.
 	Always bool
-	// Pods are those that the strategy recreate has to evict: all that exist.
+	// Pods are all that exist, for a strategy that names them.
 	Pods []types.UID
 }
 
@@ -181,85 +179,25 @@ type Restart struct {
 // policy says, and records with which content. It names only our annotations, and the API server
 // refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
-	last := r.Last
-	last.Evicted = p.Recreates() && len(r.Pods) <= MaxPodsToEvict
-	annotations := object{
+	s := p.RestartsBy()
+	if len(r.Pods) > MaxPods {
+		s = Annotate
+	}
+	out := restartPatch{last: r.Last, workload: object{
 		ConfigHashAnnotation:     r.Present.Hash,
 		AppliedSourcesAnnotation: r.Present.sources(),
-		LastReloadAnnotation:     last.json(),
-	}
+	}}
 	if w.Marks.Verified != "" {
-		annotations[VerifiedAnnotation] = nil
+		out.workload[VerifiedAnnotation] = nil
 	}
-	if last.Evicted {
-		annotations[RecreatingAnnotation] = podsToEvict(r.Pods)
-		return patch(w, annotations, nil)
+	end(w, out.workload) // of one that is under way
+	s.begin(w, r, &out)
+	out.workload[LastReloadAnnotation] = out.last.json()
+	if out.template == nil {
+		return patch(w, out.workload, nil)
 	}
-	if w.Marks.Recreating != "" {
-		annotations[RecreatingAnnotation] = nil
-	}
-	template := object{ConfigHashAnnotation: r.Present.Hash}
-	if r.Always {
-		at := r.Last.Time.UTC()
-		if value := at.Format(time.RFC3339Nano); value != w.Marks.ReloadedAt {
-			template[ReloadedAtAnnotation] = value
-		} else { // made at the same time as the last one
-			template[ReloadedAtAnnotation] = at.Add(time.Nanosecond).Format(time.RFC3339Nano)
-		}
-	}
-	return patch(w, annotations, object{"template": object{"metadata": object{"annotations": template}}})
+	return patch(w, out.workload, object{"template": object{"metadata": object{"annotations": out.template}}})
 }
-
-// MaxPodsToEvict is how many pods RecreatingAnnotation can name, so that it stays far below
-// the limit of 256 KiB for all annotations of an object. A workload with more is restarted by
-// a rollout.
-const MaxPodsToEvict = 10_000
-
-// noPod is the value of RecreatingAnnotation when there is no pod to evict.
-const noPod = "none"
-
-func podsToEvict(pods []types.UID) string {
-	if len(pods) == 0 {
-		return noPod
-	}
-	ids := make([]string, len(pods))
-	for i, uid := range pods {
-		ids[i] = podID(uid)
-	}
-	slices.Sort(ids)
-	return strings.Join(slices.Compact(ids), ",")
-}
-
-// podID stands for a pod in few bytes. If two are alike, one pod is evicted for nothing.
-func podID(uid types.UID) string { return checksum([]string{string(uid)}) }
-
-// PodsToEvict are the pods that RecreatingAnnotation names.
-type PodsToEvict map[string]bool
-
-// PodsToEvictOf returns the pods of a workload that had to be evicted when its last restart
-// began. Valid reports whether the value is one of ours; if not, it is unknown which pods are left.
-func PodsToEvictOf(w *dependency.Workload) (pods PodsToEvict, valid bool) {
-	value := w.Recreating()
-	if value == noPod {
-		return nil, true
-	}
-	pods, valid = PodsToEvict{}, true
-	for id := range strings.SplitSeq(value, ",") {
-		pods[id] = true
-		valid = valid && podIDs.MatchString(id)
-	}
-	return pods, valid
-}
-
-// podIDs matches what podID returns.
-var podIDs = regexp.MustCompile("^[0-9a-f]{8}$")
-
-// Has reports whether a pod has to be evicted.
-func (p PodsToEvict) Has(uid types.UID) bool { return p[podID(uid)] }
-
-// Recreates reports whether a restart evicts the pods. The controller does that, and only for
-// workloads that have opted in.
-func (p *Policy) Recreates() bool { return p.Strategy == Recreate && p.Mode != Off }
 
 // BaselinePatch returns the JSON merge patch that records the current content on the
 // workload and restarts nothing.
@@ -328,7 +266,7 @@ func (r *Record) abandoned() bool {
 	return r.Sources == nil && r.Hash == dependency.KeyOf(r.Hash)+abandoned
 }
 
-// AbandonedPatch returns the JSON merge patch that ends an eviction before all pods are evicted, and
+// AbandonedPatch returns the JSON merge patch that ends a restart while pods are left, and
 // records that those that are left differ from the rest: a workload that opts in again is restarted.
 // Of present, only the key of the hash matters.
 func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
@@ -342,10 +280,10 @@ func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
 	return patch(w, annotations, nil)
 }
 
-// RecreatedPatch returns the JSON merge patch that ends a complete eviction. It also writes a record
+// EndPatch returns the JSON merge patch that ends a restart of which nothing is left to do. It also writes a record
 // again that another client has removed: as long as this process remembers that record, it
-// remembers the pods to evict with it.
-func RecreatedPatch(w *dependency.Workload) ([]byte, error) {
+// remembers with it that the restart is under way.
+func EndPatch(w *dependency.Workload) ([]byte, error) {
 	annotations := object{RecreatingAnnotation: nil}
 	if hash, sources := w.Record(); w.RecordDropped() {
 		annotations[ConfigHashAnnotation] = hash

@@ -27,7 +27,7 @@ import (
 )
 
 // Two policies by which workloads are restarted.
-var rollout, recreate = &Policy{Mode: Auto, Strategy: Annotate}, &Policy{Mode: Auto, Strategy: Recreate}
+var byRollout, byEviction = &Policy{Mode: Auto, Strategy: Annotate}, &Policy{Mode: Auto, Strategy: Recreate}
 
 var update = flag.Bool("update", false, "write the golden files again")
 
@@ -50,16 +50,16 @@ func TestPatches(t *testing.T) {
 	automatic := Automatic(nil, now, time.Minute, "Secret/db")
 	requested := Requested(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
 	for name, patch := range map[string]func() ([]byte, error){
-		"rollout": func() ([]byte, error) { return rollout.RestartPatch(w, &Restart{Present: present, Last: automatic}) },
+		"rollout": func() ([]byte, error) { return byRollout.RestartPatch(w, &Restart{Present: present, Last: automatic}) },
 		"rolloutAlways": func() ([]byte, error) {
-			return rollout.RestartPatch(w, &Restart{Present: present, Last: requested, Always: true})
+			return byRollout.RestartPatch(w, &Restart{Present: present, Last: requested, Always: true})
 		},
 		"baseline": func() ([]byte, error) { return BaselinePatch(w, present) },
 		"recreate": func() ([]byte, error) {
-			return recreate.RestartPatch(w, &Restart{Present: present, Last: automatic, Pods: []types.UID{"pod-2", "pod-1"}})
+			return byEviction.RestartPatch(w, &Restart{Present: present, Last: automatic, Pods: []types.UID{"pod-2", "pod-1"}})
 		},
 		"verified":  func() ([]byte, error) { return VerifiedPatch(w, present, now) },
-		"recreated": func() ([]byte, error) { return RecreatedPatch(w) },
+		"recreated": func() ([]byte, error) { return EndPatch(w) },
 		"abandoned": func() ([]byte, error) { return AbandonedPatch(w, present) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,13 +117,13 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 		}
 		for kind, patch := range map[string]func() ([]byte, error){
 			"rollout": func() ([]byte, error) {
-				return rollout.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
+				return byRollout.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
 			"baseline": func() ([]byte, error) { return BaselinePatch(w, present) },
 			"recreate": func() ([]byte, error) {
-				return recreate.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
+				return byEviction.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
-			"recreated": func() ([]byte, error) { return RecreatedPatch(w) },
+			"recreated": func() ([]byte, error) { return EndPatch(w) },
 		} {
 			data, err := patch()
 			if err != nil {
@@ -429,8 +429,8 @@ func FuzzLastReload(f *testing.F) {
 	})
 }
 
-// TestRecreatedPatch_WritesARemovedRecordAgain: with the list of pods, as far as it is remembered.
-func TestRecreatedPatch_WritesARemovedRecordAgain(t *testing.T) {
+// TestEndPatch_WritesARemovedRecordAgain: with the list of pods, as far as it is remembered.
+func TestEndPatch_WritesARemovedRecordAgain(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 		x.adopt()
@@ -448,7 +448,7 @@ func TestRecreatedPatch_WritesARemovedRecordAgain(t *testing.T) {
 			delete(d.Annotations, ConfigHashAnnotation)
 			delete(d.Annotations, AppliedSourcesAnnotation)
 		})
-		data, err := RecreatedPatch(x.workload())
+		data, err := EndPatch(x.workload())
 		if err != nil {
 			t.Fatal(err)
 		}

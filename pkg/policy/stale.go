@@ -18,7 +18,7 @@ func (e *Evaluation) Stale() (ids []string, known bool) {
 	for i := range changed {
 		ids = append(ids, changed[i].unit.id)
 	}
-	if len(ids) == 0 && e.recreating() && !e.Policy.Recreates() {
+	if len(ids) == 0 && e.superseded() != nil {
 		ids = []string{TriggerUnknown} // what the pods that were not evicted were started with
 	}
 	return ids, e.Comparable()

@@ -56,7 +56,7 @@ func TestStrategyThatIsNotAllowed(t *testing.T) {
 			if diff := cmp.Diff(Decision{State: Blocked, Reason: tc.reason, Message: message}, d); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if e.Policy.Recreates() {
+			if e.Policy.RestartsBy() != Annotate {
 				t.Error("its pods are evicted")
 			}
 		})

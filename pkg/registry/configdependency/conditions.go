@@ -89,11 +89,11 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 
 func rolloutComplete(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionRolloutComplete, LastTransitionTime: since}
-	rollout := e.Workload.Rollout
+	rollout, underWay := e.Workload.Rollout, policy.UnderWay(e.Workload)
 	switch {
 	case rollout.Phase == "":
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NoRollout", "Workloads of this kind have no rollout."
-	case d.Reason == policy.ReasonRecreating:
+	case underWay != nil && d.Reason == underWay.Progress().Reason:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, d.Reason, d.Message
 	case rollout.Phase == dependency.RolloutComplete:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Complete", "All pods are up to date with the template."

@@ -220,3 +220,15 @@ func TestRenderedObjectIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestRenderPolicy_NamesEachStrategy so that none is shown as nothing.
+func TestRenderPolicy_NamesEachStrategy(t *testing.T) {
+	seen := map[v1alpha1.ReloadStrategy]bool{}
+	for _, s := range policy.Strategies() {
+		name := renderPolicy(&policy.Policy{Mode: policy.Auto, Strategy: s}).Strategy
+		if name == "" || seen[name] {
+			t.Errorf("the strategy %s is shown as %q", s.Name(), name)
+		}
+		seen[name] = true
+	}
+}

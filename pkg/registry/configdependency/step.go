@@ -34,14 +34,14 @@ const maxPiece = 256
 // taken together, so that a workload is not rendered again and again in states that have passed.
 const maxBacklog = 64
 
-// Synced is part of ingest.Sink.
+// Synced implements ingest.Sink.
 func (v *Views) Synced(now policy.Evaluator, at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.push(&step{now: now, at: at, synced: true})
 }
 
-// Changed is part of ingest.Sink.
+// Changed implements ingest.Sink.
 func (v *Views) Changed(now policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,10 +51,10 @@ func (v *Views) Changed(now policy.Evaluator, at dependency.Progress, delta depe
 	v.push(&step{now: now, at: at, workloads: delta.Workloads})
 }
 
-// TellsOfSources is part of ingest.Sink.
+// TellsOfSources implements ingest.Sink.
 func (*Views) TellsOfSources() bool { return false }
 
-// Progressed is part of ingest.Sink.
+// Progressed implements ingest.Sink.
 func (v *Views) Progressed(at dependency.Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -32,7 +32,7 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "Hash", Type: "string", Priority: 1, Description: "The hash of the content that the pods should run with."},
 }
 
-// ConvertToTable is part of rest.TableConvertor.
+// ConvertToTable implements rest.TableConvertor.
 func (tableConvertor) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {

@@ -23,6 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/strategy"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -71,11 +72,8 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		}
 		last := policy.Requested(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 		restart := policy.Restart{Present: content.present, Last: last, Always: true}
-		if content.policy.Recreates() {
-			restart.Pods, err = workload.UIDs(ctx, r.Client, live.Workload, policy.MaxPodsToEvict+1)
-			if err != nil {
-				return err
-			}
+		if restart.Pods, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(), live.Workload); err != nil {
+			return err
 		}
 		data, err := content.policy.RestartPatch(live.Workload, &restart)
 		if err != nil {
@@ -86,14 +84,13 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return err
 		}
 		status.Triggered, status.Generation = true, patched.GetGeneration()
-		caveat := live.Caveat
-		switch {
-		case len(content.missing) > 0:
-			caveat = strings.Join(content.missing, "; ") + ", so that new pods do not start"
-		case content.policy.Recreates():
-			caveat = "" // they are of rollouts
+		description := content.policy.RestartsBy().Describe(live.Caveat)
+		if len(content.missing) > 0 {
+			missing := strings.Join(content.missing, "; ") + ", so that new pods do not start"
+			description = content.policy.RestartsBy().Describe(missing)
+			description.Caveat = missing
 		}
-		status.Message = doneMessage(&ref, content.policy.Recreates(), caveat, len(dryRun) > 0)
+		status.Message = doneMessage(&ref, description, len(dryRun) > 0)
 		return nil
 	})
 	if err != nil {
@@ -167,11 +164,12 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 
 // unneeded tells why a request with mode IfStale restarts nothing.
 func unneeded(c *content, l *workload.Live) string {
+	underWay := policy.UnderWay(l.Workload)
 	switch {
 	case l.Replicas == 0:
 		return "Not restarted: no pods run, and new pods read the current content."
-	case l.Marks.Recreating != "":
-		return "Not restarted: the pods are being evicted already, one after the other."
+	case underWay != nil:
+		return "Not restarted: " + underWay.Progress().Already + "."
 	case c.previous == "":
 		return "Not restarted: it is not recorded with which content the pods were started, so they are not known to be stale. Mode Always restarts them."
 	case !c.known:
@@ -186,7 +184,7 @@ func unneeded(c *content, l *workload.Live) string {
 	made := l.Marks.TemplateHash == c.present.Hash
 	behind := behind(l)
 	switch {
-	case c.policy.Recreates() && policy.LastReloadOf(l.Workload) != nil: // whatever template they are of
+	case !c.policy.RestartsBy().MarksTemplate() && policy.LastReloadOf(l.Workload) != nil: // whatever template they are of
 	case made && behind != "":
 		return fmt.Sprintf("Not restarted: the pod template of %s %s already has the current content, but %s.", l.Kind, l.Name, behind)
 	case behind != "":
@@ -199,20 +197,13 @@ func unneeded(c *content, l *workload.Live) string {
 
 const perPod = "The subresource pods shows what is known of each pod; mode Always restarts them."
 
-func doneMessage(ref *v1alpha1.WorkloadReference, recreates bool, caveat string, dryRun bool) string {
-	what, done, would := "pods", "are being replaced", "would be replaced"
-	switch {
-	case recreates:
-		done, would = "are being evicted, one after the other", "would be evicted, one after the other"
-	case caveat != "": // pods stay as they are, all or some
-		what, done, would = "rollout", "has begun", "would begin"
-	}
-	message := fmt.Sprintf("The %s of %s %s %s", what, ref.Kind, ref.Name, done)
+func doneMessage(ref *v1alpha1.WorkloadReference, d policy.Description, dryRun bool) string {
+	message := fmt.Sprintf("The %s of %s %s %s", d.What, ref.Kind, ref.Name, d.Done)
 	if dryRun {
-		message = fmt.Sprintf("Dry run: the %s of %s %s %s", what, ref.Kind, ref.Name, would)
+		message = fmt.Sprintf("Dry run: the %s of %s %s %s", d.What, ref.Kind, ref.Name, d.Would)
 	}
-	if caveat != "" {
-		message += "; but " + caveat
+	if d.Caveat != "" {
+		message += "; but " + d.Caveat
 	}
 	return message + "."
 }

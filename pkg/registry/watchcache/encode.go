@@ -103,7 +103,7 @@ func (o *encodedOnce[T]) result(id runtime.Identifier, encode func(runtime.Objec
 	return r.raw, r.err
 }
 
-// CacheEncode is part of runtime.CacheableObject.
+// CacheEncode implements runtime.CacheableObject.
 func (o *encodedOnce[T]) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	raw, err := o.result(id, encode)
 	if err != nil {
@@ -122,13 +122,13 @@ func splice(w io.Writer, raw []byte) error {
 	return err
 }
 
-// GetObject is part of runtime.CacheableObject. Encoding changes the copy.
+// GetObject implements runtime.CacheableObject. Encoding changes the copy.
 func (o *encodedOnce[T]) GetObject() runtime.Object { return o.copy(o.object) }
 
-// GetObjectKind is part of runtime.Object.
+// GetObjectKind implements runtime.Object.
 func (o *encodedOnce[T]) GetObjectKind() schema.ObjectKind { return o.object.GetObjectKind() }
 
-// DeepCopyObject is part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (o *encodedOnce[T]) DeepCopyObject() runtime.Object { return o.object.DeepCopyObject() }
 
 // placeholder begins with what stands for a version in encodings in which any of as many characters
@@ -144,7 +144,7 @@ type relabelled[T Object] struct {
 	version         string
 }
 
-// CacheEncode is part of runtime.CacheableObject.
+// CacheEncode implements runtime.CacheableObject.
 func (o *relabelled[T]) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	raw, err := o.result(id, encode)
 	if err != nil {
@@ -153,13 +153,13 @@ func (o *relabelled[T]) CacheEncode(id runtime.Identifier, encode func(runtime.O
 	return splice(w, bytes.ReplaceAll(raw, []byte(placeholder[:len(o.version)]), []byte(o.version)))
 }
 
-// GetObject is part of runtime.CacheableObject.
+// GetObject implements runtime.CacheableObject.
 func (o *relabelled[T]) GetObject() runtime.Object { return o.stamped(o.version) }
 
-// GetResourceVersion is part of metav1.Object.
+// GetResourceVersion implements metav1.Object.
 func (o *relabelled[T]) GetResourceVersion() string { return o.version }
 
-// DeepCopyObject is part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (o *relabelled[T]) DeepCopyObject() runtime.Object {
 	out := o.object.DeepCopyObject().(T)
 	out.SetResourceVersion(o.version)

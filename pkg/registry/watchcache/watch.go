@@ -215,8 +215,8 @@ func (w *watcher[T]) lost(now *snapshot[T]) bool {
 	return w.epoch != now.epoch || w.foreign && (now.alone || w.beyond < now.gap)
 }
 
-// ResultChan is part of watch.Interface.
+// ResultChan implements watch.Interface.
 func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.result }
 
-// Stop is part of watch.Interface.
+// Stop implements watch.Interface.
 func (w *watcher[T]) Stop() { w.cancel() }

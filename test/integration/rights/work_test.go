@@ -82,7 +82,7 @@ func newShop(ctx context.Context) (*shop, error) {
 		ObjectMeta: metadata("logs"), Spec: appsv1.DaemonSetSpec{Selector: selects("logs"), Template: template("logs", "db")},
 	}, metav1.CreateOptions{})
 	_, err3 := apps.Deployments(s.namespace).Create(ctx, &appsv1.Deployment{
-		ObjectMeta: metadata("recreated", policy.StrategyAnnotation, string(policy.Recreate)),
+		ObjectMeta: metadata("recreated", policy.StrategyAnnotation, policy.Recreate.Name()),
 		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(1)), Selector: selects("recreated"), Template: template("recreated", "db")},
 	}, metav1.CreateOptions{})
 	return s, errors.Join(err1, err2, err3, err4, err5)

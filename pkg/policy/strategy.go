@@ -1,0 +1,112 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// Strategy is a way to restart a workload. Each has a file here, with what it writes and how it is described, and one in
+// the package strategy, with what it does to the cluster.
+type Strategy interface {
+	// Name is its value of StrategyAnnotation.
+	Name() string
+	// NamesPods reports whether a restart names the pods that exist; see Restart.
+	NamesPods() bool
+	// MarksTemplate reports whether a restart is a rollout: the pod template carries the hash.
+	MarksTemplate() bool
+	// Describe returns what a restart does. Caveat is what keeps a rollout from replacing pods; empty: nothing does.
+	Describe(caveat string) Description
+	// UnderWay reports whether a restart has begun that the controller has to continue.
+	UnderWay(w *dependency.Workload) bool
+	// Progress describes a restart that is under way.
+	Progress() Progress
+
+	// begin adds what begins a restart to the patch that records it.
+	begin(w *dependency.Workload, r *Restart, out *restartPatch)
+	// end removes from annotations what says that a restart is under way.
+	end(w *dependency.Workload, annotations object)
+}
+
+// strategies are all strategies.
+var strategies = []Strategy{Annotate, Recreate}
+
+// Strategies returns all strategies. The first needs no rights that a server may lack.
+func Strategies() []Strategy { return slices.Clone(strategies) }
+
+// ParseStrategy parses a value of StrategyAnnotation.
+func ParseStrategy(value string) (Strategy, error) {
+	names := make([]string, len(strategies))
+	for i, s := range strategies {
+		if value == s.Name() {
+			return s, nil
+		}
+		names[i] = s.Name()
+	}
+	return nil, fmt.Errorf("must be one of %s", strings.Join(names, ", "))
+}
+
+// RestartsBy returns the strategy by which the workload is restarted. That of a workload that has not opted in needs no
+// controller to continue it.
+func (p *Policy) RestartsBy() Strategy {
+	if p.Mode == Off || p.Strategy == nil {
+		return Annotate
+	}
+	return p.Strategy
+}
+
+// UnderWay returns the strategy by which a restart was begun that has yet to be continued; nil: none is under way.
+func UnderWay(w *dependency.Workload) Strategy {
+	for _, s := range strategies {
+		if s.UnderWay(w) {
+			return s
+		}
+	}
+	return nil
+}
+
+// superseded returns the strategy by which a restart is under way that is to be made by another one now; nil: there is none.
+func (e *Evaluation) superseded() Strategy {
+	if s := UnderWay(e.Workload); s != nil && s != e.Policy.RestartsBy() {
+		return s
+	}
+	return nil
+}
+
+// Description says in words what a restart does: "The {What} of Deployment web {Done}; but {Caveat}."
+type Description struct {
+	What   string
+	Done   string
+	Would  string // in the place of Done, in a dry run
+	Caveat string
+}
+
+// Progress says in words that a restart is under way.
+type Progress struct {
+	Reason  string // of the decision
+	Message string
+	Already string // completes "Not restarted: "
+	While   string // completes "The strategy was changed while "
+}
+
+// restartPatch is what a patch that restarts a workload consists of.
+type restartPatch struct {
+	workload, template object // annotations; no template: it stays as it is
+	last               LastReload
+}
+
+// end removes from annotations what says that a restart of any strategy is under way.
+func end(w *dependency.Workload, annotations object) {
+	for _, s := range strategies {
+		s.end(w, annotations)
+	}
+}
+
+// MaxPods is how many pods a restart can name, so that the annotation stays far below the limit of 256 KiB for all
+// annotations of an object. A workload with more is restarted by a rollout.
+const MaxPods = 10_000

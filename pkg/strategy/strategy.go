@@ -1,0 +1,94 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package strategy carries restarts out: what each strategy does to the cluster besides the patch that begins one. How
+// it is described and what it writes is in package policy.
+package strategy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload"
+)
+
+// Effects are what a strategy does once a restart has begun.
+type Effects interface {
+	// Continue takes the next step of a restart that is under way. Errors are those of the API server.
+	Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error)
+}
+
+// effects has those of each strategy.
+var effects = map[policy.Strategy]Effects{
+	policy.Annotate: rollout{},
+	policy.Recreate: eviction{},
+}
+
+// Of returns the effects of a strategy.
+func Of(s policy.Strategy) Effects { return effects[s] }
+
+// Restart is a restart that is under way.
+type Restart struct {
+	*dependency.Workload
+
+	// Superseded: the workload is to be restarted by another strategy now.
+	Superseded bool
+	Now        time.Time
+	Memory     *Memory
+}
+
+// Memory is what is kept of a workload between two steps. The zero value has seen nothing.
+type Memory struct {
+	// ending is since when pods have been seen to be ending, by their UIDs.
+	ending map[types.UID]time.Time
+}
+
+// Next says what comes after a step. The zero value: nothing, until the workload changes.
+type Next struct {
+	// After is when to take the next step, if no change comes before.
+	After time.Duration
+	// Waits is what the restart waits for; empty: nothing holds it up. Why may differ each time.
+	Waits, Why string
+	// Done: nothing is left to do, which is to be recorded by the patch that policy.EndPatch makes.
+	Done bool
+	// RollOut: the workload is to be restarted from the start, by the strategy that is in force. Because says why, where that
+	// is not known from the decision.
+	RollOut bool
+	Because string
+}
+
+// Pods returns the UIDs of the pods that a restart by a strategy has to name; one more than can be named is as good as
+// all.
+func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dependency.Workload) ([]types.UID, error) {
+	if !s.NamesPods() {
+		return nil, nil
+	}
+	pods, err := workload.UIDs(ctx, client, w, policy.MaxPods+1)
+	if err != nil {
+		return nil, listing(w, err)
+	}
+	return pods, nil
+}
+
+// eachPod calls f for the pods of a workload, in the order of their names. A pod is valid during
+// the call.
+func eachPod(ctx context.Context, client workload.Client, w *dependency.Workload, f func(*corev1.Pod)) error {
+	selected, err := workload.Select(ctx, client, w, false)
+	if err == nil {
+		_, err = selected.Each(ctx, client, workload.AllPods, f)
+	}
+	if err != nil {
+		return listing(w, err)
+	}
+	return nil
+}
+
+func listing(w *dependency.Workload, err error) error {
+	return fmt.Errorf("listing the pods of %s %s/%s: %w", w.Kind, w.Namespace, w.Name, err)
+}
