@@ -42,7 +42,7 @@ import (
 )
 
 var (
-	defaultPackages   = []string{"./pkg/policy", "./pkg/dependency", "./pkg/controller"}
+	defaultPackages   = []string{"./pkg/policy", "./pkg/dependency", "./pkg/strategy", "./pkg/controller"}
 	simulationPackage = "./test/simulation"
 	acceptedFile      = "hack/mutate/accepted.txt"
 )

@@ -191,7 +191,7 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 			return nil, "", fmt.Errorf("reading the %s as it was: %w", r.Kind.Kind, err)
 		}
 	}
-	marks, purpose, ready := h.marks(ctx, object, before)
+	marks, action, ready := h.marks(ctx, object, before)
 	if !ready {
 		return nil, metrics.WebhookNotReady, nil
 	}
@@ -201,12 +201,12 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	if patch == nil {
 		return nil, metrics.WebhookUnchanged, nil
 	}
-	return patch, string(purpose), nil
+	return patch, string(action), nil
 }
 
 // marks asks which annotations a workload is to carry. It returns false while the index
 // does not equal the cluster.
-func (h *Handler) marks(ctx context.Context, object *written, before *written) (marks policy.Marks, purpose policy.Purpose, ready bool) {
+func (h *Handler) marks(ctx context.Context, object *written, before *written) (marks policy.DesiredAnnotations, action policy.AdmissionAction, ready bool) {
 	admission := policy.Admission{NewTemplate: before == nil || !sameTemplate(object, before)}
 	if before != nil {
 		admission.Before = before.remembered()
@@ -215,20 +215,20 @@ func (h *Handler) marks(ctx context.Context, object *written, before *written) (
 	var digester *dependency.Digester
 	evaluate := func(now policy.Evaluator) {
 		admission.Evaluation = now.Prepare(object.Workload)
-		if purpose = admission.Purpose(); purpose.Records() { // nothing is looked at whose answer is not given
+		if action = admission.Action(); action.Records() { // nothing is looked at whose answer is not given
 			admission.Complete()
 		}
-		marks = admission.Marks()
+		marks = admission.DesiredAnnotations()
 	}
 	ready = h.Index.Read(func(now policy.Evaluator) {
 		digester = now.Graph.Digester()
 		evaluate(now)
-		if purpose.Records() {
+		if action.Records() {
 			absent = admission.Absent()
 		}
 	})
 	if !ready || len(absent) == 0 {
-		return marks, purpose, ready
+		return marks, action, ready
 	}
 	// They may have been made a moment ago, by the same kubectl apply.
 	found, err := h.find(ctx, digester, absent)
@@ -245,5 +245,5 @@ func (h *Handler) marks(ctx context.Context, object *written, before *written) (
 			evaluate(now)
 		})
 	}
-	return marks, purpose, ready
+	return marks, action, ready
 }

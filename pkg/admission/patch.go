@@ -22,7 +22,7 @@ type operation struct {
 // patch returns the JSON patch that gives a workload its marks, or nil if it carries them.
 // It names our annotations alone, so that nothing else can be changed by it, known to us or
 // not.
-func (w *written) patch(m policy.Marks) ([]byte, error) {
+func (w *written) patch(m policy.DesiredAnnotations) ([]byte, error) {
 	operations := mark(nil, "/metadata", w.annotations != nil, w.annotations, m.Workload)
 
 	annotations := w.templateAnnotations()

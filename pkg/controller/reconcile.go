@@ -231,7 +231,7 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	var err error
 	restart.Pods, err = strategy.Pods(ctx, c.Client, s.policy.RestartsBy(), w)
 	if err == nil { // pods may have taken a while to list
-		restart.Last = policy.Automatic(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
+		restart.Last = policy.NewAutomaticReload(policy.LastReloadOf(w), c.Clock.Now(), s.policy.MinInterval, s.Trigger)
 		data, err = s.policy.RestartPatch(w, &restart)
 	}
 	if err == nil {

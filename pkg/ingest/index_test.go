@@ -94,7 +94,7 @@ func view(g *dependency.Graph, w *dependency.Workload) string {
 }
 
 func patternsOf(g *dependency.Graph, w *dependency.Workload) dependency.Patterns {
-	p := policy.Of(w.Annotations, g.Namespace(w.Namespace), policy.Defaults{Mode: policy.Auto})
+	p := policy.NewPolicy(w.Annotations, g.Namespace(w.Namespace), policy.Defaults{Mode: policy.Auto})
 	return p.Patterns()
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Admission is a workload that is about to be written.
 type Admission struct {
-	// Evaluation is completed where Purpose records what is present.
+	// Evaluation is completed where Action records what is present.
 	*Evaluation
 	// Before are the annotations of the workload as it is; nil: it is created.
 	Before *Written
@@ -27,22 +27,22 @@ type Written struct {
 	Workload, Template map[string]string
 }
 
-// Purpose is what is to be done about a workload that is about to be written.
-type Purpose string
+// AdmissionAction is what is to be done about a workload that is about to be written.
+type AdmissionAction string
 
-// The purposes.
+// The actions.
 const (
-	Leave   Purpose = "leave"   // as it is
-	Restore Purpose = "restore" // what the owner has dropped of ours
-	Adopt   Purpose = "adopt"   // opting in alone: remember what is present
-	Stamp   Purpose = "stamp"   // new pods: they are started with what is present
+	Leave   AdmissionAction = "leave"   // as it is
+	Restore AdmissionAction = "restore" // what the owner has dropped of ours
+	Adopt   AdmissionAction = "adopt"   // opting in alone: remember what is present
+	Stamp   AdmissionAction = "stamp"   // new pods: they are started with what is present
 )
 
 // Records reports whether what is present is recorded, so that the sources are looked at.
-func (p Purpose) Records() bool { return p == Adopt || p == Stamp }
+func (p AdmissionAction) Records() bool { return p == Adopt || p == Stamp }
 
-// Purpose tells what is to be done. It depends on annotations alone, not on sources.
-func (a *Admission) Purpose() Purpose {
+// Action returns what is to be done. It depends on annotations alone, not on sources.
+func (a *Admission) Action() AdmissionAction {
 	if len(a.Policy.Problems) > 0 || a.Policy.Mode == Off || a.Unsure || a.tellsNames() {
 		return a.restore()
 	}
@@ -69,7 +69,7 @@ func (a *Admission) tellsNames() bool {
 	return slices.ContainsFunc(a.Policy.Sources, func(p dependency.Pattern) bool { return p.Glob() })
 }
 
-func (a *Admission) restore() Purpose {
+func (a *Admission) restore() AdmissionAction {
 	if a.Before == nil {
 		return Leave
 	}
@@ -79,7 +79,7 @@ func (a *Admission) restore() Purpose {
 // wasIn reports whether the workload had opted in already, or tried to: then it is the
 // controller that knows whether its pods have read what is present.
 func (a *Admission) wasIn() bool {
-	p := Of(a.Before.Workload, a.graph.Namespace(a.Workload.Namespace), a.defaults)
+	p := NewPolicy(a.Before.Workload, a.graph.Namespace(a.Workload.Namespace), a.defaults)
 	return p.Mode != Off || len(p.Problems) > 0
 }
 
@@ -95,9 +95,9 @@ func (a *Admission) Absent() (keys []dependency.SourceKey) {
 	return keys
 }
 
-// Marks are what our annotations are to be on a workload and on its pod template: those
+// DesiredAnnotations are what our annotations are to be on a workload and on its pod template: those
 // that are named, with their values; nil: there must be none. Others are left alone.
-type Marks struct {
+type DesiredAnnotations struct {
 	Workload, Template map[string]*string
 }
 
@@ -113,17 +113,17 @@ func WorkloadMarks() []string { return slices.Clone(workloadMarks) }
 // TemplateMarks are the annotations of pod templates that are ours to write.
 func TemplateMarks() []string { return slices.Clone(templateMarks) }
 
-// Marks returns the annotations that the workload is to carry.
-func (a *Admission) Marks() Marks {
-	m := Marks{Workload: map[string]*string{}, Template: map[string]*string{}}
-	purpose := a.Purpose()
-	if purpose == Leave {
+// DesiredAnnotations returns the annotations that the workload is to carry.
+func (a *Admission) DesiredAnnotations() DesiredAnnotations {
+	m := DesiredAnnotations{Workload: map[string]*string{}, Template: map[string]*string{}}
+	action := a.Action()
+	if action == Leave {
 		return m
 	}
 	if a.Before != nil {
 		a.putBack(&m)
 	}
-	if !purpose.Records() {
+	if !action.Records() {
 		return m
 	}
 	if missing, _ := a.Missing(); len(missing) > 0 {
@@ -132,7 +132,7 @@ func (a *Admission) Marks() Marks {
 	present := a.Present()
 	m.Workload[ConfigHashAnnotation] = &present.Hash
 	m.Workload[AppliedSourcesAnnotation] = new(present.sources())
-	if purpose == Stamp && a.Policy.RestartsBy().MarksTemplate() {
+	if action == Stamp && a.Policy.RestartsBy().MarksTemplate() {
 		m.Template[ConfigHashAnnotation] = &present.Hash
 	}
 	return m
@@ -141,7 +141,7 @@ func (a *Admission) Marks() Marks {
 // putBack restores what there was: what the owner has dropped, and what comes from a copy.
 // A template that differs by our annotations alone would restart the pods for nothing. On
 // the workload, they are left to owners who have opted out.
-func (a *Admission) putBack(m *Marks) {
+func (a *Admission) putBack(m *DesiredAnnotations) {
 	if !a.NewTemplate {
 		for _, key := range templateMarks {
 			m.Template[key] = valueOf(a.Before.Template, key)

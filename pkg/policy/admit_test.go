@@ -21,8 +21,8 @@ func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *Ad
 	return &Admission{Evaluation: Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w), Before: &Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
 }
 
-// The purpose is a label of a metric, so that it is more than what becomes of the workload.
-func TestAdmission_Purpose(t *testing.T) {
+// The action is a label of a metric, so that it is more than what becomes of the workload.
+func TestAdmission_Action(t *testing.T) {
 	out := map[string]string{}
 	in := map[string]string{ReloadAnnotation: "auto"}
 	recorded := map[string]string{ReloadAnnotation: "auto", ConfigHashAnnotation: "v1.k.h"}
@@ -30,7 +30,7 @@ func TestAdmission_Purpose(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, after map[string]string // annotations; no before: it is created
 		newTemplate   bool
-		want          Purpose
+		want          AdmissionAction
 	}{
 		"created":                                 {nil, in, true, Stamp},
 		"created, and out":                        {nil, out, true, Leave},
@@ -53,7 +53,7 @@ func TestAdmission_Purpose(t *testing.T) {
 			if tt.before == nil {
 				a.Before = nil
 			}
-			if got := a.Purpose(); got != tt.want {
+			if got := a.Action(); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

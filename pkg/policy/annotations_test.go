@@ -73,14 +73,14 @@ func TestAnnotationValues(t *testing.T) {
 		{"configdep.io/relaod", "auto", base},
 	} {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Of(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
+			if diff := cmp.Diff(tc.want, NewPolicy(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
 				t.Errorf("on the workload (-want +got):\n%s", diff)
 			}
 			want := tc.want
 			if tc.key == ReloadAnnotation {
 				want.DeclaredBy = "Namespace configdep.io/reload"
 			}
-			if diff := cmp.Diff(want, Of(nil, map[string]string{tc.key: tc.value}, defaults)); diff != "" {
+			if diff := cmp.Diff(want, NewPolicy(nil, map[string]string{tc.key: tc.value}, defaults)); diff != "" {
 				t.Errorf("on the namespace (-want +got):\n%s", diff)
 			}
 		})
@@ -118,15 +118,15 @@ func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 	} {
 		t.Run(tc.key+"="+tc.value, func(t *testing.T) {
 			defaults := Defaults{Mode: Auto, Settle: time.Second, MinInterval: 10 * time.Second}
-			want := Of(nil, nil, defaults)
+			want := NewPolicy(nil, nil, defaults)
 			want.Problems = []string{tc.problem}
 			if tc.key == ReloadAnnotation {
 				want.DeclaredBy = ReloadAnnotation
 			}
-			if diff := cmp.Diff(want, Of(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
+			if diff := cmp.Diff(want, NewPolicy(map[string]string{tc.key: tc.value}, nil, defaults)); diff != "" {
 				t.Errorf("on the workload (-want +got):\n%s", diff)
 			}
-			got := Of(nil, map[string]string{tc.key: tc.value}, defaults)
+			got := NewPolicy(nil, map[string]string{tc.key: tc.value}, defaults)
 			wantProblem := strings.Replace(tc.problem, `": `, `" on the Namespace: `, 1)
 			if tc.key == ReloadAnnotation { // a label says the same
 				wantProblem = strings.Replace(wantProblem, "annotation", "annotation or label", 1)
@@ -146,7 +146,7 @@ func TestPatternsAreBounded(t *testing.T) {
 		most = append(most, fmt.Sprintf("secret/s-%d", i))
 	}
 	of := func(patterns ...string) Policy {
-		return Of(map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: strings.Join(patterns, ",")}, nil, Defaults{})
+		return NewPolicy(map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: strings.Join(patterns, ",")}, nil, Defaults{})
 	}
 	if p := of(append(most, most...)...); len(p.Problems) != 0 || len(p.Exclude) != maxPatterns {
 		t.Errorf("%d patterns, and the problems %q", len(p.Exclude), p.Problems)
@@ -172,7 +172,7 @@ func TestGlobsAreBounded(t *testing.T) {
 		"one more":                {append(slices.Clone(globs), "secret/*"), "must not have more than 32 patterns"},
 		"many stars":              {[]string{"secret/*a*b*c*d*"}, "must not have more than 4 *"},
 	} {
-		p := Of(map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: strings.Join(tt.patterns, ",")}, nil, Defaults{})
+		p := NewPolicy(map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: strings.Join(tt.patterns, ",")}, nil, Defaults{})
 		if got := strings.Join(p.Problems, "; "); tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
 			t.Errorf("%s: the problems are %q", what, got)
 		}
@@ -200,7 +200,7 @@ func TestEveryInvalidAnnotationIsNamed(t *testing.T) {
 	for _, key := range everyAnnotation {
 		bad[key] = "?"
 	}
-	problems := Of(bad, nil, Defaults{Mode: Off}).Problems
+	problems := NewPolicy(bad, nil, Defaults{Mode: Off}).Problems
 	if len(problems) != len(everyAnnotation) {
 		t.Errorf("%d problems are told, want %d: %q", len(problems), len(everyAnnotation), problems)
 	}
@@ -229,7 +229,7 @@ func TestWorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := Policy{Mode: Off, DeclaredBy: tc.declaredBy, Strategy: Annotate, Settle: time.Second}
-			if diff := cmp.Diff(want, Of(tc.workload, tc.namespace, Defaults{Mode: Off, Settle: time.Second})); diff != "" {
+			if diff := cmp.Diff(want, NewPolicy(tc.workload, tc.namespace, Defaults{Mode: Off, Settle: time.Second})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -320,7 +320,7 @@ func FuzzOf(f *testing.F) {
 			maps.Copy(workload, other)
 			other = nil
 		}
-		p := Of(workload, other, Defaults{Mode: Auto, Settle: time.Second})
+		p := NewPolicy(workload, other, Defaults{Mode: Auto, Settle: time.Second})
 		if _, err := ParseMode(string(p.Mode)); err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Strategy != Annotate && p.Strategy != Recreate {
 			t.Errorf("%v and %v led to %+v", workload, other, p)
 		}
@@ -342,7 +342,7 @@ func TestPatternsNameWhatCanExist(t *testing.T) {
 		"UPPER-*": false, "a_b*": false, "*..*": false, "-*": false, "*-": false, "*.": false, "*_[a-z]": false,
 		`\*`: false, `\A*`: false, `\[a*`: false, "[a": false, "shop/*": false, strings.Repeat("a", 253) + "*": false,
 	} {
-		p := Of(map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/" + name}, nil, Defaults{})
+		p := NewPolicy(map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/" + name}, nil, Defaults{})
 		if (len(p.Problems) == 0) != possible {
 			t.Errorf("of secret/%s, the problems are %q", name, p.Problems)
 		}

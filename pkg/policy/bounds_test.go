@@ -33,7 +33,7 @@ func TestOf_BoundsOfValues(t *testing.T) {
 		"a longer value in a message":    {SettleAnnotation, strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `…"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Of(map[string]string{ReloadAnnotation: "auto", tt.key: tt.value}, nil, Defaults{})
+			p := NewPolicy(map[string]string{ReloadAnnotation: "auto", tt.key: tt.value}, nil, Defaults{})
 			if tt.problem == "" && len(p.Problems) > 0 || tt.problem != "" && (len(p.Problems) != 1 || !strings.Contains(p.Problems[0], tt.problem)) {
 				t.Errorf("the problems are %q", p.Problems)
 			}
@@ -105,8 +105,8 @@ func TestPrepare_LooksAtNoSource(t *testing.T) {
 		t.Errorf("%d sources and %d globs are looked at for an evaluation", len(whole.Sources), len(whole.Globs))
 	}
 	before, after := Admission{Evaluation: e, NewTemplate: true}, Admission{Evaluation: whole, NewTemplate: true}
-	if got, want := before.Purpose(), after.Purpose(); got != want || got.Records() {
-		t.Errorf("without sources, the purpose is %s, with them %s", got, want)
+	if got, want := before.Action(), after.Action(); got != want || got.Records() {
+		t.Errorf("without sources, the action is %s, with them %s", got, want)
 	}
 	if diff := cmp.Diff(whole.Policy, e.Policy); diff != "" {
 		t.Errorf("the policy is another (-whole +prepared):\n%s", diff)
@@ -125,7 +125,7 @@ func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 		for i := range tt.pods {
 			pods = append(pods, types.UID(fmt.Sprint("pod-", i)))
 		}
-		patch, err := p.RestartPatch(&dependency.Workload{}, &Restart{Present: Record{Hash: "v1.k.h"}, Last: Automatic(nil, epoch, time.Second, "Secret/db"), Pods: pods})
+		patch, err := p.RestartPatch(&dependency.Workload{}, &Restart{Present: Record{Hash: "v1.k.h"}, Last: NewAutomaticReload(nil, epoch, time.Second, "Secret/db"), Pods: pods})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestMessagesAreBounded(t *testing.T) {
 
 // An entry shows which keys there were, so that one that was removed is missed though another has come.
 func TestUnit_HadOtherKeys(t *testing.T) {
-	entry := func(n int, names ...string) (*unit, string) {
+	entry := func(n int, names ...string) (*trackedSource, string) {
 		var pairs []string
 		for i := range n {
 			pairs = append(pairs, fmt.Sprintf("k-%02d", i), "1")
@@ -237,7 +237,7 @@ func TestUnit_HadOtherKeys(t *testing.T) {
 			pairs = append(pairs, name, "1")
 		}
 		e := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", pairs...)).evaluate()
-		return &e.units[0], e.units[0].entry()
+		return &e.tracked[0], e.tracked[0].entry()
 	}
 	type keys struct {
 		n     int

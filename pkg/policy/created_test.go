@@ -25,7 +25,7 @@ func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 					return
 				}
 				a := Admission{Evaluation: Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(readWorkload(d.DeepCopy())), NewTemplate: true}
-				marks := a.Marks()
+				marks := a.DesiredAnnotations()
 				for key, value := range marks.Workload {
 					d.Annotations[key] = *value
 				}

@@ -197,7 +197,7 @@ func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, e
 		if o.StandsBy && d.Action == RollOut && e.witnessed(changed) {
 			d.Action = WriteMixed // so that the leader knows
 			for i := range changed {
-				d.Mixed = append(d.Mixed, changed[i].unit.id)
+				d.Mixed = append(d.Mixed, changed[i].trackedSource.id)
 			}
 		}
 		return d
@@ -313,15 +313,15 @@ func (e *Evaluation) recorded() bool {
 // process knows better, as it saw each change since they started.
 func (e *Evaluation) witnessed(changes []change) bool {
 	return !slices.ContainsFunc(changes, func(c change) bool {
-		_, _, _, live := e.timesChanged(c.unit, dependency.Moment{Version: e.started(c.unit)}, 0)
-		return !e.knows(c.unit) || e.differs(c.unit) || !live
+		_, _, _, live := e.timesChanged(c.trackedSource, dependency.Moment{Version: e.started(c.trackedSource)}, 0)
+		return !e.knows(c.trackedSource) || e.differs(c.trackedSource) || !live
 	})
 }
 
 // replaced returns what a baseline replaces in the record: content of which this process has seen no later change.
 func (e *Evaluation) replaced() (replaced []change) {
-	for i := range e.units {
-		u := &e.units[i]
+	for i := range e.tracked {
+		u := &e.tracked[i]
 		if c := e.change(u); e.Comparable() && e.differs(u) && !e.adoptedByWebhook(c.at) {
 			replaced = append(replaced, c)
 		}
@@ -333,7 +333,7 @@ func (e *Evaluation) replaced() (replaced []change) {
 func (e *Evaluation) knownBy(changes []change) uint64 {
 	recorded := e.Workload.RecordedAt.Version
 	if e.decided == 0 && slices.ContainsFunc(changes, func(c change) bool {
-		return c.at.Version <= recorded && !e.recordedMixed(c.unit)
+		return c.at.Version <= recorded && !e.recordedMixed(c.trackedSource)
 	}) {
 		return recorded
 	}
@@ -428,7 +428,7 @@ func (e *Evaluation) inSync(action Action) Decision {
 		d.Reason = ReasonRecordRemoved
 		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if that is repeated."
 	}
-	if len(e.units) == 0 {
+	if len(e.tracked) == 0 {
 		d.Reason = "NothingTriggers"
 		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
 	}
@@ -482,7 +482,7 @@ func (e *Evaluation) describe(changes []change, trigger string) string {
 	}
 	var changed, differ []string
 	for i := range changes {
-		if u := changes[i].unit; e.Record.Sources[u.id] == u.mixedEntry() {
+		if u := changes[i].trackedSource; e.Record.Sources[u.id] == u.mixedEntry() {
 			differ = append(differ, u.id)
 		} else {
 			changed = append(changed, u.id)

@@ -69,7 +69,7 @@ func TestOf_ChoosesTheDialect(t *testing.T) {
 		"settings of ours, no mode": {m{SettleAnnotation: "1s"}, m{foreignRestart: "yes"}, Auto, foreignRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Of(tt.workload, tt.namespace, Defaults{Mode: Off})
+			p := NewPolicy(tt.workload, tt.namespace, Defaults{Mode: Off})
 			if p.Mode != tt.mode || p.DeclaredBy != tt.by || len(p.Problems) > 0 {
 				t.Errorf("mode %s, declared by %s, %v", p.Mode, p.DeclaredBy, p.Problems)
 			}

@@ -45,7 +45,7 @@ type Evaluation struct {
 
 	graph    *dependency.Graph
 	defaults Defaults
-	units    []unit
+	tracked  []trackedSource
 	before   *scope // nil: it has not been asked for
 	// See Observed.
 	decided, written uint64
@@ -75,7 +75,7 @@ func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 // record. Sources, Globs and Hash are there once it is completed.
 func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
-	p := Of(w.Annotations, g.NamespaceOf(w), v.Defaults)
+	p := NewPolicy(w.Annotations, g.NamespaceOf(w), v.Defaults)
 	p.bound(len(w.References))
 	if len(p.Sources) > 0 && !g.Admitted(w.WorkloadKey) {
 		p.notAdmitted()
@@ -95,7 +95,7 @@ func (e *Evaluation) Complete() {
 	globs, matchers := e.globs(), p.matchers()
 	var n naming
 	var content []byte                         // of all that counts
-	all := make([]counted, 0, len(references)) // as many as there may be, because units point to them
+	all := make([]counted, 0, len(references)) // as many as there may be, because tracked sources point to them
 	for i := range references {
 		r := &references[i]
 		s := &e.Sources[i]
@@ -136,7 +136,7 @@ func (e *Evaluation) Complete() {
 			content = e.Globs[i].AppendContent(content)
 		}
 	}
-	e.units = append(e.units, globs...)
+	e.tracked = append(e.tracked, globs...)
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
 }
 
@@ -172,9 +172,9 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 // Present returns the record that says: the pods run with the current content. A glob
 // that names nothing is remembered too, so that the first match is a change.
 func (e *Evaluation) Present() Record {
-	r := Record{Hash: e.Hash, Sources: make(map[string]string, len(e.units))}
-	for i := range e.units {
-		r.Sources[e.units[i].id] = e.units[i].entry()
+	r := Record{Hash: e.Hash, Sources: make(map[string]string, len(e.tracked))}
+	for i := range e.tracked {
+		r.Sources[e.tracked[i].id] = e.tracked[i].entry()
 	}
 	return r
 }

@@ -48,7 +48,7 @@ func TestStaleIsKnownInEveryMode(t *testing.T) {
 	}
 	check("nothing is recorded", nil, false)
 	e := x.evaluate()
-	x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Requested(nil, x.now, "me", ""), Always: true}))
+	x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewRequestedReload(nil, x.now, "me", ""), Always: true}))
 	check("just restarted", nil, true)
 	x.set(secret("db", "password", "2"))
 	x.set(secret("extra", "a", "1"))
@@ -174,7 +174,7 @@ func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"))
 		x.annotate(ReloadAnnotation, "off")
 		e := x.evaluate()
-		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Requested(nil, x.now, "me", "")})) // a Reload
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewRequestedReload(nil, x.now, "me", "")})) // a Reload
 		x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "sole")(&d.Spec.Template.Spec) })
 		x.tick(time.Minute)
 		x.set(secret("sole", "a", "2"))

@@ -40,8 +40,8 @@ func (e *Evaluation) doubts() (out []Excursion) {
 	if !e.Workload.StartUnsure {
 		return nil
 	}
-	for i := range e.units {
-		if x, doubted := e.doubt(&e.units[i]); doubted {
+	for i := range e.tracked {
+		if x, doubted := e.doubt(&e.tracked[i]); doubted {
 			out = append(out, x)
 		}
 	}
@@ -49,8 +49,8 @@ func (e *Evaluation) doubts() (out []Excursion) {
 }
 
 // doubt returns the time up to which pods that are older than the current template may have read other content of a
-// unit than now, if there may be such pods.
-func (e *Evaluation) doubt(u *unit) (x Excursion, doubted bool) {
+// tracked source than now, if there may be such pods.
+func (e *Evaluation) doubt(u *trackedSource) (x Excursion, doubted bool) {
 	c, since := e.change(u), e.podsSince()
 	changed := !c.seen.IsZero() && e.graph.Before(since, c.at)
 	// A record that is newer than the template knows what changed before it; one that came back
@@ -112,8 +112,8 @@ func (e *Evaluation) undone() (out []Excursion) {
 		return nil
 	}
 	before := recordFrom(hash, sources)
-	for i := range e.units {
-		u := &e.units[i]
+	for i := range e.tracked {
+		u := &e.tracked[i]
 		entry, known := before.Sources[u.id]
 		var differs bool
 		switch {
@@ -137,8 +137,8 @@ func (e *Evaluation) undone() (out []Excursion) {
 	return out
 }
 
-// containers returns the containers that read a unit; nil: any may.
-func (u *unit) containers() (names []string) {
+// containers returns the containers that read a tracked source; nil: any may.
+func (u *trackedSource) containers() (names []string) {
 	if u.glob != nil {
 		return nil
 	}
@@ -158,8 +158,8 @@ func (e *Evaluation) excursions() (out []Excursion) {
 	if !e.Comparable() || bare && e.Record.Hash != e.Hash {
 		return nil
 	}
-	for i := range e.units {
-		u := &e.units[i]
+	for i := range e.tracked {
+		u := &e.tracked[i]
 		switch {
 		case bare:
 		case !e.knows(u), e.outdated(u) && !e.restored(u), !e.outdated(u) && e.differs(u):
@@ -224,9 +224,9 @@ func (e *Evaluation) mayHaveWaited() bool {
 	})
 }
 
-// otherBeforeFirstRecord reports whether pods may have been started with other content of a unit that this process saw
+// otherBeforeFirstRecord reports whether pods may have been started with other content of a tracked source that this process saw
 // change before another replica made their first record.
-func (e *Evaluation) otherBeforeFirstRecord(u *unit) bool {
+func (e *Evaluation) otherBeforeFirstRecord(u *trackedSource) bool {
 	w := e.Workload
 	if !w.RecordedFirst || u.glob != nil || e.graph.SeveralCounters() {
 		return false
@@ -237,11 +237,11 @@ func (e *Evaluation) otherBeforeFirstRecord(u *unit) bool {
 	})
 }
 
-// timesChanged returns when the content of a unit first and last changed, and how often: after a
+// timesChanged returns when the content of a tracked source first and last changed, and how often: after a
 // place in the order of reading, or, if that is 0, after a moment. The first is zero if it is not
 // known, as of a glob. Live reports whether each of these changes came by an event; it is false if there are more than are
 // looked at.
-func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64) (first, last time.Time, times int, live bool) {
+func (e *Evaluation) timesChanged(u *trackedSource, since dependency.Moment, order uint64) (first, last time.Time, times int, live bool) {
 	since = e.graph.Latest(since, e.graph.Since())
 	changed := func(key dependency.SourceKey) (first, last time.Time, times int, live bool) {
 		if order != 0 {
@@ -269,9 +269,9 @@ func (e *Evaluation) timesChanged(u *unit, since dependency.Moment, order uint64
 	return time.Time{}, last, times, live
 }
 
-// cameBack reports whether a source of a unit has had its content before, and other content in between, as
+// cameBack reports whether a source of a tracked source has had its content before, and other content in between, as
 // far as this process remembers.
-func (e *Evaluation) cameBack(u *unit) (found bool) {
+func (e *Evaluation) cameBack(u *trackedSource) (found bool) {
 	had := func(r *dependency.Reference, s *dependency.Source) bool {
 		now := dependency.AppendContent(nil, r, s)
 		same := func(s *dependency.Source) bool { return bytes.Equal(now, dependency.AppendContent(nil, r, s)) }
@@ -293,9 +293,9 @@ func (e *Evaluation) cameBack(u *unit) (found bool) {
 	return found
 }
 
-// restored reports whether a unit has changed since its pods started, and has the content again that it had
+// restored reports whether a tracked source has changed since its pods started, and has the content again that it had
 // then, as far as this process remembers.
-func (e *Evaluation) restored(u *unit) bool {
+func (e *Evaluation) restored(u *trackedSource) bool {
 	started := e.started(u)
 	if u.glob != nil || started == 0 {
 		return false
@@ -307,9 +307,9 @@ func (e *Evaluation) restored(u *unit) bool {
 	})
 }
 
-// otherWhenRecorded reports whether the content of a unit was, or may have been, another one than the record says when
+// otherWhenRecorded reports whether the content of a tracked source was, or may have been, another one than the record says when
 // that was written: it came back with a template, or is of a replica that lagged.
-func (e *Evaluation) otherWhenRecorded(u *unit) bool {
+func (e *Evaluation) otherWhenRecorded(u *trackedSource) bool {
 	if e.decided != 0 || u.glob != nil || e.graph.SeveralCounters() {
 		return false
 	}
@@ -323,8 +323,8 @@ func (e *Evaluation) otherWhenRecorded(u *unit) bool {
 	})
 }
 
-// wasOther reports whether a unit had other content when this process began to look, or may have had.
-func (e *Evaluation) wasOther(u *unit) bool {
+// wasOther reports whether a tracked source had other content when this process began to look, or may have had.
+func (e *Evaluation) wasOther(u *trackedSource) bool {
 	if u.glob == nil {
 		c := u.counted
 		first, known := e.graph.First(e.sourceKey(&c.Reference))

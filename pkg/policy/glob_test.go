@@ -231,8 +231,8 @@ func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 			t.Errorf("%d of them (-want +got):\n%s", n, diff)
 		}
 		e := x.evaluate()
-		for i := range e.units {
-			if u := &e.units[i]; u.glob != nil {
+		for i := range e.tracked {
+			if u := &e.tracked[i]; u.glob != nil {
 				if _, _, times, live := e.timesChanged(u, dependency.Moment{}, 0); times != min(n, 256) || live != (n <= 256) {
 					t.Errorf("%d of them changed %d times, each by an event: %v", n, times, live)
 				}

@@ -12,7 +12,7 @@ import (
 // Note notes on a workload what annotations say of it: its own and those of its namespace,
 // some of which came with a version. It returns the policy.
 func Note(w, previous *dependency.Workload, namespace map[string]string, defaults Defaults, version string, at dependency.Arrival) Policy {
-	p := Of(w.Annotations, namespace, defaults)
+	p := NewPolicy(w.Annotations, namespace, defaults)
 	in := p.Mode != Off || len(p.Problems) > 0 // one whose annotations have a mistake has tried to opt in
 	dialect := dialectOf(w.Annotations, namespace)
 	var scope strings.Builder
@@ -31,7 +31,7 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 	}
 	w.Opt(opting, previous, version, at)
 	late := version != w.ResourceVersion && w.OptedAfter(version) // it is that of the namespace
-	if previous != nil && in && late && w.OptedOver == "" && Of(nil, namespace, defaults).Mode != Off {
+	if previous != nil && in && late && w.OptedOver == "" && NewPolicy(nil, namespace, defaults).Mode != Off {
 		w.OptBefore(version)
 	}
 	p.bound(len(w.References)) // what is not used is not kept either

@@ -361,7 +361,7 @@ func TestOwnRolloutOvertakenByAChange(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	e := x.evaluate()
-	data, err := e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Automatic(nil, x.now, e.Policy.MinInterval, "Secret/db")})
+	data, err := e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewAutomaticReload(nil, x.now, e.Policy.MinInterval, "Secret/db")})
 	x.set(secret("db", "password", "3"))
 	x.patch(data, err)
 	x.tick(time.Minute)

@@ -119,7 +119,7 @@ func TestBaselinePatch_AfterTheRecordWasRemoved(t *testing.T) {
 func TestRestartPatch_AlwaysDiffers(t *testing.T) {
 	w := &dependency.Workload{}
 	for _, want := range []string{"2026-03-01T12:00:00.5Z", "2026-03-01T12:00:00.500000001Z"} {
-		patch, err := (&Policy{}).RestartPatch(w, &Restart{Last: Requested(nil, epoch.Add(time.Second/2), "me", ""), Always: true})
+		patch, err := (&Policy{}).RestartPatch(w, &Restart{Last: NewRequestedReload(nil, epoch.Add(time.Second/2), "me", ""), Always: true})
 		_, template := annotationsOf(t, patch, err)
 		if diff := cmp.Diff(want, template["reloaded-at"]); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

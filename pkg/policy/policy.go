@@ -58,9 +58,9 @@ type Policy struct {
 	StrategyNotAllowed bool
 }
 
-// Of returns the policy of a workload, by its annotations and those of its namespace, in the dialect in which these are;
+// NewPolicy returns the policy of a workload, by its annotations and those of its namespace, in the dialect in which these are;
 // what they leave open comes from the defaults.
-func Of(workload, namespace map[string]string, defaults Defaults) Policy {
+func NewPolicy(workload, namespace map[string]string, defaults Defaults) Policy {
 	p := Policy{
 		Mode:        defaults.Mode,
 		DeclaredBy:  DeclaredByDefault,

@@ -59,7 +59,7 @@ func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 	}
 	check := func(t *testing.T, want Policy, workload, namespace map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, Of(workload, namespace, defaults)); diff != "" {
+		if diff := cmp.Diff(want, NewPolicy(workload, namespace, defaults)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -86,11 +86,11 @@ func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 }
 
 func TestAnnotationOfTheWorkloadHidesAnInvalidOneOfTheNamespace(t *testing.T) {
-	p := Of(map[string]string{SettleAnnotation: "2s"}, map[string]string{SettleAnnotation: "soon"}, Defaults{Mode: Auto})
+	p := NewPolicy(map[string]string{SettleAnnotation: "2s"}, map[string]string{SettleAnnotation: "soon"}, Defaults{Mode: Auto})
 	if p.Settle != 2*time.Second || len(p.Problems) > 0 {
 		t.Errorf("got %+v", p)
 	}
-	p = Of(map[string]string{SettleAnnotation: "soon"}, map[string]string{SettleAnnotation: "2s"}, Defaults{Mode: Auto})
+	p = NewPolicy(map[string]string{SettleAnnotation: "soon"}, map[string]string{SettleAnnotation: "2s"}, Defaults{Mode: Auto})
 	if len(p.Problems) != 1 {
 		t.Errorf("an invalid annotation is replaced by that of the namespace without a word: %+v", p)
 	}

@@ -111,8 +111,8 @@ func lastReloadFrom(value string) *LastReload {
 	return &last
 }
 
-// Requested returns the record of a restart on request.
-func Requested(previous *LastReload, now time.Time, user, reason string) LastReload {
+// NewRequestedReload returns the record of a restart on request.
+func NewRequestedReload(previous *LastReload, now time.Time, user, reason string) LastReload {
 	last := LastReload{Time: metav1.NewMicroTime(now), Trigger: TriggerRequest, RequestedBy: user, Reason: reason}
 	if previous != nil {
 		last.Automatic, last.Streak = previous.Automatic, previous.Streak
@@ -120,8 +120,8 @@ func Requested(previous *LastReload, now time.Time, user, reason string) LastRel
 	return last
 }
 
-// Automatic returns the record of a restart without a request.
-func Automatic(previous *LastReload, now time.Time, minInterval time.Duration, trigger string) LastReload {
+// NewAutomaticReload returns the record of a restart without a request.
+func NewAutomaticReload(previous *LastReload, now time.Time, minInterval time.Duration, trigger string) LastReload {
 	at := metav1.NewMicroTime(now)
 	last := LastReload{Time: at, Trigger: trigger, Automatic: &at, Streak: 1}
 	if before, known := previous.automatic(now); known && now.Before(before.Add(2*interval(minInterval, previous.Streak))) {
@@ -242,11 +242,11 @@ func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byt
 const mixed = "mixed"
 
 // MixedPatch returns the JSON merge patch that records that some pods were started with
-// other content of some units than the current.
+// other content of some tracked sources than the current.
 func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
 	r := e.Present()
-	for i := range e.units {
-		if u := &e.units[i]; slices.Contains(ids, u.id) {
+	for i := range e.tracked {
+		if u := &e.tracked[i]; slices.Contains(ids, u.id) {
 			r.Sources[u.id] = u.mixedEntry()
 		}
 	}

@@ -47,8 +47,8 @@ func TestPatches(t *testing.T) {
 		Sources: map[string]string{"Secret/db": "90a6b2c8.0123456789abcdef.1", "ConfigMap/feature-*": "glob."},
 	}
 	now := epoch.Add(1234567 * time.Microsecond).In(time.FixedZone("", 3600))
-	automatic := Automatic(nil, now, time.Minute, "Secret/db")
-	requested := Requested(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
+	automatic := NewAutomaticReload(nil, now, time.Minute, "Secret/db")
+	requested := NewRequestedReload(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
 	for name, patch := range map[string]func() ([]byte, error){
 		"rollout": func() ([]byte, error) { return byRollout.RestartPatch(w, &Restart{Present: present, Last: automatic}) },
 		"rolloutAlways": func() ([]byte, error) {
@@ -111,9 +111,9 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 		w := &dependency.Workload{UID: "uid-1", ResourceVersion: "7"}
 		present := Record{Hash: text(), Sources: map[string]string{text(): text(), text(): text()}}
 		now := epoch.Add(time.Duration(r.Int64N(int64(1000 * time.Hour))))
-		last := Automatic(&LastReload{Automatic: micro(now.Add(-time.Duration(r.Int64N(int64(time.Minute))))), Streak: r.IntN(5)}, now, time.Minute, text())
+		last := NewAutomaticReload(&LastReload{Automatic: micro(now.Add(-time.Duration(r.Int64N(int64(time.Minute))))), Streak: r.IntN(5)}, now, time.Minute, text())
 		if r.IntN(2) == 0 {
-			last = Requested(&last, now, text(), text())
+			last = NewRequestedReload(&last, now, text(), text())
 		}
 		for kind, patch := range map[string]func() ([]byte, error){
 			"rollout": func() ([]byte, error) {
@@ -302,7 +302,7 @@ func TestStreakGrowsAndEnds(t *testing.T) {
 	var last *LastReload
 	restart := func(after, minInterval time.Duration) int {
 		now = now.Add(after)
-		l := Automatic(last, now, minInterval, "Secret/db")
+		l := NewAutomaticReload(last, now, minInterval, "Secret/db")
 		last = &l
 		return l.Streak
 	}
@@ -331,9 +331,9 @@ func TestStreakGrowsAndEnds(t *testing.T) {
 // TestRequestedReloadHoldsNothingUpAndIsNotHeldUp: it neither counts as an automatic one
 // nor lets those forget how many have followed each other.
 func TestRequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
-	first := Automatic(nil, epoch, time.Minute, "Secret/db")
-	second := Automatic(&first, epoch.Add(time.Minute), time.Minute, "Secret/db")
-	requested := Requested(&second, epoch.Add(time.Minute+time.Second), "jane", "why")
+	first := NewAutomaticReload(nil, epoch, time.Minute, "Secret/db")
+	second := NewAutomaticReload(&first, epoch.Add(time.Minute), time.Minute, "Secret/db")
+	requested := NewRequestedReload(&second, epoch.Add(time.Minute+time.Second), "jane", "why")
 	want := LastReload{
 		Time: *micro(epoch.Add(time.Minute + time.Second)), Trigger: TriggerRequest, RequestedBy: "jane", Reason: "why",
 		Automatic: micro(epoch.Add(time.Minute)), Streak: 2,
@@ -344,10 +344,10 @@ func TestRequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
 	if got, want := notBefore(&requested, time.Minute, epoch), epoch.Add(3*time.Minute); !got.Equal(want) {
 		t.Errorf("the next may come at %v, want %v", got, want)
 	}
-	if third := Automatic(&requested, epoch.Add(4*time.Minute), time.Minute, "Secret/db"); third.Streak != 3 {
+	if third := NewAutomaticReload(&requested, epoch.Add(4*time.Minute), time.Minute, "Secret/db"); third.Streak != 3 {
 		t.Errorf("the streak is %d, want 3", third.Streak)
 	}
-	only := Requested(nil, epoch, "jane", "")
+	only := NewRequestedReload(nil, epoch, "jane", "")
 	if got := notBefore(&only, time.Hour, epoch); !got.IsZero() {
 		t.Errorf("a restart on request holds automatic ones up until %v", got)
 	}
@@ -368,7 +368,7 @@ func TestClockOfAnotherReplica(t *testing.T) {
 		if got := notBefore(&last, time.Minute, epoch); !got.Equal(want) {
 			t.Errorf("%v ahead: not before %v, want %v", ahead, got, want)
 		}
-		if next := Automatic(&last, epoch, time.Minute, "Secret/db"); (next.Streak == 1) != want.IsZero() && ahead > 0 {
+		if next := NewAutomaticReload(&last, epoch, time.Minute, "Secret/db"); (next.Streak == 1) != want.IsZero() && ahead > 0 {
 			t.Errorf("%v ahead: the streak is %d", ahead, next.Streak)
 		}
 	}
@@ -379,7 +379,7 @@ func TestClockOfAnotherReplica(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	x := typical(&testing.T{})
 	present := x.evaluate().Present()
-	last := Automatic(nil, x.now, time.Minute, "Secret/db")
+	last := NewAutomaticReload(nil, x.now, time.Minute, "Secret/db")
 	f.Add(present.Hash, present.sources(), present.Hash, last.json(), "2026-03-01T12:00:00Z")
 	f.Add(present.Hash, `{"Secret/db":"90a6b2c8.0.1","ConfigMap/settings":"*","Secret/extra":""}`, "", `{"time":"2026-03-01T12:00:00.000000Z","streak":9223372036854775807}`, "x")
 	f.Add("v1."+x.digester.KeyID()+".", "null", "..", "null", "")
@@ -412,7 +412,7 @@ func FuzzLastReload(f *testing.F) {
 		if last.Time.IsZero() {
 			t.Errorf("%q led to a restart at no time", value)
 		}
-		next := Automatic(last, epoch, time.Second, "Secret/db")
+		next := NewAutomaticReload(last, epoch, time.Second, "Secret/db")
 		if at := notBefore(&next, time.Second, epoch); at.Before(epoch.Add(time.Second)) || at.After(epoch.Add(time.Hour)) {
 			t.Errorf("after %q and another restart, the next one may come at %v", value, at)
 		}

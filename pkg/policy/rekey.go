@@ -16,10 +16,10 @@ import (
 type Vouched struct {
 	workload *dependency.Workload
 	record   Record
-	// same are the units whose content was as recorded, and whole reports whether all of it was.
+	// same are the tracked sources whose content was as recorded, and whole reports whether all of it was.
 	same  map[string]bool
 	whole bool
-	// keys are those that there were by the record, of units of which all were still there.
+	// keys are those that there were by the record, of tracked sources of which all were still there.
 	keys map[string][]string
 }
 
@@ -31,8 +31,8 @@ func (v Evaluator) Vouch(w *dependency.Workload) *Vouched {
 		return nil
 	}
 	vouched := &Vouched{workload: w, record: e.Record, same: map[string]bool{}, whole: e.Record.Hash == e.Hash, keys: map[string][]string{}}
-	for i := range e.units {
-		u := &e.units[i]
+	for i := range e.tracked {
+		u := &e.tracked[i]
 		vouched.same[u.id] = u.isCurrent(e.Record.Sources[u.id])
 		if names, known := u.keysThen(e.Record.Sources[u.id]); known {
 			vouched.keys[u.id] = names
@@ -42,7 +42,7 @@ func (v Evaluator) Vouch(w *dependency.Workload) *Vouched {
 }
 
 // Translate returns a workload with its record expressed by another key of the hash: that of the
-// graph, which was read again with it after a place in the order of reading. A unit that
+// graph, which was read again with it after a place in the order of reading. A tracked source that
 // was as recorded, and has not changed since, gets the entry of its current content; any other
 // keeps the digest of the previous key, which differs from all.
 func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64) *dependency.Workload {
@@ -53,8 +53,8 @@ func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64)
 	e.Record = v.record // the list of sources may have been removed since
 	whole := v.whole
 	sources := maps.Clone(v.record.Sources)
-	for i := range e.units {
-		u := &e.units[i]
+	for i := range e.tracked {
+		u := &e.tracked[i]
 		same := v.same[u.id] && e.knows(u)
 		if u.readAgainAfter(e, order) {
 			same, whole = false, false
@@ -68,7 +68,7 @@ func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64)
 		whole = whole && (sources == nil || same)
 	}
 	hash := dependency.KeyOf(e.Hash) + mixed
-	if whole && len(sources) <= len(e.units) {
+	if whole && len(sources) <= len(e.tracked) {
 		hash = e.Hash
 	}
 	if sources == nil {
@@ -77,9 +77,9 @@ func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64)
 	return w.WithRecord(hash, mustJSON(sources))
 }
 
-// readAgainAfter reports whether anything that belongs to a unit was read with other content, or
+// readAgainAfter reports whether anything that belongs to a tracked source was read with other content, or
 // perhaps other content, after a place in the order of reading.
-func (u *unit) readAgainAfter(e *Evaluation, order uint64) bool {
+func (u *trackedSource) readAgainAfter(e *Evaluation, order uint64) bool {
 	if u.counted != nil {
 		return e.lookUp(u.counted).written.Order > order
 	}

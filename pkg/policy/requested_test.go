@@ -41,8 +41,8 @@ func sentWith(t *testing.T, last LastReload, always bool) *dependency.Workload {
 // hash does not.
 func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
-	first := sentWith(t, Requested(nil, at, "ada", ""), true)
-	second := sentWith(t, Requested(nil, at.Add(time.Millisecond), "ada", ""), true)
+	first := sentWith(t, NewRequestedReload(nil, at, "ada", ""), true)
+	second := sentWith(t, NewRequestedReload(nil, at.Add(time.Millisecond), "ada", ""), true)
 	if cmp.Equal(first.Marks, second.Marks) {
 		t.Errorf("the templates are equal: %v", first.Marks)
 	}
@@ -50,7 +50,7 @@ func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
 		t.Errorf("the time is not that of UTC, wherever the server runs (-want +got):\n%s", diff)
 	}
 	// A restart by itself restarts for the hash alone.
-	if same := sentWith(t, Automatic(nil, at, 0, "Secret/db"), false); same.Marks.ReloadedAt != "" {
+	if same := sentWith(t, NewAutomaticReload(nil, at, 0, "Secret/db"), false); same.Marks.ReloadedAt != "" {
 		t.Errorf("template %v", same.Marks)
 	}
 }
@@ -84,7 +84,7 @@ func TestRestart_WritesTheRecord(t *testing.T) {
 	request := func(x *world) {
 		e := x.evaluate()
 		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{
-			Present: e.Present(), Last: Requested(LastReloadOf(e.Workload), x.now, "ada", ""), Always: true,
+			Present: e.Present(), Last: NewRequestedReload(LastReloadOf(e.Workload), x.now, "ada", ""), Always: true,
 		}))
 	}
 	thereAndBack := func(x *world) {

@@ -22,8 +22,8 @@ type scope struct {
 // that what the record remembers still did.
 func (s *scope) invalid() bool { return s.known && len(s.Problems) > 0 }
 
-// remembersUnit reports whether the record knows a unit, whatever its keys were.
-func (e *Evaluation) remembersUnit(u *unit) bool {
+// remembersUnit reports whether the record knows a tracked source, whatever its keys were.
+func (e *Evaluation) remembersUnit(u *trackedSource) bool {
 	_, remembered := e.Record.Sources[u.id]
 	return remembered
 }
@@ -44,7 +44,7 @@ func (e *Evaluation) scopeBefore() *scope {
 			annotations[key] = value
 		}
 	}
-	p := Of(annotations, nil, e.defaults)
+	p := NewPolicy(annotations, nil, e.defaults)
 	p.bound(len(e.Workload.References))
 	e.before = &scope{p, p.matchers(), true}
 	return e.before
@@ -72,9 +72,9 @@ func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 }
 
 // countedBefore reports whether a source counted already, by the same keys, when the annotations that
-// say what counts last changed. Then its unit is new to the record only because of the template, or
+// say what counts last changed. Then its tracked source is new to the record only because of the template, or
 // because the policy names it in another way, and a change before that edit counts too.
-func (e *Evaluation) countedBefore(u *unit) bool {
+func (e *Evaluation) countedBefore(u *trackedSource) bool {
 	if e.scopeBefore().invalid() {
 		return e.remembersUnit(u)
 	}
@@ -97,7 +97,7 @@ func (e *Evaluation) readBefore(kind dependency.SourceKind, name string) (effect
 }
 
 // countedBeforeInGlob is countedBefore for a source that belongs to a glob, of which everything counts.
-func (e *Evaluation) countedBeforeInGlob(u *unit, name string) bool {
+func (e *Evaluation) countedBeforeInGlob(u *trackedSource, name string) bool {
 	before := e.scopeBefore()
 	switch {
 	case before.invalid():
@@ -138,6 +138,6 @@ func (e *Evaluation) eachNamedBefore(kind dependency.SourceKind, f func(*depende
 // knowsOtherwise reports whether the record knows a glob, with other sources that do not belong to it: then it says
 // what the content of those was that do. A record of another replica may have been decided on before annotations of
 // the namespace changed, though it was written after that; but not if these were the first to have the glob.
-func (e *Evaluation) knowsOtherwise(u *unit) bool {
+func (e *Evaluation) knowsOtherwise(u *trackedSource) bool {
 	return e.remembersUnit(u) && (e.decided != 0 || !slices.Contains(e.scopeBefore().Sources, *u.glob))
 }

@@ -58,8 +58,8 @@ func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
 		return last
 	}
 	// What else came lately belongs to the change: a source for which pods were waiting.
-	for i := range e.units {
-		last = later(last, e.change(&e.units[i]).seen)
+	for i := range e.tracked {
+		last = later(last, e.change(&e.tracked[i]).seen)
 	}
 	return last
 }
@@ -75,11 +75,11 @@ func (e *Evaluation) settles(o Observed, changes []change, seen time.Time) (at t
 	if e.Policy.ReleaseSettle > 0 {
 		since := seen.Add(-e.Policy.ReleaseSettle * releaseLimit)
 		for i := range changes {
-			changes[i].unit.eachSource(func(s *dependency.Source) bool {
+			changes[i].trackedSource.eachSource(func(s *dependency.Source) bool {
 				// What a glob names comes in the order of its changes: those that are earlier, or that the pods
 				// have read, belong to no release that is under way.
-				c := changes[i].unit.changedWith(s.Change)
-				if changes[i].unit.glob != nil && (!c.seen.After(since) || e.startedAfter(&c)) {
+				c := changes[i].trackedSource.changedWith(s.Change)
+				if changes[i].trackedSource.glob != nil && (!c.seen.After(since) || e.startedAfter(&c)) {
 					return false
 				}
 				if slices.Contains(e.Workload.TemplateBy, s.ChangedBy) {

@@ -16,7 +16,7 @@ import (
 func (e *Evaluation) Stale() (ids []string, known bool) {
 	changed, _ := e.stale()
 	for i := range changed {
-		ids = append(ids, changed[i].unit.id)
+		ids = append(ids, changed[i].trackedSource.id)
 	}
 	if len(ids) == 0 && e.superseded() != nil {
 		ids = []string{TriggerUnknown} // what the pods that were not evicted were started with
@@ -34,8 +34,8 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	case r.Sources == nil && r.Hash == e.Hash:
 	case r.Sources == nil:
 		// Only the hash is left, so that it cannot be told which source has changed.
-		for i := range e.units {
-			changed = append(changed, e.change(&e.units[i]))
+		for i := range e.tracked {
+			changed = append(changed, e.change(&e.tracked[i]))
 		}
 		if len(e.unread(changed)) == 0 {
 			return nil, ""
@@ -48,7 +48,7 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	if len(changed) == 0 {
 		return nil, ""
 	}
-	return changed, changed[0].unit.id
+	return changed, changed[0].trackedSource.id
 }
 
 // Comparable reports whether there is a record that can be compared with the current content: one
@@ -67,7 +67,7 @@ func (e *Evaluation) InDoubt() bool {
 // the pods started, and those that the webhook adopted.
 func (e *Evaluation) unread(changes []change) []change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
-		if e.recordedMixed(c.unit) && !e.outdated(c.unit) && !e.broughtBack(c.unit) {
+		if e.recordedMixed(c.trackedSource) && !e.outdated(c.trackedSource) && !e.broughtBack(c.trackedSource) {
 			return false
 		}
 		return e.startedAfter(&c) || e.adoptedByWebhook(c.at)
@@ -75,7 +75,7 @@ func (e *Evaluation) unread(changes []change) []change {
 }
 
 // recordedMixed reports whether pods were found to be started with different content.
-func (e *Evaluation) recordedMixed(u *unit) bool {
+func (e *Evaluation) recordedMixed(u *trackedSource) bool {
 	return e.Record.Sources[u.id] == u.mixedEntry() || e.Record.abandoned()
 }
 
@@ -83,7 +83,7 @@ func (e *Evaluation) recordedMixed(u *unit) bool {
 // their template, as kubectl rollout undo does, or before. Then it says nothing of the pods, unless
 // some are older. Pods that had to wait for a source started no earlier than the version behind its
 // change, which may be that of the record: then nothing shows that the record is older.
-func (e *Evaluation) broughtBack(u *unit) bool {
+func (e *Evaluation) broughtBack(u *trackedSource) bool {
 	written, started := e.recordVersion(), e.started(u)
 	return written > 0 && (written < started || written == started && started == e.Workload.StartVersion)
 }
@@ -105,16 +105,16 @@ func (e *Evaluation) adoptedByWebhook(at dependency.Moment) bool {
 		!e.graph.SeveralCounters() && e.graph.Before(at, w.OptedAt)
 }
 
-// started returns a lower bound of when the first container that reads a unit started, as a
+// started returns a lower bound of when the first container that reads a tracked source started, as a
 // resourceVersion; 0: it is not known.
-func (e *Evaluation) started(u *unit) uint64 {
+func (e *Evaluation) started(u *trackedSource) uint64 {
 	if u.start == nil {
 		u.start = new(e.findStart(u))
 	}
 	return *u.start
 }
 
-func (e *Evaluation) findStart(u *unit) uint64 {
+func (e *Evaluation) findStart(u *trackedSource) uint64 {
 	if e.graph.SeveralCounters() {
 		return 0
 	}
@@ -133,10 +133,10 @@ func (e *Evaluation) findStart(u *unit) uint64 {
 	return least
 }
 
-// startedAfter reports whether the first container that reads a unit started after a change. Where the lower bound of the
+// startedAfter reports whether the first container that reads a tracked source started after a change. Where the lower bound of the
 // template is just the upper bound of the change, it did as well: one revision is not that of two writes.
 func (e *Evaluation) startedAfter(c *change) bool {
-	started := e.started(c.unit)
+	started := e.started(c.trackedSource)
 	return started > c.at.Version || started > 0 && started == c.at.Version && started == e.Workload.StartVersion
 }
 
@@ -149,13 +149,13 @@ func (e *Evaluation) afterRecord(c *change) bool {
 	return e.graph.Before(e.Workload.RecordedAt, c.at)
 }
 
-// hashDiffers reports whether only a hash is recorded, and it is not the current one: any unit may differ.
+// hashDiffers reports whether only a hash is recorded, and it is not the current one: any tracked source may differ.
 func (e *Evaluation) hashDiffers() bool { return e.Record.Sources == nil && e.Record.Hash != e.Hash }
 
 // toldByRecord reports whether a change that a list showed may be the one that the record of another replica was made
 // for: it says what came of it.
 func (e *Evaluation) toldByRecord(c *change) bool {
-	u, recorded := c.unit, e.Workload.RecordedAt
+	u, recorded := c.trackedSource, e.Workload.RecordedAt
 	if e.decided != 0 || e.graph.SeveralCounters() || c.after == 0 || c.after >= recorded.Version || !e.knows(u) || e.differs(u) {
 		return false
 	}
@@ -163,16 +163,16 @@ func (e *Evaluation) toldByRecord(c *change) bool {
 	return times == 1
 }
 
-// outdated reports whether the record was written before the pods that read a unit were started,
+// outdated reports whether the record was written before the pods that read a tracked source were started,
 // so that it says nothing of them.
-func (e *Evaluation) outdated(u *unit) bool { return e.recordVersion() < e.started(u) }
+func (e *Evaluation) outdated(u *trackedSource) bool { return e.recordVersion() < e.started(u) }
 
-// changed returns the units of which the pods run with other content, by the kind of record: a unit
+// changed returns the tracked sources of which the pods run with other content, by the kind of record: a tracked source
 // that the record does not know has changed since it began to count; one whose record is older than
 // the pods, since they started; any other differs from the record.
 func (e *Evaluation) changed() (changed []change) {
-	for i := range e.units {
-		u := &e.units[i]
+	for i := range e.tracked {
+		u := &e.tracked[i]
 		var found bool
 		switch {
 		case !e.knows(u):
@@ -189,9 +189,9 @@ func (e *Evaluation) changed() (changed []change) {
 	return changed
 }
 
-// changedSinceCounted reports whether a unit that the record does not know changed after it began to count, which is
+// changedSinceCounted reports whether a tracked source that the record does not know changed after it began to count, which is
 // no earlier than the workload opted in.
-func (e *Evaluation) changedSinceCounted(u *unit) (found bool) {
+func (e *Evaluation) changedSinceCounted(u *trackedSource) (found bool) {
 	if u.glob == nil {
 		c := e.change(u)
 		return e.countedWhenChanged(&c, u.counted.source, e.countedBefore(u))
@@ -223,7 +223,7 @@ func (e *Evaluation) changedSinceCounted(u *unit) (found bool) {
 // countedWhenChanged reports whether this process saw a change of a source, which is nil if it has gone, when that
 // counted already.
 //
-// One that counted before the annotations said what counts now, in this unit or in another, counts since then, so that
+// One that counted before the annotations said what counts now, in this tracked source or in another, counts since then, so that
 // the record may know the change: what was read after that was decided on is one. Any other record, however late
 // it was written, was decided on before the source counted. With several revision counters only the order of reading
 // tells that, if the template or the policy may be what makes it count.
@@ -240,9 +240,9 @@ func (e *Evaluation) countedWhenChanged(c *change, s *dependency.Source, counted
 	return !e.graph.SeveralCounters() || e.afterRecord(c) || c.order > max(w.TemplateOrder, w.OptedAt.Order, w.ScopedAt.Order)
 }
 
-// unordered reports whether a unit last changed before this process had read everything, and perhaps
+// unordered reports whether a tracked source last changed before this process had read everything, and perhaps
 // after the pods had started.
-func (e *Evaluation) unordered(u *unit) bool {
+func (e *Evaluation) unordered(u *trackedSource) bool {
 	c := e.change(u)
 	return (c.seen.IsZero() || !e.graph.Before(e.graph.Since(), c.at)) && !e.startedAfter(&c)
 }
@@ -251,8 +251,8 @@ func (e *Evaluation) unordered(u *unit) bool {
 // after the pods started, after the workload opted in, and since this process began to watch; and of what a record says,
 // with any key, that the pods differ.
 func (e *Evaluation) changedUnrecorded() (changed []change) {
-	for i := range e.units {
-		if u := &e.units[i]; e.sawUnitAfter(u, e.Workload.OptedAt) || e.returnedSinceOptedIn(u) || e.recordedMixed(u) {
+	for i := range e.tracked {
+		if u := &e.tracked[i]; e.sawUnitAfter(u, e.Workload.OptedAt) || e.returnedSinceOptedIn(u) || e.recordedMixed(u) {
 			changed = append(changed, e.change(u))
 		}
 	}
@@ -261,7 +261,7 @@ func (e *Evaluation) changedUnrecorded() (changed []change) {
 
 // returnedSinceOptedIn reports whether content may have been missing when the workload opted in, so that this adopted
 // something else. For pods that cannot start without it, its return is no change.
-func (e *Evaluation) returnedSinceOptedIn(u *unit) bool {
+func (e *Evaluation) returnedSinceOptedIn(u *trackedSource) bool {
 	if u.glob != nil || u.counted.source == nil {
 		return false
 	}
@@ -270,9 +270,9 @@ func (e *Evaluation) returnedSinceOptedIn(u *unit) bool {
 	return e.sawAfter(&c, e.Workload.OptedAt)
 }
 
-// sawUnitAfter reports whether this process saw a unit change after its pods started and after
+// sawUnitAfter reports whether this process saw a tracked source change after its pods started and after
 // all of the moments.
-func (e *Evaluation) sawUnitAfter(u *unit, moments ...dependency.Moment) bool {
+func (e *Evaluation) sawUnitAfter(u *trackedSource, moments ...dependency.Moment) bool {
 	c := e.change(u)
 	return e.sawAfter(&c, moments...)
 }
@@ -295,20 +295,20 @@ func (e *Evaluation) markedAt(s *dependency.Source, countedBefore bool) dependen
 	}
 }
 
-// knows reports whether the record knows a unit, by the same keys.
-func (e *Evaluation) knows(u *unit) bool {
+// knows reports whether the record knows a tracked source, by the same keys.
+func (e *Evaluation) knows(u *trackedSource) bool {
 	before, known := e.Record.Sources[u.id]
 	scope, _, _ := strings.Cut(before, ".")
 	return known && scope == u.summary().scope
 }
 
-func (e *Evaluation) differs(u *unit) bool {
+func (e *Evaluation) differs(u *trackedSource) bool {
 	return e.Record.abandoned() || e.knows(u) && !u.isCurrent(e.Record.Sources[u.id])
 }
 
-// change is what is known of the last change of a unit.
+// change is what is known of the last change of a tracked source.
 type change struct {
-	unit *unit
+	trackedSource *trackedSource
 	// at is an upper bound of when; seen is when this process saw it, and written when
 	// clients last wrote the content. The last two are zero when they are not known.
 	at            dependency.Moment
@@ -318,15 +318,15 @@ type change struct {
 	after uint64
 }
 
-func (e *Evaluation) change(u *unit) change {
+func (e *Evaluation) change(u *trackedSource) change {
 	if u.changed == nil {
 		u.changed = new(e.findChange(u))
 	}
 	return *u.changed
 }
 
-func (e *Evaluation) findChange(u *unit) change {
-	c := change{unit: u}
+func (e *Evaluation) findChange(u *trackedSource) change {
+	c := change{trackedSource: u}
 	if u.glob != nil {
 		u.matched.EachRecent(func(s *dependency.Source) bool {
 			c.addChange(e, s.Change)
@@ -348,7 +348,7 @@ func (e *Evaluation) findChange(u *unit) change {
 
 // undated reports whether no time need tell when what is read of a source that is there last changed: a key may
 // have been removed, of which an update leaves no time.
-func (e *Evaluation) undated(u *unit) bool {
+func (e *Evaluation) undated(u *trackedSource) bool {
 	entry := e.Record.Sources[u.id]
 	switch {
 	case entry == u.mixedEntry(): // pods differ, whenever it changed
@@ -361,16 +361,16 @@ func (e *Evaluation) undated(u *unit) bool {
 }
 
 // undatedSince is undated for what has changed since an entry was made.
-func (u *unit) undatedSince(entry string) bool {
+func (u *trackedSource) undatedSince(entry string) bool {
 	if names, all := u.counted.Keys(); !all && len(u.counted.keys) == len(names) { // all are there
 		return false
 	}
 	return u.counted.source.Undated(u.counted.written) || u.hadOtherKeys(entry)
 }
 
-// changedWith returns a change of a unit with that of one of its sources.
-func (u *unit) changedWith(s dependency.Change) change {
-	return change{unit: u, at: s.Moment(), seen: s.Seen, order: s.Order}
+// changedWith returns a change of a tracked source with that of one of its sources.
+func (u *trackedSource) changedWith(s dependency.Change) change {
+	return change{trackedSource: u, at: s.Moment(), seen: s.Seen, order: s.Order}
 }
 
 func (c *change) addChange(e *Evaluation, other dependency.Change) {

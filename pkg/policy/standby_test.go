@@ -53,7 +53,7 @@ func TestDecide_StandsBy(t *testing.T) {
 		"read after the record of a restart that was made for it, with several counters": {func(x *world) {
 			x.graph.SetSeveralCounters(true)
 			there := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "3"), secret("more", "k", "1"))
-			restart := Restart{Present: there.evaluate().Present(), Last: Automatic(nil, x.now, 0, "Secret/db")}
+			restart := Restart{Present: there.evaluate().Present(), Last: NewAutomaticReload(nil, x.now, 0, "Secret/db")}
 			x.patch(x.evaluate().Policy.RestartPatch(x.workload(), &restart))
 			change(x)
 			x.set(secret("db", "password", "3"))
@@ -165,7 +165,7 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 	}
 	restart := func(x *world) {
 		e := x.evaluate()
-		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Automatic(nil, x.now, 0, "Secret/db"), Always: true}))
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewAutomaticReload(nil, x.now, 0, "Secret/db"), Always: true}))
 	}
 	again := func(x *world) {
 		x.annotate(AppliedSourcesAnnotation, x.deployment.Annotations[AppliedSourcesAnnotation]+" ")

@@ -159,7 +159,7 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 	}
 	request := func(x *world) {
 		e := x.evaluate()
-		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: Requested(nil, x.now, "admin", ""), Always: true}))
+		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewRequestedReload(nil, x.now, "admin", ""), Always: true}))
 	}
 	// Of these it is not known what had changed, of all that pods read, or which keys there were.
 	unknown := []string{"where a hash alone had been recorded", "with another key since", "of content that had not changed, with another key since"}

@@ -412,7 +412,7 @@ func (x *world) act() Decision {
 	case WriteBaseline:
 		x.patch(BaselinePatch(e.Workload, e.Present()))
 	case RollOut:
-		last := Automatic(LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
+		last := NewAutomaticReload(LastReloadOf(e.Workload), x.now, e.Policy.MinInterval, d.Trigger)
 		always := e.Workload.Marks.TemplateHash == e.Hash
 		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: last, Always: always}))
 	}

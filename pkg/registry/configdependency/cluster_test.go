@@ -147,7 +147,7 @@ func (c *cluster) changed(workloads ...dependency.WorkloadKey) {
 func (c *cluster) catchUp() { c.views.catchUp(context.Background()) }
 
 func (c *cluster) setWorkload(w *dependency.Workload) {
-	p := policy.Of(w.Annotations, nil, defaults)
+	p := policy.NewPolicy(w.Annotations, nil, defaults)
 	c.graph.SetWorkload(w, p.Patterns())
 }
 

@@ -276,7 +276,7 @@ func (r *renderer) found(w dependency.WorkloadKey) *policy.Inspection {
 // advance notes what the progress says about other replicas.
 func (r *renderer) advance(at dependency.Progress) {
 	if at.Floor > r.progress.Floor {
-		r.cache.Gap(at.Floor)
+		r.cache.Relisted(at.Floor)
 	}
 	if at.OneCounter != r.progress.OneCounter || at.SeveralCounters != r.progress.SeveralCounters {
 		r.neighbours(at)

@@ -70,7 +70,7 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			refused = conflict(view, "%s %s is paused, so no rollout would begin: resume it first", ref.Kind, ref.Name)
 			return nil
 		}
-		last := policy.Requested(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
+		last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
 		restart := policy.Restart{Present: content.present, Last: last, Always: true}
 		if restart.Pods, err = strategy.Pods(ctx, r.Client, content.policy.RestartsBy(), live.Workload); err != nil {
 			return err

@@ -218,7 +218,7 @@ func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 // over.
 func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	view := testView(kind.Deployment)
-	automatic := policy.Automatic(nil, now.Add(-time.Minute), time.Second, "Secret/db")
+	automatic := policy.NewAutomaticReload(nil, now.Add(-time.Minute), time.Second, "Secret/db")
 	automatic.Streak = 5
 	raw, err := json.Marshal(automatic)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestWatchFromElsewhereBecomesAnOwnOne(t *testing.T) {
 				r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(125, 0, elsewhere), Matches: func(*configMap) bool { return true }})
 				tt.after(c)
 				r.next()
-				c.Gap(131)
+				c.Relisted(131)
 				if !tt.own {
 					r.expectEnd("when a stream was listed again")
 					return

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// news is what has become of an object since a client was at another replica.
-type news[T Object] struct {
+// catchUpEvent is what has become of an object since a client was at another replica.
+type catchUpEvent[T Object] struct {
 	typ    watch.EventType
 	key    string
 	object T
@@ -40,16 +40,16 @@ func (w *watcher[T]) begin(from version) error {
 	case now.own(from):
 		w.position = now.events.after(from).start
 	case now.knowsAfter(from):
-		w.foreign, w.beyond, w.began = true, from.watermark(), w.cache.Clock.Now()
-		if w.options.Matches != nil || now.version.watermark() < w.beyond {
+		w.foreign, w.catchUpAfter, w.began = true, from.watermark(), w.cache.Clock.Now()
+		if w.options.Matches != nil || now.version.watermark() < w.catchUpAfter {
 			w.members = map[string]bool{}
 		}
 		w.floor = from.shared()
-		w.news = w.newsOf(now)
-		if len(w.news) > 0 && now.version.watermark() < w.beyond {
-			w.stray()
+		w.catchUp = w.catchUpEvents(now)
+		if len(w.catchUp) > 0 && now.version.watermark() < w.catchUpAfter {
+			w.setUnresumable()
 		}
-		if len(w.news) >= topCounter-int(w.floor.counter()) {
+		if len(w.catchUp) >= topCounter-int(w.floor.counter()) {
 			return w.expired()
 		}
 		w.through = now.version
@@ -59,12 +59,12 @@ func (w *watcher[T]) begin(from version) error {
 	return nil
 }
 
-// newsOf returns what a client that comes from elsewhere may not have seen, one event for
+// catchUpEvents returns what a client that comes from elsewhere may not have seen, one event for
 // each object: what has become of those that inputs beyond a watermark have touched, and of
 // those that follow from the time, as there it may have been, or be, at another. What they
 // have been meanwhile is left out: the client may have seen later states, and must not be
 // shown earlier ones.
-func (w *watcher[T]) newsOf(now *snapshot[T]) (out []news[T]) {
+func (w *watcher[T]) catchUpEvents(now *snapshot[T]) (out []catchUpEvent[T]) {
 	var none T
 	type change struct {
 		had, held bool // the client had it as a match; or may have had it as one
@@ -79,7 +79,7 @@ func (w *watcher[T]) newsOf(now *snapshot[T]) (out []news[T]) {
 		}
 		return false
 	})
-	now.events.skip(func(e *event[T]) bool { return e.cause <= w.beyond }).each(func(e *event[T]) {
+	now.events.skip(func(e *event[T]) bool { return e.cause <= w.catchUpAfter }).each(func(e *event[T]) {
 		if !w.scope.has(e.key) {
 			return
 		}
@@ -121,7 +121,7 @@ func (w *watcher[T]) newsOf(now *snapshot[T]) (out []news[T]) {
 		case !k.held:
 			continue
 		}
-		out = append(out, news[T]{typ, key, o})
+		out = append(out, catchUpEvent[T]{typ, key, o})
 	}
 	return out
 }
@@ -171,16 +171,16 @@ func (w *watcher[T]) sendInitial() bool {
 	return true
 }
 
-// sendNews sends what has become of objects since the client was elsewhere, in any order. Only who has
+// sendCatchUp sends what has become of objects since the client was elsewhere, in any order. Only who has
 // seen all of it has seen the present version.
-func (w *watcher[T]) sendNews() bool {
-	part := w.cache.beginning.enter(groupKey{w.scope.String(), true}, w.newsChunks)
+func (w *watcher[T]) sendCatchUp() bool {
+	part := w.cache.beginning.enter(groupKey{w.scope.String(), true}, w.catchUpChunks)
 	defer part.leave()
-	left := len(w.news)
+	left := len(w.catchUp)
 	for chunk, from, until, ok := part.next(); ok; chunk, from, until, ok = part.next() {
-		some := w.news[w.newsFrom(from):]
+		some := w.catchUp[w.catchUpFrom(from):]
 		if until != "" {
-			some = w.news[w.newsFrom(from):w.newsFrom(until)]
+			some = w.catchUp[w.catchUpFrom(from):w.catchUpFrom(until)]
 		}
 		var shared []*encodedOnce[T]
 		if chunk != nil {
@@ -210,16 +210,16 @@ func (w *watcher[T]) sendNews() bool {
 	return true
 }
 
-// newsChunks returns the keys with which chunks of the news begin.
-func (w *watcher[T]) newsChunks() []string {
+// catchUpChunks returns the keys with which chunks of these events begin.
+func (w *watcher[T]) catchUpChunks() []string {
 	keys := []string{w.scope.String()}
-	for i := chunkSize; i < len(w.news); i += chunkSize {
-		keys = append(keys, w.news[i].key)
+	for i := chunkSize; i < len(w.catchUp); i += chunkSize {
+		keys = append(keys, w.catchUp[i].key)
 	}
 	return keys
 }
 
-// newsFrom returns the index of the first news of a key or a later one.
-func (w *watcher[T]) newsFrom(key string) int {
-	return sort.Search(len(w.news), func(i int) bool { return w.news[i].key >= key })
+// catchUpFrom returns the index of the first of these events with a key or a later one.
+func (w *watcher[T]) catchUpFrom(key string) int {
+	return sort.Search(len(w.catchUp), func(i int) bool { return w.catchUp[i].key >= key })
 }

@@ -35,10 +35,10 @@ type beginning[T Object] struct {
 	bytes   int         // about how many bytes one of each has
 }
 
-// groupKey says with what a watch begins: with all objects of a scope, or with news of them.
+// groupKey says with what a watch begins: with all objects of a scope, or with events to catch up.
 type groupKey struct {
-	scope string
-	news  bool
+	scope   string
+	catchUp bool
 }
 
 // group are the watches that begin with the same at the same time.

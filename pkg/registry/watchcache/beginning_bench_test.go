@@ -28,15 +28,15 @@ import (
 func BenchmarkBeginning(b *testing.B) {
 	const objects, changed = 50_000, 10_000
 	c := benchCache(objects, changed)
-	for _, kind := range []string{"initial", "news"} {
+	for _, kind := range []string{"initial", "catchUp"} {
 		for _, n := range []int{1, 50, 100, 200} {
 			b.Run(fmt.Sprintf("%s/%d", kind, n), func(b *testing.B) {
 				for b.Loop() {
 					each := objects
-					if kind == "news" {
+					if kind == "catchUp" {
 						each = changed
 					}
-					beginAtOnce(b, c, n, each, kind == "news")
+					beginAtOnce(b, c, n, each, kind == "catchUp")
 				}
 			})
 		}

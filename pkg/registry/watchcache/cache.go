@@ -92,8 +92,8 @@ type Cache[T Object] struct {
 
 	beginning beginning[T]
 
-	watches atomic.Int64
-	astray  atomic.Int64 // watches that wait for the watermark
+	watches     atomic.Int64
+	unresumable atomic.Int64 // watches that wait for the watermark
 }
 
 // waiting are the watches of a scope.
@@ -124,7 +124,7 @@ func New[T Object](c Config[T]) *Cache[T] {
 	if c.Size == nil {
 		c.Size = func(_, _ T) int { return 0 }
 	}
-	c.Tag = c.Tag & (1<<tagBits - 1) % straying
+	c.Tag = c.Tag & (1<<tagBits - 1) % unresumableTag
 	out := &Cache[T]{Config: c, waiting: map[string]*waiting{}, touched: map[string]struct{}{}, beginning: beginning[T]{config: &c}}
 	out.change(func() {
 		out.now.tag, out.now.first = c.Tag, c.First
@@ -156,8 +156,8 @@ func (c *Cache[T]) change(f func()) {
 	all, moved := c.all, c.moved
 	c.all, c.moved = false, false
 	c.writing.Unlock()
-	// Who has gone astray since the snapshot was there has seen it.
-	c.wake(touched, all || moved && c.astray.Load() > 0)
+	// A watch that has become unresumable since the snapshot was there has seen it.
+	c.wake(touched, all || moved && c.unresumable.Load() > 0)
 }
 
 // Replace sets all objects, as of a watermark. What was before the floor is not known.
@@ -167,7 +167,7 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 		c.clear()
 		c.step() // a version from before must not name what is now
 		c.progress(watermark)
-		c.now.floor, c.now.gap, c.now.dropped = floor, 0, 0
+		c.now.floor, c.now.relisted, c.now.dropped = floor, 0, 0
 		c.now.since = c.now.version()
 		c.now.synced = true
 		c.now.epoch++
@@ -238,12 +238,12 @@ func (c *Cache[T]) apply(change *Change[T], at time.Time) {
 	for _, scope := range []string{"", change.Key[:strings.IndexByte(change.Key, '/')+1], change.Key} {
 		c.touched[scope] = struct{}{}
 	}
-	c.all = c.all || c.events.end%catchUp == 0
+	c.all = c.all || c.events.end%noticeEvery == 0
 }
 
-// catchUp is after how many events a watch that none of them concerns takes note of them,
+// noticeEvery is after how many events a watch that none of them concerns takes note of them,
 // so that it is not taken for a slow one.
-const catchUp = 512
+const noticeEvery = 512
 
 // Drain ends the watches that are open, each at any moment of some time, with a bookmark
 // for those who want one: their clients go on from there at another replica.
@@ -279,12 +279,12 @@ func (c *Cache[T]) setLocal() {
 // Progress notes that all inputs up to a watermark have been applied.
 func (c *Cache[T]) Progress(watermark uint64) { c.change(func() { c.progress(watermark) }) }
 
-// Gap notes that what was there and has gone before a revision is not known: a stream
+// Relisted notes that what was there and has gone before a revision is not known: a stream
 // has been listed again at it. Watches that other replicas have begun end, as their
 // clients may have seen what is now missing.
-func (c *Cache[T]) Gap(revision uint64) {
+func (c *Cache[T]) Relisted(revision uint64) {
 	c.change(func() {
-		c.now.floor, c.now.gap, c.all = max(c.now.floor, revision), max(c.now.gap, revision), true
+		c.now.floor, c.now.relisted, c.all = max(c.now.floor, revision), max(c.now.relisted, revision), true
 	})
 }
 

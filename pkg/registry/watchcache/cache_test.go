@@ -70,7 +70,7 @@ func show(rv string) string {
 	switch {
 	case err != nil || v == 0:
 		return strconv.Quote(rv)
-	case v.strays():
+	case v.isUnresumable():
 		return fmt.Sprintf("%d~", v.watermark())
 	case v.tag() == noReplica && v.counter() == 0:
 		return fmt.Sprintf("%d*", v.watermark())

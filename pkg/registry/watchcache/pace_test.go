@@ -136,7 +136,7 @@ func TestAWatchOfAQuietNamespaceSurvivesWhatHappensElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := syncedCache(here, "busy/1")
-				c.MinEvents, c.MaxEvents = 2*catchUp, 2*catchUp
+				c.MinEvents, c.MaxEvents = 2*noticeEvery, 2*noticeEvery
 				if options.ResourceVersion == "" {
 					options.ResourceVersion = at(100, 0, here)
 				}
@@ -144,7 +144,7 @@ func TestAWatchOfAQuietNamespaceSurvivesWhatHappensElsewhere(t *testing.T) {
 				r := read(t, c, options)
 				revision := uint64(100)
 				for range 20 {
-					for range catchUp {
+					for range noticeEvery {
 						revision++
 						put(c, revision, "busy/1", "x")
 					}

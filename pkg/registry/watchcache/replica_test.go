@@ -286,6 +286,6 @@ func (r *replica) relist(s int) {
 		}
 	}
 	r.world.note("relist tag %d stream %d seen %v", r.cache.Tag, s, r.seen)
-	r.cache.Gap(r.seen[s])
+	r.cache.Relisted(r.seen[s])
 	r.publish(watermark, changes)
 }

@@ -44,13 +44,13 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	}
 	var none T
 	had, has := w.matches(e.previous), w.matches(e.object)
-	if w.options.Matches == nil && e.version.watermark() >= w.beyond {
+	if w.options.Matches == nil && e.version.watermark() >= w.catchUpAfter {
 		w.members = nil // whatever comes is beyond, and a client that has all objects is told of it
 	}
 	if w.members != nil {
 		member, known := w.members[e.key]
 		switch {
-		case !known && e.cause <= w.beyond && !e.timed:
+		case !known && e.cause <= w.catchUpAfter && !e.timed:
 			return true // the client has seen it
 		case known:
 			had = member
@@ -71,10 +71,10 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	case e.previous == none:
 		o = e.object
 	}
-	if w.foreign && e.version.watermark() < w.beyond {
+	if w.foreign && e.version.watermark() < w.catchUpAfter {
 		// The object may lack what the client has seen of it elsewhere. It is sent that as
 		// well in the end, but must not go on elsewhere before.
-		w.stray()
+		w.setUnresumable()
 	}
 	v, more := w.label(e.version)
 	if !more {
@@ -97,9 +97,9 @@ func (w *watcher[T]) emitAs(typ watch.EventType, o *encodedOnce[T], v version) b
 // this replica's own.
 func (w *watcher[T]) at(v version) version {
 	if w.foreign {
-		if w.astray && v.watermark() >= w.beyond {
+		if w.unresumable && v.watermark() >= w.catchUpAfter {
 			w.floor = w.floor.shared()
-			w.foundAgain()
+			w.setResumable()
 		}
 		v = v.shared()
 	}
@@ -122,19 +122,19 @@ func (w *watcher[T]) expired() error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too many changes since resource version %s: list again", w.floor))
 }
 
-// stray notes that the client has been shown something older than it has seen before. It
+// setUnresumable notes that the client has been shown something older than it has seen before. It
 // gets versions with which it cannot go on, until it has been sent all of that here too.
-func (w *watcher[T]) stray() {
-	if !w.astray {
-		w.astray, w.floor = true, w.floor.stray()
-		w.cache.astray.Add(1)
+func (w *watcher[T]) setUnresumable() {
+	if !w.unresumable {
+		w.unresumable, w.floor = true, w.floor.unresumable()
+		w.cache.unresumable.Add(1)
 	}
 }
 
-func (w *watcher[T]) foundAgain() {
-	if w.astray {
-		w.astray = false
-		w.cache.astray.Add(-1)
+func (w *watcher[T]) setResumable() {
+	if w.unresumable {
+		w.unresumable = false
+		w.cache.unresumable.Add(-1)
 	}
 }
 

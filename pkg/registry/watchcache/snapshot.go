@@ -19,8 +19,8 @@ type moment[T Object] struct {
 	// since is the first version of this replica that it still remembers.
 	since version
 	// dropped is the highest cause of the events that have been dropped.
-	dropped uint64
-	gap     uint64 // the last Gap
+	dropped  uint64
+	relisted uint64 // the last Relisted
 	// alone is set while versions of other replicas mean nothing, and local once it is known
 	// that they never will: what is called the watermark then counts events.
 	alone, local bool
@@ -76,7 +76,7 @@ func (s *snapshot[T]) own(v version) bool {
 // knowsAfter reports whether everything is known that came after a version of another
 // replica.
 func (m *moment[T]) knowsAfter(v version) bool {
-	return !m.alone && !v.strays() && !v.local() && v.watermark() >= m.floor && v.watermark() >= m.dropped
+	return !m.alone && !v.isUnresumable() && !v.local() && v.watermark() >= m.floor && v.watermark() >= m.dropped
 }
 
 // young reports whether this replica has yet to get to where it knows what came after any

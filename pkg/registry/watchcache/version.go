@@ -38,18 +38,18 @@ func (v version) String() string { return strconv.FormatUint(uint64(v), 10) }
 // The tags that no replica has: of versions that belong to none, and of those with which
 // no client can go on.
 const (
-	noReplica = 1<<tagBits - 1
-	straying  = noReplica - 1
+	noReplica      = 1<<tagBits - 1
+	unresumableTag = noReplica - 1
 )
 
-// stray returns a higher version, of the same watermark, for a client that has been shown
+// unresumable returns a higher version, of the same watermark, for a client that has been shown
 // something older than that: it is not known what it has to be sent if it goes on elsewhere.
 // At the top of the counter the version stays as it is, with which no client can go on either.
-func (v version) stray() version {
+func (v version) unresumable() version {
 	if v.counter() == topCounter {
 		return v
 	}
-	return newVersion(v.watermark(), v.counter()+1, straying)
+	return newVersion(v.watermark(), v.counter()+1, unresumableTag)
 }
 
 // next returns the next version of the same watermark that belongs to no replica, or with which
@@ -59,15 +59,15 @@ func (v version) next() (version, bool) {
 		return v, false
 	}
 	tag := uint16(noReplica)
-	if v.tag() == straying {
-		tag = straying
+	if v.tag() == unresumableTag {
+		tag = unresumableTag
 	}
 	return newVersion(v.watermark(), v.counter()+1, tag), true
 }
 
-// strays reports whether no client can go on with the version. Above all counters there is no
+// isUnresumable reports whether no client can go on with the version. Above all counters there is no
 // other.
-func (v version) strays() bool { return v.tag() == straying || v.counter() == topCounter }
+func (v version) isUnresumable() bool { return v.tag() == unresumableTag || v.counter() == topCounter }
 
 // shared returns a version that is not lower and belongs to no replica. A replica may
 // know exactly what came after a version of its own, but not what a client has seen who

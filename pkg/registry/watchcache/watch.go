@@ -84,14 +84,14 @@ type watcher[T Object] struct {
 	// floor is the version that the client has; those of events are higher.
 	floor   version
 	pending bool // the bookmark that ends the initial events has yet to be sent
-	// foreign is set when the watch began at a version of unknown origin. News is what has
-	// become since of what inputs beyond its watermark have touched. Of what comes, inputs up
+	// foreign is set when the watch began at a version of unknown origin, with the watermark catchUpAfter. CatchUp is what has
+	// become since of what inputs after that have touched. Of what comes, inputs up
 	// to that are left out, until something of the object has been sent.
-	foreign bool
-	beyond  uint64
-	news    []news[T]
-	through version // that of who has seen all news
-	astray  bool    // see stray
+	foreign      bool
+	catchUpAfter uint64
+	catchUp      []catchUpEvent[T]
+	through      version // that of a client that has seen all of these events
+	unresumable  bool    // see setUnresumable
 	// began is when, and seen is not lower than any revision that the client had seen then; 0: it
 	// is not known.
 	began time.Time
@@ -107,7 +107,7 @@ func (w *watcher[T]) adopt(now *snapshot[T]) {
 	if w.seen == 0 && now.asked.After(w.began) {
 		w.seen = now.current
 	}
-	if w.seen != 0 && w.seen <= now.watermark && !w.astray {
+	if w.seen != 0 && w.seen <= now.watermark && !w.unresumable {
 		w.foreign, w.members = false, nil
 	}
 }
@@ -117,13 +117,13 @@ func (w *watcher[T]) run() {
 	defer w.cache.watches.Add(-1)
 	w.cache.enter(w.scope)
 	defer w.cache.leave(w.scope)
-	defer w.foundAgain()
+	defer w.setResumable()
 	defer close(w.result)
 	defer w.cancel()
-	if w.initial && !w.sendInitial() || len(w.news) > 0 && !w.sendNews() {
+	if w.initial && !w.sendInitial() || len(w.catchUp) > 0 && !w.sendCatchUp() {
 		return
 	}
-	w.objects, w.news = nil, nil
+	w.objects, w.catchUp = nil, nil
 	utilflowcontrol.WatchInitialized(w.ctx)
 
 	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
@@ -148,7 +148,7 @@ func (w *watcher[T]) run() {
 		if more == nil {
 			continue
 		}
-		if w.astray && w.options.AllowBookmarks && at.watermark() >= w.beyond && !w.sendBookmark(at, false) {
+		if w.unresumable && w.options.AllowBookmarks && at.watermark() >= w.catchUpAfter && !w.sendBookmark(at, false) {
 			return
 		}
 		if leave == nil {
@@ -212,7 +212,7 @@ func (w *watcher[T]) leave() <-chan time.Time {
 // lost reports whether it is no longer known what the client has to be sent: the cache
 // has started over; or the client may have seen elsewhere what is not known here.
 func (w *watcher[T]) lost(now *snapshot[T]) bool {
-	return w.epoch != now.epoch || w.foreign && (now.alone || w.beyond < now.gap)
+	return w.epoch != now.epoch || w.foreign && (now.alone || w.catchUpAfter < now.relisted)
 }
 
 // ResultChan implements watch.Interface.

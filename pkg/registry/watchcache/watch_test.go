@@ -161,7 +161,7 @@ func TestNewsOfAReplicaThatIsBehind(t *testing.T) {
 		if len(events) != 1 || !open || events[0].Type != watch.Bookmark {
 			t.Fatalf("when it is not: %v, open %v", showEvents(events), open)
 		}
-		if v, _ := parseVersion(unwrapped(events[0].Object).ResourceVersion); v.strays() || v.watermark() != 105 {
+		if v, _ := parseVersion(unwrapped(events[0].Object).ResourceVersion); v.isUnresumable() || v.watermark() != 105 {
 			t.Errorf("a bookmark at %s", show(v.String()))
 		}
 	})

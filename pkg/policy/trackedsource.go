@@ -15,9 +15,9 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// unit is what a record remembers as one: a source, or all sources that only a glob names, so
+// tracked source is what a record remembers as one: a source, or all sources that only a glob names, so
 // that one of them that appears or vanishes is a change.
-type unit struct {
+type trackedSource struct {
 	of *Evaluation
 	id string
 	// counted is the source; nil: it is a glob, of which matched is what it names, and others are sources
@@ -33,7 +33,7 @@ type unit struct {
 	start   *uint64
 }
 
-// summary is what a record remembers of a unit.
+// summary is what a record remembers of a tracked source.
 type summary struct {
 	scope  string // which keys count, and how they are seen
 	digest string // what the pods read of them; empty: a glob that names nothing
@@ -75,8 +75,8 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 	return c
 }
 
-// entry is what a record remembers of the unit.
-func (u *unit) entry() string {
+// entry is what a record remembers of the tracked source.
+func (u *trackedSource) entry() string {
 	s := u.summary()
 	if s.digest == "" {
 		return s.scope + "."
@@ -84,33 +84,33 @@ func (u *unit) entry() string {
 	return s.scope + "." + s.digest + "." + s.keys
 }
 
-// isCurrent reports whether an entry says the current content of the unit. It does not compare which
+// isCurrent reports whether an entry says the current content of the tracked source. It does not compare which
 // keys there are: some of them may be seen by no container.
-func (u *unit) isCurrent(entry string) bool {
+func (u *trackedSource) isCurrent(entry string) bool {
 	own := u.entry()
 	return entry[:strings.LastIndexByte(entry, '.')+1] == own[:strings.LastIndexByte(own, '.')+1]
 }
 
-// mixedEntry is what a record remembers of the unit when some pods were started with other
+// mixedEntry is what a record remembers of the tracked source when some pods were started with other
 // content of it than others.
-func (u *unit) mixedEntry() string { return u.summary().scope + "." + mixed + "." }
+func (u *trackedSource) mixedEntry() string { return u.summary().scope + "." + mixed + "." }
 
 func idOf(kind dependency.SourceKind, name string) string { return string(kind) + "/" + name }
 
-// globs returns a unit for each glob of the policy.
-func (e *Evaluation) globs() (globs []unit) {
+// globs returns a tracked source for each glob of the policy.
+func (e *Evaluation) globs() (globs []trackedSource) {
 	for i := range e.Policy.Sources {
 		if p := &e.Policy.Sources[i]; p.Glob() {
-			globs = append(globs, unit{of: e, id: idOf(p.Kind, p.Name), glob: p})
+			globs = append(globs, trackedSource{of: e, id: idOf(p.Kind, p.Name), glob: p})
 		}
 	}
 	return globs
 }
 
-// count adds a reference to the units. A source that only annotations name belongs, while it is there,
-// to each glob that does, and has a unit of its own if it is named without one: an edit of one of them
+// count adds a reference to the tracked sources. A source that only annotations name belongs, while it is there,
+// to each glob that does, and has a tracked source of its own if it is named without one: an edit of one of them
 // changes nothing for the others. What the template reads is set apart from the globs that name it as well.
-func (e *Evaluation) count(c *counted, n naming, globs []unit) {
+func (e *Evaluation) count(c *counted, n naming, globs []trackedSource) {
 	if onlyAnnotated(&c.Reference) {
 		if !n.byName && len(n.globs) > 0 && c.source != nil {
 			return
@@ -120,18 +120,18 @@ func (e *Evaluation) count(c *counted, n naming, globs []unit) {
 			globs[i].others = append(globs[i].others, c.Name)
 		}
 	}
-	e.units = append(e.units, unit{of: e, id: idOf(c.Kind, c.Name), counted: c})
+	e.tracked = append(e.tracked, trackedSource{of: e, id: idOf(c.Kind, c.Name), counted: c})
 }
 
 // match finds out what a glob names.
-func (e *Evaluation) match(u *unit) {
+func (e *Evaluation) match(u *trackedSource) {
 	slices.Sort(u.others)
 	u.matched = e.graph.Matched(e.Workload.Namespace, *u.glob, e.Policy.Exclude, u.others)
 }
 
-// summary returns what a record remembers of the unit. It is computed on first use: nothing is remembered of workloads that
+// summary returns what a record remembers of the tracked source. It is computed on first use: nothing is remembered of workloads that
 // have not opted in.
-func (u *unit) summary() *summary {
+func (u *trackedSource) summary() *summary {
 	if u.stands != nil {
 		return u.stands
 	}
@@ -176,13 +176,13 @@ const (
 )
 
 // hadOtherKeys reports whether an entry was made when there was a key that is not there now, or may have been.
-func (u *unit) hadOtherKeys(entry string) bool {
+func (u *trackedSource) hadOtherKeys(entry string) bool {
 	_, known := u.keysThen(entry)
 	return !known
 }
 
 // keysThen returns the keys that there were when an entry was made, if all of them are still there.
-func (u *unit) keysThen(entry string) (names []string, known bool) {
+func (u *trackedSource) keysThen(entry string) (names []string, known bool) {
 	before, keys := entry[strings.LastIndexByte(entry, '.')+1:], u.summary().keys
 	switch {
 	case before == noKeys:
@@ -208,9 +208,9 @@ func (u *unit) keysThen(entry string) (names []string, known bool) {
 	return names, true
 }
 
-// eachSource calls f for the sources of a unit that are there, those of a glob that changed last first, until
+// eachSource calls f for the sources of a tracked source that are there, those of a glob that changed last first, until
 // f returns false.
-func (u *unit) eachSource(f func(*dependency.Source) bool) {
+func (u *trackedSource) eachSource(f func(*dependency.Source) bool) {
 	switch {
 	case u.glob != nil:
 		u.matched.EachRecent(f)
@@ -267,7 +267,7 @@ func checksum(names []string) string {
 }
 
 // globScope is the scope of a glob: what does not belong to it.
-func (p *Policy) globScope(u *unit) string {
+func (p *Policy) globScope(u *trackedSource) string {
 	excluded := slices.Clone(u.others)
 	for _, x := range p.Exclude {
 		if x.Kind == u.glob.Kind {
