@@ -73,7 +73,7 @@ func NewViews(historyBytes int, c clock.WithTicker) *Views {
 	}
 }
 
-// Standby tells whether another replica leads, and what this one has found out about pods meanwhile; see
+// Standby reports whether another replica leads, and what this one has found out about pods meanwhile; see
 // policy.Observed.
 type Standby interface {
 	StandsBy() bool

@@ -51,7 +51,7 @@ func validate(request *v1alpha1.Reload, namespace, name string) error {
 	return nil
 }
 
-// misleads tells whether a character makes what is printed look like something else, such as another line, or cannot be
+// misleads reports whether a character makes what is printed look like something else, such as another line, or cannot be
 // seen.
 func misleads(r rune) bool {
 	const joiner, nonJoiner = '\u200d', '\u200c' // of emoji, and of letters in some languages
