@@ -43,7 +43,7 @@ help: ## Show this help
 	  /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: prerequisites ## Run the tour of the README on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
+demo: prerequisites ## Run the tour (docs/tour.md) on a cluster of its own; it stays up until Ctrl-C, or ends with DEMO_EXIT=1
 	@$(go_build) -o $(bin)/demo ./test/demo
 	@$(bin)/demo
 

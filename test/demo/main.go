@@ -1,13 +1,13 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The command demo runs the tour of the README on a control plane of its own.
+// The command demo runs the tours of the documents on a control plane of its own.
 //
 // It starts a real control plane, installs the server, applies artifacts/examples, runs
-// the commands of the README one after the other and prints what they print. Then it
+// the commands of docs/tour.md and of README.md one after the other and prints what they print. Then it
 // stays up until it is interrupted, or ends at once with DEMO_EXIT=1; it then fails when
-// a command fails or prints something else than the README says. With DEMO_UPDATE=1 it
-// writes what the commands print into the README.
+// a command fails or prints something else than the document says. With DEMO_UPDATE=1 it
+// writes what the commands print into the documents.
 package main
 
 import (
@@ -54,10 +54,14 @@ func run(ctx context.Context) (err error) {
 	if err := applyExamples(ctx, cluster); err != nil {
 		return err
 	}
-	say("the tour of README.md:")
-	differs, err := tour(ctx, cluster, "README.md", os.Getenv("DEMO_UPDATE") == "1")
-	if err != nil {
-		return err
+	var differs error
+	for _, document := range []string{"docs/tour.md", "README.md"} { // the second goes on where the first ends
+		say("the tour of " + document + ":")
+		wrong, err := tour(ctx, cluster, document, os.Getenv("DEMO_UPDATE") == "1")
+		if err != nil {
+			return err
+		}
+		differs = errors.Join(differs, wrong)
 	}
 	if os.Getenv("DEMO_EXIT") == "1" {
 		return differs
