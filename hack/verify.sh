@@ -7,7 +7,7 @@
 #   1. Everything is generated again, in a copy of the tree: nothing may come out
 #      different from what is there, and no file may be new.
 #   2. Checks that only read: go vet, golangci-lint, govulncheck, the alerts and the dashboard,
-#      the chart, licence headers, the workflows of GitHub, and the syntax of scripts.
+#      the chart, licence headers, the workflows of GitHub, the English of the documents, and the syntax of scripts.
 #
 # Uncommitted work is taken as it is, and is never touched. With CI=true, nothing may be
 # uncommitted in the end: whatever a build leaves in the tree belongs into .cache.
@@ -81,6 +81,9 @@ say "phase 2: the workflows of GitHub"
 if ! actionlint=$(hack/tools/build.sh actionlint) || ! "$actionlint" .github/workflows/*; then
   failed "actionlint"
 fi
+
+say "phase 2: the English of the documents"
+hack/prose.sh || failed "the English of the documents"
 
 say "phase 2: scripts"
 scripts=()

@@ -30,7 +30,9 @@ for name; do
     mkdir -p .cache/tools
     tmp=$(mktemp "$out.XXXXXX")
     trap 'rm -f "$tmp"' EXIT
-    GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -modfile="$module/go.mod" -trimpath -buildvcs=false -o "$tmp" \
+    cgo=0
+    if [[ $name == vale ]]; then cgo=1; fi # its parsers are in C
+    GOFLAGS=-mod=readonly CGO_ENABLED=$cgo go build -modfile="$module/go.mod" -trimpath -buildvcs=false -o "$tmp" \
       "$(awk '$1 == "tool" { print $2; exit }' "$module/go.mod")"
     chmod 755 "$tmp"
     mv "$tmp" "$out"

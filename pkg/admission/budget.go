@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// What requests may hold of memory at once, whoever sends them and whatever is in them. Others wait.
+// What requests may hold of memory at once, from all callers and whatever is in them. Others wait.
 const (
 	// maxBody bounds a request. It holds a workload twice, of which kube-apiserver takes none larger than 3 MB.
 	maxBody = 6 << 20

@@ -74,7 +74,7 @@ type Options struct {
 	WebhookClientCAFile string
 	// WebhookClientNames are the common names that certificates of that CA may have; empty: any.
 	WebhookClientNames []string
-	// WebhookExempt are namespaces whose workloads the webhook leaves alone, whoever calls it; WebhookSelector selects
+	// WebhookExempt are namespaces whose workloads the webhook leaves alone, for any caller; WebhookSelector selects
 	// those that it does not, by their labels.
 	WebhookExempt   []string
 	WebhookSelector string

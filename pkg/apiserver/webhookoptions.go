@@ -29,9 +29,9 @@ func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 		"With --webhook-client-ca-file, the common names that the certificates of callers may have. The default is any. "+
 			"Set it where that CA also signs certificates for others, such as the kubelets.")
 	fs.StringSliceVar(&o.WebhookExempt, "webhook-exempt-namespaces", o.WebhookExempt,
-		"Namespaces whose workloads the webhook admits unchanged, whoever calls it. The namespace of the server is always one of them.")
+		"Namespaces whose workloads the webhook admits unchanged, for any caller. The namespace of the server is always one of them.")
 	fs.StringVar(&o.WebhookSelector, "webhook-namespace-selector", o.WebhookSelector,
-		"A label selector. Workloads of namespaces that it does not select are admitted unchanged, whoever calls the webhook. "+
+		"A label selector. Workloads of namespaces that it does not select are admitted unchanged, for any caller. "+
 			"The default selects all. Set it to what the webhook configuration selects by.")
 }
 
