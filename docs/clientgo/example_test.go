@@ -28,6 +28,8 @@ func config() *rest.Config {
 }
 
 // Which workloads consume a Secret?
+//
+//nolint:testableexamples // it needs a cluster
 func Example_list() {
 	client := versioned.NewForConfigOrDie(config())
 	list, err := client.ConfigdepV1alpha1().ConfigDependencies("shop").List(context.Background(), metav1.ListOptions{
@@ -42,6 +44,8 @@ func Example_list() {
 }
 
 // Restart a workload, if its pods are known to be stale.
+//
+//nolint:testableexamples // it needs a cluster
 func Example_reload() {
 	client := versioned.NewForConfigOrDie(config())
 	done, err := client.ConfigdepV1alpha1().ConfigDependencies("shop").Reload(context.Background(), "deployment.web", &v1alpha1.Reload{
@@ -54,6 +58,8 @@ func Example_reload() {
 }
 
 // Follow all workloads, with an informer. It goes on at another replica without missing anything.
+//
+//nolint:testableexamples // it needs a cluster
 func Example_informer() {
 	ctx, stop := context.WithTimeout(context.Background(), time.Hour)
 	defer stop()
@@ -66,7 +72,8 @@ func Example_informer() {
 		},
 	})
 	if err != nil {
-		log.Fatal(err)
+		log.Print(err)
+		return
 	}
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
