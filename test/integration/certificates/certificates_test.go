@@ -48,7 +48,7 @@ func TestRotation(t *testing.T) {
 		return install.Options{
 			Replicas: 2, Race: race, ManagedCertificates: true, Log: t.Output(),
 			Args: []string{
-				"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (2 * lifetime).String(), "--shutdown-delay-duration=0s",
+				"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (lifetime * 9 / 4).String(), "--shutdown-delay-duration=0s",
 				// A third of a lifetime is left when a certificate is to be renewed, and then the leader
 				// may be killed: until another leads and a new CA has been trusted for a twentieth of
 				// its lifetime, that must do, on a machine that does other things meanwhile too.
