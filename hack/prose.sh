@@ -7,8 +7,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if ! command -v "$(go env CC)" >/dev/null; then
-  echo "prose: there is no C compiler ($(go env CC)), so the English of the documents is not checked" >&2
+read -r cc _ <<<"$(go env CC)" # flags may follow
+if ! command -v "$cc" >/dev/null; then
+  echo "prose: there is no C compiler ($cc), so the English of the documents is not checked" >&2
   [[ ${CI:-} != true ]]
   exit
 fi

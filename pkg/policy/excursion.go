@@ -269,7 +269,7 @@ func (e *Evaluation) timesChanged(u *trackedSource, since dependency.Moment, ord
 	return time.Time{}, last, times, live
 }
 
-// cameBack reports whether a source of a tracked source has had its content before, and other content in between, as
+// cameBack reports whether a ConfigMap or Secret of a tracked source has had its content before, and other content in between, as
 // far as this process remembers.
 func (e *Evaluation) cameBack(u *trackedSource) (found bool) {
 	had := func(r *dependency.Reference, s *dependency.Source) bool {

@@ -4,6 +4,7 @@
 package reload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,12 +85,12 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return err
 		}
 		status.Triggered, status.Generation = true, patched.GetGeneration()
-		description := content.policy.RestartsBy().Describe(live.Caveat)
+		missing := ""
 		if len(content.missing) > 0 {
-			missing := strings.Join(content.missing, "; ") + ", so that new pods do not start"
-			description = content.policy.RestartsBy().Describe(missing)
-			description.Caveat = missing
+			missing = strings.Join(content.missing, "; ") + ", so that new pods do not start"
 		}
+		description := content.policy.RestartsBy().Describe(cmp.Or(missing, live.Caveat))
+		description.Caveat = cmp.Or(missing, description.Caveat)
 		status.Message = doneMessage(&ref, description, len(dryRun) > 0)
 		return nil
 	})
