@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/configdep/configdep/pkg/apiserver/options"
 	"github.com/configdep/configdep/pkg/certificate"
 )
 
@@ -21,12 +22,13 @@ import (
 // as the options ask for it.
 type certificates struct {
 	store      *certificate.Store   // nil: the certificate comes from files
+	stored     string               // the name of its Secret
 	bundles    *certificate.Bundles // nil: this server does not fill in caBundle
 	bundleFile string               // where the bundle comes from, without a store
 }
 
-// certificates makes what the options ask for, and lets the server serve by it.
-func (o *Options) certificates(client kubernetes.Interface, dynamicClient dynamic.Interface, serving *genericapiserver.SecureServingInfo) *certificates {
+// newCertificates makes what the options ask for, and lets the server serve by it.
+func newCertificates(o options.Completed, client kubernetes.Interface, dynamicClient dynamic.Interface, serving *genericapiserver.SecureServingInfo) *certificates {
 	c := &certificates{bundleFile: o.Certificate.CABundleFile}
 	if !o.Certificate.Manage && c.bundleFile == "" {
 		return c
@@ -35,7 +37,8 @@ func (o *Options) certificates(client kubernetes.Interface, dynamicClient dynami
 		APIService: apiService, WebhookConfiguration: o.Certificate.WebhookConfiguration, Namespace: o.Namespace, ConfigMap: o.Certificate.CAConfigMap,
 	})
 	if o.Certificate.Manage {
-		c.store = certificate.NewStore(client, o.Namespace, o.Certificate.Secret, o.certificateProfile())
+		c.stored = o.Certificate.Secret
+		c.store = certificate.NewStore(client, o.Namespace, o.Certificate.Secret, o.CertificateProfile())
 		serving.Cert = &storedCertificate{c.store, o.Certificate.Secret}
 	}
 	return c
@@ -65,6 +68,9 @@ func (c *certificates) lead(ctx context.Context) {
 		certificate.Follow(ctx, c.bundleFile, c.bundles)
 	}
 }
+
+// secret returns the name of the Secret that is needed; "": none is.
+func (c *certificates) secret() string { return c.stored }
 
 // missing reports whether a Secret is needed and does not exist.
 func (c *certificates) missing() bool { return c.store != nil && c.store.Missing() }

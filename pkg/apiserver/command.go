@@ -13,13 +13,14 @@ import (
 	"k8s.io/component-base/term"
 	"k8s.io/klog/v2"
 
+	"github.com/configdep/configdep/pkg/apiserver/options"
 	"github.com/configdep/configdep/pkg/logging"
 	"github.com/configdep/configdep/pkg/version"
 )
 
 // NewCommand returns the command that runs a server until the context is done.
 func NewCommand(ctx context.Context) *cobra.Command {
-	o := NewOptions()
+	o := options.NewOptions()
 	cmd := &cobra.Command{
 		Use:   "configdep-apiserver",
 		Short: "Serve the dependencies of workloads on ConfigMaps and Secrets as a Kubernetes API",
@@ -45,21 +46,21 @@ workload's pods.`,
 	return cmd
 }
 
-func run(ctx context.Context, o *Options) error {
+func run(ctx context.Context, o *options.Options) error {
 	if err := o.ServerRun.ComponentGlobalsRegistry.Set(); err != nil {
 		return err
 	}
 	if err := logging.Apply(o.Logs, utilfeature.DefaultFeatureGate); err != nil {
 		return err
 	}
-	o.Complete()
-	if err := o.Validate(); err != nil {
+	completed := o.Complete()
+	if err := completed.Validate(); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Starting", "version", version.Version())
 	forbidDumps(ctx)
 	followMemoryLimit(ctx)
-	config, err := o.Config()
+	config, err := NewConfig(completed)
 	if err != nil {
 		return fmt.Errorf("configuring the server: %w", err)
 	}

@@ -6,6 +6,7 @@ package apiserver
 import (
 	"fmt"
 	"net"
+	"net/http"
 
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -13,9 +14,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	componentbaseconfig "k8s.io/component-base/config"
 
+	"github.com/configdep/configdep/pkg/apiserver/options"
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/version"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -23,13 +27,33 @@ import (
 // Config is what a Server is made from.
 type Config struct {
 	Generic *genericapiserver.RecommendedConfig
-	Client  kubernetes.Interface
-	Reader  *ingest.Reader
-	Options *Options
+	Extra   ExtraConfig
+}
 
-	workloads      workload.Client
+// ExtraConfig is what the generic API server knows nothing of.
+type ExtraConfig struct {
+	Client    kubernetes.Interface
+	Workloads workload.Client
+	Reader    *ingest.Reader
+
+	// Namespace is that of the server, with its Secrets and its Lease.
+	Namespace      string
+	LeaderElection componentbaseconfig.LeaderElectionConfiguration
+	// Reload is the policy for what annotations leave open, and Scope what is read.
+	Reload policy.Defaults
+	Scope  ingest.Scope
+	// NoRevisions: no ControllerRevision is looked up.
+	NoRevisions bool
+	// ConcurrentReloads is how many workloads are patched at once.
+	ConcurrentReloads int
+	// HistoryBytes is about how much memory the events of one resource may keep.
+	HistoryBytes int
+	// MaxWatchesPerUser is how many watches one user may have open.
+	MaxWatchesPerUser int
+
 	certificates   *certificates
 	webhook        *webhook
+	exemptions     exemptions
 	unregistration *unregistration
 }
 
@@ -38,19 +62,14 @@ type Config struct {
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
-	generic        genericapiserver.CompletedConfig
-	client         kubernetes.Interface
-	workloads      workload.Client
-	reader         *ingest.Reader
-	options        *Options
-	drain          *drain
-	certificates   *certificates
-	webhook        *webhook
-	unregistration *unregistration
+	*ExtraConfig
+
+	generic genericapiserver.CompletedConfig
+	drain   *drain
 }
 
-// Config applies the options.
-func (o *Options) Config() (*Config, error) {
+// NewConfig applies options that have been validated.
+func NewConfig(o options.Completed) (*Config, error) {
 	if !o.Certificate.Manage {
 		if err := o.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", nil, []net.IP{net.IPv4(127, 0, 0, 1)}); err != nil {
 			return nil, fmt.Errorf("creating a self-signed certificate: %w", err)
@@ -63,37 +82,19 @@ func (o *Options) Config() (*Config, error) {
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	generic.OpenAPIV3Config.Info.Title, generic.OpenAPIV3Config.Info.Version = "configdep", version.Version()
 
-	if err := o.applyTo(generic); err != nil {
+	if err := applyGeneric(o, generic); err != nil {
 		return nil, err
 	}
-	config := clientConfig(generic.ClientConfig)
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	reader, err := ingest.NewReader(config, o.scope(), o.VersionLag)
+	extra, err := newExtraConfig(o, generic)
 	if err != nil {
 		return nil, err
 	}
-	dynamicClient, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	workloads, err := workload.NewClient(config, client)
-	if err != nil {
-		return nil, err
-	}
-	certificates := o.certificates(client, dynamicClient, generic.SecureServing)
-	webhook, err := o.webhookListener(generic.SecureServing, client)
-	if err != nil {
-		return nil, err
-	}
-	return &Config{Generic: generic, Client: client, Reader: reader, Options: o, workloads: workloads, certificates: certificates, webhook: webhook, unregistration: &unregistration{client, dynamicClient, o.Namespace}}, nil
+	return &Config{Generic: generic, Extra: *extra}, nil
 }
 
-// applyTo applies the options of the generic API server, in the order in which they
+// applyGeneric applies the options of the generic API server, in the order in which they
 // depend on each other.
-func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
+func applyGeneric(o options.Completed, c *genericapiserver.RecommendedConfig) error {
 	if err := o.ServerRun.ApplyTo(&c.Config); err != nil {
 		return err
 	}
@@ -132,6 +133,43 @@ func (o *Options) applyTo(c *genericapiserver.RecommendedConfig) error {
 	return o.Admission.ApplyTo(&c.Config, c.SharedInformerFactory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion)
 }
 
+// newExtraConfig applies our own options.
+func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedConfig) (*ExtraConfig, error) {
+	config := clientConfig(generic.ClientConfig)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	c := &ExtraConfig{
+		Client:            client,
+		Namespace:         o.Namespace,
+		LeaderElection:    o.LeaderElection,
+		Reload:            o.Reload,
+		Scope:             o.Scope(),
+		NoRevisions:       !o.ControllerRevisions,
+		ConcurrentReloads: o.ConcurrentReloads,
+		HistoryBytes:      int(o.HistoryBytes.Value()),
+		MaxWatchesPerUser: o.MaxWatchesPerUser,
+		unregistration:    &unregistration{client, dynamicClient, o.Namespace},
+	}
+	if c.Reader, err = ingest.NewReader(config, c.Scope, o.VersionLag); err != nil {
+		return nil, err
+	}
+	if c.Workloads, err = workload.NewClient(config, client); err != nil {
+		return nil, err
+	}
+	c.certificates = newCertificates(o, client, dynamicClient, generic.SecureServing)
+	if c.webhook, err = newWebhook(o, generic.SecureServing, client); err != nil {
+		return nil, err
+	}
+	c.exemptions, err = newExemptions(o)
+	return c, err
+}
+
 // clientConfig returns the configuration of the client for workloads and sources. The
 // API server limits us by priority and fairness; a limit of the client on top would only
 // delay patches.
@@ -146,12 +184,13 @@ func clientConfig(base *rest.Config) *rest.Config {
 	return c
 }
 
-// Complete fills in what the generic API server derives.
+// Complete fills in what the generic API server derives, and wraps its chain of handlers.
 func (c *Config) Complete() CompletedConfig {
-	drain := &drain{maxWatches: c.Options.MaxWatchesPerUser}
-	c.Generic.BuildHandlerChainFunc = drain.buildHandlerChain
-	return CompletedConfig{&completedConfig{
-		generic: c.Generic.Complete(), client: c.Client, workloads: c.workloads, reader: c.Reader, options: c.Options,
-		drain: drain, certificates: c.certificates, webhook: c.webhook, unregistration: c.unregistration,
-	}}
+	drain := &drain{}
+	watches, limit := &spread{most: watchesPerConnection}, &watchLimit{most: c.Extra.MaxWatchesPerUser}
+	c.Generic.BuildHandlerChainFunc = func(api http.Handler, generic *genericapiserver.Config) http.Handler {
+		api = limit.handler(watches.handler(endStalled(api, stalledAfter)))
+		return drain.closing(genericapiserver.DefaultBuildHandlerChain(api, generic))
+	}
+	return CompletedConfig{&completedConfig{ExtraConfig: &c.Extra, generic: c.Generic.Complete(), drain: drain}}
 }

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
 // drain sends clients away before a server ends. The aggregator keeps one connection
@@ -18,17 +16,7 @@ import (
 // down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect again, to a
 // server that is ready; what is under way is still answered. Watches would be under way for
 // an hour: they end then too, spread over some time.
-type drain struct {
-	begun      atomic.Bool
-	maxWatches int // of one user
-}
-
-// buildHandlerChain wraps the chain of the generic API server.
-func (d *drain) buildHandlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
-	watches := &spread{most: watchesPerConnection}
-	limit := &watchLimit{most: d.maxWatches}
-	return d.closing(genericapiserver.DefaultBuildHandlerChain(limit.handler(watches.handler(endStalled(api, stalledAfter))), c))
-}
+type drain struct{ begun atomic.Bool }
 
 // closing makes clients close their connections once it has begun.
 func (d *drain) closing(next http.Handler) http.Handler {

@@ -22,7 +22,7 @@ func (s *Server) addHealthChecks() error {
 		if err := s.index.Synced(); err != nil {
 			return err
 		}
-		return s.views.Ready()
+		return s.resources.ready()
 	})
 	// Everything takes the lock of the index; if it is never released, only a restart helps.
 	responsive := healthz.NamedCheck("dependency-index-responsive", func(r *http.Request) error {

@@ -27,7 +27,7 @@ func followMemoryLimit(ctx context.Context) {
 // giveBack returns memory to the system once the cluster has been read: much of it was needed for that alone. A server
 // at rest makes so little garbage that it would keep it for minutes.
 func (s *Server) giveBack(ctx context.Context) {
-	ready := func(context.Context) (bool, error) { return s.index.Synced() == nil && s.views.Ready() == nil, nil }
+	ready := func(context.Context) (bool, error) { return s.index.Synced() == nil && s.resources.ready() == nil, nil }
 	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, ready) == nil {
 		debug.FreeOSMemory()
 	}

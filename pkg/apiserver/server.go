@@ -6,6 +6,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -14,9 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
@@ -37,71 +37,51 @@ import (
 
 // Server is the aggregated API server, what feeds it, and the controller.
 type Server struct {
-	generic        *genericapiserver.GenericAPIServer
-	options        *Options
-	client         kubernetes.Interface
-	reader         *ingest.Reader
-	drain          *drain
-	certificates   *certificates
-	webhook        *webhook
-	unregistration *unregistration
-	index          *ingest.Index
-	views          *configdependency.Views
-	controller     *controller.Controller
-	broadcaster    record.EventBroadcaster
-	namespaces     corev1listers.NamespaceLister
+	config       *completedConfig
+	generic      *genericapiserver.GenericAPIServer
+	index        *ingest.Index
+	dependencies *configdependency.Views
+	resources    resources
+	controller   *controller.Controller
+	broadcaster  record.EventBroadcaster
+	namespaces   corev1listers.NamespaceLister
 }
 
 // New makes a Server.
 func (c CompletedConfig) New() (*Server, error) {
-	views := configdependency.NewViews(int(c.options.HistoryBytes.Value()), clock.RealClock{})
-	c.generic.StorageObjectCountTracker = objectCounts{views.Size}
-	generic, err := c.generic.New("configdep-apiserver", genericapiserver.NewEmptyDelegate())
-	if err != nil {
-		return nil, fmt.Errorf("creating the generic API server: %w", err)
-	}
 	s := &Server{
-		generic: generic, options: c.options, client: c.client, reader: c.reader, drain: c.drain,
-		certificates: c.certificates, webhook: c.webhook, unregistration: c.unregistration, broadcaster: record.NewBroadcaster(), views: views,
-		namespaces: c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(),
+		config:      c.completedConfig,
+		broadcaster: record.NewBroadcaster(),
+		namespaces:  c.generic.SharedInformerFactory.Core().V1().Namespaces().Lister(),
 	}
 	sinks := notify.Sinks{
 		notify.KubernetesEvents{Recorder: s.broadcaster.NewRecorder(clientscheme.Scheme, corev1.EventSource{Component: "configdep"})},
 		notify.Metrics{},
 	}
 	s.controller = controller.New(controller.Config{
-		Client:  c.workloads,
-		Sink:    sinks,
-		Clock:   clock.RealClock{},
-		Workers: c.options.ConcurrentReloads,
-
-		NoRevisions: !c.options.ControllerRevisions,
+		Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{}, Workers: c.ConcurrentReloads, NoRevisions: c.NoRevisions,
 	})
-	views.SetStandby(s.controller)
-	s.index = ingest.NewIndex(clock.RealClock{}, s.views, s.controller)
-	s.index.SetDefaults(c.options.Reload)
-	s.index.Within(c.options.scope())
+	s.dependencies = configdependency.NewViews(c.HistoryBytes, s.controller, clock.RealClock{})
+	s.resources = newResources(s.dependencies)
+	s.index = ingest.NewIndex(clock.RealClock{}, append(s.resources.sinks(), s.controller)...)
+	s.index.SetDefaults(c.Reload)
+	s.index.Within(c.Scope)
 
-	group := newAPIGroup()
-	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = map[string]rest.Storage{
-		"configdependencies": configdependency.NewREST(s.views),
-		"configdependencies/reload": &reload.REST{
-			Views:  s.views,
-			Index:  s.index,
-			Client: c.workloads,
-			Sink:   sinks,
-			Clock:  clock.RealClock{},
-		},
-		"configdependencies/pods": pods.NewREST(pods.Config{
-			Views:  s.views,
-			Index:  s.index,
-			Client: c.workloads,
-			Clock:  clock.RealClock{},
-
-			NoRevisions: !c.options.ControllerRevisions,
-		}),
+	var err error
+	c.generic.StorageObjectCountTracker = objectCounts{s.resources}
+	if s.generic, err = c.generic.New("configdep-apiserver", genericapiserver.NewEmptyDelegate()); err != nil {
+		return nil, fmt.Errorf("creating the generic API server: %w", err)
 	}
-	if err := generic.InstallAPIGroup(&group); err != nil {
+	storage := s.resources.storage()
+	storage["configdependencies/reload"] = &reload.REST{
+		Views: s.dependencies, Index: s.index, Client: c.Workloads, Sink: sinks, Clock: clock.RealClock{},
+	}
+	storage["configdependencies/pods"] = pods.NewREST(pods.Config{
+		Views: s.dependencies, Index: s.index, Client: c.Workloads, Clock: clock.RealClock{}, NoRevisions: c.NoRevisions,
+	})
+	group := newAPIGroup()
+	group.VersionedResourcesStorageMap[v1alpha1.SchemeGroupVersion.Version] = storage
+	if err := s.generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("installing the API group: %w", err)
 	}
 	if err := s.addHealthChecks(); err != nil {
@@ -117,40 +97,52 @@ func (c CompletedConfig) New() (*Server, error) {
 func (s *Server) Run(ctx context.Context) error {
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.broadcaster.StartStructuredLogging(2)
-	events := &corev1client.EventSinkImpl{Interface: s.client.CoreV1().Events("")}
+	events := &corev1client.EventSinkImpl{Interface: s.config.Client.CoreV1().Events("")}
 	s.broadcaster.StartRecordingToSink(&deferredEventSink{EventSink: events, busy: s.controller.Busy, clock: clock.RealClock{}})
 	defer s.broadcaster.Shutdown()
 
 	var feeding, leading sync.WaitGroup
-	feeding.Go(func() { s.index.Run(feed, s.reader, s.client.CoreV1().Secrets(s.options.Namespace), s.begin) })
-	feeding.Go(func() { s.views.Run(feed) })
+	feeding.Go(func() {
+		s.index.Run(feed, s.config.Reader, s.config.Client.CoreV1().Secrets(s.config.Namespace), s.begin)
+	})
+	for _, resource := range s.resources {
+		feeding.Go(func() { resource.view.Run(feed) })
+	}
 	feeding.Go(func() { s.giveBack(feed) })
 	defer feeding.Wait()
 	defer stop()
-	if err := s.certificates.load(ctx); err != nil {
+	if err := s.config.certificates.load(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was to end before it had begun
 		}
 		return err
 	}
-	if err := checkKubernetes(ctx, s.client.Discovery()); err != nil {
+	if err := checkKubernetes(ctx, s.config.Client.Discovery()); err != nil {
 		return err
 	}
-	if err := s.webhook.start(feed, &feeding, s.reviews(), s.drain); err != nil {
+	if err := s.config.webhook.start(feed, &feeding, s.reviews(), s.config.drain); err != nil {
 		return err
 	}
-	feeding.Go(func() { s.certificates.watch(feed) })
-	feeding.Go(func() { s.unregistration.watch(feed) })
+	feeding.Go(func() { s.config.certificates.watch(feed) })
+	feeding.Go(func() { s.config.unregistration.watch(feed) })
 	leading.Go(func() { s.lead(ctx) })
 	defer leading.Wait()
-	s.drain.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.views.Drain)
+	s.config.drain.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.resources.drain)
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 
 // begin makes everything start over with another key of the hashes.
 func (s *Server) begin(d *dependency.Digester) {
-	s.webhook.path.follow(d)
-	s.views.Reset()
+	s.config.webhook.path.follow(d)
+	s.resources.reset()
+}
+
+// reviews answers the webhook.
+func (s *Server) reviews() http.Handler {
+	return admission.NewHandler(admission.Config{
+		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces,
+		Exempt: func(namespace string) bool { return s.config.exemptions.exempt(namespace, s.namespaces) },
+	})
 }
 
 // lead runs the controller and keeps the certificates, on one replica at a time. A replica
@@ -162,12 +154,12 @@ func (s *Server) lead(ctx context.Context) {
 	}
 	run := func(ctx context.Context) {
 		var wg sync.WaitGroup
-		wg.Go(func() { s.certificates.lead(ctx) })
-		wg.Go(func() { s.webhook.path.lead(ctx) })
+		wg.Go(func() { s.config.certificates.lead(ctx) })
+		wg.Go(func() { s.config.webhook.path.lead(ctx) })
 		s.controller.Run(ctx, s.index)
 		wg.Wait()
 	}
-	if o := s.options.LeaderElection; o.LeaderElect {
+	if o := s.config.LeaderElection; o.LeaderElect {
 		election := controller.Election{
 			Lock:          s.lease(),
 			LeaseDuration: o.LeaseDuration.Duration,
@@ -190,44 +182,8 @@ func (s *Server) lease() resourcelock.Interface {
 		host = "configdep"
 	}
 	return &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: s.options.Namespace, Name: s.options.LeaderElection.ResourceName},
-		Client:     s.client.CoordinationV1(),
+		LeaseMeta:  metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.LeaderElection.ResourceName},
+		Client:     s.config.Client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 	}
-}
-
-// WorkloadStates implements metrics.State.
-func (s *Server) WorkloadStates() map[string]int {
-	out := map[string]int{}
-	for state, n := range s.views.States() {
-		out[string(state)] = n
-	}
-	return out
-}
-
-// IndexSize implements metrics.State.
-func (s *Server) IndexSize() (workloads, sources int) { return s.index.Size() }
-
-// LastProgress implements metrics.State.
-func (s *Server) LastProgress() map[string]time.Time { return s.index.LastProgress() }
-
-// Revisions implements metrics.State.
-func (s *Server) Revisions() (lag uint64, oneCounter bool) {
-	p := s.index.Progress()
-	return p.Latest - p.Watermark, p.OneCounter
-}
-
-// Watches implements metrics.State.
-func (s *Server) Watches() (open, events int) { return s.views.Watches() }
-
-// CertificateExpiry implements metrics.State.
-func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureServingInfo.Cert) }
-
-// MissingSecrets implements metrics.State.
-func (s *Server) MissingSecrets() map[string]bool {
-	missing := map[string]bool{ingest.KeySecret: s.index.KeyMissing()}
-	if s.options.Certificate.Manage {
-		missing[s.options.Certificate.Secret] = s.certificates.missing()
-	}
-	return missing
 }

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -23,7 +22,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/configdep/configdep/pkg/admission"
+	"github.com/configdep/configdep/pkg/apiserver/options"
 )
 
 // webhook serves the admission webhook, on a listener of its own: kube-apiserver calls
@@ -46,8 +45,8 @@ const (
 	webhookAnswer    = 15 * time.Second // from the headers on
 )
 
-// webhookListener makes the listener, which serves with the certificate of the API.
-func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo, client kubernetes.Interface) (*webhook, error) {
+// newWebhook makes the listener, which serves with the certificate of the API.
+func newWebhook(o options.Completed, api *genericapiserver.SecureServingInfo, client kubernetes.Interface) (*webhook, error) {
 	configuration := o.Certificate.WebhookConfiguration
 	if o.WebhookPort == 0 || !o.WebhookSecretPath {
 		configuration = ""
@@ -56,12 +55,12 @@ func (o *Options) webhookListener(api *genericapiserver.SecureServingInfo, clien
 	if o.WebhookPort == 0 {
 		return w, nil
 	}
-	options := genericoptions.NewSecureServingOptions()
-	options.BindAddress, options.BindPort, options.BindNetwork = o.SecureServing.BindAddress, o.WebhookPort, o.SecureServing.BindNetwork
-	options.PermitPortSharing, options.PermitAddressSharing = o.SecureServing.PermitPortSharing, o.SecureServing.PermitAddressSharing
-	options.MinTLSVersion, options.CipherSuites, options.CurvePreferences = o.SecureServing.MinTLSVersion, o.SecureServing.CipherSuites, o.SecureServing.CurvePreferences
-	options.ServerCert.CertDirectory = ""
-	if err := options.ApplyTo(&w.serving); err != nil {
+	serving := genericoptions.NewSecureServingOptions()
+	serving.BindAddress, serving.BindPort, serving.BindNetwork = o.SecureServing.BindAddress, o.WebhookPort, o.SecureServing.BindNetwork
+	serving.PermitPortSharing, serving.PermitAddressSharing = o.SecureServing.PermitPortSharing, o.SecureServing.PermitAddressSharing
+	serving.MinTLSVersion, serving.CipherSuites, serving.CurvePreferences = o.SecureServing.MinTLSVersion, o.SecureServing.CipherSuites, o.SecureServing.CurvePreferences
+	serving.ServerCert.CertDirectory = ""
+	if err := serving.ApplyTo(&w.serving); err != nil {
 		return nil, fmt.Errorf("the listener of the webhook: %w", err)
 	}
 	w.serving.Cert = api.Cert
@@ -171,26 +170,4 @@ func (w *webhook) verify(r *http.Request) error {
 		return errors.New("its common name is not allowed")
 	}
 	return nil
-}
-
-// reviews answers the webhook.
-func (s *Server) reviews() http.Handler {
-	return admission.NewHandler(admission.Config{
-		Index: s.index, Finder: s.reader, Clock: clock.RealClock{},
-		Namespaces: s.options.Namespaces, Exempt: s.exempt,
-	})
-}
-
-// exempt reports whether the webhook leaves the workloads of a namespace alone. What the webhook configuration exempts
-// must not be answered to callers who do not go by it.
-func (s *Server) exempt(namespace string) bool {
-	if namespace == s.options.Namespace || slices.Contains(s.options.WebhookExempt, namespace) {
-		return true
-	}
-	selector, err := labels.Parse(s.options.WebhookSelector)
-	if err != nil || selector.Empty() {
-		return err != nil // it has been validated
-	}
-	o, err := s.namespaces.Get(namespace)
-	return err != nil || !selector.Matches(labels.Set(o.Labels))
 }

@@ -118,10 +118,10 @@ func (c *cluster) progress(revision uint64) {
 
 func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
 	clock := testingclock.NewFakeClock(now)
-	views := NewViews(0, clock)
+	views := NewViews(0, nil, clock)
 	if t != nil {
 		t.Helper()
-		t.Cleanup(views.due.ShutDown)
+		t.Cleanup(func() { end(views) })
 	}
 	digester := dependency.NewDigester(bytes.Repeat([]byte{7}, dependency.KeySize))
 	views.Reset()
@@ -144,7 +144,14 @@ func (c *cluster) changed(workloads ...dependency.WorkloadKey) {
 	c.catchUp()
 }
 
-func (c *cluster) catchUp() { c.views.catchUp(context.Background()) }
+func (c *cluster) catchUp() { c.views.CatchUp(context.Background()) }
+
+// end ends views that have not been run.
+func end(views *Views) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	views.Run(ctx)
+}
 
 func (c *cluster) setWorkload(w *dependency.Workload) {
 	p := policy.NewPolicy(w.Annotations, nil, defaults)

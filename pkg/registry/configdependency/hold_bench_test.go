@@ -42,7 +42,7 @@ func BenchmarkHold(b *testing.B) {
 					var longest [2]time.Duration
 					done := make(chan struct{})
 					var others sync.WaitGroup
-					for j, ask := range []func(){func() { c.index.Size() }, func() { c.views.cache.Peek("ns/deployment.web-0") }} {
+					for j, ask := range []func(){func() { c.index.Size() }, func() { _, _ = c.views.Lookup("ns", "deployment.web-0") }} {
 						others.Go(func() { longest[j] = longestCall(done, ask) })
 					}
 					b.StartTimer()
@@ -91,8 +91,8 @@ type live struct {
 func newLive(b *testing.B, n int, own bool) *live {
 	b.Helper()
 	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
-	c := &live{b: b, views: NewViews(0, clock.RealClock{})}
-	b.Cleanup(c.views.due.ShutDown)
+	c := &live{b: b, views: NewViews(0, nil, clock.RealClock{})}
+	b.Cleanup(func() { end(c.views) })
 	c.index = ingest.NewIndex(clock.RealClock{}, c.views)
 	c.index.SetDefaults(defaults)
 	c.views.Reset()
@@ -169,4 +169,4 @@ func (c *live) happens(what string, i int) {
 }
 
 // rendered waits until all that has happened can be read.
-func (c *live) rendered() { c.views.catchUp(c.b.Context()) }
+func (c *live) rendered() { c.views.CatchUp(c.b.Context()) }

@@ -228,7 +228,7 @@ func ExampleREST_List() {
 		workload(kind.CronJob, "shop", "report", nil, "Secret/db"),
 		workload(kind.Deployment, "shop", "search", nil, "ConfigMap/synonyms"),
 	)
-	defer c.views.due.ShutDown()
+	defer end(c.views)
 	list, err := c.rest.List(in("shop"), &metainternalversion.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(v1alpha1.FieldSource, "Secret/db"),
 	})

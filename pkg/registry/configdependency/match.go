@@ -4,78 +4,12 @@
 package configdependency
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 )
-
-// matcher selects objects by labels and fields. It is not a storage.SelectionPredicate,
-// because the field "source" has several values in one object.
-type matcher struct {
-	labels labels.Selector // nil: all
-	fields []fields.Requirement
-	// name is the only name that can match, if there is one.
-	name string
-}
-
-// newMatcher compiles selectors, either of which may be nil. The field labels have been
-// checked by the conversion of the scheme.
-func newMatcher(label labels.Selector, field fields.Selector) (*matcher, error) {
-	m := &matcher{}
-	if label != nil && !label.Empty() {
-		m.labels = label
-	}
-	if field == nil || field.Empty() {
-		return m, nil
-	}
-	m.fields = field.Requirements()
-	m.name, _ = field.RequiresExactMatch(v1alpha1.FieldName)
-	for _, r := range m.fields {
-		if fieldValues(&v1alpha1.ConfigDependency{}, r.Field) == nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("field label %q is not supported", r.Field))
-		}
-	}
-	return m, nil
-}
-
-// function returns a function that reports whether an object matches, or nil if all do.
-func (m *matcher) function() func(*v1alpha1.ConfigDependency) bool {
-	if m.labels == nil && m.fields == nil {
-		return nil
-	}
-	return m.matches
-}
-
-func (m *matcher) matches(o *v1alpha1.ConfigDependency) bool {
-	return m.selects(o, func(string) bool { return true })
-}
-
-// matchesOwn is the part of matches that the workload alone decides.
-func (m *matcher) matchesOwn(o *v1alpha1.ConfigDependency) bool {
-	return m.selects(o, func(field string) bool { return field != v1alpha1.FieldState && field != v1alpha1.FieldSource })
-}
-
-// selects looks at the labels, and at some of the fields.
-func (m *matcher) selects(o *v1alpha1.ConfigDependency, of func(field string) bool) bool {
-	for _, r := range m.fields {
-		if !of(r.Field) {
-			continue
-		}
-		has := fieldValues(o, r.Field)(r.Value)
-		if has == (r.Operator == selection.NotEquals) {
-			return false
-		}
-	}
-	return m.labels == nil || m.labels.Matches(labels.Set(o.Labels))
-}
 
 // fieldValues returns a function that reports whether a field of an object has a value, or
 // nil for a field that cannot be selected.

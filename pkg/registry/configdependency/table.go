@@ -4,7 +4,6 @@
 package configdependency
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -14,11 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/registry/view"
 )
 
-// tableConvertor renders what kubectl get prints. It keeps no state: in a watch it is
-// called once for each event.
-type tableConvertor struct{}
+// resource is how the API presents ConfigDependencies.
+var resource = view.Resource[v1alpha1.ConfigDependency]{
+	Singular:   "configdependency",
+	ShortNames: []string{"cfgdep"},
+	Categories: []string{"configdep"},
+	NewList: func(meta metav1.ListMeta, items []v1alpha1.ConfigDependency) runtime.Object {
+		return &v1alpha1.ConfigDependencyList{ListMeta: meta, Items: items}
+	},
+	Columns: columns,
+	Row:     row,
+	Field:   fieldValues,
+	Own:     func(field string) bool { return field != v1alpha1.FieldState && field != v1alpha1.FieldSource },
+}
 
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name", Description: "The kind and the name of the workload."},
@@ -32,47 +42,21 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "Hash", Type: "string", Priority: 1, Description: "The hash of the content that the pods should run with."},
 }
 
-// ConvertToTable implements rest.TableConvertor.
-func (tableConvertor) ConvertToTable(_ context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	table := &metav1.Table{}
-	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
-		table.ColumnDefinitions = columns
-	}
-	now := time.Now()
-	switch o := object.(type) {
-	case *v1alpha1.ConfigDependency:
-		table.ResourceVersion = o.ResourceVersion
-		table.Rows = []metav1.TableRow{row(o, now)}
-	case *v1alpha1.ConfigDependencyList:
-		table.ListMeta = o.ListMeta
-		table.Rows = make([]metav1.TableRow, len(o.Items))
-		for i := range o.Items {
-			table.Rows[i] = row(&o.Items[i], now)
-		}
-	default:
-		return nil, fmt.Errorf("no table for a %T", object)
-	}
-	return table, nil
-}
-
-func row(o *v1alpha1.ConfigDependency, now time.Time) metav1.TableRow {
+func row(o *v1alpha1.ConfigDependency, now time.Time) []any {
 	last := "<none>"
 	if o.Status.LastReload != nil {
 		last = duration.HumanDuration(now.Sub(o.Status.LastReload.Time.Time))
 	}
-	return metav1.TableRow{
-		Cells: []any{
-			o.Name,
-			string(o.Status.State),
-			count(o),
-			string(o.Spec.Reload.Mode),
-			last,
-			duration.HumanDuration(now.Sub(o.CreationTimestamp.Time)),
-			names(o),
-			missing(o),
-			o.Status.ConfigHash,
-		},
-		Object: runtime.RawExtension{Object: o},
+	return []any{
+		o.Name,
+		string(o.Status.State),
+		count(o),
+		string(o.Spec.Reload.Mode),
+		last,
+		duration.HumanDuration(now.Sub(o.CreationTimestamp.Time)),
+		names(o),
+		missing(o),
+		o.Status.ConfigHash,
 	}
 }
 

@@ -6,7 +6,6 @@ package configdependency
 import (
 	"bytes"
 	"context"
-	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -23,8 +22,12 @@ import (
 
 // states returns the number of workloads by state, of states that there are.
 func (c *cluster) states() map[v1alpha1.State]int {
-	states := c.views.States()
-	maps.DeleteFunc(states, func(_ v1alpha1.State, n int) bool { return n == 0 })
+	states := map[v1alpha1.State]int{}
+	for state, n := range c.views.States() {
+		if n != 0 {
+			states[v1alpha1.State(state)] = n
+		}
+	}
 	return states
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/podstate"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/registry/view"
 	"github.com/configdep/configdep/pkg/workload"
 )
 
@@ -153,7 +153,7 @@ func (r *REST) know(key dependency.WorkloadKey, ref v1alpha1.WorkloadReference) 
 	})
 	switch {
 	case !synced:
-		return nil, nil, configdependency.NotReady()
+		return nil, nil, view.NotReady()
 	case known == nil:
 		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/registry/view"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -49,7 +50,7 @@ type cluster struct {
 func (c *cluster) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error) {
 	switch {
 	case !c.synced:
-		return nil, configdependency.NotReady()
+		return nil, view.NotReady()
 	case c.view == nil || namespace != c.view.Namespace || name != c.view.Name:
 		return nil, apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), name)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/registry/configdependency"
+	"github.com/configdep/configdep/pkg/registry/view"
 	"github.com/configdep/configdep/pkg/strategy"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -34,9 +34,9 @@ import (
 var conflicts = wait.Backoff{Steps: 25, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 1}
 
 // reload decides by the live workload and patches it.
-func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string) (v1alpha1.ReloadStatus, error) {
-	ref := view.Spec.WorkloadRef
-	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: view.Namespace, Name: ref.Name}
+func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string) (v1alpha1.ReloadStatus, error) {
+	ref := shown.Spec.WorkloadRef
+	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: shown.Namespace, Name: ref.Name}
 	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
 
 	var refused error // a conflict of ours, which trying again does not resolve
@@ -47,10 +47,10 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		}
 		content, synced := r.evaluate(live.Workload)
 		if !synced {
-			refused = configdependency.NotReady()
+			refused = view.NotReady()
 			return nil
 		}
-		if refused = checkPreconditions(view, request, live.Workload, content.present.Hash); refused != nil {
+		if refused = checkPreconditions(shown, request, live.Workload, content.present.Hash); refused != nil {
 			return nil
 		}
 		status.PreviousHash, status.ConfigHash = content.previous, content.present.Hash
@@ -60,15 +60,15 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 			return nil
 		}
 		if content.terminating {
-			refused = conflict(view, "%s %s is being deleted", ref.Kind, ref.Name)
+			refused = conflict(shown, "%s %s is being deleted", ref.Kind, ref.Name)
 			return nil
 		}
 		if content.policy.StrategyNotAllowed {
-			refused = conflict(view, "%s", strings.Join(content.policy.Problems, "; "))
+			refused = conflict(shown, "%s", strings.Join(content.policy.Problems, "; "))
 			return nil
 		}
 		if live.Paused {
-			refused = conflict(view, "%s %s is paused, so no rollout would begin: resume it first", ref.Kind, ref.Name)
+			refused = conflict(shown, "%s %s is paused, so no rollout would begin: resume it first", ref.Kind, ref.Name)
 			return nil
 		}
 		last := policy.NewRequestedReload(policy.LastReloadOf(live.Workload), r.Clock.Now(), user(ctx), request.Spec.Reason)
@@ -95,13 +95,13 @@ func (r *REST) reload(ctx context.Context, view *v1alpha1.ConfigDependency, requ
 		return nil
 	})
 	if err != nil {
-		return v1alpha1.ReloadStatus{}, apiError(err, view)
+		return v1alpha1.ReloadStatus{}, apiError(err, shown)
 	}
 	if refused != nil {
 		return v1alpha1.ReloadStatus{}, refused
 	}
 	if len(dryRun) == 0 {
-		r.tell(ctx, view, request, &status)
+		r.tell(ctx, shown, request, &status)
 	}
 	return status, nil
 }
@@ -139,9 +139,9 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 }
 
 // checkPreconditions refuses a request that is about something else than what is there.
-func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reload, live *dependency.Workload, hash string) error {
-	if live.UID != view.Spec.WorkloadRef.UID {
-		return conflict(view, "%s %s has been deleted and created again", live.Kind, live.Name)
+func checkPreconditions(shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, live *dependency.Workload, hash string) error {
+	if live.UID != shown.Spec.WorkloadRef.UID {
+		return conflict(shown, "%s %s has been deleted and created again", live.Kind, live.Name)
 	}
 	var uids []types.UID
 	if request.UID != "" {
@@ -152,12 +152,12 @@ func checkPreconditions(view *v1alpha1.ConfigDependency, request *v1alpha1.Reloa
 			uids = append(uids, *p.UID)
 		}
 		if p.ConfigHash != nil && *p.ConfigHash != hash {
-			return conflict(view, "the precondition configHash is %q, the current one is %q", *p.ConfigHash, hash)
+			return conflict(shown, "the precondition configHash is %q, the current one is %q", *p.ConfigHash, hash)
 		}
 	}
 	for _, uid := range uids {
-		if uid != view.UID && uid != live.UID {
-			return conflict(view, "the precondition uid is %q, that of the ConfigDependency is %q and that of its %s is %q", uid, view.UID, live.Kind, live.UID)
+		if uid != shown.UID && uid != live.UID {
+			return conflict(shown, "the precondition uid is %q, that of the ConfigDependency is %q and that of its %s is %q", uid, shown.UID, live.Kind, live.UID)
 		}
 	}
 	return nil
@@ -217,7 +217,7 @@ func user(ctx context.Context) string {
 }
 
 // tell leaves an event and an audit annotation.
-func (r *REST) tell(ctx context.Context, view *v1alpha1.ConfigDependency, request *v1alpha1.Reload, status *v1alpha1.ReloadStatus) {
+func (r *REST) tell(ctx context.Context, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, status *v1alpha1.ReloadStatus) {
 	audit.AddAuditAnnotation(ctx, "configdep.io/reload-triggered", strconv.FormatBool(status.Triggered))
 	if !status.Triggered {
 		return
@@ -229,19 +229,19 @@ func (r *REST) tell(ctx context.Context, view *v1alpha1.ConfigDependency, reques
 	ref := status.WorkloadRef
 	r.Sink.Notify(notify.Event{
 		What:     notify.Restarted,
-		Workload: dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: view.Namespace, Name: ref.Name},
+		Workload: dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: shown.Namespace, Name: ref.Name},
 		UID:      ref.UID, Message: message, Trigger: policy.TriggerRequest, At: r.Clock.Now(),
 	})
 }
 
-func conflict(view *v1alpha1.ConfigDependency, format string, args ...any) error {
-	return apierrors.NewConflict(v1alpha1.Resource("configdependencies"), view.Name, fmt.Errorf(format, args...))
+func conflict(shown *v1alpha1.ConfigDependency, format string, args ...any) error {
+	return apierrors.NewConflict(v1alpha1.Resource("configdependencies"), shown.Name, fmt.Errorf(format, args...))
 }
 
 // apiError returns the error that the user gets for one of the API server. Whatever
 // quota and admission say of the patch is passed on.
-func apiError(err error, view *v1alpha1.ConfigDependency) error {
-	ref := view.Spec.WorkloadRef
+func apiError(err error, shown *v1alpha1.ConfigDependency) error {
+	ref := shown.Spec.WorkloadRef
 	var status *apierrors.StatusError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -250,7 +250,7 @@ func apiError(err error, view *v1alpha1.ConfigDependency) error {
 	case !errors.As(err, &status):
 		return apierrors.NewInternalError(fmt.Errorf("restarting %s %s: %w", ref.Kind, ref.Name, err))
 	case apierrors.IsNotFound(status):
-		return apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), view.Name)
+		return apierrors.NewNotFound(v1alpha1.Resource("configdependencies"), shown.Name)
 	case deniedByRBAC(status):
 		return apierrors.NewInternalError(fmt.Errorf("configdep's service account (not your user) is not authorized: %s", status.ErrStatus.Message))
 	default:

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package options
 
 import (
 	"strings"
@@ -64,7 +64,7 @@ func TestCertificateFlags(t *testing.T) {
 func TestCertificateNames(t *testing.T) {
 	o := NewOptions()
 	o.Namespace, o.Certificate.Service = "tools", "configdep"
-	if diff := cmp.Diff([]string{"configdep.tools.svc", "configdep.tools.svc.cluster.local"}, o.certificateProfile().Names); diff != "" {
+	if diff := cmp.Diff([]string{"configdep.tools.svc", "configdep.tools.svc.cluster.local"}, o.CertificateProfile().Names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,7 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+// Package options has the flags of the server, with their defaults and what they may be.
+package options
 
 import (
 	"errors"
@@ -181,8 +182,14 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	return sets
 }
 
+// Completed are Options from which nothing is left out. The private pointer makes it impossible to make
+// them elsewhere.
+type Completed struct{ *completed }
+
+type completed struct{ *Options }
+
 // Complete derives what was left out.
-func (o *Options) Complete() {
+func (o *Options) Complete() Completed {
 	// Servers outside a cluster have one kubeconfig, seldom three.
 	if o.Authentication.RemoteKubeConfigFile == "" {
 		o.Authentication.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
@@ -190,10 +197,11 @@ func (o *Options) Complete() {
 	if o.Authorization.RemoteKubeConfigFile == "" {
 		o.Authorization.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
 	}
+	return Completed{&completed{o}}
 }
 
 // Validate returns everything that is wrong.
-func (o *Options) Validate() error {
+func (o Completed) Validate() error {
 	var errs []error
 	errs = append(errs, o.ServerRun.Validate()...)
 	errs = append(errs, o.SecureServing.Validate()...)

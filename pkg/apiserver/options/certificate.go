@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package options
 
 import (
 	"errors"
@@ -70,7 +70,8 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 			"caBundle of the APIService and of the webhooks is kept right from it.")
 }
 
-func (o *Options) certificateProfile() certificate.Profile {
+// CertificateProfile returns what the certificate of the server's own making is to be.
+func (o *Options) CertificateProfile() certificate.Profile {
 	name := o.Certificate.Service + "." + o.Namespace + ".svc"
 	return certificate.Profile{
 		Names:      []string{name, name + ".cluster.local"},
@@ -113,7 +114,7 @@ func (o *Options) validateCertificate() (errs []error) {
 	for _, problem := range validation.IsDNS1035Label(c.Service) {
 		errs = append(errs, fmt.Errorf("--service-name %q: %s", c.Service, problem))
 	}
-	profile := o.certificateProfile()
+	profile := o.CertificateProfile()
 	if err := profile.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--serving-certificate-lifetime, --serving-ca-lifetime: %w", err))
 	}

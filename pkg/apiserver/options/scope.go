@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package options
 
 import (
 	"errors"
@@ -30,8 +30,8 @@ func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 // helmRelease is the type of the Secrets in which Helm keeps releases: the largest in many clusters, which no pod reads.
 const helmRelease = "helm.sh/release.v1"
 
-// scope returns which objects are read.
-func (o *Options) scope() ingest.Scope {
+// Scope returns which objects are read.
+func (o *Options) Scope() ingest.Scope {
 	return ingest.Scope{Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, UnreadTypes: o.ExcludedSecretTypes}
 }
 

@@ -12,6 +12,15 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
+// sized is a view of some objects.
+type sized struct {
+	feed
+
+	objects, averageBytes int
+}
+
+func (s sized) Size() (objects, averageBytes int) { return s.objects, s.averageBytes }
+
 // A large list counts as one, for priority and fairness, and what concerns one object does not.
 func TestListsCountAsWhatTheyAre(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -30,7 +39,7 @@ func TestListsCountAsWhatTheyAre(t *testing.T) {
 		"large objects, if not so many": {"list", "configdependencies", "", 100, 100_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counts := objectCounts{func() (objects, averageBytes int) { return tt.objects, tt.size }}
+			counts := objectCounts{resources{"configdependencies": {view: sized{objects: tt.objects, averageBytes: tt.size}}}}
 			estimate := flowcontrolrequest.NewWorkEstimator(counts.Get, func(*apirequest.RequestInfo) int { return 0 },
 				flowcontrolrequest.DefaultWorkEstimatorConfig(), func(string) uint64 { return 10 })
 			r := httptest.NewRequest(http.MethodGet, "/apis/configdep.io/v1alpha1/configdependencies?"+tt.query, nil)

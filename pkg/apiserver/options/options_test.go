@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package options
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func TestWatchHistorySize(t *testing.T) {
 		}
 		err := fs.Parse([]string{"--kubeconfig=x", "--watch-history-size=" + text})
 		if err == nil {
-			err = o.Validate()
+			err = o.Complete().Validate()
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -62,7 +62,7 @@ func TestNamespaces(t *testing.T) {
 		}
 		err := fs.Parse([]string{"--kubeconfig=x", "--namespaces=" + text})
 		if err == nil {
-			err = o.Validate()
+			err = o.Complete().Validate()
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
@@ -92,7 +92,7 @@ func TestWebhookOptions(t *testing.T) {
 		}
 		err := fs.Parse(append([]string{"--kubeconfig=x"}, strings.Fields(tt.args)...))
 		if err == nil {
-			err = o.Validate()
+			err = o.Complete().Validate()
 		}
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
@@ -133,12 +133,12 @@ func TestSecretTypes(t *testing.T) {
 		}
 		err := fs.Parse(append(strings.Fields(tt.flags), "--kubeconfig=x"))
 		if err == nil {
-			err = o.Validate()
+			err = o.Complete().Validate()
 		}
 		if tt.wrong == "" && err != nil || tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wrong)
 		}
-		if diff := cmp.Diff(tt.scope, o.scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
+		if diff := cmp.Diff(tt.scope, o.Scope(), cmpopts.EquateEmpty()); diff != "" && tt.wrong == "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -157,7 +157,7 @@ func TestStrategies(t *testing.T) {
 		}
 		err := fs.Parse([]string{"--kubeconfig=x", "--strategies=" + text})
 		if err == nil {
-			err = o.Validate()
+			err = o.Complete().Validate()
 		}
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", text, err, want)

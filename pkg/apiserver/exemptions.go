@@ -1,0 +1,41 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/configdep/configdep/pkg/apiserver/options"
+)
+
+// exemptions are the namespaces whose workloads the webhook leaves alone. What the webhook configuration exempts
+// must not be answered to callers who do not go by it.
+type exemptions struct {
+	namespaces []string        // the server's own is one of them
+	selector   labels.Selector // selects those that are not exempt
+}
+
+func newExemptions(o options.Completed) (exemptions, error) {
+	selector, err := labels.Parse(o.WebhookSelector)
+	if err != nil {
+		return exemptions{}, fmt.Errorf("--webhook-namespace-selector: %w", err)
+	}
+	return exemptions{append([]string{o.Namespace}, o.WebhookExempt...), selector}, nil
+}
+
+// exempt reports whether a namespace is one of them. One that is not known has no labels to be selected by.
+func (e exemptions) exempt(namespace string, known corev1listers.NamespaceLister) bool {
+	if slices.Contains(e.namespaces, namespace) {
+		return true
+	}
+	if e.selector.Empty() {
+		return false
+	}
+	o, err := known.Get(namespace)
+	return err != nil || !e.selector.Matches(labels.Set(o.Labels))
+}

@@ -1,0 +1,114 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/registry/configdependency"
+)
+
+// feed is what the server does with a view, whatever it shows.
+type feed interface {
+	ingest.Sink
+	Run(ctx context.Context)
+	Reset()
+	Ready() error
+	Drain(within time.Duration)
+	Watches() (open, events int)
+	Size() (objects, averageBytes int)
+}
+
+// resource is one that is read from a view.
+type resource struct {
+	view    feed
+	storage rest.Storage
+}
+
+// resources are all that are read from views, by their names.
+type resources map[string]resource
+
+// newResources returns what the API group serves, without subresources.
+func newResources(dependencies *configdependency.Views) resources {
+	return resources{
+		"configdependencies": {dependencies, configdependency.NewREST(dependencies)},
+	}
+}
+
+// storage returns the storage by the names of the resources.
+func (r resources) storage() map[string]rest.Storage {
+	all := map[string]rest.Storage{}
+	for name, resource := range r {
+		all[name] = resource.storage
+	}
+	return all
+}
+
+// sinks returns the views as sinks of the index, in the order of the names.
+func (r resources) sinks() (sinks []ingest.Sink) {
+	for _, name := range slices.Sorted(maps.Keys(r)) {
+		sinks = append(sinks, r[name].view)
+	}
+	return sinks
+}
+
+func (r resources) reset() {
+	for _, resource := range r {
+		resource.view.Reset()
+	}
+}
+
+// ready returns nil once all views are.
+func (r resources) ready() error {
+	for _, resource := range r {
+		if err := resource.view.Ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r resources) drain(within time.Duration) {
+	for _, resource := range r {
+		resource.view.Drain(within)
+	}
+}
+
+func (r resources) watches() (open, events int) {
+	for _, resource := range r {
+		o, e := resource.view.Watches()
+		open, events = open+o, events+e
+	}
+	return open, events
+}
+
+// objectCounts tells priority and fairness how large a list is. Without it, every list would count as
+// one of a single object, because nothing is stored here.
+type objectCounts struct{ resources }
+
+// Get implements flowcontrolrequest.StorageObjectCountTracker. A resource is named with its group.
+func (c objectCounts) Get(name string) (storage.Stats, error) {
+	for resource, served := range c.resources {
+		if v1alpha1.Resource(resource).String() == name {
+			objects, size := served.view.Size()
+			return storage.Stats{ObjectCount: int64(objects), EstimatedAverageObjectSizeBytes: int64(size)}, nil
+		}
+	}
+	return storage.Stats{}, flowcontrolrequest.ObjectCountNotFoundErr
+}
+
+// Set implements flowcontrolrequest.StorageObjectCountTracker, and is for what is stored.
+func (objectCounts) Set(string, storage.Stats) {}
+
+// RunUntil implements flowcontrolrequest.StorageObjectCountTracker. There is nothing to maintain.
+func (objectCounts) RunUntil(stop <-chan struct{}) { <-stop }

@@ -1,0 +1,53 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package view
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/watchcache"
+)
+
+// Object is a type of the API whose pointers are objects.
+type Object[O any] interface {
+	*O
+	watchcache.Object
+}
+
+// Renderer computes the objects of a view. An item is what one object shows, such as a workload; K is
+// what identifies it. All methods may be called at any time and must not keep the evaluator. Objects must not
+// be changed once they have been returned.
+type Renderer[K comparable, O any] interface {
+	// TellsOfSources reports whether Concerned depends on sources that no workload uses; see ingest.Sink.
+	TellsOfSources() bool
+	// Concerned returns the items that a change concerns, which may be items that have just gone. It is
+	// called while the index waits.
+	Concerned(now policy.Evaluator, change dependency.Delta) []K
+	// Each calls f for each item that is there.
+	Each(now policy.Evaluator, f func(K))
+	// Name returns the name of the object of an item, whether or not it is there.
+	Name(item K) types.NamespacedName
+	// Render returns the object of an item without a version, and when time alone will change it; zero: never.
+	// Nil: the item is not there.
+	Render(now policy.Evaluator, item K, at time.Time) (object *O, next time.Time)
+	// Alike reports whether selectors that read the item alone (see Resource.Own) match both of two
+	// states of it. It must be false if it was not there in one of them, or is another of the same name.
+	Alike(before, now policy.Evaluator, item K) bool
+	// Timed reports whether what an object shows follows from the time too: from when something was seen to
+	// happen, which a replica that has been started later does not know.
+	Timed(object *O) bool
+	// Same reports whether an object that was rendered again because time has passed shows what it did.
+	Same(object, before *O) bool
+	// Share lets an object have those parts from its state before that are the same: the history of some
+	// minutes holds many states that differ in little. It may change the object.
+	Share(object, before *O)
+	// Size returns about how many bytes an object holds that another state of it, which may be nil, does not.
+	Size(object, other *O) int
+	// State returns under what an object is counted; see View.States.
+	State(object *O) string
+}
