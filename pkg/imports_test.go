@@ -31,17 +31,21 @@ const forTests = "test/seeds"
 // decide where it belongs.
 var mayImport = map[string][]string{
 	// At the ground.
-	"pkg/apis":        {"pkg/apis"},
-	"pkg/dependency":  {},
-	"pkg/version":     {},
-	"pkg/metrics":     {},
-	"pkg/logging":     {},
-	"pkg/certificate": {},
+	"pkg/apis":       {"pkg/apis"},
+	"pkg/dependency": {},
+	"pkg/version":    {},
+	"pkg/metrics":    {},
+	"pkg/logging":    {},
+	"pkg/jsonpatch":  {},
+	"pkg/follow":     {},
+	// What all replicas share, and what they make of it.
+	"pkg/sharedsecret": {"pkg/follow"},
+	"pkg/certificate":  {"pkg/sharedsecret", "pkg/follow", "pkg/jsonpatch"},
 	// What the clients and the API server of our types are made of.
 	"pkg/generated": {"pkg/apis", "pkg/generated"},
 	"pkg/policy":    {"pkg/dependency"},
 	"pkg/kind":      {"pkg/dependency"},
-	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/kind"},
+	"pkg/ingest":    {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/sharedsecret"},
 	"pkg/workload":  {"pkg/dependency", "pkg/policy", "pkg/kind"},
 	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/workload"},
 	"pkg/podstate":  {"pkg/dependency", "pkg/policy"},
@@ -54,7 +58,7 @@ var mayImport = map[string][]string{
 	"pkg/registry/watchcache": {},
 	"pkg/registry/view":       {"pkg/dependency", "pkg/policy", "pkg/registry/watchcache"},
 	"pkg/controller":          {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/metrics", "pkg/notify"},
-	"pkg/admission":           {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/metrics"},
+	"pkg/admission":           {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/metrics", "pkg/jsonpatch"},
 	// On top.
 	"pkg/apiserver": {everything},
 	// Flags, and what they may be. Nothing that runs.

@@ -20,6 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/sharedsecret"
 	"github.com/configdep/configdep/pkg/version"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -51,6 +52,7 @@ type ExtraConfig struct {
 	// MaxWatchesPerUser is how many watches one user may have open.
 	MaxWatchesPerUser int
 
+	key            *sharedsecret.Secret // of the hashes
 	certificates   *certificates
 	webhook        *webhook
 	exemptions     exemptions
@@ -154,6 +156,7 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		ConcurrentReloads: o.ConcurrentReloads,
 		HistoryBytes:      int(o.HistoryBytes.Value()),
 		MaxWatchesPerUser: o.MaxWatchesPerUser,
+		key:               ingest.NewKeySecret(client, o.Namespace),
 		unregistration:    &unregistration{client, dynamicClient, o.Namespace},
 	}
 	if c.Reader, err = ingest.NewReader(config, c.Scope, o.VersionLag); err != nil {

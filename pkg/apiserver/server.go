@@ -103,7 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 	var feeding, leading sync.WaitGroup
 	feeding.Go(func() {
-		s.index.Run(feed, s.config.Reader, s.config.Client.CoreV1().Secrets(s.config.Namespace), s.begin)
+		s.index.Run(feed, s.config.Reader, s.config.key, s.begin)
 	})
 	for _, resource := range s.resources {
 		feeding.Go(func() { resource.view.Run(feed) })

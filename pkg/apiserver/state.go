@@ -35,7 +35,7 @@ func (s *Server) CertificateExpiry() time.Time { return expiry(s.generic.SecureS
 
 // MissingSecrets implements metrics.State.
 func (s *Server) MissingSecrets() map[string]bool {
-	missing := map[string]bool{ingest.KeySecret: s.index.KeyMissing()}
+	missing := map[string]bool{ingest.KeySecret: s.config.key.Missing()}
 	if name := s.config.certificates.secret(); name != "" {
 		missing[name] = s.config.certificates.missing()
 	}

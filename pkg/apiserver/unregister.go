@@ -12,15 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/certificate"
+	"github.com/configdep/configdep/pkg/follow"
 )
 
 // unregistration takes away the APIService when the namespace of the server is deleted. If it
@@ -38,18 +37,15 @@ var apiService = v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.SchemeGrou
 
 // watch waits for that until the context is done.
 func (u *unregistration) watch(ctx context.Context) {
-	check := func(o any) {
-		if n, ok := o.(*corev1.Namespace); ok && n.DeletionTimestamp != nil {
-			u.tryToUnregister(ctx)
-		}
-	}
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(u.client.CoreV1().RESTClient(), "namespaces", "",
-			fields.OneTermEqualSelector(metav1.ObjectNameField, u.namespace)),
-		ObjectType: &corev1.Namespace{},
-		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: check, UpdateFunc: func(_, o any) { check(o) }},
-	})
-	informer.RunWithContext(ctx)
+	namespaces := u.client.CoreV1().Namespaces()
+	follow.Object[*corev1.Namespace, *corev1.NamespaceList]{
+		Name: u.namespace, Client: u.client, List: namespaces.List, Watch: namespaces.Watch,
+		Present: func(n *corev1.Namespace) {
+			if n.DeletionTimestamp != nil {
+				u.tryToUnregister(ctx)
+			}
+		},
+	}.Run(ctx)
 }
 
 // tryToUnregister unregisters the server, and tries for a while.

@@ -7,26 +7,26 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/admission"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/follow"
+	"github.com/configdep/configdep/pkg/jsonpatch"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -119,20 +119,20 @@ func (p *webhookPath) lead(ctx context.Context) {
 	))
 	p.setQueue(queue)
 	defer p.setQueue(nil)
-	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewFilteredListWatchFromClient(p.client.AdmissionregistrationV1().RESTClient(), "mutatingwebhookconfigurations", "",
-			func(o *metav1.ListOptions) {
-				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, p.configuration).String()
-			}),
-		ObjectType: &admissionregistrationv1.MutatingWebhookConfiguration{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { queue.AddRateLimited(p.configuration) },
-			UpdateFunc: func(any, any) { queue.AddRateLimited(p.configuration) },
-		},
-	})
+	var present atomic.Pointer[admissionregistrationv1.MutatingWebhookConfiguration]
+	configurations := p.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { controller.RunWithContext(ctx) })
+	running.Go(func() {
+		follow.Object[*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.MutatingWebhookConfigurationList]{
+			Name: p.configuration, Client: p.client, List: configurations.List, Watch: configurations.Watch,
+			Present: func(o *admissionregistrationv1.MutatingWebhookConfiguration) {
+				present.Store(o)
+				queue.AddRateLimited(p.configuration)
+			},
+			Absent: func() { present.Store(nil) },
+		}.Run(ctx)
+	})
 	stop := context.AfterFunc(ctx, queue.ShutDown)
 	defer stop()
 	for {
@@ -141,7 +141,7 @@ func (p *webhookPath) lead(ctx context.Context) {
 			return
 		}
 		logger := klog.FromContext(ctx).WithValues("configuration", p.configuration)
-		switch err := p.publish(ctx, store); {
+		switch err := p.publish(ctx, present.Load()); {
 		case err == nil:
 			queue.Forget(item)
 		case ctx.Err() != nil:
@@ -162,15 +162,10 @@ func (p *webhookPath) setQueue(queue workqueue.TypedRateLimitingInterface[string
 	p.queue = queue
 }
 
-// publish writes the path into the configuration, where it has another.
-func (p *webhookPath) publish(ctx context.Context, store cache.Store) error {
-	found, exists, err := store.GetByKey(p.configuration)
-	if err != nil || !exists {
-		return err
-	}
-	o, ok := found.(*admissionregistrationv1.MutatingWebhookConfiguration)
-	if !ok {
-		return fmt.Errorf("a %T was read", found)
+// publish writes the path into the configuration, where it has another. Nil: it does not exist.
+func (p *webhookPath) publish(ctx context.Context, o *admissionregistrationv1.MutatingWebhookConfiguration) error {
+	if o == nil {
+		return nil
 	}
 	patch, err := pathPatch(o, p.current())
 	if err != nil || patch == nil {
@@ -193,20 +188,14 @@ func pathPatch(o *admissionregistrationv1.MutatingWebhookConfiguration, path str
 	if path == "" {
 		return nil, nil
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value string `json:"value"`
-	}
-	// The paths have indexes, so the object must be the one that was seen.
-	operations := []operation{{"test", "/metadata/resourceVersion", o.ResourceVersion}}
+	operations := []jsonpatch.Operation{jsonpatch.Unchanged(o.ResourceVersion)}
 	for i := range o.Webhooks {
 		if service := o.Webhooks[i].ClientConfig.Service; service != nil && (service.Path == nil || *service.Path != path) {
-			operations = append(operations, operation{"add", fmt.Sprintf("/webhooks/%d/clientConfig/service/path", i), path})
+			operations = append(operations, jsonpatch.Add(fmt.Sprintf("/webhooks/%d/clientConfig/service/path", i), path))
 		}
 	}
 	if len(operations) == 1 {
 		return nil, nil
 	}
-	return json.Marshal(operations)
+	return jsonpatch.Marshal(operations)
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,9 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/follow"
+	"github.com/configdep/configdep/pkg/jsonpatch"
 )
 
 // fieldManager is the field manager of what is written.
@@ -217,28 +218,10 @@ func bundleOf(o map[string]any, path ...string) []byte {
 
 // watch observes the object.
 func (t *target) watch(ctx context.Context) {
-	observe := func(o any) {
-		if o, ok := o.(*unstructured.Unstructured); ok {
-			t.observe(o)
-		}
-	}
-	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: named(t.name, t.client, t.objects.List, t.objects.Watch),
-		ObjectType:    &unstructured.Unstructured{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    observe,
-			UpdateFunc: func(_, o any) { observe(o) },
-			DeleteFunc: func(any) { t.observe(nil) },
-		},
-	})
-	var looking sync.WaitGroup
-	defer looking.Wait()
-	looking.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) {
-			t.lookedFor()
-		}
-	})
-	controller.RunWithContext(ctx)
+	follow.Object[*unstructured.Unstructured, *unstructured.UnstructuredList]{
+		Name: t.name, Client: t.client, List: t.objects.List, Watch: t.objects.Watch,
+		Present: t.observe, Absent: func() { t.observe(nil) }, Looked: t.lookedFor,
+	}.Run(ctx)
 }
 
 func (t *target) observe(o *unstructured.Unstructured) {
@@ -295,22 +278,16 @@ func (t *target) patch() ([]byte, error) {
 	if t.seen == nil || len(want.bundle) == 0 {
 		return nil, nil
 	}
-	type operation struct {
-		Op    string `json:"op"`
-		Path  string `json:"path"`
-		Value any    `json:"value"`
-	}
-	// The paths have indexes, so the object must be the one that was seen.
-	operations := []operation{{"test", "/metadata/resourceVersion", t.seen.GetResourceVersion()}}
+	operations := []jsonpatch.Operation{jsonpatch.Unchanged(t.seen.GetResourceVersion())}
 	for _, p := range t.places(t.seen) {
 		if right := want.over(p.bundle, time.Now()); !bytes.Equal(p.bundle, right) {
-			operations = append(operations, operation{"add", p.pointer, p.value(right)})
+			operations = append(operations, jsonpatch.Add(p.pointer, p.value(right)))
 		}
 	}
 	if len(operations) == 1 {
 		return nil, nil
 	}
-	return json.Marshal(operations)
+	return jsonpatch.Marshal(operations)
 }
 
 // run corrects the object whenever it is not correct.

@@ -9,33 +9,25 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/sharedsecret"
 )
 
 // Store holds the serving certificate that all replicas share by a Secret. Load gets it,
-// Watch keeps up with the Secret and repairs it, and Lead, on one replica, renews it.
-//
-// The manifests make the Secret, empty, so that nothing here creates one. While it does not exist,
+// Watch keeps up with the Secret and repairs it, and Lead, on one replica, renews it. While the Secret does not exist,
 // replicas serve by what they hold, nothing is renewed, and none can start.
 type Store struct {
-	client  kubernetes.Interface
-	secrets corev1client.SecretInterface
-	name    string
+	secret  *sharedsecret.Secret
 	profile Profile
-	changed signal // wakes the leader: the Secret has been written
-	lacking signal // wakes the repair: the Secret lacks something that this replica holds
-	missing atomic.Bool
+	changed signal                  // wakes the leader: the Secret has been written
 	pace    flowcontrol.RateLimiter // of writes of the leader
 
 	writing sync.Mutex // held from a read of the Secret to its update, so that only other replicas cause conflicts
@@ -48,16 +40,13 @@ type Store struct {
 // NewStore makes a Store of a Secret.
 func NewStore(client kubernetes.Interface, namespace, name string, profile Profile) *Store {
 	return &Store{
-		client: client, secrets: client.CoreV1().Secrets(namespace), name: name, profile: profile,
-		changed: newSignal(), lacking: newSignal(), pace: flowcontrol.NewTokenBucketRateLimiter(float32(max(0.2, 20/profile.Lifetime.Seconds())), 10),
+		secret: sharedsecret.New(client, namespace, name, "the serving certificate"), profile: profile,
+		changed: newSignal(), pace: flowcontrol.NewTokenBucketRateLimiter(float32(max(0.2, 20/profile.Lifetime.Seconds())), 10),
 	}
 }
 
-// errMissing is of a Secret that does not exist.
-var errMissing = errors.New("the Secret does not exist, and the server may not create it: apply the manifests again (kubectl apply or helm upgrade), and it fills the Secret")
-
 // Missing reports whether the Secret does not exist.
-func (s *Store) Missing() bool { return s.missing.Load() }
+func (s *Store) Missing() bool { return s.secret.Missing() }
 
 // Current returns the certificate to serve and its key, PEM-encoded; nothing before Load
 // has returned.
@@ -118,31 +107,9 @@ func (s *Store) notify() {
 	}
 }
 
-// patience is how long a replica that starts leaves a Secret that is invalid, or that did not exist,
-// to replicas that know what was in it, if there are any.
-const patience = 5 * time.Second
-
 // Load gets the certificate. The first replica makes it, in the Secret that is empty; the others
-// find it. It tries until the context is done, because the API server may come up later than
-// we do.
-func (s *Store) Load(ctx context.Context) error {
-	seen, wasMissing := time.Now(), false // since when there is the Secret, as far as is known
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
-	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		late := !seen.IsZero() && time.Since(seen) >= patience
-		err := s.load(ctx, late || !wasMissing, late)
-		switch {
-		case errors.Is(err, errMissing):
-			seen, wasMissing = time.Time{}, true
-		case seen.IsZero():
-			seen = time.Now()
-		}
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Reading the serving certificate, will try again", "secret", s.name)
-		}
-		return err == nil, nil
-	})
-}
+// find it.
+func (s *Store) Load(ctx context.Context) error { return s.secret.Load(ctx, s.load) }
 
 func nowhere(*x509.Certificate) bool { return false }
 
@@ -164,7 +131,7 @@ func (s *Store) load(ctx context.Context, mayFill, mayRepair bool) error {
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Making a serving certificate, as the Secret holds none that can be served", "secret", s.name, "empty", empty, "did", plan.Did)
+	klog.FromContext(ctx).Info("Making a serving certificate, as the Secret holds none that can be served", "secret", s.secret.Name(), "empty", empty, "did", plan.Did)
 	err = s.write(ctx, found, &plan.Content)
 	if apierrors.IsConflict(err) { // with another replica that makes one
 		return s.load(ctx, false, false)
@@ -184,87 +151,28 @@ func (s *Store) load(ctx context.Context, mayFill, mayRepair bool) error {
 // client trusts yet.
 func (s *Store) Watch(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	observe := func(o any) {
-		secret, ok := o.(*corev1.Secret)
-		if !ok {
-			return
-		}
-		s.missing.Store(false)
+	observe := func(secret *corev1.Secret) {
 		found, before := ContentOf(secret), s.content()
 		accepted, lacks, err := s.take(&found)
 		switch {
 		case err != nil:
-			logger.Error(err, "Reading the Secret, continuing with the previous certificate", "secret", s.name)
+			logger.Error(err, "Reading the Secret, continuing with the previous certificate", "secret", s.secret.Name())
 		case !accepted:
-			logger.Error(nil, "The Secret holds no certificate that this replica can switch to, continuing with the previous one", "secret", s.name)
+			logger.Error(nil, "The Secret holds no certificate that this replica can switch to, continuing with the previous one", "secret", s.secret.Name())
 		case string(found.Cert) != string(before.Cert):
-			logger.Info("The serving certificate has been replaced", "secret", s.name)
+			logger.Info("The serving certificate has been replaced", "secret", s.secret.Name())
 		}
 		if lacks {
-			logger.Info("The Secret lacks a certificate that may be in use, repairing", "secret", s.name)
-			s.lacking.send()
+			logger.Info("The Secret lacks a certificate that may be in use, repairing", "secret", s.secret.Name())
+			s.secret.Lacks()
 		}
 		s.changed.send()
 	}
-	gone := func() {
-		s.missing.Store(true)
-		logger.Error(errMissing, "The serving certificate is in memory only; continuing with it, but it is not renewed, and no replica can start", "secret", s.name)
+	absent := func(err error) {
+		logger.Error(err, "The serving certificate is in memory only; continuing with it, but it is not renewed, and no replica can start")
 		s.changed.send()
 	}
-	store, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: named(s.name, s.client, s.secrets.List, s.secrets.Watch),
-		ObjectType:    &corev1.Secret{},
-		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    observe,
-			UpdateFunc: func(_, o any) { observe(o) },
-			DeleteFunc: func(any) { gone() },
-		},
-	})
-	var running sync.WaitGroup
-	defer running.Wait()
-	running.Go(func() { s.keepRepaired(ctx) })
-	running.Go(func() {
-		if cache.WaitForCacheSync(ctx.Done(), controller.HasSynced) && len(store.ListKeys()) == 0 { // it has gone since Load
-			gone()
-		}
-	})
-	controller.RunWithContext(ctx)
-}
-
-// keepRepaired repairs the Secret whenever it lacks something that this replica holds.
-func (s *Store) keepRepaired(ctx context.Context) {
-	fresh := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 30 * time.Second}
-	backoff := fresh
-	// If another program keeps writing the Secret, do not race with it.
-	limit := flowcontrol.NewTokenBucketRateLimiter(0.2, 10)
-	var later <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-later:
-		case <-s.lacking:
-		}
-		later = nil
-		if limit.Wait(ctx) != nil {
-			return
-		}
-		err := s.repair(ctx)
-		if err == nil {
-			backoff = fresh
-			continue
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, errMissing) {
-			continue // until it is seen again
-		}
-		if !apierrors.IsConflict(err) { // with another replica that repairs it
-			klog.FromContext(ctx).Error(err, "Repairing the Secret of the serving certificate, will try again", "secret", s.name)
-		}
-		later = time.After(backoff.Step())
-	}
+	s.secret.Keep(ctx, observe, absent, s.repair)
 }
 
 // repair puts into the Secret what it lacks.
@@ -286,31 +194,23 @@ func (s *Store) repair(ctx context.Context) error {
 	if err := s.write(ctx, secret, &combined); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Repaired the Secret of the serving certificate", "secret", s.name)
+	klog.FromContext(ctx).Info("Repaired the Secret of the serving certificate", "secret", s.secret.Name())
 	return nil
 }
 
-// read returns the Secret and its content, or errMissing.
+// read returns the Secret and its content, or sharedsecret.ErrMissing.
 func (s *Store) read(ctx context.Context) (*corev1.Secret, Content, error) {
-	secret, err := s.secrets.Get(ctx, s.name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		s.missing.Store(true)
-		return nil, Content{}, errMissing
-	case err != nil:
+	secret, err := s.secret.Get(ctx)
+	if err != nil {
 		return nil, Content{}, err
 	}
-	s.missing.Store(false)
 	return secret, ContentOf(secret), nil
 }
 
 // write puts a content into the Secret that was read. It fails when the Secret has been written
 // since.
 func (s *Store) write(ctx context.Context, read *corev1.Secret, content *Content) error {
-	secret := read.DeepCopy()
-	content.putInto(secret)
-	_, err := s.secrets.Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
-	return err
+	return s.secret.Update(ctx, read, content.putInto)
 }
 
 // rest is the longest time between two looks of the leader.
@@ -335,7 +235,7 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 	backoff := fresh
 	for ctx.Err() == nil {
 		look, wrote, err := s.reconcile(ctx, bundles, began)
-		missing := errors.Is(err, errMissing)
+		missing := errors.Is(err, sharedsecret.ErrMissing)
 		var pause time.Duration
 		if err == nil || missing {
 			now := time.Now()
@@ -366,7 +266,7 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 			pause = rest
 		case ctx.Err() == nil:
 			pause = backoff.Step()
-			klog.FromContext(ctx).Error(err, "Keeping the serving certificate, will try again", "secret", s.name)
+			klog.FromContext(ctx).Error(err, "Keeping the serving certificate, will try again", "secret", s.secret.Name())
 		}
 		timer := time.NewTimer(min(max(pause, 0), rest))
 		select {
@@ -411,7 +311,7 @@ func (s *Store) reconcile(ctx context.Context, bundles *Bundles, began time.Time
 		wrote = true
 	}
 	if len(plan.Did) > 0 {
-		klog.FromContext(ctx).Info("Wrote the serving certificate", "secret", s.name, "did", plan.Did)
+		klog.FromContext(ctx).Info("Wrote the serving certificate", "secret", s.secret.Name(), "did", plan.Did)
 	}
 	return plan.Look, wrote, s.adopt(&plan.Content)
 }

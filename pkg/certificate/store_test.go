@@ -24,6 +24,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"github.com/configdep/configdep/pkg/sharedsecret"
 )
 
 const (
@@ -202,7 +204,7 @@ func TestAReplicaThatStartsWithAnInvalidSecret(t *testing.T) {
 				if mine := currentCert(s) != string(c.Cert); mine == led {
 					t.Errorf("with a leader: %v, with a certificate of its own: %v", led, mine)
 				}
-				if took := time.Since(begun); !led && (took < patience || took > 3*patience) {
+				if took := time.Since(begun); !led && (took < sharedsecret.Patience || took > 3*sharedsecret.Patience) {
 					t.Errorf("it took %v", took)
 				}
 				if now := ContentOf(get(t, client)); string(now.Cert) != currentCert(s) || serves(&now, c.Bundle, time.Now()) != nil {
@@ -289,7 +291,7 @@ func TestARemovedCertificateIsPutBack(t *testing.T) {
 			}
 			synctest.Wait()
 			client.ClearActions()
-			replicas[0].lacking.send() // as when it was damaged before
+			replicas[0].secret.Lacks() // as when it was damaged before
 			<-time.After(time.Hour)
 			synctest.Wait()
 			if diff := cmp.Diff([]string{"get"}, verbs(client)); diff != "" {
@@ -368,7 +370,7 @@ func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
 				})
 				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 					if there.Load() && runs && !seen.Swap(true) { // and is slow
-						time.AfterFunc(patience-time.Second, func() { put(t, client, theirs.putInto) })
+						time.AfterFunc(sharedsecret.Patience-time.Second, func() { put(t, client, theirs.putInto) })
 					}
 					return false, nil, nil
 				})
@@ -376,7 +378,7 @@ func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
 				if err := s.Load(klog.NewContext(t.Context(), logger)); err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(begun); took < tt.away+patience-time.Second || took > tt.away+30*time.Second {
+				if took := time.Since(begun); took < tt.away+sharedsecret.Patience-time.Second || took > tt.away+30*time.Second {
 					t.Errorf("it took %v", took)
 				}
 				if takes := currentCert(s) == string(theirs.Cert); takes != runs || s.Missing() {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -70,8 +69,6 @@ type Index struct {
 	applied   int       // objects since then
 
 	telling sync.Mutex // keeps what the sinks are told in order
-
-	keyMissing atomic.Bool // whether the Secret of the key does not exist
 }
 
 // HasKey reports whether the key of the digests has been read.
@@ -80,9 +77,6 @@ func (x *Index) HasKey() bool {
 	defer x.mu.RUnlock()
 	return x.graph.Digester() != nil
 }
-
-// KeyMissing reports whether the Secret of the key does not exist.
-func (x *Index) KeyMissing() bool { return x.keyMissing.Load() }
 
 // NewIndex returns an index that has read nothing.
 func NewIndex(c clock.PassiveClock, sinks ...Sink) *Index {

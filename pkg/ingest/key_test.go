@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/sharedsecret"
 )
 
 const home = "configdep-system"
@@ -42,8 +43,8 @@ func verbs(client *fake.Clientset) (out []string) {
 }
 
 // sharedBy returns the key in the Secret of a client.
-func sharedBy(client *fake.Clientset) *sharedKey {
-	return &sharedKey{client.CoreV1().Secrets(home), new(atomic.Bool)}
+func sharedBy(client *fake.Clientset) sharedKey {
+	return sharedKey{NewKeySecret(client, home)}
 }
 
 // made is the Secret as the manifests make it.
@@ -209,7 +210,7 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 				var there, seen atomic.Bool
 				time.AfterFunc(tt.away, func() {
-					if !shared.missing.Load() {
+					if !shared.Missing() {
 						t.Error("that it is missing is not known")
 					}
 					if err := client.Tracker().Add(made()); err != nil {
@@ -219,7 +220,11 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 				})
 				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 					if there.Load() && runs && !seen.Swap(true) { // and is slow
-						time.AfterFunc(patience-time.Second, func() { sharedBy(client).restore(quiet(t), key) })
+						time.AfterFunc(sharedsecret.Patience-time.Second, func() {
+							if err := sharedBy(client).restore(quiet(t), key); err != nil {
+								t.Error(err)
+							}
+						})
 					}
 					return false, nil, nil
 				})
@@ -228,10 +233,10 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 				if err != nil || len(got) != dependency.KeySize || bytes.Equal(got, key) != runs {
 					t.Errorf("error %v; it has the key of the other: %v", err, bytes.Equal(got, key))
 				}
-				if took := time.Since(begun); took < tt.away+patience-time.Second || took > tt.away+30*time.Second {
+				if took := time.Since(begun); took < tt.away+sharedsecret.Patience-time.Second || took > tt.away+30*time.Second {
 					t.Errorf("it took %v", took)
 				}
-				if shared.missing.Load() {
+				if shared.Missing() {
 					t.Error("it is still taken for missing")
 				}
 				log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()

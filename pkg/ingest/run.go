@@ -9,17 +9,17 @@ import (
 	"sync"
 	"time"
 
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/sharedsecret"
 )
 
 // Run keeps the index equal to the cluster until the context is done. It loads the key of
-// the digests from one of the Secrets, tells ready of a digester, and reads everything. When
+// the digests from a Secret (see NewKeySecret), tells ready of a digester, and reads everything. When
 // the key is replaced, or revisions go back, it begins again; see Rekey and Reset.
-func (x *Index) Run(ctx context.Context, reader *Reader, secrets corev1client.SecretInterface, ready func(*dependency.Digester)) {
-	shared := &sharedKey{secrets, &x.keyMissing}
+func (x *Index) Run(ctx context.Context, reader *Reader, secret *sharedsecret.Secret, ready func(*dependency.Digester)) {
+	shared := sharedKey{secret}
 	for ctx.Err() == nil {
 		key, err := shared.load(ctx)
 		if err != nil {

@@ -35,6 +35,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/sharedsecret"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -108,6 +109,7 @@ type running struct {
 	client  *fake.Clientset
 	sink    *notifier
 	watched chan struct{}
+	key     *sharedsecret.Secret
 }
 
 // run runs an index until the end of the test; TestMain checks that nothing goes on.
@@ -121,10 +123,10 @@ func run(t *testing.T, objects ...runtime.Object) *running {
 		r.watched <- struct{}{}
 		return true, w, err
 	})
-	r.Index = NewIndex(clock.RealClock{}, r.sink)
+	r.Index, r.key = NewIndex(clock.RealClock{}, r.sink), NewKeySecret(r.client, home)
 	ctx, cancel := context.WithCancel(quiet(t))
 	var wg sync.WaitGroup
-	wg.Go(func() { r.Run(ctx, serve(t, r.client), r.client.CoreV1().Secrets(home), r.sink.ready) })
+	wg.Go(func() { r.Run(ctx, serve(t, r.client), r.key, r.sink.ready) })
 	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
@@ -304,7 +306,7 @@ func TestARemovedKeyIsPutBack(t *testing.T) {
 			if err := secrets.Delete(t.Context(), KeySecret, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "it is known to be missing", r.KeyMissing)
+			await(t, "it is known to be missing", r.key.Missing)
 			if _, err := secrets.Create(t.Context(), made(), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -320,7 +322,7 @@ func TestARemovedKeyIsPutBack(t *testing.T) {
 				back, err := r.client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
 				return err == nil && bytes.Equal(back.Data[keyField], key)
 			})
-			await(t, "nothing is missing", func() bool { return !r.KeyMissing() })
+			await(t, "nothing is missing", func() bool { return !r.key.Missing() })
 			r.update(runSecret("two"))
 			r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "two")})
 			if n := len(r.watched); n != 0 {
@@ -358,7 +360,7 @@ func TestASecretThatGoesBeforeTheFirstListIsMissing(t *testing.T) {
 	client := fake.NewClientset()
 	shared := sharedBy(client)
 	stop := watching(t, shared)
-	await(t, "it is known to be missing", shared.missing.Load)
+	await(t, "it is known to be missing", shared.Missing)
 	stop()
 	if diff := cmp.Diff([]string{"list", "watch"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
@@ -366,7 +368,7 @@ func TestASecretThatGoesBeforeTheFirstListIsMissing(t *testing.T) {
 }
 
 // watching watches the key, which nothing replaces, until it is stopped.
-func watching(t *testing.T, shared *sharedKey) (stop func()) {
+func watching(t *testing.T, shared sharedKey) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(quiet(t))
 	var wg sync.WaitGroup

@@ -53,7 +53,7 @@ func run(m *testing.M) (code int, err error) {
 	server, err = install.Install(ctx, cluster, install.Options{
 		Manifests: "overlays/recreate", // has all rights
 		Replicas:  2,
-		Race:      race,
+		Race:      install.RaceDetector,
 		// The manifest has ten seconds, for kubelets and endpoints to follow.
 		// No test is so slow that a release seems to have ended.
 		Args: []string{"--shutdown-delay-duration=2s", "--release-settle=1h"},

@@ -422,7 +422,7 @@ func TestMetricsAndLogs(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 	for _, line := range lines {
-		if race && strings.Contains(line, "Data race detection enabled") { // before the flags are read
+		if install.RaceDetector && strings.Contains(line, "Data race detection enabled") { // before the flags are read
 			continue
 		}
 		var entry struct{ Msg *string }

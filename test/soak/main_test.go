@@ -51,7 +51,7 @@ func run(m *testing.M) (code int, err error) {
 	server, err = install.Install(ctx, cluster, install.Options{
 		Manifests: "overlays/recreate",
 		Replicas:  replicaCount,
-		Race:      race,
+		Race:      install.RaceDetector,
 		Args: []string{
 			"--shutdown-delay-duration=500ms", "--settle=500ms", "--release-settle=1s", "--min-interval=0",
 			"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",

@@ -46,7 +46,7 @@ var (
 func TestRotation(t *testing.T) {
 	s := newScene(t, func(*controlplane.ControlPlane) install.Options {
 		return install.Options{
-			Replicas: 2, Race: race, ManagedCertificates: true, Log: t.Output(),
+			Replicas: 2, Race: install.RaceDetector, ManagedCertificates: true, Log: t.Output(),
 			Args: []string{
 				"--serving-certificate-lifetime=" + lifetime.String(), "--serving-ca-lifetime=" + (lifetime * 9 / 4).String(), "--shutdown-delay-duration=0s",
 				// A third of a lifetime is left when a certificate is to be renewed, and then the leader
@@ -144,7 +144,7 @@ func TestBundleFromAFile(t *testing.T) {
 	var file string
 	s := newScene(t, func(c *controlplane.ControlPlane) install.Options {
 		file = filepath.Join(c.Dir(), "configdep", "ca.crt")
-		return install.Options{Race: race, Log: t.Output(), Args: []string{"--ca-bundle-file=" + file, "--shutdown-delay-duration=0s"}}
+		return install.Options{Race: install.RaceDetector, Log: t.Output(), Args: []string{"--ca-bundle-file=" + file, "--shutdown-delay-duration=0s"}}
 	})
 	ours, err := os.ReadFile(file)
 	if err != nil {

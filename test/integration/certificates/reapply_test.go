@@ -56,7 +56,7 @@ func (k *kept) entries() string {
 // there.
 func TestNothingEmptiesWhatTheServerKeeps(t *testing.T) {
 	s := newScene(t, func(*controlplane.ControlPlane) install.Options {
-		return install.Options{Replicas: 2, Race: race, ManagedCertificates: true, Log: t.Output(), Args: []string{"--shutdown-delay-duration=0s"}}
+		return install.Options{Replicas: 2, Race: install.RaceDetector, ManagedCertificates: true, Log: t.Output(), Args: []string{"--shutdown-delay-duration=0s"}}
 	})
 	var before kept
 	s.eventually("everything is filled", func(ctx context.Context) (err error) {

@@ -47,7 +47,7 @@ func TestOneNamespace(t *testing.T) {
 		}
 	}
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Manifests: "overlays/single-namespace", Replicas: 2, Race: race, Args: []string{"--shutdown-delay-duration=1s"},
+		Manifests: "overlays/single-namespace", Replicas: 2, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=1s"},
 	})
 	if err != nil {
 		t.Fatal(err)

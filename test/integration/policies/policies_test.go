@@ -57,7 +57,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
 	server, err = install.Install(ctx, cluster, install.Options{
-		Manifests: "overlays/recreate", ManagedCertificates: true, Race: race, Args: []string{"--shutdown-delay-duration=0s"},
+		Manifests: "overlays/recreate", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	})
 	if err != nil {
 		return 1, err

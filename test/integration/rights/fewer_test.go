@@ -26,7 +26,7 @@ import (
 // says why it is not restarted, and one whose template may be newer than its content is restarted in doubt.
 func TestFewerRights(t *testing.T) {
 	server, err := install.Install(t.Context(), cluster, install.Options{
-		Manifests: "overlays/without-revisions", ManagedCertificates: true, Race: race, Args: []string{"--shutdown-delay-duration=0s"},
+		Manifests: "overlays/without-revisions", ManagedCertificates: true, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=0s"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -173,7 +173,7 @@ func shown(o *v1alpha1.ConfigDependency) map[string]string {
 // installed installs the server behind a recorder, and checks its logs in the end.
 func installed(t *testing.T, r *recorder, o install.Options) {
 	t.Helper()
-	o.Race, o.Kubeconfig, o.Args = race, r.kubeconfig, append(o.Args, "--shutdown-delay-duration=0s")
+	o.Race, o.Kubeconfig, o.Args = install.RaceDetector, r.kubeconfig, append(o.Args, "--shutdown-delay-duration=0s")
 	server, err := install.Install(t.Context(), cluster, o)
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func run(m *testing.M) (code int, err error) {
 	if client, err = kubernetes.NewForConfig(cluster.RESTConfig()); err != nil {
 		return 1, err
 	}
-	if server, err = install.Install(ctx, cluster, install.Options{Replicas: 2, Race: race, Args: []string{"--shutdown-delay-duration=2s"}}); err != nil {
+	if server, err = install.Install(ctx, cluster, install.Options{Replicas: 2, Race: install.RaceDetector, Args: []string{"--shutdown-delay-duration=2s"}}); err != nil {
 		return 1, err
 	}
 	defer func() {

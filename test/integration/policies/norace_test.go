@@ -1,8 +1,0 @@
-// Copyright The configdep Authors
-// SPDX-License-Identifier: Apache-2.0
-
-//go:build !race
-
-package policies
-
-const race = false
