@@ -16,7 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	componentbaseconfig "k8s.io/component-base/config"
 
+	"github.com/configdep/configdep/pkg/apiserver/filters"
 	"github.com/configdep/configdep/pkg/apiserver/options"
+	"github.com/configdep/configdep/pkg/apiserver/webhook"
 	"github.com/configdep/configdep/pkg/generated/openapi"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/policy"
@@ -54,8 +56,8 @@ type ExtraConfig struct {
 
 	key            *sharedsecret.Secret // of the hashes
 	certificates   *certificates
-	webhook        *webhook
-	exemptions     exemptions
+	webhook        *webhook.Webhook
+	exemptions     webhook.Exemptions
 	unregistration *unregistration
 }
 
@@ -67,7 +69,7 @@ type completedConfig struct {
 	*ExtraConfig
 
 	generic genericapiserver.CompletedConfig
-	drain   *drain
+	drain   *filters.Drain
 }
 
 // NewConfig applies options that have been validated.
@@ -166,10 +168,10 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 		return nil, err
 	}
 	c.certificates = newCertificates(o, client, dynamicClient, generic.SecureServing)
-	if c.webhook, err = newWebhook(o, generic.SecureServing, client); err != nil {
+	if c.webhook, err = webhook.New(o, generic.SecureServing, client); err != nil {
 		return nil, err
 	}
-	c.exemptions, err = newExemptions(o)
+	c.exemptions, err = webhook.NewExemptions(o)
 	return c, err
 }
 
@@ -189,11 +191,9 @@ func clientConfig(base *rest.Config) *rest.Config {
 
 // Complete fills in what the generic API server derives, and wraps its chain of handlers.
 func (c *Config) Complete() CompletedConfig {
-	drain := &drain{}
-	watches, limit := &spread{most: watchesPerConnection}, &watchLimit{most: c.Extra.MaxWatchesPerUser}
+	drain := &filters.Drain{}
 	c.Generic.BuildHandlerChainFunc = func(api http.Handler, generic *genericapiserver.Config) http.Handler {
-		api = limit.handler(watches.handler(endStalled(api, stalledAfter)))
-		return drain.closing(genericapiserver.DefaultBuildHandlerChain(api, generic))
+		return drain.WithClosing(genericapiserver.DefaultBuildHandlerChain(filters.WithWatches(api, c.Extra.MaxWatchesPerUser, codecs), generic))
 	}
 	return CompletedConfig{&completedConfig{ExtraConfig: &c.Extra, generic: c.Generic.Complete(), drain: drain}}
 }

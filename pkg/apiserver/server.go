@@ -120,20 +120,20 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := checkKubernetes(ctx, s.config.Client.Discovery()); err != nil {
 		return err
 	}
-	if err := s.config.webhook.start(feed, &feeding, s.reviews(), s.config.drain); err != nil {
+	if err := s.config.webhook.Start(feed, &feeding, s.reviews(), s.config.drain.WithClosing); err != nil {
 		return err
 	}
 	feeding.Go(func() { s.config.certificates.watch(feed) })
 	feeding.Go(func() { s.config.unregistration.watch(feed) })
 	leading.Go(func() { s.lead(ctx) })
 	defer leading.Wait()
-	s.config.drain.beginWithin(ctx, s.generic.ShutdownDelayDuration, s.resources.drain)
+	s.config.drain.BeginWithin(ctx, s.generic.ShutdownDelayDuration, s.resources.drain)
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 
 // begin makes everything start over with another key of the hashes.
 func (s *Server) begin(d *dependency.Digester) {
-	s.config.webhook.path.follow(d)
+	s.config.webhook.FollowKey(d)
 	s.resources.reset()
 }
 
@@ -141,7 +141,7 @@ func (s *Server) begin(d *dependency.Digester) {
 func (s *Server) reviews() http.Handler {
 	return admission.NewHandler(admission.Config{
 		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces,
-		Exempt: func(namespace string) bool { return s.config.exemptions.exempt(namespace, s.namespaces) },
+		Exempt: func(namespace string) bool { return s.config.exemptions.Exempt(namespace, s.namespaces) },
 	})
 }
 
@@ -155,7 +155,7 @@ func (s *Server) lead(ctx context.Context) {
 	run := func(ctx context.Context) {
 		var wg sync.WaitGroup
 		wg.Go(func() { s.config.certificates.lead(ctx) })
-		wg.Go(func() { s.config.webhook.path.lead(ctx) })
+		wg.Go(func() { s.config.webhook.Lead(ctx) })
 		s.controller.Run(ctx, s.index)
 		wg.Wait()
 	}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package webhook
 
 import (
 	"context"
@@ -30,14 +30,14 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// webhookPath is where the webhook is served: a path that can be read in the webhook configuration alone, where the
+// path is where the webhook is served: a path that can be read in the webhook configuration alone, where the
 // leader writes it. kube-apiserver does not say who it is to webhooks, but it knows the path, and a client that only
 // reaches the port does not.
 //
 // All replicas derive it from the key of the hashes. The path of the previous key is served for a while, as kube-apiserver
 // calls it until the leader has written the new one and kube-apiserver has read that. Then it ends, since a key may be
 // replaced because it has leaked.
-type webhookPath struct {
+type path struct {
 	client        kubernetes.Interface
 	configuration string // its name; empty: the path is known to all
 	clock         clock.PassiveClock
@@ -53,7 +53,7 @@ type webhookPath struct {
 const previousPath = 10 * time.Minute
 
 // follow takes the path that belongs to a key.
-func (p *webhookPath) follow(d *dependency.Digester) {
+func (p *path) follow(d *dependency.Digester) {
 	secret := d.Derive("the path of the webhook")
 	path := admission.Path + "/" + hex.EncodeToString(secret[:]) // kube-apiserver takes lower case alone
 	p.mu.Lock()
@@ -68,7 +68,7 @@ func (p *webhookPath) follow(d *dependency.Digester) {
 }
 
 // current returns the path that the configuration is to have, or "".
-func (p *webhookPath) current() string {
+func (p *path) current() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.paths) == 0 {
@@ -77,7 +77,7 @@ func (p *webhookPath) current() string {
 	return p.paths[0]
 }
 
-func (p *webhookPath) served(path string) bool {
+func (p *path) served(path string) bool {
 	if p.configuration == "" {
 		return path == admission.Path
 	}
@@ -95,7 +95,7 @@ func (p *webhookPath) served(path string) bool {
 }
 
 // handler serves at the path, and nothing elsewhere.
-func (p *webhookPath) handler(next http.Handler) http.Handler {
+func (p *path) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !p.served(r.URL.Path) {
 			w.Header().Set("Connection", "close") // or the body would be read first
@@ -108,7 +108,7 @@ func (p *webhookPath) handler(next http.Handler) http.Handler {
 
 // lead keeps the path in the configuration, as long as this replica leads. A configuration that does not exist gets it
 // when it does.
-func (p *webhookPath) lead(ctx context.Context) {
+func (p *path) lead(ctx context.Context) {
 	if p.configuration == "" {
 		return
 	}
@@ -156,14 +156,14 @@ func (p *webhookPath) lead(ctx context.Context) {
 	}
 }
 
-func (p *webhookPath) setQueue(queue workqueue.TypedRateLimitingInterface[string]) {
+func (p *path) setQueue(queue workqueue.TypedRateLimitingInterface[string]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = queue
 }
 
 // publish writes the path into the configuration, where it has another. Nil: it does not exist.
-func (p *webhookPath) publish(ctx context.Context, o *admissionregistrationv1.MutatingWebhookConfiguration) error {
+func (p *path) publish(ctx context.Context, o *admissionregistrationv1.MutatingWebhookConfiguration) error {
 	if o == nil {
 		return nil
 	}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package webhook
 
 import (
 	"fmt"
@@ -13,23 +13,24 @@ import (
 	"github.com/configdep/configdep/pkg/apiserver/options"
 )
 
-// exemptions are the namespaces whose workloads the webhook leaves alone. What the webhook configuration exempts
+// Exemptions are the namespaces whose workloads the webhook leaves alone. What the webhook configuration exempts
 // must not be answered to callers who do not go by it.
-type exemptions struct {
+type Exemptions struct {
 	namespaces []string        // the server's own is one of them
 	selector   labels.Selector // selects those that are not exempt
 }
 
-func newExemptions(o options.Completed) (exemptions, error) {
+// NewExemptions returns what the options exempt.
+func NewExemptions(o options.Completed) (Exemptions, error) {
 	selector, err := labels.Parse(o.WebhookSelector)
 	if err != nil {
-		return exemptions{}, fmt.Errorf("--webhook-namespace-selector: %w", err)
+		return Exemptions{}, fmt.Errorf("--webhook-namespace-selector: %w", err)
 	}
-	return exemptions{append([]string{o.Namespace}, o.WebhookExempt...), selector}, nil
+	return Exemptions{append([]string{o.Namespace}, o.WebhookExempt...), selector}, nil
 }
 
-// exempt reports whether a namespace is one of them. One that is not known has no labels to be selected by.
-func (e exemptions) exempt(namespace string, known corev1listers.NamespaceLister) bool {
+// Exempt reports whether a namespace is one of them. One that is not known has no labels to be selected by.
+func (e Exemptions) Exempt(namespace string, known corev1listers.NamespaceLister) bool {
 	if slices.Contains(e.namespaces, namespace) {
 		return true
 	}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package webhook
 
 import (
 	"net/http"
@@ -30,7 +30,7 @@ func digesterOf(b byte) *dependency.Digester {
 // comes, and at no other.
 func TestWebhookPath_FollowsTheKey(t *testing.T) {
 	now := testingclock.NewFakePassiveClock(time.Now())
-	p, other := &webhookPath{configuration: "configdep", clock: now}, &webhookPath{configuration: "configdep", clock: now}
+	p, other := &path{configuration: "configdep", clock: now}, &path{configuration: "configdep", clock: now}
 	served := func(path string) bool {
 		recorder := httptest.NewRecorder()
 		p.handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, path, nil))
@@ -68,7 +68,7 @@ func TestWebhookPath_FollowsTheKey(t *testing.T) {
 	if served(paths[1]) || !served(paths[2]) {
 		t.Errorf("when the previous path has ended, are served: %v, %v", served(paths[1]), served(paths[2]))
 	}
-	if open := (&webhookPath{}); !open.served(admission.Path) || open.served(paths[2]) {
+	if open := (&path{}); !open.served(admission.Path) || open.served(paths[2]) {
 		t.Error("without a configuration, the path is not the one that all know")
 	}
 }

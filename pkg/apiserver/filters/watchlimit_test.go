@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package filters
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 
 // One user has so many watches, whatever others have; what is no watch does not count, and one that has ended makes room.
 func TestWatchLimit(t *testing.T) {
-	l := &watchLimit{most: 2}
+	l := &watchLimit{most: 2, codecs: codecs}
 	begun, end := make(chan string, 10), make(chan struct{})
 	handler := asRequest(l.handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/watch" {

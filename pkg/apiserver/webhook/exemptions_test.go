@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package webhook
 
 import (
 	"strings"
@@ -37,13 +37,13 @@ func TestExemptions(t *testing.T) {
 	} {
 		o := options.NewOptions()
 		o.Namespace, o.WebhookExempt, o.WebhookSelector = "configdep-system", tt.exempt, tt.selector
-		e, err := newExemptions(o.Complete())
+		e, err := NewExemptions(o.Complete())
 		if err != nil {
 			t.Fatal(err)
 		}
 		var admitted []string
 		for _, namespace := range []string{"configdep-system", "kube-system", "shop", "vault", "unknown"} {
-			if !e.exempt(namespace, corev1listers.NewNamespaceLister(indexer)) {
+			if !e.Exempt(namespace, corev1listers.NewNamespaceLister(indexer)) {
 				admitted = append(admitted, namespace)
 			}
 		}
@@ -57,7 +57,7 @@ func TestExemptions(t *testing.T) {
 func TestExemptions_Invalid(t *testing.T) {
 	o := options.NewOptions()
 	o.WebhookSelector = "=="
-	if _, err := newExemptions(o.Complete()); err == nil {
+	if _, err := NewExemptions(o.Complete()); err == nil {
 		t.Error("no error")
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package filters
 
 import (
 	"fmt"
@@ -9,16 +9,17 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-
-	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
 // watchLimit bounds the watches that one user has open at once. Priority and fairness counts a watch only until its
 // first events have been sent, and each holds memory for as long as it is open.
 type watchLimit struct {
-	most int
+	most   int
+	codecs runtime.NegotiatedSerializer // of the answer
 
 	mu    sync.Mutex
 	users map[string]int // open watches, by the name of the user
@@ -34,7 +35,7 @@ func (l *watchLimit) handler(next http.Handler) http.Handler {
 		}
 		if !l.begin(user.GetName()) {
 			err := apierrors.NewTooManyRequests(fmt.Sprintf("%q has %d watches open at this replica, the most that one user may have (--max-watches-per-user)", user.GetName(), l.most), 5)
-			responsewriters.ErrorNegotiated(err, codecs, v1alpha1.SchemeGroupVersion, w, r)
+			responsewriters.ErrorNegotiated(err, l.codecs, schema.GroupVersion{Version: "v1"}, w, r)
 			return
 		}
 		defer l.end(user.GetName())

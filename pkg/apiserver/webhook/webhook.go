@@ -1,7 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+// Package webhook is how the admission webhook is reached: its port, its path, and which namespaces it leaves alone. Package
+// admission answers.
+package webhook
 
 import (
 	"context"
@@ -23,16 +25,17 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/apiserver/options"
+	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// webhook serves the admission webhook, on a listener of its own: kube-apiserver calls
+// Webhook serves the admission webhook, on a listener of its own: kube-apiserver calls
 // webhooks without saying who it is, and no such client may reach the API. So everything
 // that a connection can hold is bounded.
-type webhook struct {
+type Webhook struct {
 	serving  *genericapiserver.SecureServingInfo // nil: there is none
 	clientCA dynamiccertificates.CAContentProvider
 	names    []string // the common names that clients may have; empty: any
-	path     *webhookPath
+	path     *path
 }
 
 // What a connection to the webhook may do. HTTP/1.1 alone is spoken: with HTTP/2 a connection would have windows
@@ -45,13 +48,13 @@ const (
 	webhookAnswer    = 15 * time.Second // from the headers on
 )
 
-// newWebhook makes the listener, which serves with the certificate of the API.
-func newWebhook(o options.Completed, api *genericapiserver.SecureServingInfo, client kubernetes.Interface) (*webhook, error) {
+// New makes the listener, which serves with the certificate of the API.
+func New(o options.Completed, api *genericapiserver.SecureServingInfo, client kubernetes.Interface) (*Webhook, error) {
 	configuration := o.Certificate.WebhookConfiguration
 	if o.WebhookPort == 0 || !o.WebhookSecretPath {
 		configuration = ""
 	}
-	w := &webhook{names: o.WebhookClientNames, path: &webhookPath{client: client, configuration: configuration, clock: clock.RealClock{}}}
+	w := &Webhook{names: o.WebhookClientNames, path: &path{client: client, configuration: configuration, clock: clock.RealClock{}}}
 	if o.WebhookPort == 0 {
 		return w, nil
 	}
@@ -74,15 +77,21 @@ func newWebhook(o options.Completed, api *genericapiserver.SecureServingInfo, cl
 	return w, nil
 }
 
-// start serves until the context is done; then it answers what is under way.
-func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler http.Handler, ends *drain) error {
+// FollowKey takes the path that belongs to the key of the hashes.
+func (w *Webhook) FollowKey(d *dependency.Digester) { w.path.follow(d) }
+
+// Lead keeps the path in the webhook configuration until the context is done. One replica at a time does it.
+func (w *Webhook) Lead(ctx context.Context) { w.path.lead(ctx) }
+
+// Start serves until the context is done; then it answers what is under way. Wrap wraps all that is served.
+func (w *Webhook) Start(ctx context.Context, serving *sync.WaitGroup, handler http.Handler, wrap func(http.Handler) http.Handler) error {
 	if w.serving == nil {
 		return nil
 	}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler:           ends.closing(w.path.handler(w.authenticated(handler))),
+		Handler:           wrap(w.path.handler(w.authenticated(handler))),
 		TLSConfig:         w.tlsConfig(ctx, serving),
 		Protocols:         protocols,
 		MaxHeaderBytes:    maxWebhookHeader,
@@ -103,7 +112,7 @@ func (w *webhook) start(ctx context.Context, serving *sync.WaitGroup, handler ht
 }
 
 // tlsConfig returns how connections are secured, with the certificate of the API as it is at the time.
-func (w *webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.Config {
+func (w *Webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.Config {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 		CipherSuites: w.serving.CipherSuites, CurvePreferences: w.serving.CurvePreferences,
@@ -136,7 +145,7 @@ func (w verboseWriter) Write(p []byte) (int, error) {
 }
 
 // authenticated refuses callers without a certificate of the CA, if there is one.
-func (w *webhook) authenticated(next http.Handler) http.Handler {
+func (w *Webhook) authenticated(next http.Handler) http.Handler {
 	if w.clientCA == nil {
 		return next
 	}
@@ -149,7 +158,7 @@ func (w *webhook) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-func (w *webhook) verify(r *http.Request) error {
+func (w *Webhook) verify(r *http.Request) error {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return errors.New("there is none")
 	}
