@@ -2,28 +2,44 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Renders everything that can be installed (make manifests): the kustomize base, its overlays,
-# what watches it, and the Helm chart with each values file of its folder ci. The results are checked in, so that
-# a change shows what it changes in a cluster, and package test/manifests tries them.
+# Renders what can be installed: the kustomize base and the Helm chart with its default values into
+# test/manifests/testdata/rendered (make manifests), which is checked in, so that a change shows what it changes in
+# a cluster. With a folder, everything is rendered there, as package test/manifests tries it: also the overlays,
+# what watches the server, and the chart with each values file of its folder ci.
+#
+#   hack/render.sh [FOLDER]
 set -euo pipefail
+folder=${1:+$(mkdir -p "$1" && cd "$1" && pwd)}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-out=test/manifests/testdata/rendered
 chart=artifacts/charts/configdep
-rm -rf "$out"
-mkdir -p "$out"
 
-# What the chart includes as it is; a chart can have no files from outside of its folder.
-mkdir -p "$chart/files"
-cp artifacts/monitoring/dashboard.json artifacts/monitoring/prometheusrule.yaml "$chart/files/"
+kustomize() { hack/kustomize.sh build "$1" >"$out/$2.yaml"; }
 
-hack/kustomize.sh build artifacts/base >"$out/base.yaml"
-hack/kustomize.sh build artifacts/monitoring >"$out/monitoring.yaml"
+helm() { # values file
+  # The version of a release is stamped into the chart when it is packaged, never here.
+  hack/helm.sh template configdep "$chart" --namespace configdep-system --values "$1" >"$out/chart-$(basename "$1")"
+}
+
+if [[ -z $folder ]]; then
+  # What the chart includes as it is; a chart can have no files from outside of its folder.
+  mkdir -p "$chart/files"
+  cp artifacts/monitoring/dashboard.json artifacts/monitoring/prometheusrule.yaml "$chart/files/"
+
+  out=test/manifests/testdata/rendered
+  rm -rf "$out"
+  mkdir -p "$out"
+  kustomize artifacts/base base
+  helm "$chart/ci/default.yaml"
+  exit
+fi
+
+out=$folder
+kustomize artifacts/base base
+kustomize artifacts/monitoring monitoring
 for overlay in artifacts/overlays/*/; do
-  hack/kustomize.sh build "$overlay" >"$out/overlay-$(basename "$overlay").yaml"
+  kustomize "$overlay" "overlay-$(basename "$overlay")"
 done
 for values in "$chart"/ci/*.yaml; do
-  # The version of a release is stamped into the chart when it is packaged, never here.
-  hack/helm.sh template configdep "$chart" --namespace configdep-system --values "$values" \
-    >"$out/chart-$(basename "$values")"
+  helm "$values"
 done

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package manifests tries what is installed in a cluster: the kustomize base, its overlays and
-// the Helm chart, as hack/render.sh has rendered them into testdata/rendered. That those
-// files are what comes out today is checked by make verify.
+// the Helm chart with each values file of its folder ci, as hack/render.sh renders them. Of the base and of the chart
+// with its default values, what comes out is checked in, which make verify compares.
 package manifests
 
 import (
@@ -37,21 +37,40 @@ const (
 // cluster has controllers and no nodes.
 var cluster *controlplane.ControlPlane
 
+// folder is where everything has been rendered.
+var folder string
+
 func TestMain(m *testing.M) {
-	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "kustomize"); err != nil {
+	code, err := run(m)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
 	}
-	os.Exit(controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) { cluster = c }))
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	if err := install.BuildTools(context.Background(), os.Stderr, "helm", "kustomize"); err != nil {
+		return 1, err
+	}
+	if folder, err = os.MkdirTemp("", "configdep-rendered-"); err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(folder)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, filepath.Join(root, "hack", "render.sh"), folder).CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("rendering everything: %w\n%s", err, out)
+	}
+	return controlplane.Run(m, controlplane.Options{NoNodes: true}, func(c *controlplane.ControlPlane) { cluster = c }), nil
 }
 
 // objectKey names an object within what is rendered together.
 type objectKey struct{ kind, namespace, name string }
 
-// rendered reads a file of testdata/rendered.
+// rendered reads what has been rendered into a file.
 func rendered(t *testing.T, file string) map[objectKey]*unstructured.Unstructured {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", "rendered", file))
+	content, err := os.ReadFile(filepath.Join(folder, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +104,12 @@ func decode(t *testing.T, file string, content []byte) map[objectKey]*unstructur
 	return objects
 }
 
-// renderedFiles are the names of all files of testdata/rendered that match.
+// renderedFiles are the names of all rendered files that match.
 func renderedFiles(t *testing.T, pattern string) (names []string) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("testdata", "rendered", pattern))
+	paths, err := filepath.Glob(filepath.Join(folder, pattern))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("there is no %s in testdata/rendered (%v): run make manifests", pattern, err)
+		t.Fatalf("nothing has been rendered that matches %s (%v)", pattern, err)
 	}
 	for _, path := range paths {
 		names = append(names, filepath.Base(path))
