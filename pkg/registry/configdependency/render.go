@@ -4,6 +4,8 @@
 package configdependency
 
 import (
+	"strings"
+
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,7 +106,7 @@ func sizeOfUse(u *dependency.Use) int {
 func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 	out := v1alpha1.ReloadPolicy{Mode: modes[p.Mode], DeclaredBy: p.DeclaredBy}
 	if p.Mode != policy.Off {
-		out.Strategy = strategies[p.Strategy]
+		out.Strategy = strategyOf(p.Strategy)
 		out.Settle, out.MinInterval = &metav1.Duration{Duration: p.Settle}, &metav1.Duration{Duration: p.MinInterval}
 		if p.ReleaseSettle > 0 {
 			out.ReleaseSettle = &metav1.Duration{Duration: p.ReleaseSettle}
@@ -137,15 +139,16 @@ func renderPatterns(globs []policy.Glob) (out []v1alpha1.PatternStatus) {
 	return out
 }
 
-var (
-	modes = map[policy.Mode]v1alpha1.ReloadMode{
-		policy.Off: v1alpha1.ReloadOff, policy.Auto: v1alpha1.ReloadAuto,
-		policy.Matched: v1alpha1.ReloadMatched, policy.Listed: v1alpha1.ReloadListed,
-	}
-	strategies = map[policy.Strategy]v1alpha1.ReloadStrategy{
-		policy.Annotate: v1alpha1.StrategyAnnotation, policy.Recreate: v1alpha1.StrategyRecreate,
-	}
-)
+var modes = map[policy.Mode]v1alpha1.ReloadMode{
+	policy.Off: v1alpha1.ReloadOff, policy.Auto: v1alpha1.ReloadAuto,
+	policy.Matched: v1alpha1.ReloadMatched, policy.Listed: v1alpha1.ReloadListed,
+}
+
+// strategyOf returns the value of the API for a strategy: its name in the style of Kubernetes.
+func strategyOf(s policy.Strategy) v1alpha1.ReloadStrategy {
+	name := s.Name()
+	return v1alpha1.ReloadStrategy(strings.ToUpper(name[:1]) + name[1:])
+}
 
 func renderLastReload(last *policy.LastReload) *v1alpha1.LastReload {
 	if last == nil || !readable(metav1.NewTime(last.Time.Time)) {
