@@ -40,14 +40,14 @@ func (w *watcher[T]) begin(from version) error {
 	case now.own(from):
 		w.position = now.events.after(from).start
 	case now.knowsAfter(from):
-		w.foreign, w.catchUpAfter, w.began = true, from.watermark(), w.cache.Clock.Now()
+		w.origin, w.catchUpAfter, w.began = originForeign, from.watermark(), w.cache.Clock.Now()
 		if w.options.Matches != nil || now.version.watermark() < w.catchUpAfter {
 			w.members = map[string]bool{}
 		}
 		w.floor = from.shared()
 		w.catchUp = w.catchUpEvents(now)
 		if len(w.catchUp) > 0 && now.version.watermark() < w.catchUpAfter {
-			w.setUnresumable()
+			w.note(shownOlder)
 		}
 		if len(w.catchUp) >= topCounter-int(w.floor.counter()) {
 			return w.expired()
@@ -59,43 +59,20 @@ func (w *watcher[T]) begin(from version) error {
 	return nil
 }
 
+// changeElsewhere is what may have become of an object since the client was elsewhere, by the events of here.
+type changeElsewhere[T Object] struct {
+	had, held bool // the client had it as a match; or may have had it as one
+	before    T
+	last      T // nil: no event tells of it
+}
+
 // catchUpEvents returns what a client that comes from elsewhere may not have seen, one event for
 // each object: what has become of those that inputs beyond a watermark have touched, and of
 // those that follow from the time, as there it may have been, or be, at another. What they
 // have been meanwhile is left out: the client may have seen later states, and must not be
 // shown earlier ones.
 func (w *watcher[T]) catchUpEvents(now *snapshot[T]) (out []catchUpEvent[T]) {
-	var none T
-	type change struct {
-		had, held bool // the client had it as a match; or may have had it as one
-		before    T
-		last      T // nil: no event tells of it
-	}
-	changes := map[string]*change{}
-	now.timed.AscendGreaterOrEqual(w.scope.String(), func(key string) bool {
-		if w.scope.has(key) {
-			changes[key] = &change{}
-			return true
-		}
-		return false
-	})
-	now.events.skip(func(e *event[T]) bool { return e.cause <= w.catchUpAfter }).each(func(e *event[T]) {
-		if !w.scope.has(e.key) {
-			return
-		}
-		k := changes[e.key]
-		if k == nil {
-			k = &change{}
-			changes[e.key] = k
-		}
-		if k.last == none {
-			k.before, k.had = e.previous, w.matches(e.previous)
-		}
-		k.held = k.held || w.mayMatch(e.previous) || w.mayMatch(e.object)
-		if k.last = e.object; k.last == none {
-			k.last = e.previous
-		}
-	})
+	changes := w.changesElsewhere(now)
 	for _, key := range slices.Sorted(maps.Keys(changes)) {
 		k := changes[key]
 		o, found := now.get(key)
@@ -106,6 +83,7 @@ func (w *watcher[T]) catchUpEvents(now *snapshot[T]) (out []catchUpEvent[T]) {
 		case !found:
 			o = k.last
 		}
+		var none T
 		if k.last == none {
 			k.had, k.held = has, w.mayMatch(o)
 		}
@@ -124,6 +102,37 @@ func (w *watcher[T]) catchUpEvents(now *snapshot[T]) (out []catchUpEvent[T]) {
 		out = append(out, catchUpEvent[T]{typ, key, o})
 	}
 	return out
+}
+
+// changesElsewhere returns the objects that the client may have in another state, by their keys.
+func (w *watcher[T]) changesElsewhere(now *snapshot[T]) map[string]*changeElsewhere[T] {
+	changes := map[string]*changeElsewhere[T]{}
+	now.timed.AscendGreaterOrEqual(w.scope.String(), func(key string) bool {
+		if w.scope.has(key) {
+			changes[key] = &changeElsewhere[T]{}
+			return true
+		}
+		return false
+	})
+	var none T
+	now.events.skip(func(e *event[T]) bool { return e.cause <= w.catchUpAfter }).each(func(e *event[T]) {
+		if !w.scope.has(e.key) {
+			return
+		}
+		k := changes[e.key]
+		if k == nil {
+			k = &changeElsewhere[T]{}
+			changes[e.key] = k
+		}
+		if k.last == none {
+			k.before, k.had = e.previous, w.matches(e.previous)
+		}
+		k.held = k.held || w.mayMatch(e.previous) || w.mayMatch(e.object)
+		if k.last = e.object; k.last == none {
+			k.last = e.previous
+		}
+	})
+	return changes
 }
 
 // matches reports whether the watch is of an object, and mayMatch whether another replica may

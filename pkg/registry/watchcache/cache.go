@@ -258,8 +258,8 @@ func (c *Cache[T]) Drain(spread time.Duration) {
 // SetAlone notes that versions of other replicas mean nothing, or that they do again.
 func (c *Cache[T]) SetAlone(alone bool) {
 	c.change(func() {
-		if alone = alone || c.now.local; c.now.alone != alone {
-			c.now.alone, c.all = alone, true
+		if next := c.now.peers.when(!alone); next != c.now.peers {
+			c.now.peers, c.all = next, true
 		}
 	})
 }
@@ -270,9 +270,9 @@ func (c *Cache[T]) SetAlone(alone bool) {
 func (c *Cache[T]) SetLocal() { c.change(c.setLocal) }
 
 func (c *Cache[T]) setLocal() {
-	if !c.now.local {
+	if !c.now.peers.local() {
 		c.now.watermark, c.now.counter = c.now.watermark+maxWatermark+1, uint64(c.First)
-		c.now.alone, c.now.local, c.all = true, true, true
+		c.now.peers, c.all = unrelatedPeers, true
 	}
 }
 
@@ -296,7 +296,7 @@ func (c *Cache[T]) Current(revision uint64, asked time.Time) {
 
 // progress is part of a change, and so is what follows.
 func (c *Cache[T]) progress(watermark uint64) {
-	if watermark = min(watermark, maxWatermark); watermark > c.now.watermark && !c.now.local {
+	if watermark = min(watermark, maxWatermark); watermark > c.now.watermark && !c.now.peers.local() {
 		c.now.watermark, c.now.counter, c.moved = watermark, uint64(c.First), true
 	}
 }
@@ -307,7 +307,7 @@ func (c *Cache[T]) progress(watermark uint64) {
 func (c *Cache[T]) step() {
 	switch c.now.counter++; {
 	case c.now.counter < topCounter:
-	case c.now.local:
+	case c.now.peers.local():
 		c.now.watermark, c.now.counter = c.now.watermark+1, uint64(c.First)
 	default:
 		klog.Background().Error(nil, "The watermark has not moved for too many changes: resource versions mean nothing to other replicas until a restart", "watermark", c.now.watermark)

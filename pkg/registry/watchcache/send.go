@@ -42,24 +42,8 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	if !w.scope.has(e.key) {
 		return true
 	}
+	had, has := w.membership(e)
 	var none T
-	had, has := w.matches(e.previous), w.matches(e.object)
-	if w.options.Matches == nil && e.version.watermark() >= w.catchUpAfter {
-		w.members = nil // whatever comes is beyond, and a client that has all objects is told of it
-	}
-	if w.members != nil {
-		member, known := w.members[e.key]
-		switch {
-		case !known && e.cause <= w.catchUpAfter && !e.timed:
-			return true // the client has seen it
-		case known:
-			had = member
-		case !had && !has:
-			// If another replica may have shown it as a match, it is sent as deleted.
-			had = w.mayMatch(e.previous) || w.mayMatch(e.object)
-		}
-		w.members[e.key] = has
-	}
 	typ, o := watch.Deleted, e.previous
 	switch {
 	case has && had:
@@ -71,10 +55,10 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	case e.previous == none:
 		o = e.object
 	}
-	if w.foreign && e.version.watermark() < w.catchUpAfter {
+	if e.version.watermark() < w.catchUpAfter {
 		// The object may lack what the client has seen of it elsewhere. It is sent that as
 		// well in the end, but must not go on elsewhere before.
-		w.setUnresumable()
+		w.note(shownOlder)
 	}
 	v, more := w.label(e.version)
 	if !more {
@@ -87,6 +71,30 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	return w.send(typ, o, v)
 }
 
+// membership reports whether the client has an object as a match, and is to have it after an event; neither: the event
+// is not for it.
+func (w *watcher[T]) membership(e *event[T]) (had, has bool) {
+	had, has = w.matches(e.previous), w.matches(e.object)
+	if w.options.Matches == nil && e.version.watermark() >= w.catchUpAfter {
+		w.members = nil // whatever comes is beyond, and a client that has all objects is told of it
+	}
+	if w.members == nil {
+		return had, has
+	}
+	member, known := w.members[e.key]
+	switch {
+	case !known && e.cause <= w.catchUpAfter && !e.timed:
+		return false, false // the client has seen it
+	case known:
+		had = member
+	case !had && !has:
+		// If another replica may have shown it as a match, it is sent as deleted.
+		had = w.mayMatch(e.previous) || w.mayMatch(e.object)
+	}
+	w.members[e.key] = has
+	return had, has
+}
+
 // emitAs sends an object in a version, by an encoding that others can use too.
 func (w *watcher[T]) emitAs(typ watch.EventType, o *encodedOnce[T], v version) bool {
 	return w.emit(watch.Event{Type: typ, Object: o.as(v)})
@@ -96,14 +104,13 @@ func (w *watcher[T]) emitAs(typ watch.EventType, o *encodedOnce[T], v version) b
 // whose watch began elsewhere has seen what this replica does not know, so that it gets none of
 // this replica's own.
 func (w *watcher[T]) at(v version) version {
-	if w.foreign {
-		if w.unresumable && v.watermark() >= w.catchUpAfter {
-			w.floor = w.floor.shared()
-			w.setResumable()
-		}
-		v = v.shared()
+	if w.origin == originOwn {
+		return max(v, w.floor)
 	}
-	return max(v, w.floor)
+	if v.watermark() >= w.catchUpAfter {
+		w.note(shownAll)
+	}
+	return max(v.shared(), w.floor)
 }
 
 // label returns the version of an object that is sent, which is higher than all before: clients
@@ -120,22 +127,6 @@ func (w *watcher[T]) label(v version) (version, bool) {
 // expired is the answer when no version is left for what has to be sent.
 func (w *watcher[T]) expired() error {
 	return apierrors.NewResourceExpired(fmt.Sprintf("too many changes since resource version %s: list again", w.floor))
-}
-
-// setUnresumable notes that the client has been shown something older than it has seen before. It
-// gets versions with which it cannot go on, until it has been sent all of that here too.
-func (w *watcher[T]) setUnresumable() {
-	if !w.unresumable {
-		w.unresumable, w.floor = true, w.floor.unresumable()
-		w.cache.unresumable.Add(1)
-	}
-}
-
-func (w *watcher[T]) setResumable() {
-	if w.unresumable {
-		w.unresumable = false
-		w.cache.unresumable.Add(-1)
-	}
 }
 
 // send sends a copy of an object with a version; encoding changes what it encodes.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/utils/clock"
 )
 
 // WatchOptions says what to watch, and from where.
@@ -84,14 +85,13 @@ type watcher[T Object] struct {
 	// floor is the version that the client has; those of events are higher.
 	floor   version
 	pending bool // the bookmark that ends the initial events has yet to be sent
-	// foreign is set when the watch began at a version of unknown origin, with the watermark catchUpAfter. CatchUp is what has
+	origin  origin
+	// catchUpAfter is the watermark of the version at which a watch began that is not own. CatchUp is what has
 	// become since of what inputs after that have touched. Of what comes, inputs up
 	// to that are left out, until something of the object has been sent.
-	foreign      bool
 	catchUpAfter uint64
 	catchUp      []catchUpEvent[T]
 	through      version // that of a client that has seen all of these events
-	unresumable  bool    // see setUnresumable
 	// began is when, and seen is not lower than any revision that the client had seen then; 0: it
 	// is not known.
 	began time.Time
@@ -99,6 +99,9 @@ type watcher[T Object] struct {
 	// members are the objects that were sent (true) or sent as deleted (false), by key; nil: they
 	// do not matter.
 	members map[string]bool
+
+	bookmark clock.Timer      // when the next one is due
+	leaving  <-chan time.Time // see leave; nil: it stays
 }
 
 // adopt makes a watch that began elsewhere an own one, if all that the client had seen by then has
@@ -107,8 +110,8 @@ func (w *watcher[T]) adopt(now *snapshot[T]) {
 	if w.seen == 0 && now.asked.After(w.began) {
 		w.seen = now.current
 	}
-	if w.seen != 0 && w.seen <= now.watermark && !w.unresumable {
-		w.foreign, w.members = false, nil
+	if w.seen != 0 && w.seen <= now.watermark {
+		w.note(adopted)
 	}
 }
 
@@ -117,7 +120,7 @@ func (w *watcher[T]) run() {
 	defer w.cache.watches.Add(-1)
 	w.cache.enter(w.scope)
 	defer w.cache.leave(w.scope)
-	defer w.setResumable()
+	defer w.note(ended)
 	defer close(w.result)
 	defer w.cancel()
 	if w.initial && !w.sendInitial() || len(w.catchUp) > 0 && !w.sendCatchUp() {
@@ -126,49 +129,68 @@ func (w *watcher[T]) run() {
 	w.objects, w.catchUp = nil, nil
 	utilflowcontrol.WatchInitialized(w.ctx)
 
-	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
-	defer bookmark.Stop()
-	var leave <-chan time.Time
+	w.bookmark = w.cache.Clock.NewTimer(w.nextBookmark())
+	defer w.bookmark.Stop()
+	for {
+		at, more, ok := w.sendEvents()
+		if !ok || !w.sendDue(at) || !w.wait(at, more) {
+			return
+		}
+	}
+}
+
+// sendEvents sends all events that have come. More is closed once there are others, and at is the version up to
+// which the client then knows everything. It returns false when the watch has to end.
+func (w *watcher[T]) sendEvents() (at version, more <-chan struct{}, ok bool) {
 	for {
 		events, at, more, ok := w.next()
 		if !ok {
-			return
+			return 0, nil, false
 		}
 		for i := range events {
 			if !w.handle(events[i]) {
-				return
+				return 0, nil, false
 			}
 		}
-		if w.pending && more != nil {
-			w.pending = false
-			if !w.sendBookmark(at, true) {
-				return
-			}
+		if more != nil {
+			return at, more, true
 		}
-		if more == nil {
-			continue
+	}
+}
+
+// sendDue sends the bookmarks that the client waits for: that which ends the initial events, and the one with which it
+// can go on again.
+func (w *watcher[T]) sendDue(at version) bool {
+	if w.pending {
+		w.pending = false
+		if !w.sendBookmark(at, true) {
+			return false
 		}
-		if w.unresumable && w.options.AllowBookmarks && at.watermark() >= w.catchUpAfter && !w.sendBookmark(at, false) {
-			return
-		}
-		if leave == nil {
-			leave = w.leave()
-		}
-		select {
-		case <-more:
-		case <-leave:
-			if w.options.AllowBookmarks && !w.pending {
-				w.sendBookmark(w.caughtUp(at), false)
-			}
-			return
-		case <-bookmark.C():
-			if w.options.AllowBookmarks && !w.pending && !w.sendBookmark(w.caughtUp(at), false) {
-				return
-			}
-			bookmark.Reset(w.nextBookmark())
-		case <-w.ctx.Done():
-			return
-		}
+	}
+	if w.origin == originUnresumable && w.options.AllowBookmarks && at.watermark() >= w.catchUpAfter {
+		return w.sendBookmark(at, false)
+	}
+	return true
+}
+
+// wait returns when there is more to send, after a bookmark if one is due. It returns false when the watch has to end.
+func (w *watcher[T]) wait(at version, more <-chan struct{}) bool {
+	if w.leaving == nil {
+		w.leaving = w.leave()
+	}
+	bookmark := func() bool { return !w.options.AllowBookmarks || w.sendBookmark(w.caughtUp(at), false) }
+	select {
+	case <-more:
+		return true
+	case <-w.leaving:
+		bookmark()
+		return false
+	case <-w.bookmark.C():
+		ok := bookmark()
+		w.bookmark.Reset(w.nextBookmark())
+		return ok
+	case <-w.ctx.Done():
+		return false
 	}
 }
 
@@ -189,7 +211,7 @@ func (w *watcher[T]) next() (events []*event[T], at version, more <-chan struct{
 			w.position += uint64(len(events))
 			return events, now.version, nil, true
 		}
-		if w.foreign {
+		if w.origin != originOwn {
 			w.adopt(now)
 		}
 		if more != nil {
@@ -212,7 +234,7 @@ func (w *watcher[T]) leave() <-chan time.Time {
 // lost reports whether it is no longer known what the client has to be sent: the cache
 // has started over; or the client may have seen elsewhere what is not known here.
 func (w *watcher[T]) lost(now *snapshot[T]) bool {
-	return w.epoch != now.epoch || w.foreign && (now.alone || w.catchUpAfter < now.relisted)
+	return w.epoch != now.epoch || w.origin != originOwn && (now.peers.alone() || w.catchUpAfter < now.relisted)
 }
 
 // ResultChan implements watch.Interface.
