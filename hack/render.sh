@@ -2,44 +2,51 @@
 # Copyright The configdep Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Renders what can be installed: the kustomize base and the Helm chart with its default values into
-# test/manifests/testdata/rendered (make manifests), which is checked in, so that a change shows what it changes in
-# a cluster. With a folder, everything is rendered there, as package test/manifests tries it: also the overlays,
-# what watches the server, and the chart with each values file of its folder ci.
+# Renders what can be installed.
 #
-#   hack/render.sh [FOLDER]
+#   hack/render.sh          the kustomize base and the chart without values, into test/manifests/testdata/rendered,
+#                           which is checked in: it shows what a change changes in a cluster (make manifests)
+#   hack/render.sh FOLDER   these, what watches them, each overlay, and the chart with each values file of its
+#                           folder ci, into FOLDER: package test/manifests tries them all
+#
+# To see what a change does to all of them, render into one folder before it and into another one after it, and
+# compare these (diff -r).
 set -euo pipefail
-folder=${1:+$(mkdir -p "$1" && cd "$1" && pwd)}
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+(($# <= 1)) || { echo "usage: hack/render.sh [FOLDER]" >&2; exit 2; }
+all=${1:-}
+if [[ $all ]]; then
+  mkdir -p "$all"
+  out=$(cd "$all" >/dev/null && pwd) # what is relative is relative to the caller's folder
+fi
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 chart=artifacts/charts/configdep
 
-kustomize() { hack/kustomize.sh build "$1" >"$out/$2.yaml"; }
-
-helm() { # values file
-  # The version of a release is stamped into the chart when it is packaged, never here.
-  hack/helm.sh template configdep "$chart" --namespace configdep-system --values "$1" >"$out/chart-$(basename "$1")"
+render_kustomization() { hack/kustomize.sh build "artifacts/$1" >"$out/$2.yaml"; }
+# The version of a release is stamped into the chart when it is packaged, never here.
+render_chart() {
+  hack/helm.sh template configdep "$chart" --namespace configdep-system --values "$chart/ci/$1.yaml" \
+    >"$out/chart-$1.yaml"
 }
 
-if [[ -z $folder ]]; then
-  # What the chart includes as it is; a chart can have no files from outside of its folder.
-  mkdir -p "$chart/files"
-  cp artifacts/monitoring/dashboard.json artifacts/monitoring/prometheusrule.yaml "$chart/files/"
-
+if [[ ! $all ]]; then
   out=test/manifests/testdata/rendered
   rm -rf "$out"
   mkdir -p "$out"
-  kustomize artifacts/base base
-  helm "$chart/ci/default.yaml"
+  # What the chart includes as it is; a chart can have no files from outside of its folder.
+  mkdir -p "$chart/files"
+  cp artifacts/monitoring/dashboard.json artifacts/monitoring/prometheusrule.yaml "$chart/files/"
+  render_kustomization base base
+  render_chart default
   exit
 fi
 
-out=$folder
-kustomize artifacts/base base
-kustomize artifacts/monitoring monitoring
+render_kustomization base base
+render_kustomization monitoring monitoring
 for overlay in artifacts/overlays/*/; do
-  kustomize "$overlay" "overlay-$(basename "$overlay")"
+  name=$(basename "$overlay")
+  render_kustomization "overlays/$name" "overlay-$name"
 done
 for values in "$chart"/ci/*.yaml; do
-  helm "$values"
+  render_chart "$(basename "$values" .yaml)"
 done

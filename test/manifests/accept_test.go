@@ -42,7 +42,7 @@ func TestAPIServerAcceptsEveryManifest(t *testing.T) {
 	client := prepare(t)
 	for _, file := range renderedFiles(t, "*.yaml") {
 		t.Run(file, func(t *testing.T) {
-			path := filepath.Join(folder, file)
+			path := filepath.Join(renderedFolder(t), file)
 			out, err := kubectlAll(t, "apply", "--dry-run=server", "--validate=strict", "-f", path)
 			if err != nil {
 				t.Fatalf("%v:\n%s", err, out)

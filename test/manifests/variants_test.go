@@ -1,0 +1,323 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// variants says what each of them changes, compared with another one.
+var variants = map[string]struct{ than, changes string }{
+	"overlay-cert-manager.yaml": {"base.yaml", `
+APIService v1alpha1.configdep.io
+  + metadata.annotations: {"cert-manager.io/inject-ca-from":"configdep-system/configdep-serving-cert"}
++ Certificate configdep-ca
++ Certificate configdep-serving-cert
+- ClusterRole configdep-apiserver:certificates
+- ClusterRoleBinding configdep-apiserver:certificates
+- ConfigMap configdep-serving-ca
+Deployment configdep-apiserver
+  - spec.template.spec.containers[configdep-apiserver].args[--manage-serving-certificate]
+  + spec.template.spec.containers[configdep-apiserver].args[--tls-cert-file=/etc/configdep/tls/tls.crt]
+  + spec.template.spec.containers[configdep-apiserver].args[--tls-private-key-file=/etc/configdep/tls/tls.key]
+  + spec.template.spec.containers[configdep-apiserver].volumeMounts[serving-certificate]: {"mountPath":"/etc/configdep/tls","name":"serving-certificate","readOnly":true}
+  + spec.template.spec.volumes[serving-certificate]: {"name":"serving-certificate","secret":{"secretName":"configdep-serving-cert"}}
++ Issuer configdep-ca
++ Issuer configdep-selfsigned
+MutatingWebhookConfiguration configdep-apiserver
+  + metadata.annotations: {"cert-manager.io/inject-ca-from":"configdep-system/configdep-serving-cert"}
+- Role configdep-apiserver:ca
+- Role configdep-apiserver:certificates
+- RoleBinding configdep-apiserver:ca
+- RoleBinding configdep-apiserver:certificates
+- Secret configdep-serving-cert
+`},
+	"overlay-configmaps-only.yaml": {"base.yaml", `
+ClusterRole configdep-apiserver
+  - rules[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["list","watch"]}]
+  + rules[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--read-secrets=false]
+Role configdep-apiserver:certificates
+  + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","list","watch","update"]}]
+  - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","update"]}]
++ Role configdep-apiserver:own-secrets
++ RoleBinding configdep-apiserver:own-secrets
+`},
+	"overlay-existing-secret.yaml": {"base.yaml", `
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--ca-bundle-file=/etc/configdep/tls/ca.crt]
+  - spec.template.spec.containers[configdep-apiserver].args[--manage-serving-certificate]
+  + spec.template.spec.containers[configdep-apiserver].args[--tls-cert-file=/etc/configdep/tls/tls.crt]
+  + spec.template.spec.containers[configdep-apiserver].args[--tls-private-key-file=/etc/configdep/tls/tls.key]
+  + spec.template.spec.containers[configdep-apiserver].volumeMounts[serving-certificate]: {"mountPath":"/etc/configdep/tls","name":"serving-certificate","readOnly":true}
+  + spec.template.spec.volumes[serving-certificate]: {"name":"serving-certificate","secret":{"secretName":"configdep-serving-cert"}}
+- Role configdep-apiserver:certificates
+- RoleBinding configdep-apiserver:certificates
+- Secret configdep-serving-cert
+`},
+	"overlay-high-availability.yaml": {"base.yaml", `
+Deployment configdep-apiserver
+  ~ spec.replicas: 2 -> 3
+  ~ spec.strategy.rollingUpdate.maxSurge: 1 -> 0
+  ~ spec.strategy.rollingUpdate.maxUnavailable: 0 -> 1
+  - spec.template.spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution
+  + spec.template.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution: [{"labelSelector":{"matchLabels":{"app.kubernetes.io/name":"configdep-apiserver"}},"topologyKey":"kubernetes.io/hostname"}]
+  + spec.template.spec.priorityClassName: system-cluster-critical
++ ResourceQuota configdep-critical-pods
+`},
+	"overlay-network-policy.yaml": {"base.yaml", `
++ NetworkPolicy configdep-apiserver
+`},
+	"overlay-recreate.yaml": {"base.yaml", `
+ClusterRole configdep-apiserver
+  + rules[{"apiGroups":[""],"resources":["pods/eviction"],"verbs":["create"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--strategies=annotation,recreate]
++ ValidatingAdmissionPolicy configdep-apiserver-evictions
++ ValidatingAdmissionPolicyBinding configdep-apiserver-evictions
+`},
+	"overlay-single-namespace.yaml": {"base.yaml", `
+- ClusterRoleBinding configdep-apiserver
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--namespaces=shop]
+MutatingWebhookConfiguration configdep-apiserver
+  + webhooks[namespaces.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
+  + webhooks[workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
+Role configdep-apiserver:ca
+  + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["list","watch","patch"]}]
+  - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-ca"],"resources":["configmaps"],"verbs":["patch"]}]
+Role configdep-apiserver:certificates
+  + rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","list","watch","update"]}]
+  - rules[{"apiGroups":[""],"resourceNames":["configdep-serving-cert"],"resources":["secrets"],"verbs":["get","update"]}]
++ Role configdep-apiserver:secrets
++ RoleBinding configdep-apiserver:secrets
++ RoleBinding shop/configdep-apiserver:workloads
+`},
+	"overlay-without-revisions.yaml": {"base.yaml", `
+ClusterRole configdep-apiserver
+  - rules[{"apiGroups":["apps"],"resources":["controllerrevisions"],"verbs":["list"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--controller-revisions=false]
+`},
+	"overlay-without-webhook.yaml": {"base.yaml", `
+ClusterRole configdep-apiserver:cluster
+  - rules[{"apiGroups":["admissionregistration.k8s.io"],"resourceNames":["configdep-apiserver"],"resources":["mutatingwebhookconfigurations"],"verbs":["list","watch","patch"]}]
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--webhook-configuration=]
+  - spec.template.spec.containers[configdep-apiserver].args[--webhook-secure-port=9443]
+  - spec.template.spec.containers[configdep-apiserver].ports[webhook]
+- MutatingWebhookConfiguration configdep-apiserver
+Service configdep-apiserver
+  - spec.ports[webhook]
+`},
+	"chart-host-network.yaml": {"chart-cert-manager.yaml", `
+- Certificate configdep-ca
+Certificate configdep-serving-cert
+  - spec.issuerRef.group
+  ~ spec.issuerRef.kind: Issuer -> ClusterIssuer
+  ~ spec.issuerRef.name: configdep-ca -> platform
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--secure-port=10260]
+  - spec.template.spec.containers[configdep-apiserver].args[--secure-port=6443]
+  + spec.template.spec.containers[configdep-apiserver].args[--webhook-secure-port=10261]
+  - spec.template.spec.containers[configdep-apiserver].args[--webhook-secure-port=9443]
+  ~ spec.template.spec.containers[configdep-apiserver].ports[https].containerPort: 6443 -> 10260
+  ~ spec.template.spec.containers[configdep-apiserver].ports[webhook].containerPort: 9443 -> 10261
+  + spec.template.spec.dnsPolicy: ClusterFirstWithHostNet
+  + spec.template.spec.hostNetwork: true
+- Issuer configdep-ca
+- Issuer configdep-selfsigned
+`},
+	"chart-minimal.yaml": {"chart-without-webhook.yaml", `
+- ClusterRole configdep-apiserver
+- ClusterRole configdep-apiserver:certificates
+- ClusterRole configdep-apiserver:cluster
+- ClusterRole configdep-metrics
+- ClusterRole configdep-pods
+- ClusterRole configdep-reload
+- ClusterRole configdep-view
+- ClusterRoleBinding configdep-apiserver
+- ClusterRoleBinding configdep-apiserver:certificates
+- ClusterRoleBinding configdep-apiserver:cluster
+- ClusterRoleBinding configdep-apiserver:system:auth-delegator
+Deployment configdep-apiserver
+  ~ spec.replicas: 2 -> 1
+  - spec.template.spec.affinity
+  ~ spec.template.spec.serviceAccountName: configdep-apiserver -> configdep
+  - spec.template.spec.topologySpreadConstraints
+- FlowSchema configdep
+- FlowSchema configdep-apiserver
+- PodDisruptionBudget configdep-apiserver
+- PriorityLevelConfiguration configdep
+- Role configdep-apiserver
+- Role configdep-apiserver:ca
+- Role configdep-apiserver:certificates
+- RoleBinding configdep-apiserver
+- RoleBinding configdep-apiserver:ca
+- RoleBinding configdep-apiserver:certificates
+- RoleBinding kube-system/configdep-apiserver:extension-apiserver-authentication-reader
+- ServiceAccount configdep-apiserver
+- ValidatingAdmissionPolicy configdep-apiserver-own-namespace
+- ValidatingAdmissionPolicy configdep-apiserver-registrations
+- ValidatingAdmissionPolicy configdep-apiserver-workloads
+- ValidatingAdmissionPolicyBinding configdep-apiserver-own-namespace
+- ValidatingAdmissionPolicyBinding configdep-apiserver-registrations
+- ValidatingAdmissionPolicyBinding configdep-apiserver-workloads
+`},
+	"chart-monitoring.yaml": {"chart-default.yaml", `
++ ConfigMap configdep-dashboard
++ PrometheusRule configdep
++ ServiceMonitor configdep-apiserver
+`},
+	"chart-reload-all.yaml": {"chart-single-namespace.yaml", `
+Deployment configdep-apiserver
+  + spec.template.spec.containers[configdep-apiserver].args[--concurrent-reloads=4]
+  + spec.template.spec.containers[configdep-apiserver].args[--default-reload=auto]
+  + spec.template.spec.containers[configdep-apiserver].args[--min-interval=1m]
+  - spec.template.spec.containers[configdep-apiserver].args[--namespaces=shop]
+  + spec.template.spec.containers[configdep-apiserver].args[--namespaces=shop,shop-payments]
+  + spec.template.spec.containers[configdep-apiserver].args[--settle=5s]
+MutatingWebhookConfiguration configdep-apiserver
+  - webhooks[namespaces.configdep.io]
+  - webhooks[workloads.configdep.io].matchConditions[marked]
+  + webhooks[workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop","shop-payments"]}]
+  - webhooks[workloads.configdep.io].namespaceSelector.matchExpressions[{"key":"kubernetes.io/metadata.name","operator":"In","values":["shop"]}]
++ RoleBinding shop-payments/configdep-apiserver:workloads
+`},
+}
+
+// A variant changes what it is for, and nothing else. Of the charts, those that say the same as an overlay
+// are compared with that (TestChartAndKustomizeSayTheSame), as are the objects that an overlay adds.
+func TestVariantsChangeWhatTheyAreFor(t *testing.T) {
+	for file, variant := range variants {
+		t.Run(file, func(t *testing.T) {
+			got := differences(t, rendered(t, variant.than), rendered(t, file))
+			if diff := cmp.Diff(lines(strings.TrimSpace(variant.changes)), got); diff != "" {
+				t.Errorf("what is other than in %s (-want +got):\n%s", variant.than, diff)
+			}
+		})
+	}
+	for _, file := range renderedFiles(t, "*.yaml") {
+		_, itself := variants[file]
+		_, overlay := variants[strings.Replace(file, "chart-", "overlay-", 1)]
+		// The first three are what the others are compared with, here or by TestChartAndKustomizeSayTheSame, and
+		// the last one has a test of its own.
+		if !itself && !overlay && !slices.Contains([]string{"base.yaml", "monitoring.yaml", "chart-default.yaml", "chart-everything.yaml"}, file) {
+			t.Errorf("nothing says what %s changes", file)
+		}
+	}
+}
+
+// differences lists the objects that were added and removed, and what changed in others. The order of lists
+// is left out, as it means nothing in those that variants change.
+func differences(t *testing.T, from, to map[objectKey]*unstructured.Unstructured) (all []string) {
+	t.Helper()
+	keys := map[string]objectKey{}
+	for key := range union(from, to) {
+		name := key.name
+		if key.namespace != "" && key.namespace != namespace {
+			name = key.namespace + "/" + name
+		}
+		keys[key.kind+" "+name] = key
+	}
+	for _, object := range slices.Sorted(maps.Keys(keys)) {
+		before, after := from[keys[object]], to[keys[object]]
+		switch {
+		case before == nil:
+			all = append(all, "+ "+object)
+		case after == nil:
+			all = append(all, "- "+object)
+		default:
+			if changes := changed(t, "", before.Object, after.Object); len(changes) > 0 {
+				all = append(append(all, object), changes...)
+			}
+		}
+	}
+	return all
+}
+
+// changed lists the fields and elements below a path that were added, removed and changed.
+func changed(t *testing.T, path string, from, to any) (all []string) {
+	t.Helper()
+	format := func(key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+	before, areFields := from.(map[string]any)
+	after, stayFields := to.(map[string]any)
+	if list, ok := from.([]any); ok {
+		format = func(key string) string { return path + "[" + key + "]" }
+		before, areFields = byName(t, list), true
+	}
+	if list, ok := to.([]any); ok {
+		after, stayFields = byName(t, list), true
+	}
+	if !areFields || !stayFields {
+		if !cmp.Equal(from, to) {
+			all = append(all, "  ~ "+path+": "+text(t, from)+" -> "+text(t, to))
+		}
+		return all
+	}
+	for _, key := range slices.Sorted(maps.Keys(union(before, after))) {
+		field := format(key)
+		old, was := before[key]
+		value, is := after[key]
+		switch {
+		case !is:
+			all = append(all, "  - "+field)
+		case was:
+			all = append(all, changed(t, field, old, value)...)
+		case key == text(t, value): // an element without a name
+			all = append(all, "  + "+field)
+		default:
+			all = append(all, "  + "+field+": "+text(t, value))
+		}
+	}
+	return all
+}
+
+// byName makes a map of a list: its elements by their names, or by what they are.
+func byName(t *testing.T, list []any) map[string]any {
+	t.Helper()
+	elements := map[string]any{}
+	for _, element := range list {
+		key := text(t, element)
+		if object, ok := element.(map[string]any); ok && object["name"] != nil {
+			key = text(t, object["name"])
+		}
+		if _, ok := elements[key]; ok {
+			t.Errorf("a list holds %s twice", key)
+		}
+		elements[key] = element
+	}
+	return elements
+}
+
+// text is JSON, but for strings, which are as they are.
+func text(t *testing.T, value any) string {
+	t.Helper()
+	if s, ok := value.(string); ok {
+		return s
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func union[K comparable, V any](some, others map[K]V) map[K]V {
+	all := map[K]V{}
+	maps.Copy(all, some)
+	maps.Copy(all, others)
+	return all
+}
