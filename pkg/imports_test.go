@@ -50,7 +50,8 @@ var mayImport = map[string][]string{
 	"pkg/strategy":  {"pkg/dependency", "pkg/policy", "pkg/workload"},
 	"pkg/podstate":  {"pkg/dependency", "pkg/policy"},
 	"pkg/notify":    {"pkg/dependency", "pkg/kind", "pkg/metrics"},
-	// For tests alone.
+	// For tests alone; see testPackages.
+	"pkg/ingest/ingesttest":     {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/ingest"},
 	"pkg/workload/workloadtest": {"pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload"},
 	// These do not know each other. What they share is below them.
 	"pkg/registry": {"pkg/apis", "pkg/dependency", "pkg/policy", "pkg/kind", "pkg/workload", "pkg/strategy", "pkg/podstate", "pkg/notify", "pkg/registry/view"},
@@ -69,6 +70,9 @@ var mayImport = map[string][]string{
 	// Each command has a rule of its own, so that none drags in what it does not need.
 	"cmd/configdep-apiserver": {"pkg/apiserver"},
 }
+
+// testPackages are those that only tests may import, and each other.
+var testPackages = []string{"pkg/ingest/ingesttest", "pkg/workload/workloadtest"}
 
 // mustNotNeed names modules that packages must not need, not even by way of others: the
 // core knows no client, and our types can be vendored.
@@ -150,6 +154,10 @@ func violations(packages []goPackage) (out []string) {
 		}
 		for _, imported := range p.Imports {
 			ours, found := strings.CutPrefix(imported, module)
+			if slices.Contains(testPackages, ours) && !slices.Contains(testPackages, name) {
+				out = append(out, fmt.Sprintf("%s imports %s, which is for tests alone", name, ours))
+				continue
+			}
 			if !found || slices.Contains(rule, everything) {
 				continue
 			}
@@ -195,20 +203,23 @@ func TestViolationsAreFound(t *testing.T) {
 		pkg  goPackage
 		want []string
 	}{
-		"one that may":                {importing("pkg/registry/reload", "pkg/policy", "pkg/registry/view"), nil},
-		"the server":                  {importing("cmd/configdep-apiserver", "pkg/apiserver"), nil},
-		"the server knows the top":    {importing("cmd/configdep-apiserver", "pkg/ingest"), []string{`cmd/configdep-apiserver imports pkg/ingest; it may import ["pkg/apiserver"]`}},
-		"a command without a rule":    {importing("cmd/x", "pkg/apiserver"), []string{"cmd/x has no place in mayImport: which packages of ours may it import?"}},
-		"the ground imports upwards":  {importing("pkg/dependency", "pkg/policy"), []string{`pkg/dependency imports pkg/policy; it may import []`}},
-		"a name that begins alike":    {importing("pkg/policy", "pkg/dependencyx"), []string{`pkg/policy imports pkg/dependencyx; it may import ["pkg/dependency"]`}},
-		"two that do not know others": {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/metrics" "pkg/notify"]`}},
-		"nor the other way round":     {importing("pkg/registry/reload", "pkg/controller"), []string{`pkg/registry/reload imports pkg/controller; it may import ` + registry}},
-		"registry imports another":    {importing("pkg/registry/configdependency", "pkg/registry/reload"), []string{`pkg/registry/configdependency imports pkg/registry/reload; it may import ` + registry}},
-		"a package without a place":   {importing("pkg/utils"), []string{"pkg/utils has no place in mayImport: which packages of ours may it import?"}},
-		"a test that imports tests":   {goPackage{ImportPath: module + "pkg/apiserver", XTestImports: []string{module + "test/pki"}}, []string{"pkg/apiserver imports test/pki, which is not below pkg"}},
-		"a test with seeds":           {goPackage{ImportPath: module + "pkg/policy", Imports: []string{"fmt"}, TestImports: []string{module + "test/seeds"}}, nil},
-		"seeds without a test":        {importing("pkg/policy", "test/seeds"), []string{"pkg/policy imports test/seeds, which is not below pkg", "pkg/policy imports test/seeds; it may import [\"pkg/dependency\"]"}},
-		"a client below":              {goPackage{ImportPath: module + "pkg/policy", Deps: []string{"k8s.io/client-go/rest"}}, []string{"pkg/policy needs k8s.io/client-go/rest"}},
+		"one that may":                         {importing("pkg/registry/reload", "pkg/policy", "pkg/registry/view"), nil},
+		"the server":                           {importing("cmd/configdep-apiserver", "pkg/apiserver"), nil},
+		"the server knows the top":             {importing("cmd/configdep-apiserver", "pkg/ingest"), []string{`cmd/configdep-apiserver imports pkg/ingest; it may import ["pkg/apiserver"]`}},
+		"a command without a rule":             {importing("cmd/x", "pkg/apiserver"), []string{"cmd/x has no place in mayImport: which packages of ours may it import?"}},
+		"the ground imports upwards":           {importing("pkg/dependency", "pkg/policy"), []string{`pkg/dependency imports pkg/policy; it may import []`}},
+		"a name that begins alike":             {importing("pkg/policy", "pkg/dependencyx"), []string{`pkg/policy imports pkg/dependencyx; it may import ["pkg/dependency"]`}},
+		"two that do not know others":          {importing("pkg/controller", "pkg/registry/reload"), []string{`pkg/controller imports pkg/registry/reload; it may import ["pkg/dependency" "pkg/policy" "pkg/kind" "pkg/workload" "pkg/strategy" "pkg/metrics" "pkg/notify"]`}},
+		"nor the other way round":              {importing("pkg/registry/reload", "pkg/controller"), []string{`pkg/registry/reload imports pkg/controller; it may import ` + registry}},
+		"registry imports another":             {importing("pkg/registry/configdependency", "pkg/registry/reload"), []string{`pkg/registry/configdependency imports pkg/registry/reload; it may import ` + registry}},
+		"a package without a place":            {importing("pkg/utils"), []string{"pkg/utils has no place in mayImport: which packages of ours may it import?"}},
+		"a test that imports tests":            {goPackage{ImportPath: module + "pkg/apiserver", XTestImports: []string{module + "test/pki"}}, []string{"pkg/apiserver imports test/pki, which is not below pkg"}},
+		"a test with seeds":                    {goPackage{ImportPath: module + "pkg/policy", Imports: []string{"fmt"}, TestImports: []string{module + "test/seeds"}}, nil},
+		"seeds without a test":                 {importing("pkg/policy", "test/seeds"), []string{"pkg/policy imports test/seeds, which is not below pkg", "pkg/policy imports test/seeds; it may import [\"pkg/dependency\"]"}},
+		"a cluster for tests, in tests":        {goPackage{ImportPath: module + "pkg/policy", XTestImports: []string{module + "pkg/ingest/ingesttest"}}, nil},
+		"a cluster for tests, in the server":   {importing("pkg/apiserver", "pkg/ingest/ingesttest"), []string{"pkg/apiserver imports pkg/ingest/ingesttest, which is for tests alone"}},
+		"a cluster for tests, where it stands": {importing("pkg/ingest", "pkg/ingest/ingesttest"), []string{"pkg/ingest imports pkg/ingest/ingesttest, which is for tests alone"}},
+		"a client below":                       {goPackage{ImportPath: module + "pkg/policy", Deps: []string{"k8s.io/client-go/rest"}}, []string{"pkg/policy needs k8s.io/client-go/rest"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestDecide_OptsInAgainWhilePodsAreLeft: when it opted out, some pods were still to be evicted.
@@ -21,12 +22,12 @@ func TestDecide_OptsInAgainWhilePodsAreLeft(t *testing.T) {
 		meanwhile func(*world)
 		want      outcome
 	}{
-		"nothing else happens":                 {func(*world) {}, rollOut(TriggerUnknown)},
-		"a new process looks":                  {(*world).restart, rollOut(TriggerUnknown)},
-		"the key of the hash is replaced":      {func(x *world) { x.rekey(1, func(*world) {}, func(*world) {}) }, rollOut(TriggerUnknown)},
-		"another scope counts when it opts in": {func(x *world) { x.annotate(ExcludeAnnotation, "configmap/*") }, rollOut(TriggerUnknown)},
+		"nothing else happens":                 {func(*world) {}, rollOut(policy.TriggerUnknown)},
+		"a new process looks":                  {(*world).restart, rollOut(policy.TriggerUnknown)},
+		"the key of the hash is replaced":      {func(x *world) { x.rekey(1, func(*world) {}, func(*world) {}) }, rollOut(policy.TriggerUnknown)},
+		"another scope counts when it opts in": {func(x *world) { x.annotate(policy.ExcludeAnnotation, "configmap/*") }, rollOut(policy.TriggerUnknown)},
 		"all pods are replaced":                {replaceTemplate, baseline},
-		"all are, and a new process looks":     {func(x *world) { replaceTemplate(x); x.restart() }, outcome{Pending, ReasonVerifying, Verify, TriggerUnknown}},
+		"all are, and a new process looks":     {func(x *world) { replaceTemplate(x); x.restart() }, outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, policy.TriggerUnknown}},
 		"another template comes and goes in the middle of its rollout": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Image = "2"
@@ -43,20 +44,20 @@ func TestDecide_OptsInAgainWhilePodsAreLeft(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "c")), secret("db", "password", "1"), configMap("c", "a", "1"))
 			x.adopt()
 			x.set(secret("db", "password", "2"))
-			x.annotate(ReloadAnnotation, "off", RecreatingAnnotation, "a1b2c3d4")
+			x.annotate(policy.ReloadAnnotation, "off", policy.RecreatingAnnotation, "a1b2c3d4")
 			d := x.decide()
-			if d.State != Unmanaged || d.Action != Abandon {
+			if d.State != policy.Unmanaged || d.Action != policy.Abandon {
 				t.Fatalf("when it opts out: %+v", d)
 			}
 			e := x.evaluate()
-			x.patch(AbandonedPatch(e.Workload, e.Present()))
-			if d := x.decide(); d.Action != None {
+			x.patch(policy.AbandonedPatch(e.Workload, e.Present()))
+			if d := x.decide(); d.Action != policy.None {
 				t.Fatalf("once that is recorded: %+v", d)
 			}
 			x.tick(time.Minute)
 			tt.meanwhile(x)
 			x.tick(time.Minute)
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 			if got := outcomeOf(x.decide()); got != tt.want {
 				t.Errorf("it opts in again: %+v, want %+v", got, tt.want)
 			}

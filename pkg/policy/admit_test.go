@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -10,41 +10,43 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // admission returns an update that is about to be written: the Deployment as it is, but for
 // what change does.
-func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *Admission {
+func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *policy.Admission {
 	d := x.deployment.DeepCopy()
 	change(d)
-	w := readWorkload(d)
-	return &Admission{Evaluation: Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w), Before: &Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
+	w := workloadtest.Read(d)
+	return &policy.Admission{Evaluation: x.known().Evaluate(w), Before: &policy.Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
 }
 
 // The action is a label of a metric, so that it is more than what becomes of the workload.
 func TestAdmission_Action(t *testing.T) {
 	out := map[string]string{}
-	in := map[string]string{ReloadAnnotation: "auto"}
-	recorded := map[string]string{ReloadAnnotation: "auto", ConfigHashAnnotation: "v1.k.h"}
-	mistake := map[string]string{ReloadAnnotation: "auto", SettleAnnotation: "soon"}
+	in := map[string]string{policy.ReloadAnnotation: "auto"}
+	recorded := map[string]string{policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "v1.k.h"}
+	mistake := map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "soon"}
 	for name, tt := range map[string]struct {
 		before, after map[string]string // annotations; no before: it is created
 		newTemplate   bool
-		want          AdmissionAction
+		want          policy.AdmissionAction
 	}{
-		"created":                                 {nil, in, true, Stamp},
-		"created, and out":                        {nil, out, true, Leave},
-		"created, with a mistake":                 {nil, mistake, true, Leave},
-		"a new template":                          {recorded, recorded, true, Stamp},
-		"a new template, and a mistake":           {recorded, mistake, true, Restore},
-		"the same template":                       {recorded, recorded, false, Restore},
-		"it opts in":                              {out, in, false, Adopt},
-		"it opts in, and has a record":            {map[string]string{ConfigHashAnnotation: "v1.k.h"}, in, false, Restore},
-		"it was in, and has no record":            {in, in, false, Restore},
-		"it had tried to opt in, with a mistake":  {map[string]string{ReloadAnnotation: "yes"}, in, false, Restore},
-		"it opts out":                             {recorded, out, false, Restore},
-		"globs would tell which names there are":  {nil, map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/a*"}, true, Leave},
-		"a name tells nothing that is not public": {nil, map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/a"}, true, Stamp},
+		"created":                                 {nil, in, true, policy.Stamp},
+		"created, and out":                        {nil, out, true, policy.Leave},
+		"created, with a mistake":                 {nil, mistake, true, policy.Leave},
+		"a new template":                          {recorded, recorded, true, policy.Stamp},
+		"a new template, and a mistake":           {recorded, mistake, true, policy.Restore},
+		"the same template":                       {recorded, recorded, false, policy.Restore},
+		"it opts in":                              {out, in, false, policy.Adopt},
+		"it opts in, and has a record":            {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, in, false, policy.Restore},
+		"it was in, and has no record":            {in, in, false, policy.Restore},
+		"it had tried to opt in, with a mistake":  {map[string]string{policy.ReloadAnnotation: "yes"}, in, false, policy.Restore},
+		"it opts out":                             {recorded, out, false, policy.Restore},
+		"globs would tell which names there are":  {nil, map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/a*"}, true, policy.Leave},
+		"a name tells nothing that is not public": {nil, map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/a"}, true, policy.Stamp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
@@ -73,12 +75,12 @@ func TestAdmission_AbsentNamesWhatPodsNeed(t *testing.T) {
 			want: []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
 		},
 		"a required one that is excluded is absent": {
-			annotations: []string{ExcludeAnnotation, "secret/db"},
+			annotations: []string{policy.ExcludeAnnotation, "secret/db"},
 			do:          func(x *world) { x.remove(dependency.Secret, "db") },
 			want:        []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
 		},
 		"a key is absent": {
-			annotations: []string{ExcludeAnnotation, "secret/db"},
+			annotations: []string{policy.ExcludeAnnotation, "secret/db"},
 			do:          func(x *world) { x.set(secret("db", "user", "u")) },
 			want:        []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
 		},

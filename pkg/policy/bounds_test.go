@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // What is just allowed is taken as it is, and one more is a problem.
@@ -22,18 +23,18 @@ func TestOf_BoundsOfValues(t *testing.T) {
 		key, value string
 		problem    string // a part of it; empty: there is none
 	}{
-		"the longest name":               {SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
-		"a name that no object can have": {SourcesAnnotation, "secret/Db", "is neither a name that an object can have"},
-		"a longer name":                  {SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither a name that an object can have"},
-		"as many stars as there may be":  {SourcesAnnotation, "secret/*a*b*c*", ""},
-		"one more":                       {SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
-		"no time":                        {SettleAnnotation, "0", ""},
-		"a little less":                  {SettleAnnotation, "-1ns", "a duration such as"},
-		"the longest value in a message": {SettleAnnotation, strings.Repeat("a", 64), `"` + strings.Repeat("a", 64) + `"`},
-		"a longer value in a message":    {SettleAnnotation, strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `…"`},
+		"the longest name":               {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
+		"a name that no object can have": {policy.SourcesAnnotation, "secret/Db", "is neither a name that an object can have"},
+		"a longer name":                  {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither a name that an object can have"},
+		"as many stars as there may be":  {policy.SourcesAnnotation, "secret/*a*b*c*", ""},
+		"one more":                       {policy.SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
+		"no time":                        {policy.SettleAnnotation, "0", ""},
+		"a little less":                  {policy.SettleAnnotation, "-1ns", "a duration such as"},
+		"the longest value in a message": {policy.SettleAnnotation, strings.Repeat("a", 64), `"` + strings.Repeat("a", 64) + `"`},
+		"a longer value in a message":    {policy.SettleAnnotation, strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `…"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := NewPolicy(map[string]string{ReloadAnnotation: "auto", tt.key: tt.value}, nil, Defaults{})
+			p := policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", tt.key: tt.value}, nil, policy.Defaults{})
 			if tt.problem == "" && len(p.Problems) > 0 || tt.problem != "" && (len(p.Problems) != 1 || !strings.Contains(p.Problems[0], tt.problem)) {
 				t.Errorf("the problems are %q", p.Problems)
 			}
@@ -56,7 +57,7 @@ func TestPolicy_BoundsComparisons(t *testing.T) {
 		{5, 401, "[a-z]", false},
 		{5, 401, "?????", false},
 	} {
-		var p Policy
+		var p policy.Policy
 		p.Sources = append(p.Sources, dependency.Pattern{Kind: dependency.Secret, Name: "plain"}) // which counts as one of them
 		tt.sources--
 		for i := range tt.globs {
@@ -67,7 +68,7 @@ func TestPolicy_BoundsComparisons(t *testing.T) {
 				p.Exclude = append(p.Exclude, pattern)
 			}
 		}
-		p.bound(tt.sources)
+		p.Bound(tt.sources)
 		if ok := len(p.Problems) == 0; ok != tt.ok || ok != (len(p.Sources) > 0) || !ok && p.Exclude != nil {
 			t.Errorf("%d globs with %s and %d sources: %d and %d patterns are tried, and the problems are %q", tt.globs, tt.suffix, tt.sources, len(p.Sources), len(p.Exclude), p.Problems)
 		}
@@ -76,12 +77,12 @@ func TestPolicy_BoundsComparisons(t *testing.T) {
 
 // What annotations name is tried on globs as what the template names.
 func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
-	named := func(names int) (p Policy) {
+	named := func(names int) (p policy.Policy) {
 		p.Exclude = []dependency.Pattern{{Kind: dependency.Secret, Name: strings.Repeat("?", 199)}} // counts as 200
 		for i := range names {
 			p.Sources = append(p.Sources, dependency.Pattern{Kind: dependency.ConfigMap, Name: fmt.Sprint("c-", i)})
 		}
-		p.bound(50)
+		p.Bound(50)
 		return p
 	}
 	if p := named(50); len(p.Problems) != 0 {
@@ -95,16 +96,16 @@ func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
 // A caller who must not learn which names there are has nothing tried on them: what is to be done is known before.
 func TestPrepare_LooksAtNoSource(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("a", "a", "1"))
-	x.annotate(SourcesAnnotation, "configmap/*, configmap/a, secret/none*")
-	e := Evaluator{Graph: x.graph, Defaults: x.defaults}.Prepare(x.workload())
+	x.annotate(policy.SourcesAnnotation, "configmap/*, configmap/a, secret/none*")
+	e := x.known().Prepare(x.workload())
 	if len(e.Sources) != 0 || len(e.Globs) != 0 || e.Hash != "" {
 		t.Errorf("%d sources and %d globs are looked at, and the hash is %q", len(e.Sources), len(e.Globs), e.Hash)
 	}
-	whole := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(x.workload())
+	whole := x.known().Evaluate(x.workload())
 	if len(whole.Sources) != 2 || len(whole.Globs) != 2 {
 		t.Errorf("%d sources and %d globs are looked at for an evaluation", len(whole.Sources), len(whole.Globs))
 	}
-	before, after := Admission{Evaluation: e, NewTemplate: true}, Admission{Evaluation: whole, NewTemplate: true}
+	before, after := policy.Admission{Evaluation: e, NewTemplate: true}, policy.Admission{Evaluation: whole, NewTemplate: true}
 	if got, want := before.Action(), after.Action(); got != want || got.Records() {
 		t.Errorf("without sources, the action is %s, with them %s", got, want)
 	}
@@ -116,7 +117,7 @@ func TestPrepare_LooksAtNoSource(t *testing.T) {
 // The annotation that names pods has to fit into an object; more pods than it can name are
 // replaced by a rollout.
 func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
-	p := Policy{Mode: Auto, Strategy: Recreate}
+	p := policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}
 	for _, tt := range []struct {
 		pods     int
 		recreate bool
@@ -125,11 +126,11 @@ func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 		for i := range tt.pods {
 			pods = append(pods, types.UID(fmt.Sprint("pod-", i)))
 		}
-		patch, err := p.RestartPatch(&dependency.Workload{}, &Restart{Present: Record{Hash: "v1.k.h"}, Last: NewAutomaticReload(nil, epoch, time.Second, "Secret/db"), Pods: pods})
+		patch, err := p.RestartPatch(&dependency.Workload{}, &policy.Restart{Present: policy.Record{Hash: "v1.k.h"}, Last: policy.NewAutomaticReload(nil, epoch, time.Second, "Secret/db"), Pods: pods})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(string(patch), RecreatingAnnotation); got != tt.recreate || got == strings.Contains(string(patch), `"template"`) {
+		if got := strings.Contains(string(patch), policy.RecreatingAnnotation); got != tt.recreate || got == strings.Contains(string(patch), `"template"`) {
 			t.Errorf("with %d pods, they are evicted: %v, and the patch has %d bytes", tt.pods, got, len(patch))
 		}
 	}
@@ -138,7 +139,7 @@ func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 // The pods that a restart has to evict are those that are there when it begins, and no other.
 func TestPodsToEvict(t *testing.T) {
 	for _, pods := range [][]types.UID{nil, {"a"}, {"b", "a", "b"}} {
-		named, valid := PodsToEvictOf(annotatedWorkload(map[string]string{RecreatingAnnotation: podsToEvict(pods)}, nil))
+		named, valid := policy.PodsToEvictOf(policy.AnnotatedWorkload(map[string]string{policy.RecreatingAnnotation: policy.EncodePods(pods)}, nil))
 		if !valid {
 			t.Errorf("of %v, the list is not valid", pods)
 		}
@@ -152,11 +153,11 @@ func TestPodsToEvict(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"", "a", "0123456", "01234567,", ",01234567", "01234567,NONE,89abcdef", "01234567, 89abcdef", "0123456789"} {
-		if _, valid := PodsToEvictOf(annotatedWorkload(map[string]string{RecreatingAnnotation: value}, nil)); valid {
+		if _, valid := policy.PodsToEvictOf(policy.AnnotatedWorkload(map[string]string{policy.RecreatingAnnotation: value}, nil)); valid {
 			t.Errorf("%q is taken for a list", value)
 		}
 	}
-	if podsToEvict(nil) == "" {
+	if policy.EncodePods(nil) == "" {
 		t.Error("without pods, it looks as if no eviction had begun")
 	}
 }
@@ -170,7 +171,7 @@ func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 		}
 		return parts
 	}
-	blocked := outcome{State: Blocked, Reason: ReasonTooManySources}
+	blocked := outcome{State: policy.Blocked, Reason: policy.ReasonTooManySources}
 	for name, tt := range map[string]struct {
 		sources int
 		do      func(*world)
@@ -179,10 +180,9 @@ func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 		"as many as are kept":     {dependency.MaxSources, func(*world) {}, adoption},
 		"one more":                {dependency.MaxSources + 1, func(*world) {}, blocked},
 		"and one of them changes": {dependency.MaxSources + 1, func(x *world) { x.set(secret("s-1", "k", "2")) }, blocked},
-		"and it has not opted in": {dependency.MaxSources + 1, func(x *world) { x.annotate(ReloadAnnotation, "off") }, outcome{State: Unmanaged, Reason: ReasonNotOptedIn}},
+		"and it has not opted in": {dependency.MaxSources + 1, func(x *world) { x.annotate(policy.ReloadAnnotation, "off") }, outcome{State: policy.Unmanaged, Reason: policy.ReasonNotOptedIn}},
 		"and a key is missing": {dependency.MaxSources + 1, func(x *world) {
-			env(dependency.Secret, "s-1", "k")(&x.deployment.Spec.Template.Spec)
-			x.readDeployment()
+			x.edit(func(d *appsv1.Deployment) { env(dependency.Secret, "s-1", "k")(&d.Spec.Template.Spec) })
 		}, blocked},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestMessagesAreBounded(t *testing.T) {
 		for i := range n {
 			names = append(names, fmt.Sprint(i))
 		}
-		if got := enumerate(names); got != want {
+		if got := policy.Enumerate(names); got != want {
 			t.Errorf("%d names: %q, want %q", n, got, want)
 		}
 	}
@@ -228,7 +228,7 @@ func TestMessagesAreBounded(t *testing.T) {
 
 // An entry shows which keys there were, so that one that was removed is missed though another has come.
 func TestUnit_HadOtherKeys(t *testing.T) {
-	entry := func(n int, names ...string) (*trackedSource, string) {
+	entry := func(n int, names ...string) (*policy.Evaluation, string) {
 		var pairs []string
 		for i := range n {
 			pairs = append(pairs, fmt.Sprintf("k-%02d", i), "1")
@@ -237,7 +237,7 @@ func TestUnit_HadOtherKeys(t *testing.T) {
 			pairs = append(pairs, name, "1")
 		}
 		e := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", pairs...)).evaluate()
-		return &e.tracked[0], e.tracked[0].entry()
+		return e, e.Entry()
 	}
 	type keys struct {
 		n     int
@@ -250,25 +250,25 @@ func TestUnit_HadOtherKeys(t *testing.T) {
 		"the same":                     {keys{n: 3}, keys{n: 3}, false},
 		"there was none":               {keys{}, keys{n: 3}, false},
 		"one has come":                 {keys{n: 2}, keys{n: 3}, false},
-		"as many as are told apart":    {keys{n: 2}, keys{n: maxKeyNames}, false},
+		"as many as are told apart":    {keys{n: 2}, keys{n: policy.MaxKeyNames}, false},
 		"one has gone":                 {keys{n: 3}, keys{n: 2}, true},
 		"all have gone":                {keys{n: 3}, keys{}, true},
 		"one has gone, and one come":   {keys{2, []string{"a"}}, keys{2, []string{"b"}}, true},
-		"many are the same":            {keys{n: maxKeyNames + 1}, keys{n: maxKeyNames + 1}, false},
-		"of many one has come":         {keys{n: maxKeyNames + 1}, keys{n: maxKeyNames + 2}, true}, // it cannot be told
-		"one more than are told apart": {keys{n: maxKeyNames}, keys{n: maxKeyNames + 1}, true},
+		"many are the same":            {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 1}, false},
+		"of many one has come":         {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 2}, true}, // it cannot be told
+		"one more than are told apart": {keys{n: policy.MaxKeyNames}, keys{n: policy.MaxKeyNames + 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, before := entry(tt.before.n, tt.before.names...)
-			u, _ := entry(tt.now.n, tt.now.names...)
-			if got := u.hadOtherKeys(before); got != tt.want {
-				t.Errorf("%s with %s: %v, want %v", before, u.entry(), got, tt.want)
+			e, now := entry(tt.now.n, tt.now.names...)
+			if got := e.HadOtherKeys(before); got != tt.want {
+				t.Errorf("HadOtherKeys(%s) of a source with %s: %v, want %v", before, now, got, tt.want)
 			}
 		})
 	}
-	u, _ := entry(1)
+	e, _ := entry(1)
 	for _, before := range []string{"*.0123456789abcdef.2", "*.0123456789abcdef.", "*.mixed."} {
-		if !u.hadOtherKeys(before) {
+		if !e.HadOtherKeys(before) {
 			t.Errorf("%s does not tell which keys there were", before)
 		}
 	}
@@ -279,12 +279,12 @@ func TestDecide_HashOfNothingOnTheTemplate(t *testing.T) {
 	x := newWorld(t, podOf())
 	hash := x.evaluate().Hash
 	x.edit(func(d *appsv1.Deployment) {
-		d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: hash}
+		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
 	})
-	if d := x.act(); d.Action != WriteBaseline {
+	if d := x.act(); d.Action != policy.WriteBaseline {
 		t.Errorf("it is %+v", d)
 	}
-	if d := x.decide(); d.Action != None || x.workload().Marks.Hash != hash {
+	if d := x.decide(); d.Action != policy.None || x.workload().Marks.Hash != hash {
 		t.Errorf("once recorded: %+v", d)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // typical is a Deployment that reads one key of a Secret, all of a ConfigMap, and an
@@ -121,78 +122,78 @@ func TestWhatIsAChange(t *testing.T) {
 		},
 
 		"a change of the policy: a source is excluded": {
-			do:   func(x *world) { x.annotate(ExcludeAnnotation, "secret/db") },
+			do:   func(x *world) { x.annotate(policy.ExcludeAnnotation, "secret/db") },
 			want: baseline,
 		},
 		"a change of the policy: one is not excluded any more": {
-			before: []string{ExcludeAnnotation, "secret/db"},
-			do:     func(x *world) { x.annotate(ExcludeAnnotation, "") },
+			before: []string{policy.ExcludeAnnotation, "secret/db"},
+			do:     func(x *world) { x.annotate(policy.ExcludeAnnotation, "") },
 			want:   baseline,
 		},
 		"a change of the policy: a source that exists is named": {
 			do: func(x *world) {
 				x.set(secret("other", "a", "1"))
-				x.annotate(SourcesAnnotation, "secret/other")
+				x.annotate(policy.SourcesAnnotation, "secret/other")
 			},
 			want: baseline,
 		},
 		"a change of the policy: one is named no more": {
-			before: []string{SourcesAnnotation, "secret/other"},
-			do:     func(x *world) { x.annotate(SourcesAnnotation, "") },
+			before: []string{policy.SourcesAnnotation, "secret/other"},
+			do:     func(x *world) { x.annotate(policy.SourcesAnnotation, "") },
 			want:   baseline,
 		},
 		"a change of the policy: a glob is added": {
-			do:   func(x *world) { x.annotate(SourcesAnnotation, "secret/d*") },
+			do:   func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/d*") },
 			want: baseline, // it is remembered that it names nothing besides
 		},
 		"a change of the policy: another mode": {
-			do:   func(x *world) { x.annotate(ReloadAnnotation, "matched") },
+			do:   func(x *world) { x.annotate(policy.ReloadAnnotation, "matched") },
 			want: baseline,
 		},
 		"a change of the policy: the mode of the namespace": {
-			before: []string{ReloadAnnotation, "listed"},
+			before: []string{policy.ReloadAnnotation, "listed"},
 			do: func(x *world) {
-				x.namespaceAnnotations(map[string]string{ReloadAnnotation: "auto"})
-				x.annotate(ReloadAnnotation, "")
+				x.namespaceAnnotations(map[string]string{policy.ReloadAnnotation: "auto"})
+				x.annotate(policy.ReloadAnnotation, "")
 			},
 			want: baseline,
 		},
 		"a change of the policy: kinds": {
-			do:   func(x *world) { x.annotate(KindsAnnotation, "secret") },
+			do:   func(x *world) { x.annotate(policy.KindsAnnotation, "secret") },
 			want: baseline,
 		},
 		"a change of the policy: all kinds": {
-			before: []string{KindsAnnotation, "secret"},
-			do:     func(x *world) { x.annotate(KindsAnnotation, "") },
+			before: []string{policy.KindsAnnotation, "secret"},
+			do:     func(x *world) { x.annotate(policy.KindsAnnotation, "") },
 			want:   baseline,
 		},
 		"a change of the policy: settle, interval, strategy": {
 			do: func(x *world) {
-				x.annotate(SettleAnnotation, "5s", MinIntervalAnnotation, "1m", StrategyAnnotation, "recreate")
+				x.annotate(policy.SettleAnnotation, "5s", policy.MinIntervalAnnotation, "1m", policy.StrategyAnnotation, "recreate")
 			},
 			want: nothing,
 		},
 		"a change of the policy: made invalid and fixed": {
 			do: func(x *world) {
-				x.annotate(ExcludeAnnotation, "db")
-				x.annotate(ExcludeAnnotation, "")
+				x.annotate(policy.ExcludeAnnotation, "db")
+				x.annotate(policy.ExcludeAnnotation, "")
 			},
 			want: nothing,
 		},
 		"a source is ignored from now on": {
 			do: func(x *world) {
-				x.set(annotated(configMap("settings", "a", "1", "b", "1"), IgnoreAnnotation, "true"))
+				x.set(annotated(configMap("settings", "a", "1", "b", "1"), policy.IgnoreAnnotation, "true"))
 			},
 			want: baseline,
 		},
 		"a source is ignored, and changes": {
-			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "2"), IgnoreAnnotation, "true")) },
+			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "2"), policy.IgnoreAnnotation, "true")) },
 			want: baseline,
 		},
 		"one change counts although another source is excluded at the same time": {
 			do: func(x *world) {
 				x.set(secret("db", "password", "2"))
-				x.annotate(ExcludeAnnotation, "configmap/settings")
+				x.annotate(policy.ExcludeAnnotation, "configmap/settings")
 			},
 			want: rollOut("Secret/db"),
 		},
@@ -249,25 +250,25 @@ func TestWhatIsAChange(t *testing.T) {
 
 		"opted out, and in again": {
 			do: func(x *world) {
-				x.annotate(ReloadAnnotation, "off")
-				x.annotate(ReloadAnnotation, "auto")
+				x.annotate(policy.ReloadAnnotation, "off")
+				x.annotate(policy.ReloadAnnotation, "auto")
 			},
 			want: nothing,
 		},
 		"opted out, and in again after content has changed": {
 			do: func(x *world) {
-				x.annotate(ReloadAnnotation, "off")
+				x.annotate(policy.ReloadAnnotation, "off")
 				x.set(secret("db", "password", "2"))
-				x.annotate(ReloadAnnotation, "auto")
+				x.annotate(policy.ReloadAnnotation, "auto")
 			},
 			want: rollOut("Secret/db"),
 		},
 		"opted out, restarted by the owner, and in again": {
 			do: func(x *world) {
-				x.annotate(ReloadAnnotation, "off")
+				x.annotate(policy.ReloadAnnotation, "off")
 				x.set(secret("db", "password", "2"))
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-				x.annotate(ReloadAnnotation, "auto")
+				x.annotate(policy.ReloadAnnotation, "auto")
 			},
 			want: baseline,
 		},
@@ -290,22 +291,22 @@ func TestWhatIsAChange(t *testing.T) {
 		},
 
 		"the record of sources is invalid, the content is the same": {
-			do:   func(x *world) { x.annotate(AppliedSourcesAnnotation, "{") },
+			do:   func(x *world) { x.annotate(policy.AppliedSourcesAnnotation, "{") },
 			want: baseline,
 		},
 		"the record of sources is invalid, and content changes": {
 			do: func(x *world) {
-				x.annotate(AppliedSourcesAnnotation, "[1]")
+				x.annotate(policy.AppliedSourcesAnnotation, "[1]")
 				x.set(secret("db", "password", "2"))
 			},
-			want: rollOut(TriggerUnknown),
+			want: rollOut(policy.TriggerUnknown),
 		},
 		"the hash is invalid: it cannot be compared": {
-			do:   func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
+			do:   func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") },
 			want: adoption,
 		},
 		"the record is removed, as by an owner who rewrites everything": {
-			do:   func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") },
+			do:   func(x *world) { x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "") },
 			want: restored,
 		},
 	} {
@@ -319,11 +320,11 @@ func TestWhatIsAChange(t *testing.T) {
 				t.Fatalf("(-want +got):\n%s", diff)
 			}
 			x.tick(time.Hour)
-			if d := x.decide(); d.State != InSync || d.Action != None {
+			if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 				t.Errorf("after that: %+v", d)
 			}
 			// And it is a record that changes are told by.
-			if e := x.evaluate(); e.Policy.Mode == Auto && e.Policy.Kinds == nil && len(e.Policy.Exclude) == 0 {
+			if e := x.evaluate(); e.Policy.Mode == policy.Auto && e.Policy.Kinds == nil && len(e.Policy.Exclude) == 0 {
 				x.set(secret("db", "password", "3", "unread", "1"))
 				x.tick(time.Minute)
 				if usesPassword := len(x.deployment.Spec.Template.Spec.Containers[0].Env) > 0; usesPassword {
@@ -342,7 +343,7 @@ func TestLiveVolumesToggledIsNoChange(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")), secret("s", "a", "1", "b", "1"))
 	x.adopt()
 	for _, value := range []string{"true", "false", "true"} {
-		x.annotate(LiveVolumesAnnotation, value)
+		x.annotate(policy.LiveVolumesAnnotation, value)
 		if diff := cmp.Diff(baseline, outcomeOf(x.act())); diff != "" {
 			t.Errorf("live-volumes=%s (-want +got):\n%s", value, diff)
 		}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"fmt"
@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // What changed while a source did not count restarts nothing when it counts again; what
@@ -36,7 +38,7 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 			x.namespaceAnnotations(all)
 		}
 	}
-	ignore, match := []string{IgnoreAnnotation, "true"}, []string{MatchAnnotation, "true"}
+	ignore, match := []string{policy.IgnoreAnnotation, "true"}, []string{policy.MatchAnnotation, "true"}
 	for name, tt := range map[string]struct {
 		first, out, change, back func(*world) // each is recorded before the next
 		more                     func(*world) // with back, at once
@@ -49,11 +51,11 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 			out: put("1", ignore...), change: put("2", ignore...), back: put("2"), more: put("3"), want: rollOut(db),
 		},
 		"it did not match": {
-			first: func(x *world) { x.annotate(ReloadAnnotation, "matched"); put("1", match...)(x) },
+			first: func(x *world) { x.annotate(policy.ReloadAnnotation, "matched"); put("1", match...)(x) },
 			out:   put("1"), change: put("2"), back: put("2", match...), want: baseline,
 		},
 		"it did not match, and changes": {
-			first: func(x *world) { x.annotate(ReloadAnnotation, "matched"); put("1", match...)(x) },
+			first: func(x *world) { x.annotate(policy.ReloadAnnotation, "matched"); put("1", match...)(x) },
 			out:   put("1"), change: put("2"), back: put("2", match...), more: put("3", match...), want: rollOut(db),
 		},
 		"it was ignored, and changes; that it matches since then says nothing": {
@@ -61,14 +63,14 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 			more: func(x *world) { put("3")(x); put("3", match...)(x) }, want: rollOut(db),
 		},
 		"another one was excluded in its place": {
-			first: annotate(ExcludeAnnotation, "secret/other"),
-			out:   annotate(ExcludeAnnotation, "secret/db"), change: put("2"), back: annotate(ExcludeAnnotation, "secret/other"), want: baseline,
+			first: annotate(policy.ExcludeAnnotation, "secret/other"),
+			out:   annotate(policy.ExcludeAnnotation, "secret/db"), change: put("2"), back: annotate(policy.ExcludeAnnotation, "secret/other"), want: baseline,
 		},
 		"the namespace had excluded it": {
-			out: inherit(ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(), want: baseline,
+			out: inherit(policy.ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(), want: baseline,
 		},
 		"the namespace excludes another one in its place": {
-			out: inherit(ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(ExcludeAnnotation, "secret/other"), want: baseline,
+			out: inherit(policy.ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(policy.ExcludeAnnotation, "secret/other"), want: baseline,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +82,7 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 			for _, step := range []func(*world){func(*world) {}, tt.out, tt.change} {
 				step(x)
 				x.tick(time.Minute)
-				if d := x.act(); d.Action == RollOut {
+				if d := x.act(); d.Action == policy.RollOut {
 					t.Fatalf("what does not count restarts it: %+v", d)
 				}
 				x.tick(time.Minute)
@@ -103,20 +105,20 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 func TestDecide_TellsExcursions(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), pullSecret("registry")), secret("db", "password", "1"), secret("registry", "a", "1"),
 		secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
-	x.annotate(SourcesAnnotation, "secret/feature-*")
+	x.annotate(policy.SourcesAnnotation, "secret/feature-*")
 	x.adopt()
 	start := x.now
 	for _, value := range []string{"2", "3", "1"} {
 		x.tick(10 * time.Second)
 		x.set(secret("db", "password", value))
 	}
-	if diff := cmp.Diff([]Excursion{
+	if diff := cmp.Diff([]policy.Excursion{
 		{ID: "Secret/db", From: start.Add(10 * time.Second), To: start.Add(30 * time.Second), Containers: []string{"app"}, Witnessed: true},
-	}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+	}, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 		t.Errorf("of a source (-want +got):\n%s", diff)
 	}
 	x.act()
-	if d := x.decide(); d.Action != None {
+	if d := x.decide(); d.Action != policy.None {
 		t.Fatalf("once looked up: %+v", d)
 	}
 	x.tick(time.Minute)
@@ -124,7 +126,7 @@ func TestDecide_TellsExcursions(t *testing.T) {
 	x.tick(10 * time.Second)
 	x.set(secret("feature-2", "a", "1"))
 	// It is not known which containers use what a glob names, nor when the first of it changed.
-	if diff := cmp.Diff([]Excursion{{ID: "Secret/feature-*", To: x.now, Witnessed: true}}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+	if diff := cmp.Diff([]policy.Excursion{{ID: "Secret/feature-*", To: x.now, Witnessed: true}}, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 		t.Errorf("of a glob (-want +got):\n%s", diff)
 	}
 }
@@ -141,24 +143,24 @@ func TestDecide_LooksAgainForOtherExcursions(t *testing.T) {
 		t.Fatalf("%+v", excursions)
 	}
 	for name, tt := range map[string]struct {
-		change func(*Excursion, *uint64)
-		want   Action
+		change func(*policy.Excursion, *uint64)
+		want   policy.Action
 	}{
-		"the same":         {func(*Excursion, *uint64) {}, WriteVerified},
-		"another source":   {func(e *Excursion, _ *uint64) { e.ID = "Secret/other" }, Inspect},
-		"it began later":   {func(e *Excursion, _ *uint64) { e.From = e.From.Add(time.Second) }, Inspect},
-		"it went on":       {func(e *Excursion, _ *uint64) { e.To = e.To.Add(-time.Second) }, Inspect},
-		"another change":   {func(e *Excursion, _ *uint64) { e.order++ }, Inspect},
-		"another template": {func(_ *Excursion, startedBy *uint64) { *startedBy-- }, Inspect},
-		"of older pods":    {func(e *Excursion, _ *uint64) { e.OlderPods = true }, Inspect},
-		"of others altogether": {func(e *Excursion, _ *uint64) {
-			*e = Excursion{ID: "Secret/other", From: e.From.Add(time.Second), To: e.To.Add(time.Second), OlderPods: true}
-		}, Inspect},
+		"the same":         {func(*policy.Excursion, *uint64) {}, policy.WriteVerified},
+		"another source":   {func(e *policy.Excursion, _ *uint64) { e.ID = "Secret/other" }, policy.Inspect},
+		"it began later":   {func(e *policy.Excursion, _ *uint64) { e.From = e.From.Add(time.Second) }, policy.Inspect},
+		"it went on":       {func(e *policy.Excursion, _ *uint64) { e.To = e.To.Add(-time.Second) }, policy.Inspect},
+		"another change":   {func(e *policy.Excursion, _ *uint64) { e.Reorder() }, policy.Inspect},
+		"another template": {func(_ *policy.Excursion, startedBy *uint64) { *startedBy-- }, policy.Inspect},
+		"of older pods":    {func(e *policy.Excursion, _ *uint64) { e.OlderPods = true }, policy.Inspect},
+		"of others altogether": {func(e *policy.Excursion, _ *uint64) {
+			*e = policy.Excursion{ID: "Secret/other", From: e.From.Add(time.Second), To: e.To.Add(time.Second), OlderPods: true}
+		}, policy.Inspect},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of, startedBy := excursions[0], x.workload().StartedBy
 			tt.change(&of, &startedBy)
-			d := x.evaluate().Decide(Observed{Now: x.now, Inspected: &Inspection{Of: []Excursion{of}, StartedBy: startedBy}})
+			d := x.evaluate().Decide(policy.Observed{Now: x.now, Inspected: &policy.Inspection{Of: []policy.Excursion{of}, StartedBy: startedBy}})
 			if d.Action != tt.want {
 				t.Errorf("%+v, want %s", d, tt.want)
 			}
@@ -171,13 +173,17 @@ func TestDecide_ExcursionThatMayHaveBeenBeforeTheFirstLists(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 		x.adopt()
-		x.restart()
-		x.set(secret("db", "password", "2"))
-		x.set(secret("db", "password", "1"))
+		thereAndBack := func() {
+			x.set(secret("db", "password", "2"))
+			x.set(secret("db", "password", "1"))
+		}
 		want := inspect("Secret/db")
 		if before {
-			x.graph.SetSince(dependency.Moment{Version: x.version, Order: x.order})
+			x.restartWhile(thereAndBack)
 			want = nothing
+		} else {
+			x.restart()
+			thereAndBack()
 		}
 		if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
 			t.Errorf("before the first lists: %v (-want +got):\n%s", before, diff)
@@ -195,14 +201,14 @@ func TestDecide_HashAlone(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"of the only source": {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut(TriggerUnknown)},
+		"of the only source": {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut(policy.TriggerUnknown)},
 		"before the pods":    {func(x *world) { x.set(secret("db", "password", "2")); image(x) }, baseline},
-		"after the pods":     {func(x *world) { image(x); x.set(secret("db", "password", "2")) }, rollOut(TriggerUnknown)},
+		"after the pods":     {func(x *world) { image(x); x.set(secret("db", "password", "2")) }, rollOut(policy.TriggerUnknown)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 			x.adopt()
-			x.annotate(AppliedSourcesAnnotation, "[]")
+			x.annotate(policy.AppliedSourcesAnnotation, "[]")
 			tt.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
@@ -216,21 +222,21 @@ func TestDecide_HashAlone(t *testing.T) {
 // more than another hash, on a younger template, cannot take what reads all keys, or one that is not there, for
 // read.
 func TestDecide_HashAloneAndKeysThatMayHaveGone(t *testing.T) {
-	verify := outcome{Pending, ReasonVerifying, Verify, TriggerUnknown}
+	verify := outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, policy.TriggerUnknown}
 	for name, tt := range map[string]struct {
 		pod  corev1.PodSpec
 		now  *corev1.Secret
 		want outcome
 	}{
-		"a key of all has gone":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1"), rollOut(TriggerUnknown)},
-		"one of all is another":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "2"), rollOut(TriggerUnknown)},
-		"one that is read has gone":   {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1"), rollOut(TriggerUnknown)},
+		"a key of all has gone":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1"), rollOut(policy.TriggerUnknown)},
+		"one of all is another":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "2"), rollOut(policy.TriggerUnknown)},
+		"one that is read has gone":   {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1"), rollOut(policy.TriggerUnknown)},
 		"one that is read is another": {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1", "user", "2"), verify},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, tt.pod, secret("db", "password", "1", "user", "1"))
 			x.adopt()
-			x.annotate(AppliedSourcesAnnotation, "[]")
+			x.annotate(policy.AppliedSourcesAnnotation, "[]")
 			x.set(tt.now)
 			x.tick(time.Minute)
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -262,7 +268,7 @@ func TestDecide_ContentIsRestoredThatIsNotRecorded(t *testing.T) {
 			x.set(secret("db", "password", "2"))
 		}, baseline},
 		"while a watch is broken": {func(x *world) { x.broken(func() { thereAndBack(x) }) }, baseline},
-		"with several counters":   {func(x *world) { x.graph.SetSeveralCounters(true); thereAndBack(x) }, rollOut("Secret/db")},
+		"with several counters":   {func(x *world) { x.SeparateCounters(); thereAndBack(x) }, rollOut("Secret/db")},
 		"it is another":           {func(x *world) { x.set(secret("db", "password", "3")) }, rollOut("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -293,11 +299,11 @@ func TestStale_AfterTheStrategyWasChanged(t *testing.T) {
 		}
 	}
 	check("nothing happens")
-	x.annotate(RecreatingAnnotation, podsToEvict(nil), StrategyAnnotation, "recreate")
+	x.annotate(policy.RecreatingAnnotation, policy.EncodePods(nil), policy.StrategyAnnotation, "recreate")
 	check("pods are evicted")
-	last := LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db"}
-	x.annotate(StrategyAnnotation, "", LastReloadAnnotation, last.json())
-	check("the strategy is another", TriggerUnknown)
+	last := policy.LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db"}
+	x.annotate(policy.StrategyAnnotation, "", policy.LastReloadAnnotation, last.JSON())
+	check("the strategy is another", policy.TriggerUnknown)
 	if d := x.decide(); d.Trigger != "Secret/db" {
 		t.Errorf("the trigger of the last restart is lost: %+v", d)
 	}
@@ -314,7 +320,7 @@ func TestInDoubt(t *testing.T) {
 	}{
 		"recorded":            {func(*world) {}, false},
 		"changed":             {func(x *world) { x.set(secret("db", "password", "2")) }, false},
-		"nothing is recorded": {func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, true},
+		"nothing is recorded": {func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") }, true},
 		"not all that pods read is known": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) {
 				for i := range dependency.MaxSources {
@@ -348,23 +354,23 @@ func TestInDoubt(t *testing.T) {
 // A source of a glob that is ignored from now on changes what belongs to the glob, and not what the record says of
 // the others. They are told apart from those that did not count when the record was decided on.
 func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
-	name := func(x *world) { x.annotate(SourcesAnnotation, "secret/*") }
-	ignore := func(x *world) { x.set(annotated(secret("b", "k", "1"), IgnoreAnnotation, "true")) }
+	name := func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/*") }
+	ignore := func(x *world) { x.set(annotated(secret("b", "k", "1"), policy.IgnoreAnnotation, "true")) }
 	change := func(x *world) { x.set(secret("a", "k", "2")) }
 	remove := func(x *world) { x.remove(dependency.Secret, "a") }
 	excluded := func(x *world) { // another replica records what counted before the change
-		x.annotate(ExcludeAnnotation, "secret/a")
+		x.annotate(policy.ExcludeAnnotation, "secret/a")
 		x.record()
 		x.set(secret("c", "k", "2"))
 		before := x.evaluate().Present()
-		x.annotate(ExcludeAnnotation, "")
+		x.annotate(policy.ExcludeAnnotation, "")
 		change(x)
-		x.annotate(ConfigHashAnnotation, before.Hash, AppliedSourcesAnnotation, before.sources())
+		x.annotate(policy.ConfigHashAnnotation, before.Hash, policy.AppliedSourcesAnnotation, before.SourcesJSON())
 	}
-	kinds := func(x *world) { x.annotate(KindsAnnotation, "secret") }
+	kinds := func(x *world) { x.annotate(policy.KindsAnnotation, "secret") }
 	evicted := func(x *world) { // all pods, so that it is recorded with no other template
-		x.recorded = x.graph.Order()
-		x.patch(BaselinePatch(x.workload(), x.evaluate().Present()))
+		x.recorded = x.graph().Order()
+		x.patch(policy.BaselinePatch(x.workload(), x.evaluate().Present()))
 	}
 	for name, tt := range map[string]struct {
 		do   func(*world)
@@ -388,7 +394,7 @@ func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
 			x.tick(time.Minute)
 			tt.do(x)
 			x.tick(time.Minute)
-			observed := Observed{Now: x.now}
+			observed := policy.Observed{Now: x.now}
 			if tt.ours {
 				observed.Decided = x.recorded
 			}
@@ -413,19 +419,19 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 			x.adopt()
-			before := x.version
-			x.version += 10
-			x.annotate(ReloadAnnotation, "matched")
-			decided := x.graph.Order()
-			if d := x.act(); d.Action != WriteBaseline {
+			before := x.Version
+			x.Version += 10
+			x.annotate(policy.ReloadAnnotation, "matched")
+			decided := x.graph().Order()
+			if d := x.act(); d.Action != policy.WriteBaseline {
 				t.Fatalf("the new mode: %+v", d)
 			}
-			x.version = before + tt.late
+			x.Version = before + tt.late
 			x.set(secret("db", "password", "2"))
-			x.set(annotated(secret("db", "password", "2"), MatchAnnotation, "true"))
-			x.version += 20
+			x.set(annotated(secret("db", "password", "2"), policy.MatchAnnotation, "true"))
+			x.Version += 20
 			x.tick(time.Minute)
-			got := x.evaluate().Decide(Observed{Now: x.now, Decided: decided})
+			got := x.evaluate().Decide(policy.Observed{Now: x.now, Decided: decided})
 			if diff := cmp.Diff(tt.want, outcomeOf(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -438,8 +444,8 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 // template or the policy is new to this process as well.
 func TestStale_UnknownToTheRecordOfAnotherReplica(t *testing.T) {
 	pod := podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"))
-	ignored := func() metav1.Object {
-		return annotated(secret("db", "password", "1"), IgnoreAnnotation, "true")
+	ignored := func() ingesttest.Object {
+		return annotated(secret("db", "password", "1"), policy.IgnoreAnnotation, "true")
 	}
 	for name, tt := range map[string]struct {
 		after func(*world)
@@ -449,17 +455,17 @@ func TestStale_UnknownToTheRecordOfAnotherReplica(t *testing.T) {
 		"and a new template": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		}, []string{"ConfigMap/settings"}},
-		"and a new policy": {func(x *world) { x.annotate(KindsAnnotation, "configmap,secret") }, []string{"ConfigMap/settings"}},
+		"and a new policy": {func(x *world) { x.annotate(policy.KindsAnnotation, "configmap,secret") }, []string{"ConfigMap/settings"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, pod, ignored(), configMap("settings", "a", "1"))
-			x.graph.SetSeveralCounters(true)
+			x.SeparateCounters()
 			x.adopt()
 			x.remove(dependency.Secret, "db")
 			x.set(secret("db", "password", "2"))
 			tt.after(x)
 			other := newWorld(t, pod, ignored(), configMap("settings", "a", "2")).evaluate().Present()
-			x.annotate(ConfigHashAnnotation, other.Hash, AppliedSourcesAnnotation, other.sources())
+			x.annotate(policy.ConfigHashAnnotation, other.Hash, policy.AppliedSourcesAnnotation, other.SourcesJSON())
 			got, _ := x.evaluate().Stale()
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

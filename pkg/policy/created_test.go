@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // What counts only since the policy was changed restarts nothing, whatever client has recorded
@@ -18,20 +20,20 @@ func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 	for name, webhook := range map[string]bool{"recorded by the controller": false, "by the webhook": true} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "a"), envFrom(dependency.Secret, "b")), secret("a", "k", "1"), secret("b", "k", "1"))
-			x.graph.DeleteWorkload(x.workload().WorkloadKey)
+			x.removeWorkload()
 			x.edit(func(d *appsv1.Deployment) {
-				d.UID, d.Annotations = "web-2", map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/b"}
+				d.UID, d.Annotations = "web-2", map[string]string{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: "secret/b"}
 				if !webhook {
 					return
 				}
-				a := Admission{Evaluation: Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(readWorkload(d.DeepCopy())), NewTemplate: true}
+				a := policy.Admission{Evaluation: x.known().Evaluate(workloadtest.Read(d.DeepCopy())), NewTemplate: true}
 				marks := a.DesiredAnnotations()
 				for key, value := range marks.Workload {
 					d.Annotations[key] = *value
 				}
-				d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: *marks.Template[ConfigHashAnnotation]}
+				d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: *marks.Template[policy.ConfigHashAnnotation]}
 			})
-			if d := x.act(); (d.Action == WriteBaseline) == webhook {
+			if d := x.act(); (d.Action == policy.WriteBaseline) == webhook {
 				t.Fatalf("once created: %+v", d)
 			}
 			x.tick(time.Minute)
@@ -40,7 +42,7 @@ func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 				t.Fatalf("a change of what is excluded: %+v", got)
 			}
 			x.tick(time.Minute)
-			x.annotate(ExcludeAnnotation, "")
+			x.annotate(policy.ExcludeAnnotation, "")
 			if got := outcomeOf(x.act()); got != baseline {
 				t.Errorf("it is not excluded any more: %+v", got)
 			}
@@ -60,19 +62,19 @@ func TestCreatedWorkload_HasReadWhatWasThere(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		during func(*world)
-		want   Action
+		want   policy.Action
 	}{
-		"nothing changes":        {func(*world) {}, None},
-		"the content changes":    {func(x *world) { x.set(secret("db", "k", "2")) }, Inspect},
-		"another source changes": {func(x *world) { x.set(secret("other", "k", "2")) }, None},
+		"nothing changes":        {func(*world) {}, policy.None},
+		"the content changes":    {func(x *world) { x.set(secret("db", "k", "2")) }, policy.Inspect},
+		"another source changes": {func(x *world) { x.set(secret("other", "k", "2")) }, policy.None},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")))
-			x.graph.DeleteWorkload(x.workload().WorkloadKey)
+			x.removeWorkload()
 			x.tick(time.Minute)
 			x.set(secret("db", "k", "1"))
 			x.edit(func(d *appsv1.Deployment) { d.UID = "web-2" })
-			if d := x.act(); d.Action != WriteBaseline {
+			if d := x.act(); d.Action != policy.WriteBaseline {
 				t.Fatalf("once created: %+v", d)
 			}
 			before := x.deployment.Spec.Template.Spec.Containers[0].Image

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // at returns a time after the beginning of the world.
@@ -35,59 +36,59 @@ func TestWhatAWorkloadSays(t *testing.T) {
 	restarted := func(ago time.Duration, streak int) func(*world) {
 		return func(x *world) {
 			when := metav1.NewMicroTime(x.now.Add(-ago))
-			last := LastReload{Time: when, Trigger: "Secret/db", Automatic: &when, Streak: streak}
-			x.annotate(LastReloadAnnotation, last.json())
+			last := policy.LastReload{Time: when, Trigger: "Secret/db", Automatic: &when, Streak: streak}
+			x.annotate(policy.LastReloadAnnotation, last.JSON())
 		}
 	}
 	replicas := func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }
 	for name, tc := range map[string]struct {
 		do   func(*world)
-		want Decision
+		want policy.Decision
 	}{
 		"not opted in": {
-			func(x *world) { x.annotate(ReloadAnnotation, "") },
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Automatic restarts are off. Create a Reload to restart the workload."},
+			func(x *world) { x.annotate(policy.ReloadAnnotation, "") },
+			policy.Decision{State: policy.Unmanaged, Reason: "NotOptedIn", Message: "Automatic restarts are off. Create a Reload to restart the workload."},
 		},
 		"opted out, with a change": {
-			both(change, func(x *world) { x.annotate(ReloadAnnotation, "off") }),
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Message: "Automatic restarts are off. Create a Reload to restart the workload."},
+			both(change, func(x *world) { x.annotate(policy.ReloadAnnotation, "off") }),
+			policy.Decision{State: policy.Unmanaged, Reason: "NotOptedIn", Message: "Automatic restarts are off. Create a Reload to restart the workload."},
 		},
 		"in sync": {
 			func(*world) {},
-			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."},
+			policy.Decision{State: policy.InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."},
 		},
 		"in sync, restarted before": {
 			restarted(time.Second, 3),
-			Decision{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db", Message: "The pods run with the current content. The next change restarts them."},
+			policy.Decision{State: policy.InSync, Reason: "ContentApplied", Trigger: "Secret/db", Message: "The pods run with the current content. The next change restarts them."},
 		},
 		"nothing recorded": {
-			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") },
-			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
+			func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") },
+			policy.Decision{State: policy.Pending, Reason: policy.ReasonNotRecorded, Action: policy.WriteBaseline,
 				Message: "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"the record was removed": {
-			func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") },
-			Decision{State: InSync, Reason: ReasonRecordRemoved, Action: WriteBaseline,
+			func(x *world) { x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "") },
+			policy.Decision{State: policy.InSync, Reason: policy.ReasonRecordRemoved, Action: policy.WriteBaseline,
 				Message: "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if that is repeated."},
 		},
 		"an annotation is invalid": {
-			func(x *world) { x.annotate(SettleAnnotation, "soon") },
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/settle="soon": must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`},
+			func(x *world) { x.annotate(policy.SettleAnnotation, "soon") },
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/settle="soon": must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`},
 		},
 		"two annotations are invalid, and content has changed": {
 			both(changeEarlier, func(x *world) {
-				x.annotate(StrategyAnnotation, "magic")
-				x.namespaceAnnotations(map[string]string{LiveVolumesAnnotation: "maybe"})
+				x.annotate(policy.StrategyAnnotation, "magic")
+				x.namespaceAnnotations(map[string]string{policy.LiveVolumesAnnotation: "maybe"})
 			}),
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/strategy="magic": must be one of annotation, recreate; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false". Automatic restarts are on hold until this is fixed.`},
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/strategy="magic": must be one of annotation, recreate; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false". Automatic restarts are on hold until this is fixed.`},
 		},
 		"the mode is invalid: that is no opting out": {
-			func(x *world) { x.annotate(ReloadAnnotation, "true") },
-			Decision{State: Blocked, Reason: ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off. Automatic restarts are on hold until this is fixed.`},
+			func(x *world) { x.annotate(policy.ReloadAnnotation, "true") },
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off. Automatic restarts are on hold until this is fixed.`},
 		},
 		"a source is missing": {
 			func(x *world) { x.remove(dependency.Secret, "db") },
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 		"a source is missing, and no pod runs": {
 			func(x *world) {
@@ -97,27 +98,27 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				})
 				x.remove(dependency.Secret, "db")
 			},
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 		"a key is missing": {
 			func(x *world) { x.set(secret("db", "user", "u")) },
-			Decision{State: Blocked, Reason: ReasonKeyMissing, Stale: true, Message: "Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonKeyMissing, Stale: true, Message: "Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 		"a source and a key are missing, and something has changed": {
 			func(x *world) {
 				x.set(secret("db", "user", "u"))
 				x.remove(dependency.ConfigMap, "settings")
 			},
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "ConfigMap settings is missing; Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Stale: true, Message: "ConfigMap settings is missing; Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 		"a source that does not trigger is missing: pods do not start all the same": {
-			both(func(x *world) { x.annotate(ExcludeAnnotation, "secret/db"); x.act() }, func(x *world) { x.remove(dependency.Secret, "db") }),
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
+			both(func(x *world) { x.annotate(policy.ExcludeAnnotation, "secret/db"); x.act() }, func(x *world) { x.remove(dependency.Secret, "db") }),
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 
 		"content has just changed": {
 			change,
-			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
+			policy.Decision{State: policy.Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
 		},
 		"content has just changed by the client of the template": {
@@ -125,75 +126,75 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				x.defaults.ReleaseSettle = 30 * time.Second
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 			}, change),
-			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(30 * time.Second), Stale: true, WrittenAt: at(0),
+			policy.Decision{State: policy.Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(30 * time.Second), Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. The client that changed it also writes the pod template, so a release may be under way: " +
 					"a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for 30s."},
 		},
 		"content has just changed, settle 0": {
-			both(func(x *world) { x.annotate(SettleAnnotation, "0") }, change),
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0), DueAt: at(0),
+			both(func(x *world) { x.annotate(policy.SettleAnnotation, "0") }, change),
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0), DueAt: at(0),
 				Message: "Secret/db has changed. A restart is due."},
 		},
 		"content has settled": {
 			changeEarlier,
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
 				Message: "Secret/db has changed. A restart is due."},
 		},
 		"two sources have changed, the later one just now": {
 			both(changeEarlier, func(x *world) { x.set(configMap("settings", "a", "2")) }),
-			Decision{State: Settling, Reason: "SourceChanged", Trigger: "ConfigMap/settings", RecheckAt: at(time.Second), Stale: true,
+			policy.Decision{State: policy.Settling, Reason: "SourceChanged", Trigger: "ConfigMap/settings", RecheckAt: at(time.Second), Stale: true,
 				Message: "ConfigMap/settings and Secret/db have changed. A restart is due once the content has not changed for 1s."},
 		},
 		"restarted a moment ago": {
 			both(changeEarlier, restarted(3*time.Second, 1)),
-			Decision{State: Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(7 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
+			policy.Decision{State: policy.Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(7 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
 				Message: "Secret/db has changed. A restart is due at 2026-03-01T12:01:07Z: the minimum interval between automatic restarts is 10s."},
 		},
 		"restarted a moment ago, and content has just changed": {
 			both(change, restarted(3*time.Second, 1)),
-			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
+			policy.Decision{State: policy.Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
 		},
 		"restarted again and again": {
 			both(changeEarlier, restarted(30*time.Second, 3)),
-			Decision{State: Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(10 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
+			policy.Decision{State: policy.Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(10 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
 				Message: "Secret/db has changed. A restart is due at 2026-03-01T12:01:10Z: the minimum interval of 10s has grown to 40s after 3 restarts in close succession."},
 		},
 		"the interval is over: due when it ended, not when content had settled": {
 			both(changeEarlier, restarted(15*time.Second, 1)),
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-5 * time.Second),
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-5 * time.Second),
 				Message: "Secret/db has changed. A restart is due."},
 		},
 		"the time of the last restart is invalid: it does not hold anything up": {
 			both(changeEarlier, restarted(-1000*time.Hour, 1)),
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
 				Message: "Secret/db has changed. A restart is due."},
 		},
 		"content has settled, and another client has removed the record": {
 			func(x *world) {
-				x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+				x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
 				changeEarlier(x)
 			},
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, DueAt: at(-9 * time.Second),
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, DueAt: at(-9 * time.Second),
 				Message: "Secret/db has changed. A restart is due. It may be delayed, because another client removed configdep's annotations."},
 		},
 		"paused": {
 			both(changeEarlier, status(func(d *appsv1.Deployment) { d.Spec.Paused = true })),
-			Decision{State: Blocked, Reason: "Paused", Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second),
+			policy.Decision{State: policy.Blocked, Reason: "Paused", Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second),
 				Message: "Secret/db has changed. The restart is on hold until the Deployment is resumed."},
 		},
 		"paused, without a change": {
 			status(func(d *appsv1.Deployment) { d.Spec.Paused = true }),
-			Decision{State: InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."},
+			policy.Decision{State: policy.InSync, Reason: "ContentApplied", Message: "The pods run with the current content. The next change restarts them."},
 		},
 		"changed while no process watched": {
 			func(x *world) { x.away(func() { change(x) }); x.tick(time.Second) },
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. A restart is due."},
 		},
 		"changed while no process watched, and has to settle all the same": {
 			func(x *world) { x.away(func() { change(x) }) },
-			Decision{State: Settling, Reason: "SourceChanged", Trigger: "Secret/db", Stale: true, WrittenAt: at(0), RecheckAt: at(time.Second),
+			policy.Decision{State: policy.Settling, Reason: "SourceChanged", Trigger: "Secret/db", Stale: true, WrittenAt: at(0), RecheckAt: at(time.Second),
 				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
 		},
 		"changed while no process watched, and so has the template": {
@@ -204,30 +205,30 @@ func TestWhatAWorkloadSays(t *testing.T) {
 					x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 				})
 			},
-			Decision{State: Pending, Reason: "Verifying", Action: Verify, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
+			policy.Decision{State: policy.Pending, Reason: "Verifying", Action: policy.Verify, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed, and so has the pod template. The leader looks up which changed first, to decide whether a restart is due."},
 		},
 		"only the hash is left, and it is another": {
 			func(x *world) {
-				x.annotate(AppliedSourcesAnnotation, "")
+				x.annotate(policy.AppliedSourcesAnnotation, "")
 				x.away(func() { change(x) })
 				x.tick(time.Second)
 			},
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: TriggerUnknown, Stale: true,
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: policy.TriggerUnknown, Stale: true,
 				Message: "Its content has changed. A restart is due."},
 		},
 
 		"rolling out, not seen by its controller": {
 			status(func(d *appsv1.Deployment) { d.Generation = 2 }),
-			Decision{State: RollingOut, Reason: "NotObserved", Message: "The rollout is not complete: its controller has not observed the latest change of the workload yet."},
+			policy.Decision{State: policy.RollingOut, Reason: "NotObserved", Message: "The rollout is not complete: its controller has not observed the latest change of the workload yet."},
 		},
 		"rolling out": {
 			both(restarted(time.Second, 1), status(func(d *appsv1.Deployment) { replicas(d, 3) })),
-			Decision{State: RollingOut, Reason: "PodsUpdating", Trigger: "Secret/db", Message: "The rollout is not complete: 1 of 3 pods is up to date."},
+			policy.Decision{State: policy.RollingOut, Reason: "PodsUpdating", Trigger: "Secret/db", Message: "The rollout is not complete: 1 of 3 pods is up to date."},
 		},
 		"held": {
 			status(func(d *appsv1.Deployment) { replicas(d, 3); d.Spec.Paused = true }),
-			Decision{State: RollingOut, Reason: "Paused", Message: "The rollout is waiting for a user: 1 of 3 pods is up to date, and the Deployment is paused."},
+			policy.Decision{State: policy.RollingOut, Reason: "Paused", Message: "The rollout is waiting for a user: 1 of 3 pods is up to date, and the Deployment is paused."},
 		},
 		"failed": {
 			status(func(d *appsv1.Deployment) {
@@ -236,61 +237,61 @@ func TestWhatAWorkloadSays(t *testing.T) {
 					Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 				}}
 			}),
-			Decision{State: Failed, Reason: "ProgressDeadlineExceeded", Message: "The rollout is not progressing: 1 of 3 pods is up to date, and the progress deadline has passed."},
+			policy.Decision{State: policy.Failed, Reason: "ProgressDeadlineExceeded", Message: "The rollout is not progressing: 1 of 3 pods is up to date, and the progress deadline has passed."},
 		},
 		"a change while it rolls out": {
 			both(changeEarlier, status(func(d *appsv1.Deployment) { replicas(d, 3) })),
-			Decision{State: Pending, Reason: "SourceChanged", Action: RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
+			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
 				Message: "Secret/db has changed. A restart is due."},
 		},
 		"pods are being evicted": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate")
+				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z", policy.StrategyAnnotation, "recreate")
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
+			policy.Decision{State: policy.RollingOut, Reason: policy.ReasonRecreating, Action: policy.Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
 		"pods were being evicted, and the strategy is another: those that are left must go too": {
-			func(x *world) { x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z") },
-			Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
+			func(x *world) { x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z") },
+			policy.Decision{State: policy.Pending, Reason: "StrategyChanged", Action: policy.Continue, Trigger: policy.TriggerUnknown, Stale: true,
 				Message: "The strategy was changed while pods were being evicted. If any of them is left, a restart is due."},
 		},
 		"the same, and the Deployment is paused": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z")
+				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z")
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			},
-			Decision{State: Blocked, Reason: "Paused", Trigger: TriggerUnknown, Stale: true,
+			policy.Decision{State: policy.Blocked, Reason: "Paused", Trigger: policy.TriggerUnknown, Stale: true,
 				Message: "The strategy was changed while pods were being evicted. If any of them is left, the restart is on hold until the Deployment is resumed."},
 		},
 		"pods were being evicted, and the workload has opted out: it is not known what is left": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ReloadAnnotation, "off")
+				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z", policy.StrategyAnnotation, "recreate", policy.ReloadAnnotation, "off")
 			},
-			Decision{State: Unmanaged, Reason: "NotOptedIn", Action: Abandon, Message: "Automatic restarts are off. Create a Reload to restart the workload."},
+			policy.Decision{State: policy.Unmanaged, Reason: "NotOptedIn", Action: policy.Abandon, Message: "Automatic restarts are off. Create a Reload to restart the workload."},
 		},
 		"nothing restarts it, though it has opted in": {
-			func(x *world) { x.annotate(ReloadAnnotation, "listed"); x.act() },
-			Decision{State: InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."},
+			func(x *world) { x.annotate(policy.ReloadAnnotation, "listed"); x.act() },
+			policy.Decision{State: policy.InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."},
 		},
 		"pods are being evicted, and the rollout fails: that goes on": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate")
+				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z", policy.StrategyAnnotation, "recreate")
 				x.edit(func(d *appsv1.Deployment) { d.Generation = 2 })
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
+			policy.Decision{State: policy.RollingOut, Reason: policy.ReasonRecreating, Action: policy.Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
 		"pods are being evicted, and the record is gone": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z", StrategyAnnotation, "recreate", ConfigHashAnnotation, "")
+				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z", policy.StrategyAnnotation, "recreate", policy.ConfigHashAnnotation, "")
 			},
-			Decision{State: RollingOut, Reason: ReasonRecreating, Action: WriteBaseline, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
+			policy.Decision{State: policy.RollingOut, Reason: policy.ReasonRecreating, Action: policy.WriteBaseline, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
 		"pods are being evicted, and a source is missing: their heirs could not start": {
 			func(x *world) {
-				x.annotate(RecreatingAnnotation, "2026-03-01T12:00:00Z")
+				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z")
 				x.remove(dependency.Secret, "db")
 			},
-			Decision{State: Blocked, Reason: ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
+			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -298,16 +299,16 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				secret("db", "password", "1"), configMap("settings", "a", "1", "b", "1"))
 			x.adopt()
 			tc.do(x)
-			got := x.evaluate().Decide(Observed{Now: x.now})
+			got := x.evaluate().Decide(policy.Observed{Now: x.now})
 			// WrittenAt is for Verify alone, and counts in its own tests.
-			ignore := cmpopts.IgnoreFields(Decision{}, "WrittenAt", "Because", "KnownBy")
-			if tc.want.Action == Verify {
-				ignore = cmpopts.IgnoreFields(Decision{}, "Because", "KnownBy")
+			ignore := cmpopts.IgnoreFields(policy.Decision{}, "WrittenAt", "Because", "KnownBy")
+			if tc.want.Action == policy.Verify {
+				ignore = cmpopts.IgnoreFields(policy.Decision{}, "Because", "KnownBy")
 			}
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if again := x.evaluate().Decide(Observed{Now: x.now}); !cmp.Equal(got, again) {
+			if again := x.evaluate().Decide(policy.Observed{Now: x.now}); !cmp.Equal(got, again) {
 				t.Errorf("the same question has another answer:\n%s", cmp.Diff(got, again))
 			}
 			if !got.RecheckAt.IsZero() && !got.RecheckAt.After(x.now) {
@@ -321,19 +322,19 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 	for _, tc := range []struct {
 		kind        dependency.WorkloadKind
 		annotations map[string]string
-		want        Decision
+		want        policy.Decision
 	}{
-		{kind.CronJob, map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/gone"}, Decision{State: Blocked, Reason: ReasonSourceMissing,
+		{kind.CronJob, map[string]string{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: "secret/gone"}, policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing,
 			Message: "Secret gone is missing: the next run cannot start until this is fixed."}},
-		{kind.CronJob, map[string]string{ReloadAnnotation: "nope"}, Decision{State: Blocked, Reason: ReasonInvalidAnnotation,
+		{kind.CronJob, map[string]string{policy.ReloadAnnotation: "nope"}, policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation,
 			Message: `Invalid annotation configdep.io/reload="nope": must be one of auto, matched, listed, off.`}},
-		{kind.CronJob, nil, Decision{State: Unmanaged, Reason: "NextRunReadsContent",
+		{kind.CronJob, nil, policy.Decision{State: policy.Unmanaged, Reason: "NextRunReadsContent",
 			Message: "No restart is needed: the next run of the CronJob reads the current content."}},
-		{kind.Job, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
+		{kind.Job, map[string]string{policy.ReloadAnnotation: "auto"}, policy.Decision{State: policy.Unmanaged, Reason: "KindNotReloaded",
 			Message: "configdep does not restart it: a Job has no rollout."}},
-		{kind.Pod, map[string]string{ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
+		{kind.Pod, map[string]string{policy.ReloadAnnotation: "auto"}, policy.Decision{State: policy.Unmanaged, Reason: "KindNotReloaded",
 			Message: "configdep does not restart it: a Pod has no rollout."}},
-		{kind.ReplicaSet, map[string]string{SettleAnnotation: "soon", ReloadAnnotation: "auto"}, Decision{State: Unmanaged, Reason: "KindNotReloaded",
+		{kind.ReplicaSet, map[string]string{policy.SettleAnnotation: "soon", policy.ReloadAnnotation: "auto"}, policy.Decision{State: policy.Unmanaged, Reason: "KindNotReloaded",
 			Message: "configdep does not restart it: a ReplicaSet has no rollout."}},
 	} {
 		x := newWorld(t, podOf())
@@ -341,7 +342,7 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 			WorkloadKey: dependency.WorkloadKey{Kind: tc.kind, Namespace: namespace, Name: "once"}, Traits: kind.Of(tc.kind).Traits,
 			Annotations: tc.annotations, References: []dependency.Reference{{Kind: dependency.Secret, Name: "gone", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 		}
-		got := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w).Decide(Observed{Now: epoch})
+		got := x.known().Evaluate(w).Decide(policy.Observed{Now: epoch})
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s with %v (-want +got):\n%s", tc.kind, tc.annotations, diff)
 		}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"strings"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // foreign is a dialect of a tool that restarts what says so, and knows nothing else.
@@ -29,8 +30,8 @@ func (foreign) Declares(annotations map[string]string) bool {
 	return found
 }
 
-func (foreign) Policy(p *Policy, _, _ map[string]string, _ *Defaults) {
-	p.Mode, p.DeclaredBy = Auto, foreignRestart
+func (foreign) Policy(p *policy.Policy, _, _ map[string]string, _ *policy.Defaults) {
+	p.Mode, p.DeclaredBy = policy.Auto, foreignRestart
 }
 
 func (foreign) Namespace(annotations, _ map[string]string) map[string]string {
@@ -44,9 +45,7 @@ func (foreign) Source(annotations map[string]string) dependency.SourceMarks {
 // withForeign adds the dialect until the test ends.
 func withForeign(t *testing.T) {
 	t.Helper()
-	before := dialects
-	t.Cleanup(func() { dialects = before })
-	dialects = append([]Dialect{}, append(before, foreign{})...)
+	t.Cleanup(policy.AddDialect(foreign{}))
 }
 
 // What is declared on the workload counts before what is on its namespace, and on one object the first dialect.
@@ -55,21 +54,21 @@ func TestOf_ChoosesTheDialect(t *testing.T) {
 	type m = map[string]string
 	for name, tt := range map[string]struct {
 		workload, namespace m
-		mode                Mode
+		mode                policy.Mode
 		by                  string
 	}{
-		"nothing is said":           {nil, nil, Off, DeclaredByDefault},
-		"a setting is no mode":      {m{SettleAnnotation: "1s"}, nil, Off, DeclaredByDefault},
-		"another tool's":            {m{foreignRestart: "yes"}, nil, Auto, foreignRestart},
-		"another tool's default":    {nil, m{foreignRestart: "yes"}, Auto, foreignRestart},
-		"both on one object":        {m{foreignRestart: "yes", ReloadAnnotation: "listed"}, nil, Listed, ReloadAnnotation},
-		"the workload before":       {m{foreignRestart: "yes"}, m{ReloadAnnotation: "listed"}, Auto, foreignRestart},
-		"ours on the workload":      {m{ReloadAnnotation: "off"}, m{foreignRestart: "yes"}, Off, ReloadAnnotation},
-		"both on the namespace":     {nil, m{foreignRestart: "yes", ReloadAnnotation: "matched"}, Matched, "Namespace " + ReloadAnnotation},
-		"settings of ours, no mode": {m{SettleAnnotation: "1s"}, m{foreignRestart: "yes"}, Auto, foreignRestart},
+		"nothing is said":           {nil, nil, policy.Off, policy.DeclaredByDefault},
+		"a setting is no mode":      {m{policy.SettleAnnotation: "1s"}, nil, policy.Off, policy.DeclaredByDefault},
+		"another tool's":            {m{foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
+		"another tool's default":    {nil, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
+		"both on one object":        {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Listed, policy.ReloadAnnotation},
+		"the workload before":       {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
+		"ours on the workload":      {m{policy.ReloadAnnotation: "off"}, m{foreignRestart: "yes"}, policy.Off, policy.ReloadAnnotation},
+		"both on the namespace":     {nil, m{foreignRestart: "yes", policy.ReloadAnnotation: "matched"}, policy.Matched, "Namespace " + policy.ReloadAnnotation},
+		"settings of ours, no mode": {m{policy.SettleAnnotation: "1s"}, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := NewPolicy(tt.workload, tt.namespace, Defaults{Mode: Off})
+			p := policy.NewPolicy(tt.workload, tt.namespace, policy.Defaults{Mode: policy.Off})
 			if p.Mode != tt.mode || p.DeclaredBy != tt.by || len(p.Problems) > 0 {
 				t.Errorf("mode %s, declared by %s, %v", p.Mode, p.DeclaredBy, p.Problems)
 			}
@@ -80,22 +79,22 @@ func TestOf_ChoosesTheDialect(t *testing.T) {
 // What ingest keeps is what the table says: a dialect whose annotations were dropped there would never fire.
 func TestOwns(t *testing.T) {
 	for key, want := range map[string]bool{
-		ReloadAnnotation: true, ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
+		policy.ReloadAnnotation: true, policy.ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
 	} {
-		if got := Owns(key); got != want {
+		if got := policy.Owns(key); got != want {
 			t.Errorf("%q: %v", key, got)
 		}
 	}
 	withForeign(t)
-	if !Owns(foreignRestart) {
+	if !policy.Owns(foreignRestart) {
 		t.Error("the annotations of another dialect are dropped")
 	}
-	read := readAnnotations(map[string]string{foreignRestart: "yes", "x": "y", ReloadAnnotation: "auto", ConfigHashAnnotation: "h"}, nil)
-	want := dependency.Annotations{Settings: map[string]string{foreignRestart: "yes", ReloadAnnotation: "auto"}, Marks: dependency.Marks{Hash: "h"}}
+	read := policy.ReadAnnotations(map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "h"}, nil)
+	want := dependency.Annotations{Settings: map[string]string{foreignRestart: "yes", policy.ReloadAnnotation: "auto"}, Marks: dependency.Marks{Hash: "h"}}
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
-	if got := ReadNamespace(map[string]string{foreignRestart: "yes", SettleAnnotation: "1s", "x": "y"}, map[string]string{ReloadAnnotation: "auto"}); len(got) != 3 {
+	if got := policy.ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}); len(got) != 3 {
 		t.Errorf("of a namespace is kept %v", got)
 	}
 }
@@ -103,10 +102,10 @@ func TestOwns(t *testing.T) {
 // Turning restarts off and on in any dialect is noted with what the workload said before.
 func TestNote_OfAnotherDialect(t *testing.T) {
 	withForeign(t)
-	before := annotatedWorkload(map[string]string{foreignRestart: "yes"}, nil)
-	Note(before, nil, nil, Defaults{Mode: Off}, "1", dependency.Arrival{Live: true, Order: 1})
-	after := annotatedWorkload(nil, nil)
-	Note(after, before, nil, Defaults{Mode: Off}, "2", dependency.Arrival{Live: true, Order: 2})
+	before := policy.AnnotatedWorkload(map[string]string{foreignRestart: "yes"}, nil)
+	policy.Note(before, nil, nil, policy.Defaults{Mode: policy.Off}, "1", dependency.Arrival{Live: true, Order: 1})
+	after := policy.AnnotatedWorkload(nil, nil)
+	policy.Note(after, before, nil, policy.Defaults{Mode: policy.Off}, "2", dependency.Arrival{Live: true, Order: 2})
 	if !before.OptedIn || before.Scope == "" || after.OptedIn || after.OptedOver != "yes" {
 		t.Errorf("before: in %v, scope %q; after: in %v, over %q", before.OptedIn, before.Scope, after.OptedIn, after.OptedOver)
 	}
@@ -115,15 +114,15 @@ func TestNote_OfAnotherDialect(t *testing.T) {
 // Owners of a source mark it by annotations, and only as it is documented.
 func TestReadSource(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "false": false, "True": false, "true\n": false, "yes": false, "": false} {
-		if m := ReadSource(map[string]string{IgnoreAnnotation: value}); m != (dependency.SourceMarks{Ignored: want}) {
+		if m := policy.ReadSource(map[string]string{policy.IgnoreAnnotation: value}); m != (dependency.SourceMarks{Ignored: want}) {
 			t.Errorf("ignore %q: %+v", value, m)
 		}
-		if m := ReadSource(map[string]string{MatchAnnotation: value}); m != (dependency.SourceMarks{Match: want}) {
+		if m := policy.ReadSource(map[string]string{policy.MatchAnnotation: value}); m != (dependency.SourceMarks{Match: want}) {
 			t.Errorf("match %q: %+v", value, m)
 		}
 	}
 	withForeign(t)
-	if m := ReadSource(map[string]string{foreignIgnore: "x", MatchAnnotation: "true"}); m != (dependency.SourceMarks{Ignored: true, Match: true}) {
+	if m := policy.ReadSource(map[string]string{foreignIgnore: "x", policy.MatchAnnotation: "true"}); m != (dependency.SourceMarks{Ignored: true, Match: true}) {
 		t.Errorf("of two dialects: %+v", m)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // rolledBack returns a workload that reads a Secret that changed in the middle of a rollout,
@@ -46,18 +47,18 @@ func TestDecide_RestartComesBack(t *testing.T) {
 		before, between func(*world)
 		want            outcome
 	}{
-		"content has changed often before": {both(set("2"), set("3")), func(*world) {}, outcome{InSync, nothing.Reason, None, "Secret/db"}},
+		"content has changed often before": {both(set("2"), set("3")), func(*world) {}, outcome{policy.InSync, nothing.Reason, policy.None, "Secret/db"}},
 		"it changes meanwhile":             {both(set("2"), set("3")), set("4"), inspect("Secret/db")},
 		"the record is written again": {both(set("2"), set("3")), func(x *world) {
 			e := x.evaluate()
-			x.patch(VerifiedPatch(e.Workload, e.Present(), x.now))
+			x.patch(policy.VerifiedPatch(e.Workload, e.Present(), x.now))
 		}, inspect("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 			x.adopt()
 			tt.before(x)
-			if d := x.act(); d.Action != RollOut {
+			if d := x.act(); d.Action != policy.RollOut {
 				t.Fatalf("%+v", d)
 			}
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
@@ -79,25 +80,25 @@ func TestDecide_RestartComesBack(t *testing.T) {
 }
 
 func TestDecide_Rollback(t *testing.T) {
-	want := []Excursion{{ID: "Secret/db", To: epoch.Add(2 * time.Minute), Containers: []string{"app"}, OlderPods: true, Witnessed: true}}
+	want := []policy.Excursion{{ID: "Secret/db", To: epoch.Add(2 * time.Minute), Containers: []string{"app"}, OlderPods: true, Witnessed: true}}
 	t.Run("pods may be older", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
-		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		x.act()
-		if d := x.decide(); d.State != InSync || d.Action != None {
+		if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 			t.Errorf("once looked up: %+v", d)
 		}
 	})
 	t.Run("pods may be older, with several counters", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
-		x.graph.SetSeveralCounters(true)
-		if diff := cmp.Diff(want, x.evaluate().doubts(), cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+		x.SeparateCounters()
+		if diff := cmp.Diff(want, x.evaluate().Doubts(), cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		x.set(configMap("settings", "a", "2")) // it came later
-		if diff := cmp.Diff(want, x.evaluate().doubts(), cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+		if diff := cmp.Diff(want, x.evaluate().Doubts(), cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 			t.Errorf("and later content (-want +got):\n%s", diff)
 		}
 	})
@@ -132,9 +133,9 @@ func TestDecide_Rollback(t *testing.T) {
 		present := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
 			secret("db", "password", "2"), configMap("settings", "a", "1")).evaluate().Present()
 		x := rolledBack(t, func(d *appsv1.Deployment) {
-			d.Annotations[ConfigHashAnnotation], d.Annotations[AppliedSourcesAnnotation] = present.Hash, present.sources()
+			d.Annotations[policy.ConfigHashAnnotation], d.Annotations[policy.AppliedSourcesAnnotation] = present.Hash, present.SourcesJSON()
 		})
-		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -148,7 +149,7 @@ func TestDecide_Rollback(t *testing.T) {
 		// Another replica has recorded since what it had read.
 		there := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
 			secret("db", "password", "1"), configMap("settings", "a", "1"))
-		x.patch(VerifiedPatch(x.workload(), there.evaluate().Present(), x.now))
+		x.patch(policy.VerifiedPatch(x.workload(), there.evaluate().Present(), x.now))
 		e = x.evaluate()
 		e.Workload.Marks.TemplateHash = e.Hash
 		if e.InDoubt() {
@@ -157,8 +158,7 @@ func TestDecide_Rollback(t *testing.T) {
 	})
 	t.Run("what changed before all pods were of another template", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
-		e := x.evaluate()
-		at := e.graph.Source(dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}).Change.Moment()
+		at := x.graph().Source(dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}).Change.Moment()
 		for name, tt := range map[string]struct {
 			after dependency.Moment
 			want  bool
@@ -178,14 +178,14 @@ func TestDecide_Rollback(t *testing.T) {
 	// It may be the one that another replica has just written, which knows these pods.
 	t.Run("once looked up, an older record that comes back is a reason to look again", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
-		hash, sources := x.deployment.Annotations[ConfigHashAnnotation], x.deployment.Annotations[AppliedSourcesAnnotation]
+		hash, sources := x.deployment.Annotations[policy.ConfigHashAnnotation], x.deployment.Annotations[policy.AppliedSourcesAnnotation]
 		x.act()
-		x.annotate(ConfigHashAnnotation, hash, AppliedSourcesAnnotation, sources)
-		if d := x.decide(); d.Reason != ReasonVerifying || d.Action != Inspect {
+		x.annotate(policy.ConfigHashAnnotation, hash, policy.AppliedSourcesAnnotation, sources)
+		if d := x.decide(); d.Reason != policy.ReasonVerifying || d.Action != policy.Inspect {
 			t.Errorf("%+v", d)
 		}
 		x.act()
-		if d := x.decide(); d.State != InSync || d.Action != None {
+		if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 			t.Errorf("once looked up again: %+v", d)
 		}
 	})
@@ -197,8 +197,8 @@ func TestDecide_Rollback(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec, d.Generation = podOf(), 2
 				if !recorded {
-					delete(d.Annotations, ConfigHashAnnotation)
-					delete(d.Annotations, AppliedSourcesAnnotation)
+					delete(d.Annotations, policy.ConfigHashAnnotation)
+					delete(d.Annotations, policy.AppliedSourcesAnnotation)
 				}
 			})
 			x.tick(time.Minute)
@@ -206,8 +206,8 @@ func TestDecide_Rollback(t *testing.T) {
 			went := x.now
 			x.tick(time.Minute)
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = pod, 3 })
-			want := []Excursion{{ID: "Secret/extra", To: went, Containers: []string{"app"}, OlderPods: true, Witnessed: true}}
-			if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+			want := []policy.Excursion{{ID: "Secret/extra", To: went, Containers: []string{"app"}, OlderPods: true, Witnessed: true}}
+			if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -222,7 +222,7 @@ func TestDecide_Rollback(t *testing.T) {
 	} {
 		t.Run("unseen, "+name, func(t *testing.T) {
 			x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), secret("extra", "a", "1", "b", "1"), secret("more-1", "k", "1"))
-			x.annotate(SourcesAnnotation, "secret/more-*")
+			x.annotate(policy.SourcesAnnotation, "secret/more-*")
 			x.adopt()
 			x.deployment.Generation, x.deployment.Status.ObservedGeneration = 1, 1
 			tt.off(x)
@@ -238,7 +238,7 @@ func TestDecide_Rollback(t *testing.T) {
 	}
 	t.Run("opting in adopts what changed before, where nothing is recorded", func(t *testing.T) {
 		x := rolledBack(t, func(d *appsv1.Deployment) { d.Annotations = map[string]string{} })
-		x.annotate(ReloadAnnotation, "auto")
+		x.annotate(policy.ReloadAnnotation, "auto")
 		if diff := cmp.Diff(adoption, outcomeOf(x.decide())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -246,13 +246,13 @@ func TestDecide_Rollback(t *testing.T) {
 	t.Run("opting in again adopts nothing", func(t *testing.T) {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 		x.adopt()
-		x.annotate(ReloadAnnotation, "off")
+		x.annotate(policy.ReloadAnnotation, "off")
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
 		x.set(secret("db", "password", "2"))
 		x.set(secret("db", "password", "1"))
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
 		x.tick(time.Minute)
-		x.annotate(ReloadAnnotation, "auto")
+		x.annotate(policy.ReloadAnnotation, "auto")
 		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -263,7 +263,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x.set(secret("db", "password", "3"))
 		x.tick(time.Minute)
 		if e := x.evaluate(); e.InDoubt() {
-			t.Errorf("it is in doubt: %+v", e.doubts())
+			t.Errorf("it is in doubt: %+v", e.Doubts())
 		}
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -276,7 +276,7 @@ func TestDecide_RecordOfSeveralCounters(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
 	x.away(func() { x.set(secret("db", "password", "2")) })
-	x.graph.SetSeveralCounters(true)
+	x.SeparateCounters()
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -291,22 +291,22 @@ func TestDecide_RecordIsWrittenAgain(t *testing.T) {
 		want outcome
 	}{
 		"it is of other keys": {
-			func(x *world) { x.annotate(AppliedSourcesAnnotation, `{"Secret/db":"*.0123456789abcdef.1"}`) }, baseline,
+			func(x *world) { x.annotate(policy.AppliedSourcesAnnotation, `{"Secret/db":"*.0123456789abcdef.1"}`) }, baseline,
 		},
 		"the hash is no hash, and content has changed there and back": {
 			func(x *world) {
-				x.annotate(ConfigHashAnnotation, "garbage")
+				x.annotate(policy.ConfigHashAnnotation, "garbage")
 				x.set(secret("db", "password", "2"))
 				x.set(secret("db", "password", "1"))
 			}, rollOut("Secret/db"),
 		},
 		"it is an older one that another client brings back, of content that the pods have read": {
 			func(x *world) {
-				hash, sources := x.deployment.Annotations[ConfigHashAnnotation], x.deployment.Annotations[AppliedSourcesAnnotation]
+				hash, sources := x.deployment.Annotations[policy.ConfigHashAnnotation], x.deployment.Annotations[policy.AppliedSourcesAnnotation]
 				x.set(secret("db", "password", "2"))
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 				x.act()
-				x.annotate(ConfigHashAnnotation, hash, AppliedSourcesAnnotation, sources)
+				x.annotate(policy.ConfigHashAnnotation, hash, policy.AppliedSourcesAnnotation, sources)
 			}, baseline,
 		},
 		"a Deployment is paused with another template": {
@@ -317,11 +317,11 @@ func TestDecide_RecordIsWrittenAgain(t *testing.T) {
 		},
 		"a Deployment is paused with another template, and has no record": {
 			func(x *world) {
-				x.annotate(ReloadAnnotation, "off")
-				x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+				x.annotate(policy.ReloadAnnotation, "off")
+				x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 				x.edit(func(d *appsv1.Deployment) { envFrom(dependency.ConfigMap, "settings")(&d.Spec.Template.Spec) })
-				x.annotate(ReloadAnnotation, "auto")
+				x.annotate(policy.ReloadAnnotation, "auto")
 			}, adoption,
 		},
 	} {
@@ -343,22 +343,23 @@ func TestDecide_ChangeWithoutARecord(t *testing.T) {
 	unrecorded := func() *world {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 		x.tick(time.Minute)
-		x.set(secret("db", "password", "2"))
 		return x
 	}
+	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	x := unrecorded()
+	change(x)
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 		t.Errorf("it has changed (-want +got):\n%s", diff)
 	}
 	// A key may have gone, which leaves no time behind, so that times tell nothing.
-	x.edit(func(d *appsv1.Deployment) { d.ManagedFields = x.managed(`{"f:spec":{"f:template":{}}}`) })
+	x.edit(func(d *appsv1.Deployment) { d.ManagedFields = x.Managed(`{"f:spec":{"f:template":{}}}`) })
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 		t.Errorf("and the manager of the template writes again (-want +got):\n%s", diff)
 	}
 	x = unrecorded()
-	x.graph.SetSince(dependency.Moment{Version: x.version, Order: x.order})
+	x.restartWhile(func() { change(x) })
 	x.tick(time.Minute)
 	if diff := cmp.Diff(adoption, outcomeOf(x.decide())); diff != "" {
 		t.Errorf("it is not known which came first (-want +got):\n%s", diff)
@@ -390,7 +391,7 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 		want outcome
 	}{
 		"one is ignored": {func(x *world) {
-			x.set(annotated(secret("feature-1", "a", "1"), IgnoreAnnotation, "true"))
+			x.set(annotated(secret("feature-1", "a", "1"), policy.IgnoreAnnotation, "true"))
 		}, baseline},
 		"the template reads one": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "feature-1")(&d.Spec.Template.Spec) })
@@ -400,7 +401,7 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 		for where, away := range map[string]bool{"": false, ", while no replica looks": true} {
 			t.Run(name+where, func(t *testing.T) {
 				x := newWorld(t, podOf(), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
-				x.annotate(ReloadAnnotation, "listed", SourcesAnnotation, "secret/feature-*")
+				x.annotate(policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secret/feature-*")
 				x.adopt()
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 				if away {
@@ -420,28 +421,28 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 // A template that carries a hash of before comes back in the middle of a rollout, and the record is lost: pods of that
 // time may be left.
 func TestDecide_HashAloneComesBack(t *testing.T) {
-	for value, want := range map[string]outcome{"1": {InSync, nothing.Reason, WriteBaseline, ""}, "2": inspect("Secret/db")} {
+	for value, want := range map[string]outcome{"1": {policy.InSync, nothing.Reason, policy.WriteBaseline, ""}, "2": inspect("Secret/db")} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 		x.adopt()
 		hash := x.evaluate().Hash
 		image := func(image string, annotations map[string]string) {
 			x.edit(func(d *appsv1.Deployment) {
 				d.Generation++
-				d.Annotations = map[string]string{ReloadAnnotation: "auto"}
+				d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
 				d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations = image, annotations
 				if annotations != nil { // the rollout of the other has only begun
 					d.Status.ObservedGeneration = d.Generation
 				}
 			})
 		}
-		image("", map[string]string{ConfigHashAnnotation: hash})
+		image("", map[string]string{policy.ConfigHashAnnotation: hash})
 		x.away(func() {
 			x.set(secret("db", "password", value))
 			x.tick(time.Minute)
 			image("app:2", nil)
 		})
 		x.tick(time.Minute)
-		image("", map[string]string{ConfigHashAnnotation: hash})
+		image("", map[string]string{policy.ConfigHashAnnotation: hash})
 		x.tick(time.Minute)
 		if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
 			t.Errorf("content %s (-want +got):\n%s", value, diff)

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // BenchmarkDecide measures one decision on a workload, with globs that name all 10,000 Secrets of
@@ -42,14 +43,15 @@ func BenchmarkDecide(b *testing.B) {
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			digester := dependency.NewDigester(make([]byte, dependency.KeySize))
-			g := newGraph(digester)
+			g := dependency.NewGraph()
+			g.SetDigester(digester)
 			w := &dependency.Workload{
 				WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"},
 				UID:         "web", ResourceVersion: "1", Status: dependency.Status{Replicas: 1}, Traits: kind.Of(kind.Deployment).Traits,
-				Annotations: map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: tt.sources},
+				Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: tt.sources},
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "s-00-0", Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}}}},
 			}
-			p := Note(w, nil, nil, Defaults{}, "1", dependency.Arrival{})
+			p := policy.Note(w, nil, nil, policy.Defaults{}, "1", dependency.Arrival{})
 			g.SetWorkload(w, p.Patterns())
 			put := func(name string, version int) {
 				meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(version)}
@@ -65,16 +67,16 @@ func BenchmarkDecide(b *testing.B) {
 			for i := range n {
 				put(fmt.Sprintf("s-%02d-%d", i%32, i), 20_000+i)
 			}
-			present := Evaluator{Graph: g, Defaults: Defaults{}}.Evaluate(w).Present()
+			present := policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(w).Present()
 			recorded := *w
 			recorded.Annotations = map[string]string{
-				ReloadAnnotation: "auto", SourcesAnnotation: tt.sources, ConfigHashAnnotation: present.Hash, AppliedSourcesAnnotation: present.sources(),
+				policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: tt.sources, policy.ConfigHashAnnotation: present.Hash, policy.AppliedSourcesAnnotation: present.SourcesJSON(),
 			}
 			g.SetWorkload(&recorded, p.Patterns())
 			put("s-00-0", 40_000)
 			put("s-01-1", 40_001)
 			for b.Loop() {
-				Evaluator{Graph: g, Defaults: Defaults{}}.Evaluate(&recorded).Decide(Observed{Now: epoch.Add(time.Hour)})
+				policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(&recorded).Decide(policy.Observed{Now: epoch.Add(time.Hour)})
 			}
 		})
 	}

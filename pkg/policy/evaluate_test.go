@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"maps"
@@ -15,7 +15,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 func TestMissingNamesEachSourceAndKey(t *testing.T) {
@@ -38,7 +39,7 @@ func TestMissingNamesEachSourceAndKey(t *testing.T) {
 // restarts by itself too.
 func TestStaleIsKnownInEveryMode(t *testing.T) {
 	x := typical(t)
-	x.annotate(ReloadAnnotation, "off")
+	x.annotate(policy.ReloadAnnotation, "off")
 	check := func(what string, want []string, wantKnown bool) {
 		t.Helper()
 		ids, known := x.evaluate().Stale()
@@ -48,7 +49,7 @@ func TestStaleIsKnownInEveryMode(t *testing.T) {
 	}
 	check("nothing is recorded", nil, false)
 	e := x.evaluate()
-	x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewRequestedReload(nil, x.now, "me", ""), Always: true}))
+	x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewRequestedReload(nil, x.now, "me", ""), Always: true}))
 	check("just restarted", nil, true)
 	x.set(secret("db", "password", "2"))
 	x.set(secret("extra", "a", "1"))
@@ -63,14 +64,14 @@ func TestRecordHoldsOneEntryForEachSource(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
 		secret("db", "password", "hunter2"), configMap("settings", "a", "1", "b", "1"),
 		secret("feature-1", "a", "1"), secret("feature-2", "a", "1", "b", "1"))
-	x.annotate(SourcesAnnotation, "secret/feature-*,configmap/none-*")
+	x.annotate(policy.SourcesAnnotation, "secret/feature-*,configmap/none-*")
 	r := x.evaluate().Present()
 	got := map[string]string{}
 	for id, entry := range r.Sources {
 		scope, rest, _ := strings.Cut(entry, ".")
 		if digest, keys, found := strings.Cut(rest, "."); found && len(digest) == 16 {
-			if len(keys)%keyNameLength == 0 {
-				keys = strconv.Itoa(len(keys) / keyNameLength)
+			if len(keys)%policy.KeyNameLength == 0 {
+				keys = strconv.Itoa(len(keys) / policy.KeyNameLength)
 			}
 			rest = keys + " keys"
 		}
@@ -83,7 +84,7 @@ func TestRecordHoldsOneEntryForEachSource(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if text := r.sources(); strings.Contains(text, "password") || strings.Contains(text, "hunter2") {
+	if text := r.SourcesJSON(); strings.Contains(text, "password") || strings.Contains(text, "hunter2") {
 		t.Errorf("the record tells too much: %s", text)
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(r.Sources))); diff != "" {
@@ -113,12 +114,12 @@ func TestKeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
 	with := configMap("settings", "a", "1")
 	with.BinaryData = map[string][]byte{"b": {1}}
 	x.set(with)
-	if d := x.act(); d.State != InSync || d.Action == RollOut {
+	if d := x.act(); d.State != policy.InSync || d.Action == policy.RollOut {
 		t.Errorf("it comes: %v", outcomeOf(d))
 	}
 	x.set(configMap("settings", "a", "1"))
 	x.tick(time.Minute)
-	if d := x.decide(); d.Action == RollOut || d.Stale {
+	if d := x.decide(); d.Action == policy.RollOut || d.Stale {
 		t.Errorf("it goes: %v", outcomeOf(d))
 	}
 }
@@ -127,14 +128,14 @@ func TestKeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
 // before the edit as it does after it.
 func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 	for name, edit := range map[string]func(*world){
-		"another source is named": func(x *world) { x.annotate(SourcesAnnotation, "configmap/other") },
-		"the default is spelled":  func(x *world) { x.annotate(KindsAnnotation, "configmap,secret") },
-		"by a glob and by name":   func(x *world) { x.annotate(SourcesAnnotation, "secret/s*") },
+		"another source is named": func(x *world) { x.annotate(policy.SourcesAnnotation, "configmap/other") },
+		"the default is spelled":  func(x *world) { x.annotate(policy.KindsAnnotation, "configmap,secret") },
+		"by a glob and by name":   func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/s*") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"), configMap("other", "a", "1"))
 			if name == "by a glob and by name" {
-				x.annotate(SourcesAnnotation, "secret/sole")
+				x.annotate(policy.SourcesAnnotation, "secret/sole")
 			}
 			x.adopt()
 			x.tick(time.Minute)
@@ -146,21 +147,20 @@ func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 			x.set(secret("sole", "a", "2"))
 			edit(x)
 			x.tick(time.Minute)
-			if d := x.decide(); d.Action != RollOut {
+			if d := x.decide(); d.Action != policy.RollOut {
 				t.Errorf("%v", outcomeOf(d))
 			}
 		})
 	}
 	t.Run("a glob begins to count what went long ago, of which the record says nothing", func(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"))
-		x.graph.SetWorkload(&dependency.Workload{ // the deletion is remembered for it
-			WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "other"},
-			References:  []dependency.Reference{{Kind: dependency.Secret, Name: "sole", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
-		}, dependency.Patterns{})
+		other := ingesttest.Deployment("other", podOf(envFrom(dependency.Secret, "sole"))) // the deletion is remembered for it
+		other.Annotations = nil
+		x.Set(other)
 		x.adopt()
 		x.remove(dependency.Secret, "sole")
 		x.tick(time.Minute)
-		x.annotate(SourcesAnnotation, "secret/s*")
+		x.annotate(policy.SourcesAnnotation, "secret/s*")
 		if got := outcomeOf(x.act()); got != baseline {
 			t.Errorf("%v", got)
 		}
@@ -172,25 +172,25 @@ func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 	})
 	t.Run("nothing counted, as the workload had opted out", func(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"))
-		x.annotate(ReloadAnnotation, "off")
+		x.annotate(policy.ReloadAnnotation, "off")
 		e := x.evaluate()
-		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewRequestedReload(nil, x.now, "me", "")})) // a Reload
+		x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewRequestedReload(nil, x.now, "me", "")})) // a Reload
 		x.edit(func(d *appsv1.Deployment) { envFrom(dependency.Secret, "sole")(&d.Spec.Template.Spec) })
 		x.tick(time.Minute)
 		x.set(secret("sole", "a", "2"))
 		x.tick(time.Minute)
-		x.annotate(ReloadAnnotation, "auto")
-		if d := x.decide(); d.Action != WriteBaseline {
+		x.annotate(policy.ReloadAnnotation, "auto")
+		if d := x.decide(); d.Action != policy.WriteBaseline {
 			t.Errorf("%v", outcomeOf(d))
 		}
 	})
 	t.Run("it begins to count", func(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.Secret, "sole")), secret("sole", "a", "1"))
-		x.annotate(ExcludeAnnotation, "secret/sole")
+		x.annotate(policy.ExcludeAnnotation, "secret/sole")
 		x.adopt()
 		x.set(secret("sole", "a", "2"))
-		x.annotate(ExcludeAnnotation, "secret/none")
-		if d := x.act(); d.Action != WriteBaseline {
+		x.annotate(policy.ExcludeAnnotation, "secret/none")
+		if d := x.act(); d.Action != policy.WriteBaseline {
 			t.Errorf("%v", outcomeOf(d))
 		}
 	})

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -10,20 +10,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestRecordRemovedDuringAnEvictionWithoutPods: the record is written again, and then the eviction
 // ends. The other way round, its end would change nothing.
 func TestRecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-	x.annotate(StrategyAnnotation, "recreate")
+	x.annotate(policy.StrategyAnnotation, "recreate")
 	x.adopt()
-	x.annotate(RecreatingAnnotation, noPod)
+	x.annotate(policy.RecreatingAnnotation, policy.NoPod)
 	x.edit(func(d *appsv1.Deployment) {
 		d.Spec.Replicas, d.Status = new(int32), appsv1.DeploymentStatus{}
 	})
-	x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "", RecreatingAnnotation, "")
-	for _, want := range []Action{WriteBaseline, Continue} {
+	x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "", policy.RecreatingAnnotation, "")
+	for _, want := range []policy.Action{policy.WriteBaseline, policy.Continue} {
 		if d := x.act(); d.Action != want {
 			t.Fatalf("%+v, want %s", d, want)
 		}
@@ -33,29 +34,29 @@ func TestRecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
 // TestRecordRemovedDuringAnEviction: whatever is written next, the list of pods to evict and the last restart are written
 // again with it.
 func TestRecordRemovedDuringAnEviction(t *testing.T) {
-	last := LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db", Streak: 3}
+	last := policy.LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db", Streak: 3}
 	for name, tt := range map[string]struct {
 		do    func(*world)
 		mixed []string
-		want  Action
+		want  policy.Action
 	}{
-		"a record": {func(*world) {}, nil, WriteBaseline},
+		"a record": {func(*world) {}, nil, policy.WriteBaseline},
 		"that the pods were looked up": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "password", "1"))
-		}, nil, Inspect},
+		}, nil, policy.Inspect},
 		"that they differ": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "password", "1"))
-		}, []string{"Secret/db"}, Inspect},
+		}, []string{"Secret/db"}, policy.Inspect},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-			x.annotate(StrategyAnnotation, "recreate")
+			x.annotate(policy.StrategyAnnotation, "recreate")
 			x.adopt()
-			x.annotate(RecreatingAnnotation, "a1b2c3d4", LastReloadAnnotation, last.json())
-			x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "", RecreatingAnnotation, "", LastReloadAnnotation, "")
-			if got := LastReloadOf(x.workload()); got == nil || got.Streak != 3 {
+			x.annotate(policy.RecreatingAnnotation, "a1b2c3d4", policy.LastReloadAnnotation, last.JSON())
+			x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "", policy.RecreatingAnnotation, "", policy.LastReloadAnnotation, "")
+			if got := policy.LastReloadOf(x.workload()); got == nil || got.Streak != 3 {
 				t.Errorf("the last restart is forgotten: %+v", got)
 			}
 			x.mixed = tt.mixed
@@ -63,7 +64,7 @@ func TestRecordRemovedDuringAnEviction(t *testing.T) {
 			if d := x.act(); d.Action != tt.want {
 				t.Fatalf("%+v", d)
 			}
-			if got := x.deployment.Annotations; got[RecreatingAnnotation] != "a1b2c3d4" || got[LastReloadAnnotation] != last.json() {
+			if got := x.deployment.Annotations; got[policy.RecreatingAnnotation] != "a1b2c3d4" || got[policy.LastReloadAnnotation] != last.JSON() {
 				t.Errorf("%v", got)
 			}
 		})

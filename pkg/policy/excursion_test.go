@@ -1,11 +1,10 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // With several revision counters, a change that is read after the record may have come before it.
@@ -21,7 +21,7 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 	pod := podOf(env(dependency.Secret, "db", "password"))
 	t.Run("there and back", func(t *testing.T) {
 		x := newWorld(t, pod, secret("db", "password", "1"))
-		x.graph.SetSeveralCounters(true)
+		x.SeparateCounters()
 		x.adopt()
 		x.set(secret("db", "password", "2"))
 		x.set(secret("db", "password", "1"))
@@ -31,10 +31,10 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 	})
 	t.Run("the record of another replica is read before the change", func(t *testing.T) {
 		x := newWorld(t, pod, secret("db", "password", "1"))
-		x.graph.SetSeveralCounters(true)
+		x.SeparateCounters()
 		x.adopt()
 		present := newWorld(t, pod, secret("db", "password", "2")).evaluate().Present()
-		x.annotate(ConfigHashAnnotation, present.Hash, AppliedSourcesAnnotation, present.sources())
+		x.annotate(policy.ConfigHashAnnotation, present.Hash, policy.AppliedSourcesAnnotation, present.SourcesJSON())
 		x.set(secret("db", "password", "2"))
 		if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -44,11 +44,11 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 		x := newWorld(t, pod, secret("db", "password", "1"))
 		x.adopt()
 		x.restart()
-		x.graph.SetSeveralCounters(true)
+		x.SeparateCounters()
 		x.set(secret("db", "password", "2"))
 		for _, password := range []string{"2", "1"} {
 			r := newWorld(t, pod, secret("db", "password", password)).evaluate().Present()
-			x.annotate(ConfigHashAnnotation, r.Hash, AppliedSourcesAnnotation, r.sources())
+			x.annotate(policy.ConfigHashAnnotation, r.Hash, policy.AppliedSourcesAnnotation, r.SourcesJSON())
 		}
 		x.set(secret("db", "password", "1"))
 		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
@@ -64,9 +64,8 @@ func TestDecide_ExcursionsByTheClockOfTheServer(t *testing.T) {
 	ahead := metav1.NewTime(x.now.Add(time.Minute))
 	x.remove(dependency.Secret, "db")
 	again := secret("db", "password", "1")
-	again.Namespace, again.ResourceVersion = namespace, strconv.FormatUint(x.version+1, 10)
 	again.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &ahead, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
-	x.read(again)
+	x.set(again)
 	got := x.decide().Excursions
 	if len(got) != 1 || !got[0].To.Equal(ahead.Time) || !slices.Equal(got[0].Containers, []string{"app"}) {
 		t.Errorf("got %+v, want one until %v", got, ahead)
@@ -86,16 +85,15 @@ func TestDecide_ExcursionsWithoutABeginning(t *testing.T) {
 		"seen":                      {both(there, func(x *world) { x.tick(time.Minute) }, back), -time.Minute, true},
 		"before this process began": {both(func(x *world) { x.away(func() { there(x) }) }, func(x *world) { x.tick(time.Minute) }, back), 1, false},
 		"before this process began, with several counters": {both(
-			func(x *world) { x.away(func() { there(x) }); x.graph.SetSeveralCounters(true) },
+			func(x *world) { x.away(func() { there(x) }); x.SeparateCounters() },
 			func(x *world) { x.tick(time.Minute) }, back), 1, false},
 		"by a clock that is behind": {func(x *world) {
 			there(x)
 			x.tick(time.Minute)
 			before := metav1.NewTime(x.now.Add(-30 * time.Second))
 			again := secret("db", "password", "1")
-			again.Namespace, again.ResourceVersion = namespace, strconv.FormatUint(x.version+1, 10)
 			again.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &before, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
-			x.read(again) // as a list shows it
+			x.broken(func() { x.set(again) })
 		}, -time.Minute, false},
 		"of pods that may be older than the record": {both(
 			func(x *world) {
@@ -113,7 +111,7 @@ func TestDecide_ExcursionsWithoutABeginning(t *testing.T) {
 			if tt.from <= 0 {
 				from = x.now.Add(tt.from)
 			}
-			got := x.evaluate().Decide(Observed{Now: x.now}).Excursions
+			got := x.evaluate().Decide(policy.Observed{Now: x.now}).Excursions
 			if len(got) != 1 || !got[0].From.Equal(from) || !got[0].To.Equal(x.now) || got[0].Witnessed != tt.witnessed {
 				t.Errorf("got %+v, want one from %v to %v, witnessed: %t", got, from, x.now, tt.witnessed)
 			}
@@ -131,7 +129,7 @@ func TestDecide_ExcursionsOfGlobs(t *testing.T) {
 	}
 	listed := func(f func(*world)) func(*world) { return func(x *world) { x.broken(func() { f(x) }) } }
 	act := func(x *world) { x.act() }
-	several := func(x *world) { x.graph.SetSeveralCounters(true) }
+	several := func(x *world) { x.SeparateCounters() }
 	for name, tt := range map[string]struct {
 		before, do func(*world)
 		here       bool // the record was made here
@@ -156,14 +154,14 @@ func TestDecide_ExcursionsOfGlobs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(), secret("m-1", "k", "1"), secret("m-2", "k", "1"), secret("n-1", "k", "1"))
-			x.annotate(SourcesAnnotation, "secret/m-*")
+			x.annotate(policy.SourcesAnnotation, "secret/m-*")
 			if tt.before != nil {
 				tt.before(x)
 			}
 			x.adopt()
-			decided := x.graph.Order()
+			decided := x.graph().Order()
 			tt.do(x)
-			o := Observed{Now: x.now}
+			o := policy.Observed{Now: x.now}
 			if tt.here {
 				o.Decided = decided
 			}
@@ -182,7 +180,7 @@ func TestDecide_ExcursionsOfGlobs(t *testing.T) {
 // It is not known which container uses what only an annotation names.
 func TestDecide_ExcursionsOfWhatAnnotationsName(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
-	x.annotate(SourcesAnnotation, "secret/db")
+	x.annotate(policy.SourcesAnnotation, "secret/db")
 	x.adopt()
 	x.set(secret("db", "password", "2"))
 	x.set(secret("db", "password", "1"))

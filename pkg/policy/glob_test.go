@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"fmt"
@@ -11,9 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestGlobs follows a workload that names sources by globs: what matches comes and goes.
@@ -68,18 +69,18 @@ func TestGlobs(t *testing.T) {
 		},
 		"an edit of the policy is no change": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
-			{"another glob over the same, before it", annotate(SourcesAnnotation, "secret/*-1,secret/feature-*"), baseline},
-			{"in another order", annotate(SourcesAnnotation, "secret/feature-*,secret/*-1"), nothing},
-			{"the same twice", annotate(SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-*"), nothing},
-			{"one of them by name too", annotate(SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-1"), baseline},
-			{"and not any more", annotate(SourcesAnnotation, "secret/feature-*"), baseline},
-			{"one is excluded", annotate(ExcludeAnnotation, "secret/feature-2"), baseline},
-			{"a ConfigMap is excluded", annotate(ExcludeAnnotation, "configmap/a,secret/feature-2"), nothing},
+			{"another glob over the same, before it", annotate(policy.SourcesAnnotation, "secret/*-1,secret/feature-*"), baseline},
+			{"in another order", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1"), nothing},
+			{"the same twice", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-*"), nothing},
+			{"one of them by name too", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-1"), baseline},
+			{"and not any more", annotate(policy.SourcesAnnotation, "secret/feature-*"), baseline},
+			{"one is excluded", annotate(policy.ExcludeAnnotation, "secret/feature-2"), baseline},
+			{"a ConfigMap is excluded", annotate(policy.ExcludeAnnotation, "configmap/a,secret/feature-2"), nothing},
 			{"the excluded one changes", put("feature-2", "2"), nothing},
 			{"the excluded one goes", remove("feature-2"), nothing},
 			{"the other changes", put("feature-1", "2"), rollOut(glob)},
-			{"all are excluded", annotate(ExcludeAnnotation, "secret/*"), baseline},
-			{"none is", annotate(ExcludeAnnotation, ""), baseline},
+			{"all are excluded", annotate(policy.ExcludeAnnotation, "secret/*"), baseline},
+			{"none is", annotate(policy.ExcludeAnnotation, ""), baseline},
 			{"one goes", remove("feature-1"), rollOut(glob)},
 		},
 		"what the template uses as well": {
@@ -87,31 +88,31 @@ func TestGlobs(t *testing.T) {
 				x.set(secret("feature-1", "a", "1"))
 				x.edit(func(d *appsv1.Deployment) { volume(dependency.Secret, "feature-1", "")(&d.Spec.Template.Spec) })
 			}, baseline},
-			{"it is none that needs a restart any more", annotate(LiveVolumesAnnotation, "true"), baseline},
-			{"or it is", annotate(LiveVolumesAnnotation, ""), baseline},
+			{"it is none that needs a restart any more", annotate(policy.LiveVolumesAnnotation, "true"), baseline},
+			{"or it is", annotate(policy.LiveVolumesAnnotation, ""), baseline},
 			{"it changes", put("feature-1", "2"), rollOut("Secret/feature-1")},
 		},
 		"what is to be ignored": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
 			{"one is ignored", func(x *world) {
-				x.set(annotated(secret("feature-1", "a", "1"), IgnoreAnnotation, "true"))
+				x.set(annotated(secret("feature-1", "a", "1"), policy.IgnoreAnnotation, "true"))
 			}, baseline},
 			{"it changes", func(x *world) {
-				x.set(annotated(secret("feature-1", "a", "2"), IgnoreAnnotation, "true"))
+				x.set(annotated(secret("feature-1", "a", "2"), policy.IgnoreAnnotation, "true"))
 			}, nothing},
 			{"the other changes", put("feature-2", "2"), rollOut(glob)},
 			{"it is not ignored any more", put("feature-1", "2"), baseline},
 			{"it changes again", put("feature-1", "3"), rollOut(glob)},
 		},
 		"one that is named besides has its own name as the trigger": {
-			{"by name", annotate(SourcesAnnotation, "secret/feature-1,secret/feature-*"), baseline},
+			{"by name", annotate(policy.SourcesAnnotation, "secret/feature-1,secret/feature-*"), baseline},
 			{"it comes", put("feature-1", "1"), rollOut("Secret/feature-1")},
 			{"another comes", put("feature-2", "1"), rollOut(glob)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf())
-			x.annotate(ReloadAnnotation, "listed", SourcesAnnotation, "secret/feature-*")
+			x.annotate(policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secret/feature-*")
 			x.adopt()
 			for _, s := range steps {
 				s.do(x)
@@ -119,7 +120,7 @@ func TestGlobs(t *testing.T) {
 				if diff := cmp.Diff(s.want, outcomeOf(x.act()), ignoreLastTrigger(s.want)); diff != "" {
 					t.Fatalf("%s (-want +got):\n%s", s.what, diff)
 				}
-				if d := x.act(); d.State != InSync || d.Action != None {
+				if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
 					t.Fatalf("%s, after that: %+v", s.what, d)
 				}
 			}
@@ -136,10 +137,10 @@ func TestGlob_NamesWhatChangedBefore(t *testing.T) {
 	} {
 		t.Run(changed, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("counted", "a", "1"), configMap("other", "a", "1"))
-			x.annotate(SourcesAnnotation, "configmap/counted")
+			x.annotate(policy.SourcesAnnotation, "configmap/counted")
 			x.adopt()
 			x.set(configMap(changed, "a", "2"))
-			x.annotate(SourcesAnnotation, "configmap/*")
+			x.annotate(policy.SourcesAnnotation, "configmap/*")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -162,7 +163,7 @@ func TestGlob_NamesWhatWasReadBefore(t *testing.T) {
 			x := newWorld(t, pod, configMap("files", "a", "1"))
 			x.adopt()
 			x.set(configMap("files", "a", "2"))
-			x.annotate(SourcesAnnotation, "configmap/*", LiveVolumesAnnotation, "true")
+			x.annotate(policy.SourcesAnnotation, "configmap/*", policy.LiveVolumesAnnotation, "true")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -184,18 +185,18 @@ func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
 		"what nothing named":       {"secret/*", baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sources := []metav1.Object{secret("db", "a", "1"), configMap("a", "a", "1"), configMap("b", "a", "1")}
+			sources := []ingesttest.Object{secret("db", "a", "1"), configMap("a", "a", "1"), configMap("b", "a", "1")}
 			for i := range 300 {
 				sources = append(sources, configMap(fmt.Sprint("c-", i), "a", "1"))
 			}
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), sources...)
-			x.annotate(SourcesAnnotation, c.sources)
+			x.annotate(policy.SourcesAnnotation, c.sources)
 			x.adopt()
 			x.set(configMap("a", "a", "2"))
 			for i := range 300 {
 				x.set(configMap(fmt.Sprint("c-", i), "a", "2"))
 			}
-			x.annotate(SourcesAnnotation, "configmap/*")
+			x.annotate(policy.SourcesAnnotation, "configmap/*")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(c.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -209,17 +210,17 @@ func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
 func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 	ignored := func(name, value string) *corev1.ConfigMap {
 		o := configMap(name, "a", value)
-		o.Annotations = map[string]string{IgnoreAnnotation: "true"}
+		o.Annotations = map[string]string{policy.IgnoreAnnotation: "true"}
 		return o
 	}
 	for n, want := range map[int]outcome{10: baseline, 300: rollOut("ConfigMap/*")} {
-		sources := []metav1.Object{secret("db", "a", "1")}
+		sources := []ingesttest.Object{secret("db", "a", "1")}
 		for i := range n {
 			sources = append(sources, ignored(fmt.Sprint("c-", i), "1"))
 		}
 		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), sources...)
 		x.adopt()
-		x.annotate(SourcesAnnotation, "configmap/*")
+		x.annotate(policy.SourcesAnnotation, "configmap/*")
 		for i := range n {
 			x.set(ignored(fmt.Sprint("c-", i), "2"))
 		}
@@ -231,13 +232,11 @@ func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 			t.Errorf("%d of them (-want +got):\n%s", n, diff)
 		}
 		e := x.evaluate()
-		for i := range e.tracked {
-			if u := &e.tracked[i]; u.glob != nil {
-				if _, _, times, live := e.timesChanged(u, dependency.Moment{}, 0); times != min(n, 256) || live != (n <= 256) {
-					t.Errorf("%d of them changed %d times, each by an event: %v", n, times, live)
-				}
+		e.GlobsChanged(func(times int, live bool) {
+			if times != min(n, 256) || live != (n <= 256) {
+				t.Errorf("%d of them changed %d times, each by an event: %v", n, times, live)
 			}
-		}
+		})
 	}
 }
 
@@ -258,22 +257,22 @@ func TestChangeWhileAnAnnotationWasInvalid(t *testing.T) {
 		"by the template": {changed: func(x *world) { x.set(secret("db", "a", "2")) }, want: rollOut("Secret/db")},
 		"of a glob":       {sources: "configmap/*", changed: func(x *world) { x.set(configMap("c", "a", "2")) }, want: rollOut("ConfigMap/*")},
 		"what was not recorded": {sources: "configmap/c",
-			before:  func(x *world) { x.annotate(SourcesAnnotation, "") },
+			before:  func(x *world) { x.annotate(policy.SourcesAnnotation, "") },
 			changed: func(x *world) { x.set(configMap("c", "a", "2")) }, want: baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("c", "a", "1"))
-			x.annotate(SourcesAnnotation, c.sources)
+			x.annotate(policy.SourcesAnnotation, c.sources)
 			if c.before != nil {
 				c.before(x)
 			}
 			x.adopt()
-			x.annotate(ReloadAnnotation, "sometimes")
+			x.annotate(policy.ReloadAnnotation, "sometimes")
 			readOther(x)
 			x.restart() // what counted before is not known any more
 			x.tick(time.Minute)
 			c.changed(x)
-			x.annotate(ReloadAnnotation, "auto", SourcesAnnotation, c.sources)
+			x.annotate(policy.ReloadAnnotation, "auto", policy.SourcesAnnotation, c.sources)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(c.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -285,13 +284,13 @@ func TestChangeWhileAnAnnotationWasInvalid(t *testing.T) {
 // A source that the template names is not one of a glob that names it as well, also when it goes.
 func TestGlob_IsNotConcernedByWhatTheTemplateNames(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnv(dependency.ConfigMap, "c0", "unset"), env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("c0", "a", "1"))
-	x.annotate(SourcesAnnotation, "configmap/c*")
+	x.annotate(policy.SourcesAnnotation, "configmap/c*")
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.tick(time.Minute)
 	x.remove(dependency.ConfigMap, "c0")
 	x.tick(time.Minute)
-	if d := x.decide(); d.State != InSync {
+	if d := x.decide(); d.State != policy.InSync {
 		t.Errorf("%+v", d)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // A container that may have been started while content was other is found, as far as clocks
@@ -27,7 +28,7 @@ func TestInspectPods(t *testing.T) {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 	}
 	for name, tt := range map[string]struct {
-		excursion Excursion // from a minute until two minutes after the epoch, unless it says otherwise
+		excursion policy.Excursion // from a minute until two minutes after the epoch, unless it says otherwise
 		init      bool
 		state     corev1.ContainerState
 		want      bool
@@ -37,15 +38,15 @@ func TestInspectPods(t *testing.T) {
 		"before":                                 {state: started(-time.Minute - 1)},
 		"after, by less than the margin":         {state: started(4 * time.Minute), want: true},
 		"after":                                  {state: started(4*time.Minute + 1)},
-		"before, and the beginning is unknown":   {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: started(-time.Hour), want: true},
-		"after, and the beginning is unknown":    {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: started(time.Hour)},
+		"before, and the beginning is unknown":   {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: started(-time.Hour), want: true},
+		"after, and the beginning is unknown":    {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: started(time.Hour)},
 		"it has ended":                           {state: ended(90 * time.Second), want: true},
 		"it has ended, and started before":       {state: ended(-time.Hour)},
 		"it waits":                               {state: waits("CreateContainerConfigError")},
-		"it waits, and the beginning is unknown": {excursion: Excursion{To: epoch.Add(2 * time.Minute)}, state: waits("ImagePullBackOff")},
+		"it waits, and the beginning is unknown": {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: waits("ImagePullBackOff")},
 		"an init container":                      {init: true, state: started(90 * time.Second), want: true},
-		"one that reads it":                      {excursion: Excursion{Containers: []string{"app"}}, state: started(90 * time.Second), want: true},
-		"one that does not":                      {excursion: Excursion{Containers: []string{"other"}}, state: started(90 * time.Second)},
+		"one that reads it":                      {excursion: policy.Excursion{Containers: []string{"app"}}, state: started(90 * time.Second), want: true},
+		"one that does not":                      {excursion: policy.Excursion{Containers: []string{"other"}}, state: started(90 * time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := tt.excursion
@@ -66,13 +67,13 @@ func TestInspectPods(t *testing.T) {
 			if tt.want {
 				want = []string{"Secret/db"}
 			}
-			found, err := InspectPods([]Excursion{x}, func(look func(*corev1.Pod)) error {
+			found, err := policy.InspectPods([]policy.Excursion{x}, func(look func(*corev1.Pod)) error {
 				look(&corev1.Pod{})
 				look(&pod)
 				look(&corev1.Pod{})
 				return nil
 			})
-			if diff := cmp.Diff(&Inspection{Mixed: want}, found); diff != "" || err != nil {
+			if diff := cmp.Diff(&policy.Inspection{Mixed: want}, found); diff != "" || err != nil {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
@@ -104,7 +105,7 @@ func TestInspectPods_BeforeTheKubeletReports(t *testing.T) {
 		"it does not read it":              {to, "a", corev1.PodStatus{ContainerStatuses: status("other", "ContainerCreating", 0)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := InspectPods([]Excursion{{ID: "Secret/db", To: to, Containers: []string{"app"}}}, func(look func(*corev1.Pod)) error {
+			found, err := policy.InspectPods([]policy.Excursion{{ID: "Secret/db", To: to, Containers: []string{"app"}}}, func(look func(*corev1.Pod)) error {
 				look(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(tt.created)}, Spec: corev1.PodSpec{NodeName: tt.node}, Status: tt.status})
 				return nil
 			})
@@ -126,7 +127,7 @@ func TestWhyPodsAreRestartedToBeSure(t *testing.T) {
 	x.act()
 	x.tick(time.Minute)
 	const differs = "some pods may have been started with other content of Secret/db"
-	if d := x.decide(); d.Because != differs || d.Message != upperFirst(differs)+". A restart is due." {
+	if d := x.decide(); d.Because != differs || d.Message != policy.UpperFirst(differs)+". A restart is due." {
 		t.Errorf("%q: %q", d.Because, d.Message)
 	}
 	x.set(secret("more", "k", "2"))

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"maps"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // What is read after a record was decided on is not known to it, even if it was written before
@@ -21,17 +22,17 @@ import (
 func TestDecide_WhatIsReadAfterTheDecision(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnv(dependency.Secret, "late", "key")), secret("db", "password", "1"))
 	x.adopt()
-	decided := x.graph.Order()
+	decided := x.graph().Order()
 	x.set(secret("db", "password", "2"))
 	x.set(secret("db", "password", "1"))
-	x.annotate(VerifiedAnnotation, "now") // the record is written again
+	x.annotate(policy.VerifiedAnnotation, "now") // the record is written again
 	w := *x.workload()
-	w.RecordedAt = dependency.Moment{Version: x.version, Order: x.order}
-	e := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(&w)
-	if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(e.Decide(Observed{Now: x.now, Decided: decided}))); diff != "" {
+	w.RecordedAt = dependency.Moment{Version: x.Version, Order: x.graph().Order() + 1}
+	e := x.known().Evaluate(&w)
+	if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(e.Decide(policy.Observed{Now: x.now, Decided: decided}))); diff != "" {
 		t.Errorf("decided on before (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(nothing, outcomeOf(e.Decide(Observed{Now: x.now, Decided: x.graph.Order()}))); diff != "" {
+	if diff := cmp.Diff(nothing, outcomeOf(e.Decide(policy.Observed{Now: x.now, Decided: x.graph().Order()}))); diff != "" {
 		t.Errorf("decided on after (-want +got):\n%s", diff)
 	}
 }
@@ -39,17 +40,17 @@ func TestDecide_WhatIsReadAfterTheDecision(t *testing.T) {
 // A source that came to count while the record was on its way, no matter which process wrote it.
 func TestDecide_SourceThatCountsAgainWhileTheRecordIsWritten(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password"), env(dependency.Secret, "other", "key")),
-		annotated(secret("db", "password", "1"), IgnoreAnnotation, "true"), secret("other", "key", "1"))
+		annotated(secret("db", "password", "1"), policy.IgnoreAnnotation, "true"), secret("other", "key", "1"))
 	x.adopt()
-	decided := x.graph.Order()
+	decided := x.graph().Order()
 	x.remove(dependency.Secret, "db")
 	x.set(secret("db", "password", "2"))
 	w := *x.workload()
-	w.RecordedAt = dependency.Moment{Version: x.version + 1, Order: x.order + 1}
-	e := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(&w)
+	w.RecordedAt = dependency.Moment{Version: x.Version + 1, Order: x.graph().Order() + 1}
+	e := x.known().Evaluate(&w)
 	x.tick(time.Minute)
 	for name, order := range map[string]uint64{"this process": decided, "another": 0} {
-		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(e.Decide(Observed{Now: x.now, Decided: order}))); diff != "" {
+		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(e.Decide(policy.Observed{Now: x.now, Decided: order}))); diff != "" {
 			t.Errorf("%s decided on the record (-want +got):\n%s", name, diff)
 		}
 	}
@@ -88,13 +89,13 @@ func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
 				d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations = "", nil
 				d.Generation, d.Status.ObservedGeneration = 4, 4
 				d.Annotations = maps.Clone(d.Annotations)
-				d.Annotations[ConfigHashAnnotation], d.Annotations[AppliedSourcesAnnotation] = hash, sources
+				d.Annotations[policy.ConfigHashAnnotation], d.Annotations[policy.AppliedSourcesAnnotation] = hash, sources
 			})
 			if diff := cmp.Diff(inspect("Secret/db").Action, x.decide().Action); diff != "" {
 				t.Fatalf("%+v: (-want +got):\n%s", x.decide(), diff)
 			}
 			x.act()
-			if d := x.decide(); d.State != InSync || d.Action != None {
+			if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 				t.Errorf("once looked up: %+v", d)
 			}
 		})
@@ -106,7 +107,7 @@ func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
 // see that it was removed.
 func TestDecide_RecordWrittenAgain(t *testing.T) {
 	removed := func(x *world) {
-		x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+		x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
 		if diff := cmp.Diff(restored, outcomeOf(x.act())); diff != "" {
 			x.t.Fatalf("(-want +got):\n%s", diff)
 		}
@@ -120,18 +121,18 @@ func TestDecide_RecordWrittenAgain(t *testing.T) {
 		"unseen, by us":                {func(*world) {}, true, inspect("Secret/db")},
 		"removed, and written by us":   {removed, true, inspect("Secret/db")},
 		"removed, and by another":      {removed, false, inspect("Secret/db")},
-		"removed, and written since":   {both(removed, func(x *world) { x.annotate(SettleAnnotation, "1s") }), false, inspect("Secret/db")},
-		"removed again":                {both(removed, func(x *world) { x.annotate(ConfigHashAnnotation, "") }), false, inspect("Secret/db")},
-		"removed, and not written yet": {func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "") }, false, rollOut("Secret/db")},
+		"removed, and written since":   {both(removed, func(x *world) { x.annotate(policy.SettleAnnotation, "1s") }), false, inspect("Secret/db")},
+		"removed again":                {both(removed, func(x *world) { x.annotate(policy.ConfigHashAnnotation, "") }), false, inspect("Secret/db")},
+		"removed, and not written yet": {func(x *world) { x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "") }, false, rollOut("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 			x.adopt()
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 			tt.do(x)
-			o := Observed{Decided: x.graph.Order()}
+			o := policy.Observed{Decided: x.graph().Order()}
 			if tt.written {
-				o.Written = x.version
+				o.Written = x.Version
 			}
 			x.remove(dependency.Secret, "db")
 			x.set(secret("db", "password", "1"))
@@ -150,16 +151,18 @@ func TestDecide_RecordWrittenAgain(t *testing.T) {
 func TestDecide_BareHashOfAnEarlierTemplate(t *testing.T) {
 	for _, several := range []bool{false, true} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-		x.graph.SetSeveralCounters(several)
+		if several {
+			x.SeparateCounters()
+		}
 		x.adopt()
 		hash := x.evaluate().Hash
 		x.edit(func(d *appsv1.Deployment) {
-			d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: hash}
+			d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
 		})
 		x.set(secret("db", "password", "2"))
 		x.edit(func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Image = "app:2"
-			d.Annotations = map[string]string{ReloadAnnotation: "auto"}
+			d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
 		})
 		x.set(secret("db", "password", "1"))
 		x.tick(time.Minute)
@@ -180,7 +183,7 @@ func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 	recordOf := func(value string) func(*world) {
 		return func(x *world) {
 			there := newWorld(x.t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", value))
-			x.patch(BaselinePatch(x.workload(), there.evaluate().Present()))
+			x.patch(policy.BaselinePatch(x.workload(), there.evaluate().Present()))
 		}
 	}
 	cutOff := func(fs ...func(*world)) func(*world) {
@@ -194,7 +197,7 @@ func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 		"and there was another change":         {both(set("3"), cutOff(recordOf("2"), set("2"), again)), nothing},
 		"it is recorded, and changes twice":    {both(recordOf("2"), set("3"), cutOff(set("2"), again)), inspect("Secret/db")},
 		"the record was of a leader that lags": {both(recordOf("2"), cutOff(set("2"), again)), inspect("Secret/db")},
-		"with several counters":                {both(func(x *world) { x.graph.SetSeveralCounters(true) }, cutOff(set("2"), recordOf("2"), again)), nothing},
+		"with several counters":                {both(func(x *world) { x.SeparateCounters() }, cutOff(set("2"), recordOf("2"), again)), nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -213,13 +216,13 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 	for name, sources := range map[string]string{"by name": "secret/more", "of a glob": "secret/m*"} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("more", "k", "1"))
-			x.annotate(SourcesAnnotation, sources)
+			x.annotate(policy.SourcesAnnotation, sources)
 			x.adopt()
 			x.broken(func() {
 				x.remove(dependency.Secret, "more")
 				x.restart()
-				x.patch(BaselinePatch(x.workload(), x.evaluate().Present()))
-				x.version++ // of something else
+				x.patch(policy.BaselinePatch(x.workload(), x.evaluate().Present()))
+				x.Version++ // of something else
 			})
 			x.tick(time.Minute)
 			if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
@@ -227,7 +230,7 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 			}
 			x.set(secret("more", "k", "1"))
 			x.tick(time.Minute)
-			if d := x.decide(); d.Action != RollOut {
+			if d := x.decide(); d.Action != policy.RollOut {
 				t.Errorf("it comes back: %s", d.Action)
 			}
 		})
@@ -235,21 +238,21 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 }
 
 // looked returns what is decided when a container has been found to run since a time.
-func (x *world) looked(since time.Time) Decision {
+func (x *world) looked(since time.Time) policy.Decision {
 	x.t.Helper()
 	d := x.decide()
-	if d.Action != Inspect {
+	if d.Action != policy.Inspect {
 		return d
 	}
 	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 		Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}},
 	}}}}
-	found, err := InspectPods(d.Excursions, func(look func(*corev1.Pod)) error { look(pod); return nil })
+	found, err := policy.InspectPods(d.Excursions, func(look func(*corev1.Pod)) error { look(pod); return nil })
 	if err != nil {
 		x.t.Fatal(err)
 	}
 	found.Of, found.StartedBy = d.Excursions, x.workload().StartedBy
-	return x.evaluate().Decide(Observed{Now: x.now, StaleSince: x.staleSince, Inspected: found})
+	return x.evaluate().Decide(policy.Observed{Now: x.now, StaleSince: x.staleSince, Inspected: found})
 }
 
 // A record that came back with its template, or was written by a replica that lagged, says other content than there was.
@@ -260,7 +263,7 @@ func TestDecide_RecordThatComesTrue(t *testing.T) {
 			template, annotations := x.deployment.Spec.Template.DeepCopy(), maps.Clone(x.deployment.Annotations)
 			x.set(secret("db", "password", "2"))
 			x.tick(time.Minute)
-			if d := x.act(); d.Action != RollOut {
+			if d := x.act(); d.Action != policy.RollOut {
 				x.t.Fatalf("%+v", d)
 			}
 			x.tick(time.Hour)
@@ -270,7 +273,7 @@ func TestDecide_RecordThatComesTrue(t *testing.T) {
 			present := x.evaluate().Present()
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			x.set(secret("db", "password", "2"))
-			x.patch(BaselinePatch(x.workload(), Record{Hash: present.Hash + "0", Sources: present.Sources})) // it is written once more
+			x.patch(policy.BaselinePatch(x.workload(), policy.Record{Hash: present.Hash + "0", Sources: present.Sources})) // it is written once more
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,10 +285,10 @@ func TestDecide_RecordThatComesTrue(t *testing.T) {
 			x.tick(10 * time.Minute)
 			x.set(secret("db", "password", "1"))
 			x.tick(10 * time.Minute)
-			if d := x.looked(pod); d.Action != WriteMixed {
+			if d := x.looked(pod); d.Action != policy.WriteMixed {
 				t.Errorf("%+v", d)
 			}
-			if d := x.looked(x.now); d.Action != WriteVerified {
+			if d := x.looked(x.now); d.Action != policy.WriteVerified {
 				t.Errorf("of a younger pod: %+v", d)
 			}
 		})

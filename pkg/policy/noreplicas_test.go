@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // A workload that is scaled to zero is never restarted: the pods that come read the content of
@@ -32,47 +34,47 @@ func TestDecide_NoReplicas(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(*world)
 		pods int32 // that are ending
-		want Decision
+		want policy.Decision
 	}{
 		"no change": {
 			func(*world) {}, 0,
-			Decision{State: InSync, Reason: ReasonNoPods, Message: idle},
+			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Message: idle},
 		},
 		"no change, and pods are ending": {
 			func(*world) {}, 1,
-			Decision{State: InSync, Reason: ReasonNoPods, Message: ending},
+			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Message: ending},
 		},
 		"a change": {
 			change, 0,
-			Decision{State: InSync, Reason: ReasonNoPods, Action: WriteBaseline, Message: idle},
+			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Action: policy.WriteBaseline, Message: idle},
 		},
 		"a change, and pods are ending": {
 			change, 1,
-			Decision{State: Pending, Reason: "ScalingDown", Stale: true, Message: stale},
+			policy.Decision{State: policy.Pending, Reason: "ScalingDown", Stale: true, Message: stale},
 		},
 		"content has changed and changed back": {
 			thereAndBack, 0,
-			Decision{State: InSync, Reason: ReasonNoPods, Message: idle},
+			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Message: idle},
 		},
 		"content has changed and changed back, and pods are ending": {
 			thereAndBack, 1,
-			Decision{State: Pending, Reason: "ScalingDown", Stale: true, Message: stale},
+			policy.Decision{State: policy.Pending, Reason: "ScalingDown", Stale: true, Message: stale},
 		},
 		"nothing is recorded": {
-			func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, 0,
-			Decision{State: Pending, Reason: ReasonNotRecorded, Action: WriteBaseline,
+			func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") }, 0,
+			policy.Decision{State: policy.Pending, Reason: policy.ReasonNotRecorded, Action: policy.WriteBaseline,
 				Message: "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"pods were being evicted": {
-			func(x *world) { x.annotate(StrategyAnnotation, "recreate", RecreatingAnnotation, "none") }, 0,
-			Decision{State: InSync, Reason: ReasonNoPods, Action: Continue, Message: idle},
+			func(x *world) { x.annotate(policy.StrategyAnnotation, "recreate", policy.RecreatingAnnotation, "none") }, 0,
+			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Action: policy.Continue, Message: idle},
 		},
 		"restarted before": {
 			func(x *world) {
-				last := LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db"}
-				x.annotate(LastReloadAnnotation, last.json())
+				last := policy.LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db"}
+				x.annotate(policy.LastReloadAnnotation, last.JSON())
 			}, 0,
-			Decision{State: InSync, Reason: ReasonNoPods, Trigger: "Secret/db", Message: idle},
+			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Trigger: "Secret/db", Message: idle},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +85,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 				d.Status = appsv1.DeploymentStatus{Replicas: tt.pods, UpdatedReplicas: tt.pods}
 			})
 			tt.do(x)
-			if diff := cmp.Diff(tt.want, x.evaluate().Decide(Observed{Now: x.now})); diff != "" {
+			if diff := cmp.Diff(tt.want, x.evaluate().Decide(policy.Observed{Now: x.now})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -93,13 +95,13 @@ func TestDecide_NoReplicas(t *testing.T) {
 // A node may come at any moment, and with it a pod, so that nothing is recorded for a DaemonSet.
 func TestDecide_NoReplicasOfADaemonSet(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-	w := readWorkload(&appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent", Annotations: map[string]string{ReloadAnnotation: "auto"}},
+	w := workloadtest.Read(&appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent", Annotations: map[string]string{policy.ReloadAnnotation: "auto"}},
 		Spec:       appsv1.DaemonSetSpec{Template: x.deployment.Spec.Template},
 	})
-	got := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w).Decide(Observed{Now: epoch})
-	want := Decision{State: InSync, Reason: ReasonNoPods}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message")); diff != "" {
+	got := x.known().Evaluate(w).Decide(policy.Observed{Now: epoch})
+	want := policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(policy.Decision{}, "Message")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -110,8 +112,8 @@ func TestDecide_Terminating(t *testing.T) {
 	x.adopt()
 	x.set(secret("db", "password", "2"))
 	x.edit(func(d *appsv1.Deployment) { d.DeletionTimestamp = &metav1.Time{Time: epoch} })
-	got := x.evaluate().Decide(Observed{Now: epoch.Add(time.Hour)})
-	want := Decision{State: Unmanaged, Reason: ReasonTerminating, Message: "The Deployment or its namespace is being deleted, so it will not be restarted."}
+	got := x.evaluate().Decide(policy.Observed{Now: epoch.Add(time.Hour)})
+	want := policy.Decision{State: policy.Unmanaged, Reason: policy.ReasonTerminating, Message: "The Deployment or its namespace is being deleted, so it will not be restarted."}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -122,11 +124,11 @@ func TestDecide_CronJob(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
 	w := &dependency.Workload{
 		WorkloadKey: dependency.WorkloadKey{Kind: kind.CronJob, Namespace: namespace, Name: "nightly"}, Traits: kind.Of(kind.CronJob).Traits,
-		Annotations: map[string]string{ReloadAnnotation: "auto"},
+		Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
 		References:  []dependency.Reference{{Kind: dependency.Secret, Name: "db", Uses: []dependency.Use{{Type: dependency.EnvFrom}}}},
 	}
-	got := Evaluator{Graph: x.graph, Defaults: x.defaults}.Evaluate(w).Decide(Observed{Now: epoch})
-	if diff := cmp.Diff(outcome{State: InSync, Reason: "NextRunReadsContent"}, outcomeOf(got)); diff != "" {
+	got := x.known().Evaluate(w).Decide(policy.Observed{Now: epoch})
+	if diff := cmp.Diff(outcome{State: policy.InSync, Reason: "NextRunReadsContent"}, outcomeOf(got)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // A namespace opts a workload in and the workload itself does after that, which is read first.
@@ -17,28 +19,28 @@ func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 	read := func(version, reload string) *dependency.Workload {
 		o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: version}}
 		if reload != "" {
-			o.Annotations = map[string]string{ReloadAnnotation: reload}
+			o.Annotations = map[string]string{policy.ReloadAnnotation: reload}
 		}
-		return readWorkload(o)
+		return workloadtest.Read(o)
 	}
 	for name, tc := range map[string]struct {
 		namespace map[string]string
 		version   string
 		want      uint64
 	}{
-		"opts in, before":                 {map[string]string{ReloadAnnotation: "auto"}, "106", 106},
-		"opts in, after":                  {map[string]string{ReloadAnnotation: "auto"}, "110", 108},
-		"does not opt in":                 {map[string]string{ReloadAnnotation: "off"}, "106", 108},
-		"says something else of restarts": {map[string]string{SettleAnnotation: "1m"}, "106", 108},
+		"opts in, before":                 {map[string]string{policy.ReloadAnnotation: "auto"}, "106", 106},
+		"opts in, after":                  {map[string]string{policy.ReloadAnnotation: "auto"}, "110", 108},
+		"does not opt in":                 {map[string]string{policy.ReloadAnnotation: "off"}, "106", 108},
+		"says something else of restarts": {map[string]string{policy.SettleAnnotation: "1m"}, "106", 108},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, opted := read("100", ""), read("108", "auto")
-			Note(first, nil, nil, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
+			policy.Note(first, nil, nil, policy.Defaults{Mode: policy.Off}, "100", dependency.Arrival{Live: true, Order: 1})
 			at := dependency.Arrival{Live: true, Order: 2}
 			opted.After(first, at)
-			Note(opted, first, nil, Defaults{Mode: Off}, "108", at)
+			policy.Note(opted, first, nil, policy.Defaults{Mode: policy.Off}, "108", at)
 			told := *opted
-			Note(&told, opted, tc.namespace, Defaults{Mode: Off}, tc.version, dependency.Arrival{Live: true, Order: 3})
+			policy.Note(&told, opted, tc.namespace, policy.Defaults{Mode: policy.Off}, tc.version, dependency.Arrival{Live: true, Order: 3})
 			if told.OptedAt.Version != tc.want {
 				t.Errorf("opted in at %d, want %d", told.OptedAt.Version, tc.want)
 			}
@@ -48,12 +50,12 @@ func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 
 // A workload that is read again as it was before its namespace opted it in did so no earlier.
 func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
-	w := readWorkload(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100"}})
-	auto := map[string]string{ReloadAnnotation: "auto"}
-	Note(w, nil, nil, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
+	w := workloadtest.Read(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100"}})
+	auto := map[string]string{policy.ReloadAnnotation: "auto"}
+	policy.Note(w, nil, nil, policy.Defaults{Mode: policy.Off}, "100", dependency.Arrival{Live: true, Order: 1})
 	opted, again := *w, *w
-	Note(&opted, w, auto, Defaults{Mode: Off}, "106", dependency.Arrival{Live: true, Order: 2})
-	Note(&again, &opted, auto, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 3})
+	policy.Note(&opted, w, auto, policy.Defaults{Mode: policy.Off}, "106", dependency.Arrival{Live: true, Order: 2})
+	policy.Note(&again, &opted, auto, policy.Defaults{Mode: policy.Off}, "100", dependency.Arrival{Live: true, Order: 3})
 	if again.OptedAt.Version != 106 {
 		t.Errorf("opted in at %d, want 106", again.OptedAt.Version)
 	}
@@ -61,16 +63,16 @@ func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
 
 // A workload that was off by itself was so whatever its namespace said.
 func TestNote_NamespaceThatIsReadLate_OfAWorkloadThatWasOff(t *testing.T) {
-	auto := map[string]string{ReloadAnnotation: "auto"}
-	o := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100", Annotations: map[string]string{ReloadAnnotation: "off"}}}
-	first := readWorkload(&o)
-	Note(first, nil, auto, Defaults{Mode: Off}, "100", dependency.Arrival{Live: true, Order: 1})
+	auto := map[string]string{policy.ReloadAnnotation: "auto"}
+	o := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100", Annotations: map[string]string{policy.ReloadAnnotation: "off"}}}
+	first := workloadtest.Read(&o)
+	policy.Note(first, nil, auto, policy.Defaults{Mode: policy.Off}, "100", dependency.Arrival{Live: true, Order: 1})
 	o.ResourceVersion, o.Annotations = "108", nil
-	opted, at := readWorkload(&o), dependency.Arrival{Live: true, Order: 2}
+	opted, at := workloadtest.Read(&o), dependency.Arrival{Live: true, Order: 2}
 	opted.After(first, at)
-	Note(opted, first, auto, Defaults{Mode: Off}, "108", at)
+	policy.Note(opted, first, auto, policy.Defaults{Mode: policy.Off}, "108", at)
 	told := *opted
-	Note(&told, opted, map[string]string{ReloadAnnotation: "auto", SettleAnnotation: "1m"}, Defaults{Mode: Off}, "106", dependency.Arrival{Live: true, Order: 3})
+	policy.Note(&told, opted, map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "1m"}, policy.Defaults{Mode: policy.Off}, "106", dependency.Arrival{Live: true, Order: 3})
 	if told.OptedAt.Version != 108 {
 		t.Errorf("opted in at %d, want 108", told.OptedAt.Version)
 	}
@@ -83,19 +85,19 @@ func TestDormant(t *testing.T) {
 		annotations []string
 		want        bool
 	}{
-		"has not opted in":          {[]string{ReloadAnnotation, "off"}, true},
-		"has opted in":              {[]string{ReloadAnnotation, "auto"}, false},
-		"has opted out":             {[]string{ReloadAnnotation, "off", ConfigHashAnnotation, "v1.00000000.1"}, true},
-		"with pods left to evict":   {[]string{ReloadAnnotation, "off", RecreatingAnnotation, "a1b2c3d4"}, false},
-		"has a mistake in its mode": {[]string{ReloadAnnotation, "yes"}, false},
+		"has not opted in":          {[]string{policy.ReloadAnnotation, "off"}, true},
+		"has opted in":              {[]string{policy.ReloadAnnotation, "auto"}, false},
+		"has opted out":             {[]string{policy.ReloadAnnotation, "off", policy.ConfigHashAnnotation, "v1.00000000.1"}, true},
+		"with pods left to evict":   {[]string{policy.ReloadAnnotation, "off", policy.RecreatingAnnotation, "a1b2c3d4"}, false},
+		"has a mistake in its mode": {[]string{policy.ReloadAnnotation, "yes"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 			x.annotate(tt.annotations...)
-			if got := Dormant(x.workload()); got != tt.want {
+			if got := policy.Dormant(x.workload()); got != tt.want {
 				t.Errorf("dormant: %t", got)
 			}
-			if d := x.decide(); tt.want && d.Action != None {
+			if d := x.decide(); tt.want && d.Action != policy.None {
 				t.Errorf("it is to %s", d.Action)
 			}
 		})

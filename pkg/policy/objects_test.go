@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"maps"
@@ -11,26 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 )
 
 func configMap(name string, pairs ...string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{Data: map[string]string{}}
-	cm.Name = name
-	for i := 0; i < len(pairs); i += 2 {
-		cm.Data[pairs[i]] = pairs[i+1]
-	}
-	return cm
+	return ingesttest.ConfigMap(name, pairs...)
 }
 
-func secret(name string, pairs ...string) *corev1.Secret {
-	s := &corev1.Secret{Data: map[string][]byte{}}
-	s.Name = name
-	for k, v := range configMap(name, pairs...).Data {
-		s.Data[k] = []byte(v)
-	}
-	return s
-}
+func secret(name string, pairs ...string) *corev1.Secret { return ingesttest.Secret(name, pairs...) }
 
 func annotated[T metav1.Object](o T, pairs ...string) T {
 	a := maps.Clone(o.GetAnnotations())
@@ -132,19 +120,4 @@ func csi(nodePublishSecret, class string) part {
 			NodePublishSecretRef: &corev1.LocalObjectReference{Name: nodePublishSecret},
 		}}})
 	}
-}
-
-// readWorkload returns what is kept of a workload.
-func readWorkload(o kind.Object) *dependency.Workload {
-	read, err := kind.OfObject(o).Read(o)
-	if err != nil {
-		panic(err) // the kind is that of the object
-	}
-	return ReadWorkload(read)
-}
-
-// annotatedWorkload returns a workload with annotations, on itself and on its pod template.
-func annotatedWorkload(object, template map[string]string) *dependency.Workload {
-	a := readAnnotations(object, template)
-	return &dependency.Workload{Annotations: a.Settings, Marks: a.Marks}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"strings"
@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestVerifyIsAskedOnlyWhenTheAnswerCounts: it costs calls of the API.
@@ -50,12 +51,12 @@ func TestVerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 				env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"),
 				optionalEnvFrom(dependency.Secret, "extra"), optionalEnvFrom(dependency.Secret, "gone"),
 			), secret("db", "password", "1"), configMap("settings", "a", "1", "b", "1"), secret("gone", "a", "1"), secret("feature-1", "a", "1"))
-			x.annotate(SourcesAnnotation, "secret/feature-*")
+			x.annotate(policy.SourcesAnnotation, "secret/feature-*")
 			x.adopt()
 			x.away(func() { tc.do(x) })
 			x.tick(time.Minute)
 			d := x.decide()
-			if !d.Stale || (d.Action == Verify) != tc.want || !tc.want && d.Action != RollOut {
+			if !d.Stale || (d.Action == policy.Verify) != tc.want || !tc.want && d.Action != policy.RollOut {
 				t.Errorf("got %+v", d)
 			}
 		})
@@ -65,13 +66,13 @@ func TestVerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 // With several revision counters, the order in which content and template were read says nothing.
 func TestVerify_IsAskedWithSeveralCounters(t *testing.T) {
 	x := typical(t)
-	x.graph.SetSeveralCounters(true)
+	x.SeparateCounters()
 	x.adopt()
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Second)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.tick(time.Minute)
-	if diff := cmp.Diff(outcome{Pending, "Verifying", Verify, "Secret/db"}, outcomeOf(x.decide())); diff != "" {
+	if diff := cmp.Diff(outcome{policy.Pending, "Verifying", policy.Verify, "Secret/db"}, outcomeOf(x.decide())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -83,17 +84,17 @@ func TestVerify_IsAskedOfWhatIsNotRecorded(t *testing.T) {
 		content []string
 		want    outcome
 	}{
-		"a key changed": {[]string{"password", "2", "user", "1"}, outcome{Pending, "Verifying", Verify, "Secret/db"}},
+		"a key changed": {[]string{"password", "2", "user", "1"}, outcome{policy.Pending, "Verifying", policy.Verify, "Secret/db"}},
 		"a key went":    {[]string{"password", "1"}, rollOut("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "1"))
-			x.graph.SetSeveralCounters(true)
+			x.SeparateCounters()
 			x.adopt()
 			x.set(secret("db", tt.content...))
 			x.tick(time.Minute)
 			x.edit(func(d *appsv1.Deployment) {
-				d.Annotations = map[string]string{ReloadAnnotation: "auto"}
+				d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
 				d.Spec.Template.Spec.Containers[0].Image = "app:2"
 			})
 			x.tick(time.Minute)
@@ -129,14 +130,14 @@ func TestVerify_IsAskedOfATemplateThatWasListed(t *testing.T) {
 	other := func(x *world) { x.set(configMap("unrelated", "a", "1")) }
 	for name, tt := range map[string]struct {
 		before, meanwhile func(*world)
-		want              Action
+		want              policy.Action
 	}{
-		"it changed too":              {other, both(other, content, func(x *world) { image(x, "app:2") }), Verify},
-		"it changed and changed back": {other, both(other, content, func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }), Verify},
-		"it did not change":           {content, func(*world) {}, RollOut},
-		"only the content changed":    {other, content, RollOut},
-		"the content changed before":  {content, func(x *world) { image(x, "app:2") }, WriteBaseline},
-		"and another one before that": {both(content, other), func(x *world) { image(x, "app:2") }, WriteBaseline},
+		"it changed too":              {other, both(other, content, func(x *world) { image(x, "app:2") }), policy.Verify},
+		"it changed and changed back": {other, both(other, content, func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }), policy.Verify},
+		"it did not change":           {content, func(*world) {}, policy.RollOut},
+		"only the content changed":    {other, content, policy.RollOut},
+		"the content changed before":  {content, func(x *world) { image(x, "app:2") }, policy.WriteBaseline},
+		"and another one before that": {both(content, other), func(x *world) { image(x, "app:2") }, policy.WriteBaseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
@@ -167,7 +168,7 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 		x := both(t)
 		newer := true
 		x.verified = &newer
-		if diff := cmp.Diff(outcome{InSync, "ContentApplied", WriteVerified, ""}, outcomeOf(x.act())); diff != "" {
+		if diff := cmp.Diff(outcome{policy.InSync, "ContentApplied", policy.WriteVerified, ""}, outcomeOf(x.act())); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		x.verified = nil
@@ -183,16 +184,16 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 			x.tick(time.Second)
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		})
-		if d := x.evaluate().Decide(Observed{Now: x.now, Verified: &Verification{newer, before.WrittenAt, x.workload().StartedBy}}); d.Action != Verify {
+		if d := x.evaluate().Decide(policy.Observed{Now: x.now, Verified: &policy.Verification{newer, before.WrittenAt, x.workload().StartedBy}}); d.Action != policy.Verify {
 			t.Errorf("got %+v", d)
 		}
 	})
 	t.Run("they were newer than what was written, and are of another template now: it is asked again", func(t *testing.T) {
 		x := both(t)
-		verified := &Verification{true, x.decide().WrittenAt, x.workload().StartedBy}
+		verified := &policy.Verification{true, x.decide().WrittenAt, x.workload().StartedBy}
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		x.restart()
-		if d := x.evaluate().Decide(Observed{Now: x.now, Verified: verified}); d.Action != Verify {
+		if d := x.evaluate().Decide(policy.Observed{Now: x.now, Verified: verified}); d.Action != policy.Verify {
 			t.Errorf("got %+v", d)
 		}
 	})
@@ -204,14 +205,14 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		x.verified = nil
-		if d := x.act(); d.State != InSync || d.Action != None {
+		if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
 			t.Errorf("after that: %+v", d)
 		}
 	})
 	t.Run("the Deployment is paused: it is looked up when it is resumed", func(t *testing.T) {
 		x := both(t)
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
-		if d := x.decide(); d.State != Blocked || d.Reason != "Paused" {
+		if d := x.decide(); d.State != policy.Blocked || d.Reason != "Paused" {
 			t.Errorf("got %+v", d)
 		}
 	})
@@ -250,43 +251,43 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x.set(configMap("late", "a", "1"))
 		}, rollOut("Secret/db")},
 		"content changes, and the workload opts in after that": {func(x *world) {
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 		}, adoption},
 		"the same, by its namespace": {func(x *world) {
-			x.annotate(ReloadAnnotation, "")
+			x.annotate(policy.ReloadAnnotation, "")
 			x.set(secret("db", "password", "2"))
-			x.namespaceAnnotations(map[string]string{ReloadAnnotation: "auto"})
+			x.namespaceAnnotations(map[string]string{policy.ReloadAnnotation: "auto"})
 		}, adoption},
 		"content changes and goes, the workload opts in, and the content returns": {func(x *world) {
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.remove(dependency.Secret, "db")
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 			x.set(secret("db", "password", "2"))
 		}, rollOut("Secret/db")},
 		"the same, of one key": {func(x *world) {
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "user", "1"))
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 			x.set(secret("db", "password", "2", "user", "1"))
 		}, rollOut("Secret/db")},
 		"the same, and the pods have read it before it went": {func(x *world) {
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 			x.remove(dependency.Secret, "db")
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 			x.set(secret("db", "password", "2"))
 		}, adoption},
 		"the same, and it returned before the workload opted in": {func(x *world) {
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.remove(dependency.Secret, "db")
 			x.set(secret("db", "password", "2"))
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 		}, adoption},
 		"an optional one appears, and then the required one: the pods have read both": {func(x *world) {
 			x.set(secret("extra", "a", "1"))
@@ -310,7 +311,7 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnvFrom(dependency.Secret, "extra"), envFrom(dependency.ConfigMap, "settings")),
 				secret("db", "password", "1"), secret("feature-1", "a", "1"), configMap("settings", "a", "1", "b", "1"))
-			x.annotate(SourcesAnnotation, "secret/feature-*")
+			x.annotate(policy.SourcesAnnotation, "secret/feature-*")
 			x.edit(func(d *appsv1.Deployment) { // made, as far as pods are concerned, before our eyes
 				d.Spec.Template.Spec.Containers[0].Image = "app:2"
 				if strings.Contains(name, "required one appears") || strings.Contains(name, "then the required one") {
@@ -327,7 +328,7 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if d := x.act(); d.State != InSync || d.Action != None {
+			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
 				t.Errorf("after that: %+v", d)
 			}
 		})
@@ -343,7 +344,7 @@ func TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
 	x.remove(dependency.ConfigMap, "settings")
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.set(secret("db", "password", "2"))
-	if d := x.decide(); d.State != Blocked {
+	if d := x.decide(); d.State != policy.Blocked {
 		t.Errorf("while the pods wait: %+v", d)
 	}
 	x.set(configMap("settings", "a", "2"))
@@ -361,11 +362,11 @@ func TestOwnRolloutOvertakenByAChange(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	e := x.evaluate()
-	data, err := e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewAutomaticReload(nil, x.now, e.Policy.MinInterval, "Secret/db")})
+	data, err := e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewAutomaticReload(nil, x.now, e.Policy.MinInterval, "Secret/db")})
 	x.set(secret("db", "password", "3"))
 	x.patch(data, err)
 	x.tick(time.Minute)
-	if diff := cmp.Diff(outcome{InSync, "ContentApplied", WriteBaseline, "Secret/db"}, outcomeOf(x.act())); diff != "" {
+	if diff := cmp.Diff(outcome{policy.InSync, "ContentApplied", policy.WriteBaseline, "Secret/db"}, outcomeOf(x.act())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	x.set(secret("db", "password", "2")) // that of the rollout, which no pod runs with
@@ -398,7 +399,7 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 		}, baseline},
 		"the policy lets it count, and it has changed long ago": {func(x *world) {
 			x.act()
-			x.annotate(SourcesAnnotation, "configmap/other")
+			x.annotate(policy.SourcesAnnotation, "configmap/other")
 		}, baseline},
 		"no process saw what came first": {func(x *world) {
 			x.set(configMap("more", "a", "2", "b", "1"))
@@ -419,7 +420,7 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if d := x.act(); d.State != InSync || d.Action != None {
+			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
 				t.Errorf("after that: %+v", d)
 			}
 		})
@@ -431,14 +432,14 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 func TestVerify_KeyThatGoesWithoutADate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		read part
-		want Action
+		want policy.Action
 	}{
-		"it is read":      {envFrom(dependency.Secret, "db"), RollOut},
-		"another is read": {env(dependency.Secret, "db", "password"), Verify},
+		"it is read":      {envFrom(dependency.Secret, "db"), policy.RollOut},
+		"another is read": {env(dependency.Secret, "db", "password"), policy.Verify},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(tt.read), secret("db", "password", "1"))
-			x.graph.SetSeveralCounters(true)
+			x.SeparateCounters()
 			x.adopt()
 			x.set(secret("db", "password", "2", "user", "a"))
 			x.tick(time.Minute)
@@ -456,7 +457,7 @@ func TestVerify_KeyThatGoesWithoutADate(t *testing.T) {
 // That pods have read what changed last says nothing of what changed and changed back.
 func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")), secret("db", "password", "1"), configMap("settings", "a", "1"))
-	x.graph.SetSeveralCounters(true)
+	x.SeparateCounters()
 	x.adopt()
 	x.set(secret("db", "password", "2"))
 	x.set(configMap("settings", "a", "2"))
@@ -465,7 +466,7 @@ func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
 	x.tick(time.Second)
 	x.set(configMap("settings", "a", "1"))
 	x.tick(time.Minute)
-	if d := x.decide(); d.Action != Verify {
+	if d := x.decide(); d.Action != policy.Verify {
 		t.Fatalf("at first: %+v", d)
 	}
 	x.verified = new(true)
@@ -474,8 +475,8 @@ func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	e := x.evaluate()
-	observed := Observed{Now: x.now, Verified: &Verification{true, e.Decide(Observed{Now: x.now}).WrittenAt, e.Workload.StartedBy}, Inspected: &Inspection{Of: d.Excursions, StartedBy: e.Workload.StartedBy, Mixed: []string{"ConfigMap/settings"}}}
-	if d := e.Decide(observed); d.Action != WriteMixed {
+	observed := policy.Observed{Now: x.now, Verified: &policy.Verification{true, e.Decide(policy.Observed{Now: x.now}).WrittenAt, e.Workload.StartedBy}, Inspected: &policy.Inspection{Of: d.Excursions, StartedBy: e.Workload.StartedBy, Mixed: []string{"ConfigMap/settings"}}}
+	if d := e.Decide(observed); d.Action != policy.WriteMixed {
 		t.Errorf("once some have read it: %+v", d)
 	}
 }
@@ -493,15 +494,15 @@ func TestVerify_OfContentThatIsRecorded(t *testing.T) {
 		x.tick(time.Minute)
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	})
-	if d := x.decide(); d.Action != Verify {
+	if d := x.decide(); d.Action != policy.Verify {
 		t.Fatalf("%+v", d)
 	}
 	x.verified = new(true)
-	if d := x.act(); d.State != InSync || d.Action != WriteVerified {
+	if d := x.act(); d.State != policy.InSync || d.Action != policy.WriteVerified {
 		t.Fatalf("the pods are newer: %+v", d)
 	}
 	x.verified = nil
-	if d := x.decide(); d.State != InSync || d.Action != None {
+	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 		t.Errorf("after that: %+v", d)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestChangesThatBelongTogetherMakeOneRestart: what comes within the settle time waits
@@ -29,7 +30,7 @@ func TestChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 			t.Errorf("after %v the decision changes at %v, want %v", after, d.RecheckAt, want)
 		}
 	}
-	settling := func(trigger string) outcome { return outcome{Settling, "SourceChanged", None, trigger} }
+	settling := func(trigger string) outcome { return outcome{policy.Settling, "SourceChanged", policy.None, trigger} }
 
 	x.set(secret("db", "password", "2"))
 	expect(0, settling("Secret/db"), time.Second)
@@ -40,22 +41,22 @@ func TestChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 	expect(1500*time.Millisecond, settling("Secret/db"), 2*time.Second)
 	expect(2*time.Second, rollOut("Secret/db"), 0)
 	x.act()
-	expect(2100*time.Millisecond, outcome{InSync, "ContentApplied", None, "Secret/db"}, 0)
+	expect(2100*time.Millisecond, outcome{policy.InSync, "ContentApplied", policy.None, "Secret/db"}, 0)
 }
 
 // TestContentThatNeverSettlesIsRolledOut after ten times the settle time.
 func TestContentThatNeverSettlesIsRolledOut(t *testing.T) {
 	x := typical(t)
-	x.annotate(SettleAnnotation, "3s")
+	x.annotate(policy.SettleAnnotation, "3s")
 	x.adopt()
 	start := x.now
 	for n := 2; ; n++ {
 		x.set(secret("db", "password", string(rune('0'+n))))
 		d := x.decide()
-		if d.Action == RollOut {
+		if d.Action == policy.RollOut {
 			break
 		}
-		if latest := start.Add(30 * time.Second); d.RecheckAt.After(latest) || d.State != Settling {
+		if latest := start.Add(30 * time.Second); d.RecheckAt.After(latest) || d.State != policy.Settling {
 			t.Fatalf("after %v: %+v", x.now.Sub(start), d)
 		}
 		x.tick(time.Second)
@@ -67,11 +68,11 @@ func TestContentThatNeverSettlesIsRolledOut(t *testing.T) {
 
 func TestLongSettleTimesDoNotOverflow(t *testing.T) {
 	x := typical(t)
-	x.annotate(SettleAnnotation, "1000000h")
+	x.annotate(policy.SettleAnnotation, "1000000h")
 	x.adopt()
 	x.set(secret("db", "password", "2"))
 	for range 3 {
-		if d := x.decide(); d.State != Settling {
+		if d := x.decide(); d.State != policy.Settling {
 			t.Fatalf("got %+v", d)
 		}
 		x.tick(1000 * time.Hour)
@@ -94,7 +95,7 @@ func TestStormIsBounded(t *testing.T) {
 			next = next.Add(time.Second)
 		}
 		d := x.act()
-		if d.Action == RollOut {
+		if d.Action == policy.RollOut {
 			rollouts = append(rollouts, x.now.Sub(start))
 			continue // the patch comes back
 		}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // annotationsOf returns the annotations of a patch, on the workload and on its template; "-"
@@ -45,7 +46,7 @@ func annotationsOf(t *testing.T, patch []byte, err error) (workload, template ma
 // What was recorded of other pods, or of an earlier look at them, goes with a new record; and
 // nothing is removed that is not there.
 func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
-	present := Record{Hash: "v1.k.h", Sources: map[string]string{"Secret/db": "*.d.1"}}
+	present := policy.Record{Hash: "v1.k.h", Sources: map[string]string{"Secret/db": "*.d.1"}}
 	record := map[string]string{"config-hash": "v1.k.h", "applied-sources": `{"Secret/db":"*.d.1"}`}
 	with := func(pairs ...string) map[string]string {
 		out := maps.Clone(record)
@@ -54,40 +55,44 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 		}
 		return out
 	}
-	restart := Restart{Present: present, Last: LastReload{Trigger: "Secret/db"}}
-	last := restart.Last.json()
-	evicted := (&LastReload{Trigger: "Secret/db", Evicted: true}).json()
+	restart := policy.Restart{Present: present, Last: policy.LastReload{Trigger: "Secret/db"}}
+	last := restart.Last.JSON()
+	evicted := (&policy.LastReload{Trigger: "Secret/db", Evicted: true}).JSON()
 	for name, tt := range map[string]struct {
 		before map[string]string
 		patch  func(*dependency.Workload) ([]byte, error)
 		want   map[string]string
 	}{
-		"a restart": {nil, func(w *dependency.Workload) ([]byte, error) { return (&Policy{Mode: Auto}).RestartPatch(w, &restart) },
+		"a restart": {nil, func(w *dependency.Workload) ([]byte, error) {
+			return (&policy.Policy{Mode: policy.Auto}).RestartPatch(w, &restart)
+		},
 			with("last-reload", last)},
-		"a restart, after a look and an eviction": {map[string]string{VerifiedAnnotation: "then", RecreatingAnnotation: "none"},
-			func(w *dependency.Workload) ([]byte, error) { return (&Policy{Mode: Auto}).RestartPatch(w, &restart) },
-			with("last-reload", last, "verified-at", "-", "recreating", "-")},
-		"an eviction, after a look": {map[string]string{VerifiedAnnotation: "then"},
+		"a restart, after a look and an eviction": {map[string]string{policy.VerifiedAnnotation: "then", policy.RecreatingAnnotation: "none"},
 			func(w *dependency.Workload) ([]byte, error) {
-				return (&Policy{Mode: Auto, Strategy: Recreate}).RestartPatch(w, &restart)
+				return (&policy.Policy{Mode: policy.Auto}).RestartPatch(w, &restart)
 			},
-			with("last-reload", evicted, "verified-at", "-", "recreating", noPod)},
-		"a record":               {nil, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) }, record},
-		"a record, after a look": {map[string]string{VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) }, with("verified-at", "-")},
-		"a record, while pods are evicted": {map[string]string{RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return BaselinePatch(w, present) },
+			with("last-reload", last, "verified-at", "-", "recreating", "-")},
+		"an eviction, after a look": {map[string]string{policy.VerifiedAnnotation: "then"},
+			func(w *dependency.Workload) ([]byte, error) {
+				return (&policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}).RestartPatch(w, &restart)
+			},
+			with("last-reload", evicted, "verified-at", "-", "recreating", policy.NoPod)},
+		"a record":               {nil, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) }, record},
+		"a record, after a look": {map[string]string{policy.VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) }, with("verified-at", "-")},
+		"a record, while pods are evicted": {map[string]string{policy.RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) },
 			record},
-		"a look": {map[string]string{VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return VerifiedPatch(w, present, epoch) },
+		"a look": {map[string]string{policy.VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return policy.VerifiedPatch(w, present, epoch) },
 			with("verified-at", "2026-03-01T12:00:00Z 7")},
-		"an eviction ends": {map[string]string{RecreatingAnnotation: "a"}, EndPatch, map[string]string{"recreating": "-"}},
-		"an eviction is left": {map[string]string{RecreatingAnnotation: "a", ConfigHashAnnotation: "v1.k.1", AppliedSourcesAnnotation: `{"Secret/db":"2b.12.1"}`},
-			func(w *dependency.Workload) ([]byte, error) { return AbandonedPatch(w, present) },
+		"an eviction ends": {map[string]string{policy.RecreatingAnnotation: "a"}, policy.EndPatch, map[string]string{"recreating": "-"}},
+		"an eviction is left": {map[string]string{policy.RecreatingAnnotation: "a", policy.ConfigHashAnnotation: "v1.k.1", policy.AppliedSourcesAnnotation: `{"Secret/db":"2b.12.1"}`},
+			func(w *dependency.Workload) ([]byte, error) { return policy.AbandonedPatch(w, present) },
 			map[string]string{"recreating": "-", "config-hash": "v1.k.abandoned", "applied-sources": "-"}},
-		"an eviction is left, after a look": {map[string]string{RecreatingAnnotation: "a", VerifiedAnnotation: "then"},
-			func(w *dependency.Workload) ([]byte, error) { return AbandonedPatch(w, present) },
+		"an eviction is left, after a look": {map[string]string{policy.RecreatingAnnotation: "a", policy.VerifiedAnnotation: "then"},
+			func(w *dependency.Workload) ([]byte, error) { return policy.AbandonedPatch(w, present) },
 			map[string]string{"recreating": "-", "config-hash": "v1.k.abandoned", "verified-at": "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := annotatedWorkload(tt.before, nil)
+			w := policy.AnnotatedWorkload(tt.before, nil)
 			w.ResourceVersion = "7"
 			patch, err := tt.patch(w)
 			got, _ := annotationsOf(t, patch, err)
@@ -104,10 +109,10 @@ func TestBaselinePatch_AfterTheRecordWasRemoved(t *testing.T) {
 	for _, recreating := range []string{"", "a,b"} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 		x.adopt()
-		x.annotate(StrategyAnnotation, "recreate", RecreatingAnnotation, recreating)
-		x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "", RecreatingAnnotation, "")
+		x.annotate(policy.StrategyAnnotation, "recreate", policy.RecreatingAnnotation, recreating)
+		x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "", policy.RecreatingAnnotation, "")
 		e := x.evaluate()
-		patch, err := BaselinePatch(e.Workload, e.Present())
+		patch, err := policy.BaselinePatch(e.Workload, e.Present())
 		got, _ := annotationsOf(t, patch, err)
 		if got["recreating"] != recreating || got["config-hash"] != e.Hash {
 			t.Errorf("with %q, it writes %v", recreating, got)
@@ -119,7 +124,7 @@ func TestBaselinePatch_AfterTheRecordWasRemoved(t *testing.T) {
 func TestRestartPatch_AlwaysDiffers(t *testing.T) {
 	w := &dependency.Workload{}
 	for _, want := range []string{"2026-03-01T12:00:00.5Z", "2026-03-01T12:00:00.500000001Z"} {
-		patch, err := (&Policy{}).RestartPatch(w, &Restart{Last: NewRequestedReload(nil, epoch.Add(time.Second/2), "me", ""), Always: true})
+		patch, err := (&policy.Policy{}).RestartPatch(w, &policy.Restart{Last: policy.NewRequestedReload(nil, epoch.Add(time.Second/2), "me", ""), Always: true})
 		_, template := annotationsOf(t, patch, err)
 		if diff := cmp.Diff(want, template["reloaded-at"]); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -133,9 +138,9 @@ func TestRestartPatch_AlwaysDiffers(t *testing.T) {
 func TestRecord_KeepsItsFormat(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
 		secret("db", "password", "1"), configMap("settings", "a", "1", "b", "1"), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
-	x.annotate(SourcesAnnotation, "secret/feature-*,configmap/none-*", ExcludeAnnotation, "secret/feature-2,secret/a,configmap/b")
+	x.annotate(policy.SourcesAnnotation, "secret/feature-*,configmap/none-*", policy.ExcludeAnnotation, "secret/feature-2,secret/a,configmap/b")
 	e := x.evaluate()
-	want := Record{Hash: "v1.989cd9c9.9577be247a7585041dcb560e9228b812", Sources: map[string]string{
+	want := policy.Record{Hash: "v1.989cd9c9.9577be247a7585041dcb560e9228b812", Sources: map[string]string{
 		"ConfigMap/none-*":   "glob-9d2c3f7f.",
 		"ConfigMap/settings": "*.778e8897ca9f303f.ea08454ae51a",
 		"Secret/db":          "90a6b2c8.22c2e105bd46c1ae.a958cb",
@@ -148,7 +153,7 @@ func TestRecord_KeepsItsFormat(t *testing.T) {
 	patch, err := e.MixedPatch([]string{"Secret/db"})
 	got, _ := annotationsOf(t, patch, err)
 	want.Sources["Secret/db"] = "90a6b2c8.mixed."
-	if diff := cmp.Diff(map[string]string{"config-hash": "v1.989cd9c9.mixed", "applied-sources": want.sources()}, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{"config-hash": "v1.989cd9c9.mixed", "applied-sources": want.SourcesJSON()}, got); diff != "" {
 		t.Errorf("mixed (-want +got):\n%s", diff)
 	}
 }

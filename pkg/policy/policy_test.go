@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"maps"
@@ -9,64 +9,65 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestPrecedenceHoldsForEachAnnotationAlone: a workload takes one setting from itself, one
 // from its namespace and one from the server.
 func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
-	defaults := Defaults{Mode: Listed, Settle: time.Second, MinInterval: 10 * time.Second}
+	defaults := policy.Defaults{Mode: policy.Listed, Settle: time.Second, MinInterval: 10 * time.Second}
 	workload := map[string]string{
-		ReloadAnnotation: "auto", SourcesAnnotation: "secret/w", ExcludeAnnotation: "secret/x", KindsAnnotation: "secret",
-		LiveVolumesAnnotation: "false", SettleAnnotation: "2s", MinIntervalAnnotation: "20s", StrategyAnnotation: "annotation",
+		policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/w", policy.ExcludeAnnotation: "secret/x", policy.KindsAnnotation: "secret",
+		policy.LiveVolumesAnnotation: "false", policy.SettleAnnotation: "2s", policy.MinIntervalAnnotation: "20s", policy.StrategyAnnotation: "annotation",
 	}
 	inherited := map[string]string{
-		ReloadAnnotation: "matched", SourcesAnnotation: "configmap/w", ExcludeAnnotation: "configmap/x", KindsAnnotation: "configmap",
-		LiveVolumesAnnotation: "true", SettleAnnotation: "3s", MinIntervalAnnotation: "30s", StrategyAnnotation: "recreate",
+		policy.ReloadAnnotation: "matched", policy.SourcesAnnotation: "configmap/w", policy.ExcludeAnnotation: "configmap/x", policy.KindsAnnotation: "configmap",
+		policy.LiveVolumesAnnotation: "true", policy.SettleAnnotation: "3s", policy.MinIntervalAnnotation: "30s", policy.StrategyAnnotation: "recreate",
 	}
-	fromWorkload := Policy{
-		Mode: Auto, DeclaredBy: "configdep.io/reload", Strategy: Annotate,
+	fromWorkload := policy.Policy{
+		Mode: policy.Auto, DeclaredBy: "configdep.io/reload", Strategy: policy.Annotate,
 		Sources: []dependency.Pattern{{Kind: dependency.Secret, Name: "w"}},
 		Exclude: []dependency.Pattern{{Kind: dependency.Secret, Name: "x"}},
 		Kinds:   []dependency.SourceKind{dependency.Secret},
 		Settle:  2 * time.Second, MinInterval: 20 * time.Second,
 	}
-	fromNamespace := Policy{
-		Mode: Matched, DeclaredBy: "Namespace configdep.io/reload", Strategy: Recreate,
+	fromNamespace := policy.Policy{
+		Mode: policy.Matched, DeclaredBy: "Namespace configdep.io/reload", Strategy: policy.Recreate,
 		Sources: []dependency.Pattern{{Kind: dependency.ConfigMap, Name: "w"}},
 		Exclude: []dependency.Pattern{{Kind: dependency.ConfigMap, Name: "x"}},
 		Kinds:   []dependency.SourceKind{dependency.ConfigMap}, LiveVolumes: true,
 		Settle: 3 * time.Second, MinInterval: 30 * time.Second,
 	}
-	fromServer := Policy{Mode: Listed, DeclaredBy: "Default", Strategy: Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
+	fromServer := policy.Policy{Mode: policy.Listed, DeclaredBy: "Default", Strategy: policy.Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
 	// take sets in one policy the field of an annotation to that of another.
-	take := map[string]func(to, from *Policy){
-		ReloadAnnotation:      func(to, from *Policy) { to.Mode, to.DeclaredBy = from.Mode, from.DeclaredBy },
-		SourcesAnnotation:     func(to, from *Policy) { to.Sources = from.Sources },
-		ExcludeAnnotation:     func(to, from *Policy) { to.Exclude = from.Exclude },
-		KindsAnnotation:       func(to, from *Policy) { to.Kinds = from.Kinds },
-		LiveVolumesAnnotation: func(to, from *Policy) { to.LiveVolumes = from.LiveVolumes },
-		SettleAnnotation:      func(to, from *Policy) { to.Settle = from.Settle },
-		MinIntervalAnnotation: func(to, from *Policy) { to.MinInterval = from.MinInterval },
-		StrategyAnnotation:    func(to, from *Policy) { to.Strategy = from.Strategy },
+	take := map[string]func(to, from *policy.Policy){
+		policy.ReloadAnnotation:      func(to, from *policy.Policy) { to.Mode, to.DeclaredBy = from.Mode, from.DeclaredBy },
+		policy.SourcesAnnotation:     func(to, from *policy.Policy) { to.Sources = from.Sources },
+		policy.ExcludeAnnotation:     func(to, from *policy.Policy) { to.Exclude = from.Exclude },
+		policy.KindsAnnotation:       func(to, from *policy.Policy) { to.Kinds = from.Kinds },
+		policy.LiveVolumesAnnotation: func(to, from *policy.Policy) { to.LiveVolumes = from.LiveVolumes },
+		policy.SettleAnnotation:      func(to, from *policy.Policy) { to.Settle = from.Settle },
+		policy.MinIntervalAnnotation: func(to, from *policy.Policy) { to.MinInterval = from.MinInterval },
+		policy.StrategyAnnotation:    func(to, from *policy.Policy) { to.Strategy = from.Strategy },
 	}
 	without := func(m map[string]string, key string) map[string]string {
 		m = maps.Clone(m)
 		delete(m, key)
 		return m
 	}
-	check := func(t *testing.T, want Policy, workload, namespace map[string]string) {
+	check := func(t *testing.T, want policy.Policy, workload, namespace map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, NewPolicy(workload, namespace, defaults)); diff != "" {
+		if diff := cmp.Diff(want, policy.NewPolicy(workload, namespace, defaults)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	t.Run("all on the workload", func(t *testing.T) { check(t, fromWorkload, workload, inherited) })
 	t.Run("all on the namespace", func(t *testing.T) { check(t, fromNamespace, nil, inherited) })
 	t.Run("none", func(t *testing.T) { check(t, fromServer, nil, nil) })
-	for _, key := range everyAnnotation {
+	for _, key := range policy.EveryAnnotation {
 		t.Run(key+" alone on the namespace", func(t *testing.T) {
 			want := fromWorkload
 			take[key](&want, &fromNamespace)
@@ -86,11 +87,11 @@ func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 }
 
 func TestAnnotationOfTheWorkloadHidesAnInvalidOneOfTheNamespace(t *testing.T) {
-	p := NewPolicy(map[string]string{SettleAnnotation: "2s"}, map[string]string{SettleAnnotation: "soon"}, Defaults{Mode: Auto})
+	p := policy.NewPolicy(map[string]string{policy.SettleAnnotation: "2s"}, map[string]string{policy.SettleAnnotation: "soon"}, policy.Defaults{Mode: policy.Auto})
 	if p.Settle != 2*time.Second || len(p.Problems) > 0 {
 		t.Errorf("got %+v", p)
 	}
-	p = NewPolicy(map[string]string{SettleAnnotation: "soon"}, map[string]string{SettleAnnotation: "2s"}, Defaults{Mode: Auto})
+	p = policy.NewPolicy(map[string]string{policy.SettleAnnotation: "soon"}, map[string]string{policy.SettleAnnotation: "2s"}, policy.Defaults{Mode: policy.Auto})
 	if len(p.Problems) != 1 {
 		t.Errorf("an invalid annotation is replaced by that of the namespace without a word: %+v", p)
 	}
@@ -102,14 +103,14 @@ type sight struct {
 	Reason   string
 }
 
-func sources(e *Evaluation) map[string]sight {
+func sources(e *policy.Evaluation) map[string]sight {
 	out := map[string]sight{}
 	for _, s := range e.Sources {
-		out[idOf(s.Kind, s.Name)] = sight{s.Triggers, s.Reason}
+		out[policy.IDOf(s.Kind, s.Name)] = sight{s.Triggers, s.Reason}
 	}
 	for i := range e.Globs {
 		for _, name := range e.Globs[i].Names() {
-			out[idOf(e.Globs[i].Kind, name)] = sight{Triggers: true}
+			out[policy.IDOf(e.Globs[i].Kind, name)] = sight{Triggers: true}
 		}
 	}
 	return out
@@ -131,28 +132,28 @@ func TestWhichSourcesTrigger(t *testing.T) {
 		envFrom(dependency.Secret, "marked"),
 		volume(dependency.ConfigMap, "both", ""), envFrom(dependency.ConfigMap, "both"),
 	)
-	objects := []metav1.Object{
+	objects := []ingesttest.Object{
 		secret("env", "password", "1"), configMap("envfrom", "a", "1"), configMap("mounted", "a", "1"),
 		secret("subpath", "tls.crt", "1"), secret("unmounted", "a", "1"), secret("pull", "a", "1"), secret("csi", "a", "1"),
-		annotated(configMap("ignored", "a", "1"), IgnoreAnnotation, "true"),
-		annotated(secret("marked", "a", "1"), MatchAnnotation, "true"),
+		annotated(configMap("ignored", "a", "1"), policy.IgnoreAnnotation, "true"),
+		annotated(secret("marked", "a", "1"), policy.MatchAnnotation, "true"),
 		configMap("both", "a", "1"), secret("extra-1", "a", "1"), secret("extra-2", "a", "1"),
 	}
 	yes := sight{Triggers: true}
 	no := func(reason string) sight { return sight{Reason: reason} }
 	auto := map[string]sight{
 		"Secret/env": yes, "ConfigMap/envfrom": yes, "ConfigMap/mounted": yes, "Secret/subpath": yes,
-		"Secret/unmounted": no(ReasonNotMounted), "Secret/pull": no(ReasonNotRead), "Secret/csi": no(ReasonNotRead),
-		"SecretProviderClass/class": no(ReasonNotObserved), "Secret/absent": yes,
-		"ConfigMap/ignored": no(ReasonIgnored), "Secret/marked": yes, "ConfigMap/both": yes,
+		"Secret/unmounted": no(policy.ReasonNotMounted), "Secret/pull": no(policy.ReasonNotRead), "Secret/csi": no(policy.ReasonNotRead),
+		"SecretProviderClass/class": no(policy.ReasonNotObserved), "Secret/absent": yes,
+		"ConfigMap/ignored": no(policy.ReasonIgnored), "Secret/marked": yes, "ConfigMap/both": yes,
 	}
 	all := func(reason string, except map[string]sight) map[string]sight {
 		out := map[string]sight{}
 		for id := range auto {
 			out[id] = no(reason)
 		}
-		out["SecretProviderClass/class"] = no(ReasonNotObserved)
-		out["ConfigMap/ignored"] = no(ReasonIgnored)
+		out["SecretProviderClass/class"] = no(policy.ReasonNotObserved)
+		out["ConfigMap/ignored"] = no(policy.ReasonIgnored)
 		maps.Copy(out, except)
 		return out
 	}
@@ -165,67 +166,67 @@ func TestWhichSourcesTrigger(t *testing.T) {
 		annotations map[string]string
 		want        map[string]sight
 	}{
-		"auto": {map[string]string{ReloadAnnotation: "auto"}, auto},
-		"off tells why, but for what would not trigger anyway": {map[string]string{ReloadAnnotation: "off"}, but(map[string]sight{
-			"Secret/env": no(ReasonReloadOff), "ConfigMap/envfrom": no(ReasonReloadOff), "ConfigMap/mounted": no(ReasonReloadOff),
-			"Secret/subpath": no(ReasonReloadOff), "Secret/absent": no(ReasonReloadOff), "Secret/marked": no(ReasonReloadOff),
-			"ConfigMap/both": no(ReasonReloadOff),
+		"auto": {map[string]string{policy.ReloadAnnotation: "auto"}, auto},
+		"off tells why, but for what would not trigger anyway": {map[string]string{policy.ReloadAnnotation: "off"}, but(map[string]sight{
+			"Secret/env": no(policy.ReasonReloadOff), "ConfigMap/envfrom": no(policy.ReasonReloadOff), "ConfigMap/mounted": no(policy.ReasonReloadOff),
+			"Secret/subpath": no(policy.ReasonReloadOff), "Secret/absent": no(policy.ReasonReloadOff), "Secret/marked": no(policy.ReasonReloadOff),
+			"ConfigMap/both": no(policy.ReasonReloadOff),
 		})},
-		"matched": {map[string]string{ReloadAnnotation: "matched"}, all(ReasonNotMatched, map[string]sight{"Secret/marked": yes})},
+		"matched": {map[string]string{policy.ReloadAnnotation: "matched"}, all(policy.ReasonNotMatched, map[string]sight{"Secret/marked": yes})},
 		"matched, with one named besides": {
-			map[string]string{ReloadAnnotation: "matched", SourcesAnnotation: "secret/env"},
-			all(ReasonNotMatched, map[string]sight{"Secret/marked": yes, "Secret/env": yes}),
+			map[string]string{policy.ReloadAnnotation: "matched", policy.SourcesAnnotation: "secret/env"},
+			all(policy.ReasonNotMatched, map[string]sight{"Secret/marked": yes, "Secret/env": yes}),
 		},
 		"matched, limited to a kind": {
-			map[string]string{ReloadAnnotation: "matched", KindsAnnotation: "configmap"},
-			all(ReasonNotMatched, map[string]sight{"Secret/marked": no(ReasonKindNotWatched)}),
+			map[string]string{policy.ReloadAnnotation: "matched", policy.KindsAnnotation: "configmap"},
+			all(policy.ReasonNotMatched, map[string]sight{"Secret/marked": no(policy.ReasonKindNotWatched)}),
 		},
-		"listed, without a list": {map[string]string{ReloadAnnotation: "listed"}, all(ReasonNotListed, nil)},
+		"listed, without a list": {map[string]string{policy.ReloadAnnotation: "listed"}, all(policy.ReasonNotListed, nil)},
 		"listed: what nothing reads, and what the template does not know, trigger when named": {
-			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "secret/pull,secret/csi,secret/unmounted,secret/extra-1,configmap/nowhere"},
-			all(ReasonNotListed, map[string]sight{
+			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/pull,secret/csi,secret/unmounted,secret/extra-1,configmap/nowhere"},
+			all(policy.ReasonNotListed, map[string]sight{
 				"Secret/pull": yes, "Secret/csi": yes, "Secret/unmounted": yes, "Secret/extra-1": yes, "ConfigMap/nowhere": yes,
 			}),
 		},
 		"listed by a glob": {
-			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "secret/extra-*,secret/p?ll,configmap/no-*"},
-			all(ReasonNotListed, map[string]sight{"Secret/extra-1": yes, "Secret/extra-2": yes, "Secret/pull": yes}),
+			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/extra-*,secret/p?ll,configmap/no-*"},
+			all(policy.ReasonNotListed, map[string]sight{"Secret/extra-1": yes, "Secret/extra-2": yes, "Secret/pull": yes}),
 		},
 		"a name of the other kind names nothing": {
-			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "configmap/env"},
-			all(ReasonNotListed, map[string]sight{"ConfigMap/env": yes}),
+			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "configmap/env"},
+			all(policy.ReasonNotListed, map[string]sight{"ConfigMap/env": yes}),
 		},
 		"sources come on top of auto": {
-			map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/pull"},
+			map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/pull"},
 			but(map[string]sight{"Secret/pull": yes}),
 		},
 		"exclude beats sources": {
-			map[string]string{ReloadAnnotation: "auto", SourcesAnnotation: "secret/env,secret/extra-*", ExcludeAnnotation: "secret/env,secret/extra-1"},
-			but(map[string]sight{"Secret/env": no(ReasonExcluded), "Secret/extra-2": yes}),
+			map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/env,secret/extra-*", policy.ExcludeAnnotation: "secret/env,secret/extra-1"},
+			but(map[string]sight{"Secret/env": no(policy.ReasonExcluded), "Secret/extra-2": yes}),
 		},
 		"exclude by a glob": {
-			map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "configmap/*"},
+			map[string]string{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: "configmap/*"},
 			but(map[string]sight{
-				"ConfigMap/envfrom": no(ReasonExcluded), "ConfigMap/mounted": no(ReasonExcluded), "ConfigMap/both": no(ReasonExcluded),
+				"ConfigMap/envfrom": no(policy.ReasonExcluded), "ConfigMap/mounted": no(policy.ReasonExcluded), "ConfigMap/both": no(policy.ReasonExcluded),
 			}),
 		},
 		"ignore beats sources": {
-			map[string]string{ReloadAnnotation: "listed", SourcesAnnotation: "configmap/ignored"}, all(ReasonNotListed, nil),
+			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "configmap/ignored"}, all(policy.ReasonNotListed, nil),
 		},
 		"kinds limits auto, not sources": {
-			map[string]string{ReloadAnnotation: "auto", KindsAnnotation: "secret", SourcesAnnotation: "configmap/mounted"},
-			but(map[string]sight{"ConfigMap/envfrom": no(ReasonKindNotWatched), "ConfigMap/both": no(ReasonKindNotWatched)}),
+			map[string]string{policy.ReloadAnnotation: "auto", policy.KindsAnnotation: "secret", policy.SourcesAnnotation: "configmap/mounted"},
+			but(map[string]sight{"ConfigMap/envfrom": no(policy.ReasonKindNotWatched), "ConfigMap/both": no(policy.ReasonKindNotWatched)}),
 		},
 		"live volumes: environment and subPath trigger": {
-			map[string]string{ReloadAnnotation: "auto", LiveVolumesAnnotation: "true"},
-			but(map[string]sight{"ConfigMap/mounted": no(ReasonLiveVolume)}),
+			map[string]string{policy.ReloadAnnotation: "auto", policy.LiveVolumesAnnotation: "true"},
+			but(map[string]sight{"ConfigMap/mounted": no(policy.ReasonLiveVolume)}),
 		},
 		"live volumes, one named": {
-			map[string]string{ReloadAnnotation: "auto", LiveVolumesAnnotation: "true", SourcesAnnotation: "configmap/mounted"}, auto,
+			map[string]string{policy.ReloadAnnotation: "auto", policy.LiveVolumesAnnotation: "true", policy.SourcesAnnotation: "configmap/mounted"}, auto,
 		},
 		"a class is not observed, even when excluded": {
-			map[string]string{ReloadAnnotation: "auto", ExcludeAnnotation: "secret/csi"},
-			but(map[string]sight{"Secret/csi": no(ReasonExcluded)}),
+			map[string]string{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: "secret/csi"},
+			but(map[string]sight{"Secret/csi": no(policy.ReasonExcluded)}),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -242,10 +243,10 @@ func TestWhichSourcesTrigger(t *testing.T) {
 
 func TestOnlyTheValueTrueMarksASource(t *testing.T) {
 	for value, want := range map[string]sight{
-		"true": {Triggers: true}, "false": {Reason: ReasonNotMatched}, "True": {Reason: ReasonNotMatched}, "": {Reason: ReasonNotMatched},
+		"true": {Triggers: true}, "false": {Reason: policy.ReasonNotMatched}, "True": {Reason: policy.ReasonNotMatched}, "": {Reason: policy.ReasonNotMatched},
 	} {
-		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), annotated(secret("db", "a", "1"), MatchAnnotation, value))
-		x.annotate(ReloadAnnotation, "matched")
+		x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), annotated(secret("db", "a", "1"), policy.MatchAnnotation, value))
+		x.annotate(policy.ReloadAnnotation, "matched")
 		if diff := cmp.Diff(map[string]sight{"Secret/db": want}, sources(x.evaluate())); diff != "" {
 			t.Errorf("match=%q (-want +got):\n%s", value, diff)
 		}
@@ -266,23 +267,23 @@ func TestWhichKeysCount(t *testing.T) {
 		"a volume":                           {parts: []part{volume(dependency.Secret, "s", "")}, counts: "abc"},
 		"a subPath":                          {parts: []part{volume(dependency.Secret, "s", "b")}, counts: "b"},
 		"a variable and a volume":            {parts: []part{env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")}, counts: "abc"},
-		"a variable and a volume, live":      {parts: []part{env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true"}, counts: "a"},
-		"a subPath and a volume, live":       {parts: []part{volume(dependency.Secret, "s", "b"), volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true"}, counts: "b"},
-		"a volume, live":                     {parts: []part{volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true"}},
-		"a volume, live but named":           {parts: []part{volume(dependency.Secret, "s", "")}, policy: []string{LiveVolumesAnnotation, "true", SourcesAnnotation, "secret/s"}, counts: "abc"},
-		"a variable, named: the same":        {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{SourcesAnnotation, "secret/s"}, counts: "a"},
+		"a variable and a volume, live":      {parts: []part{env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")}, policy: []string{policy.LiveVolumesAnnotation, "true"}, counts: "a"},
+		"a subPath and a volume, live":       {parts: []part{volume(dependency.Secret, "s", "b"), volume(dependency.Secret, "s", "")}, policy: []string{policy.LiveVolumesAnnotation, "true"}, counts: "b"},
+		"a volume, live":                     {parts: []part{volume(dependency.Secret, "s", "")}, policy: []string{policy.LiveVolumesAnnotation, "true"}},
+		"a volume, live but named":           {parts: []part{volume(dependency.Secret, "s", "")}, policy: []string{policy.LiveVolumesAnnotation, "true", policy.SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"a variable, named: the same":        {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.SourcesAnnotation, "secret/s"}, counts: "a"},
 		"an unmounted volume":                {parts: []part{unmounted(dependency.Secret, "s")}},
-		"an unmounted volume, named":         {parts: []part{unmounted(dependency.Secret, "s")}, policy: []string{SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"an unmounted volume, named":         {parts: []part{unmounted(dependency.Secret, "s")}, policy: []string{policy.SourcesAnnotation, "secret/s"}, counts: "abc"},
 		"a pull secret":                      {parts: []part{pullSecret("s")}},
-		"a pull secret, named":               {parts: []part{pullSecret("s")}, policy: []string{SourcesAnnotation, "secret/s"}, counts: "abc"},
-		"a pull secret, named by a glob":     {parts: []part{pullSecret("s")}, policy: []string{SourcesAnnotation, "secret/*"}, counts: "abc"},
-		"nothing, named":                     {policy: []string{SourcesAnnotation, "secret/s"}, counts: "abc"},
-		"nothing, named by a glob":           {policy: []string{SourcesAnnotation, "secret/?"}, counts: "abc"},
+		"a pull secret, named":               {parts: []part{pullSecret("s")}, policy: []string{policy.SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"a pull secret, named by a glob":     {parts: []part{pullSecret("s")}, policy: []string{policy.SourcesAnnotation, "secret/*"}, counts: "abc"},
+		"nothing, named":                     {policy: []string{policy.SourcesAnnotation, "secret/s"}, counts: "abc"},
+		"nothing, named by a glob":           {policy: []string{policy.SourcesAnnotation, "secret/?"}, counts: "abc"},
 		"a variable and a pull secret":       {parts: []part{env(dependency.Secret, "s", "a"), pullSecret("s")}, counts: "a"},
-		"a variable, excluded":               {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{ExcludeAnnotation, "secret/s"}},
-		"a variable, of a kind not wanted":   {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{KindsAnnotation, "configmap"}},
-		"a variable, not listed":             {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{ReloadAnnotation, "listed"}},
-		"a variable, not matched":            {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{ReloadAnnotation, "matched"}},
+		"a variable, excluded":               {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.ExcludeAnnotation, "secret/s"}},
+		"a variable, of a kind not wanted":   {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.KindsAnnotation, "configmap"}},
+		"a variable, not listed":             {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.ReloadAnnotation, "listed"}},
+		"a variable, not matched":            {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.ReloadAnnotation, "matched"}},
 		"a variable of a key that is absent": {parts: []part{optionalEnv(dependency.Secret, "s", "z")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -296,9 +297,9 @@ func TestWhichKeysCount(t *testing.T) {
 				x.set(secret("s", "a", data["a"], "b", data["b"], "c", data["c"]))
 				x.tick(time.Minute)
 				switch d := x.decide(); d.Action {
-				case RollOut:
+				case policy.RollOut:
 					counts += key
-				case None:
+				case policy.None:
 				default:
 					t.Errorf("a change of %s led to %+v", key, d)
 				}

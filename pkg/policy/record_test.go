@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,11 +22,12 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/test/seeds"
 )
 
 // Two policies by which workloads are restarted.
-var byRollout, byEviction = &Policy{Mode: Auto, Strategy: Annotate}, &Policy{Mode: Auto, Strategy: Recreate}
+var byRollout, byEviction = &policy.Policy{Mode: policy.Auto, Strategy: policy.Annotate}, &policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}
 
 var update = flag.Bool("update", false, "write the golden files again")
 
@@ -42,25 +42,27 @@ func TestPatches(t *testing.T) {
 		WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"},
 		UID:         "1b4e28ba", ResourceVersion: "42",
 	}
-	present := Record{
+	present := policy.Record{
 		Hash:    "v1.6f1c.00112233445566778899aabbccddeeff",
 		Sources: map[string]string{"Secret/db": "90a6b2c8.0123456789abcdef.1", "ConfigMap/feature-*": "glob."},
 	}
 	now := epoch.Add(1234567 * time.Microsecond).In(time.FixedZone("", 3600))
-	automatic := NewAutomaticReload(nil, now, time.Minute, "Secret/db")
-	requested := NewRequestedReload(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
+	automatic := policy.NewAutomaticReload(nil, now, time.Minute, "Secret/db")
+	requested := policy.NewRequestedReload(&automatic, now.Add(time.Minute), "jane <jane@example.com>", `rotated "by hand" & more`)
 	for name, patch := range map[string]func() ([]byte, error){
-		"rollout": func() ([]byte, error) { return byRollout.RestartPatch(w, &Restart{Present: present, Last: automatic}) },
+		"rollout": func() ([]byte, error) {
+			return byRollout.RestartPatch(w, &policy.Restart{Present: present, Last: automatic})
+		},
 		"rolloutAlways": func() ([]byte, error) {
-			return byRollout.RestartPatch(w, &Restart{Present: present, Last: requested, Always: true})
+			return byRollout.RestartPatch(w, &policy.Restart{Present: present, Last: requested, Always: true})
 		},
-		"baseline": func() ([]byte, error) { return BaselinePatch(w, present) },
+		"baseline": func() ([]byte, error) { return policy.BaselinePatch(w, present) },
 		"recreate": func() ([]byte, error) {
-			return byEviction.RestartPatch(w, &Restart{Present: present, Last: automatic, Pods: []types.UID{"pod-2", "pod-1"}})
+			return byEviction.RestartPatch(w, &policy.Restart{Present: present, Last: automatic, Pods: []types.UID{"pod-2", "pod-1"}})
 		},
-		"verified":  func() ([]byte, error) { return VerifiedPatch(w, present, now) },
-		"recreated": func() ([]byte, error) { return EndPatch(w) },
-		"abandoned": func() ([]byte, error) { return AbandonedPatch(w, present) },
+		"verified":  func() ([]byte, error) { return policy.VerifiedPatch(w, present, now) },
+		"recreated": func() ([]byte, error) { return policy.EndPatch(w) },
+		"abandoned": func() ([]byte, error) { return policy.AbandonedPatch(w, present) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			data, err := patch()
@@ -105,25 +107,25 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 		}
 		return string(b)
 	}
-	onWorkload := []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation, RecreatingAnnotation}
-	onTemplate := []string{ConfigHashAnnotation, ReloadedAtAnnotation}
+	onWorkload := []string{policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation, policy.RecreatingAnnotation}
+	onTemplate := []string{policy.ConfigHashAnnotation, policy.ReloadedAtAnnotation}
 	for range 500 {
 		w := &dependency.Workload{UID: "uid-1", ResourceVersion: "7"}
-		present := Record{Hash: text(), Sources: map[string]string{text(): text(), text(): text()}}
+		present := policy.Record{Hash: text(), Sources: map[string]string{text(): text(), text(): text()}}
 		now := epoch.Add(time.Duration(r.Int64N(int64(1000 * time.Hour))))
-		last := NewAutomaticReload(&LastReload{Automatic: micro(now.Add(-time.Duration(r.Int64N(int64(time.Minute))))), Streak: r.IntN(5)}, now, time.Minute, text())
+		last := policy.NewAutomaticReload(&policy.LastReload{Automatic: micro(now.Add(-time.Duration(r.Int64N(int64(time.Minute))))), Streak: r.IntN(5)}, now, time.Minute, text())
 		if r.IntN(2) == 0 {
-			last = NewRequestedReload(&last, now, text(), text())
+			last = policy.NewRequestedReload(&last, now, text(), text())
 		}
 		for kind, patch := range map[string]func() ([]byte, error){
 			"rollout": func() ([]byte, error) {
-				return byRollout.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
+				return byRollout.RestartPatch(w, &policy.Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
-			"baseline": func() ([]byte, error) { return BaselinePatch(w, present) },
+			"baseline": func() ([]byte, error) { return policy.BaselinePatch(w, present) },
 			"recreate": func() ([]byte, error) {
-				return byEviction.RestartPatch(w, &Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
+				return byEviction.RestartPatch(w, &policy.Restart{Present: present, Last: last, Always: r.IntN(2) == 0})
 			},
-			"recreated": func() ([]byte, error) { return EndPatch(w) },
+			"recreated": func() ([]byte, error) { return policy.EndPatch(w) },
 		} {
 			data, err := patch()
 			if err != nil {
@@ -171,8 +173,8 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			for key, value := range annotations {
 				written[key], _ = value.(string)
 			}
-			read := annotatedWorkload(written, nil)
-			if diff := cmp.Diff(present, RecordOf(read)); diff != "" && present.Hash != "" {
+			read := policy.AnnotatedWorkload(written, nil)
+			if diff := cmp.Diff(present, policy.RecordOf(read)); diff != "" && present.Hash != "" {
 				t.Errorf("%s (-written +read):\n%s", kind, diff)
 			}
 			if kind == "baseline" {
@@ -181,14 +183,14 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			// To the microsecond, like every time of this type.
 			want := rounded(last)
 			want.Evicted = kind == "recreate"
-			if diff := cmp.Diff(want, *LastReloadOf(read)); diff != "" {
+			if diff := cmp.Diff(want, *policy.LastReloadOf(read)); diff != "" {
 				t.Errorf("%s (-written +read):\n%s", kind, diff)
 			}
 		}
 	}
 }
 
-func rounded(l LastReload) LastReload {
+func rounded(l policy.LastReload) policy.LastReload {
 	l.Time = metav1.NewMicroTime(l.Time.Truncate(time.Microsecond))
 	if l.Automatic != nil {
 		l.Automatic = micro(l.Automatic.Truncate(time.Microsecond))
@@ -210,30 +212,30 @@ func take(t *testing.T, from map[string]any, field string) map[string]any {
 func TestRecordOfAWorkload(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workload, template map[string]string
-		want               Record
+		want               policy.Record
 	}{
 		"nothing": {},
 		"on the workload": {
-			map[string]string{ConfigHashAnnotation: "v1.k.h", AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, nil,
-			Record{"v1.k.h", map[string]string{"Secret/db": "*.d.1"}},
+			map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, nil,
+			policy.Record{"v1.k.h", map[string]string{"Secret/db": "*.d.1"}},
 		},
 		"on both: that of the workload is newer": {
-			map[string]string{ConfigHashAnnotation: "v1.k.new", AppliedSourcesAnnotation: "{}"}, map[string]string{ConfigHashAnnotation: "v1.k.old"},
-			Record{"v1.k.new", map[string]string{}},
+			map[string]string{policy.ConfigHashAnnotation: "v1.k.new", policy.AppliedSourcesAnnotation: "{}"}, map[string]string{policy.ConfigHashAnnotation: "v1.k.old"},
+			policy.Record{"v1.k.new", map[string]string{}},
 		},
 		"on the template alone: sources that were left over say nothing of it": {
-			map[string]string{AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, map[string]string{ConfigHashAnnotation: "v1.k.h"},
-			Record{Hash: "v1.k.h"},
+			map[string]string{policy.AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, map[string]string{policy.ConfigHashAnnotation: "v1.k.h"},
+			policy.Record{Hash: "v1.k.h"},
 		},
-		"without sources":     {map[string]string{ConfigHashAnnotation: "v1.k.h"}, nil, Record{Hash: "v1.k.h"}},
-		"sources are null":    {map[string]string{ConfigHashAnnotation: "v1.k.h", AppliedSourcesAnnotation: "null"}, nil, Record{Hash: "v1.k.h"}},
-		"sources are no JSON": {map[string]string{ConfigHashAnnotation: "v1.k.h", AppliedSourcesAnnotation: "{"}, nil, Record{Hash: "v1.k.h"}},
+		"without sources":     {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, nil, policy.Record{Hash: "v1.k.h"}},
+		"sources are null":    {map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: "null"}, nil, policy.Record{Hash: "v1.k.h"}},
+		"sources are no JSON": {map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: "{"}, nil, policy.Record{Hash: "v1.k.h"}},
 		"sources are invalid half way": {
-			map[string]string{ConfigHashAnnotation: "v1.k.h", AppliedSourcesAnnotation: `{"Secret/a":"*.d.1","Secret/b":2}`}, nil, Record{Hash: "v1.k.h"},
+			map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: `{"Secret/a":"*.d.1","Secret/b":2}`}, nil, policy.Record{Hash: "v1.k.h"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, RecordOf(annotatedWorkload(tc.workload, tc.template))); diff != "" {
+			if diff := cmp.Diff(tc.want, policy.RecordOf(policy.AnnotatedWorkload(tc.workload, tc.template))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -241,9 +243,9 @@ func TestRecordOfAWorkload(t *testing.T) {
 }
 
 func TestLastReloadOfAWorkload(t *testing.T) {
-	for value, want := range map[string]*LastReload{
+	for value, want := range map[string]*policy.LastReload{
 		`{"time":"2026-03-01T12:00:00.000001Z","trigger":"Request","requestedBy":"jane","reason":"why"}`: {
-			Time: *micro(epoch.Add(time.Microsecond)), Trigger: TriggerRequest, RequestedBy: "jane", Reason: "why",
+			Time: *micro(epoch.Add(time.Microsecond)), Trigger: policy.TriggerRequest, RequestedBy: "jane", Reason: "why",
 		},
 		`{"time":"2026-03-01T13:00:00.000000+01:00","automatic":"2026-03-01T12:00:00.000000Z","streak":2}`: {
 			Time: *micro(epoch), Automatic: micro(epoch), Streak: 2,
@@ -252,12 +254,12 @@ func TestLastReloadOfAWorkload(t *testing.T) {
 		`{"time":"2026-03-01T12:00:00.000000Z","streak":"many"}`:     nil,
 		`{"time":"2026-03-01T12:00:00.000000Z","automatic":"today"}`: nil,
 	} {
-		got := LastReloadOf(annotatedWorkload(map[string]string{LastReloadAnnotation: value}, nil))
+		got := policy.LastReloadOf(policy.AnnotatedWorkload(map[string]string{policy.LastReloadAnnotation: value}, nil))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", value, diff)
 		}
 	}
-	if got := LastReloadOf(&dependency.Workload{}); got != nil {
+	if got := policy.LastReloadOf(&dependency.Workload{}); got != nil {
 		t.Errorf("got %+v of nothing", got)
 	}
 }
@@ -289,7 +291,7 @@ func TestIntervalBetweenRestarts(t *testing.T) {
 		{2 * time.Hour, 5, 2 * time.Hour},
 		{math.MaxInt64, 5, math.MaxInt64},
 	} {
-		if got := interval(tc.minimum, tc.streak); got != tc.want {
+		if got := policy.Interval(tc.minimum, tc.streak); got != tc.want {
 			t.Errorf("interval(%v, %d) = %v, want %v", tc.minimum, tc.streak, got, tc.want)
 		}
 	}
@@ -299,10 +301,10 @@ func TestIntervalBetweenRestarts(t *testing.T) {
 // the streak; a pause ends it.
 func TestStreakGrowsAndEnds(t *testing.T) {
 	now := epoch
-	var last *LastReload
+	var last *policy.LastReload
 	restart := func(after, minInterval time.Duration) int {
 		now = now.Add(after)
-		l := NewAutomaticReload(last, now, minInterval, "Secret/db")
+		l := policy.NewAutomaticReload(last, now, minInterval, "Secret/db")
 		last = &l
 		return l.Streak
 	}
@@ -331,24 +333,24 @@ func TestStreakGrowsAndEnds(t *testing.T) {
 // TestRequestedReloadHoldsNothingUpAndIsNotHeldUp: it neither counts as an automatic one
 // nor lets those forget how many have followed each other.
 func TestRequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
-	first := NewAutomaticReload(nil, epoch, time.Minute, "Secret/db")
-	second := NewAutomaticReload(&first, epoch.Add(time.Minute), time.Minute, "Secret/db")
-	requested := NewRequestedReload(&second, epoch.Add(time.Minute+time.Second), "jane", "why")
-	want := LastReload{
-		Time: *micro(epoch.Add(time.Minute + time.Second)), Trigger: TriggerRequest, RequestedBy: "jane", Reason: "why",
+	first := policy.NewAutomaticReload(nil, epoch, time.Minute, "Secret/db")
+	second := policy.NewAutomaticReload(&first, epoch.Add(time.Minute), time.Minute, "Secret/db")
+	requested := policy.NewRequestedReload(&second, epoch.Add(time.Minute+time.Second), "jane", "why")
+	want := policy.LastReload{
+		Time: *micro(epoch.Add(time.Minute + time.Second)), Trigger: policy.TriggerRequest, RequestedBy: "jane", Reason: "why",
 		Automatic: micro(epoch.Add(time.Minute)), Streak: 2,
 	}
 	if diff := cmp.Diff(want, requested); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got, want := notBefore(&requested, time.Minute, epoch), epoch.Add(3*time.Minute); !got.Equal(want) {
+	if got, want := policy.NotBefore(&requested, time.Minute, epoch), epoch.Add(3*time.Minute); !got.Equal(want) {
 		t.Errorf("the next may come at %v, want %v", got, want)
 	}
-	if third := NewAutomaticReload(&requested, epoch.Add(4*time.Minute), time.Minute, "Secret/db"); third.Streak != 3 {
+	if third := policy.NewAutomaticReload(&requested, epoch.Add(4*time.Minute), time.Minute, "Secret/db"); third.Streak != 3 {
 		t.Errorf("the streak is %d, want 3", third.Streak)
 	}
-	only := NewRequestedReload(nil, epoch, "jane", "")
-	if got := notBefore(&only, time.Hour, epoch); !got.IsZero() {
+	only := policy.NewRequestedReload(nil, epoch, "jane", "")
+	if got := policy.NotBefore(&only, time.Hour, epoch); !got.IsZero() {
 		t.Errorf("a restart on request holds automatic ones up until %v", got)
 	}
 }
@@ -364,69 +366,14 @@ func TestClockOfAnotherReplica(t *testing.T) {
 		24 * 365 * time.Hour: {},
 		math.MaxInt64:        {},
 	} {
-		last := LastReload{Automatic: micro(epoch.Add(ahead)), Streak: 1}
-		if got := notBefore(&last, time.Minute, epoch); !got.Equal(want) {
+		last := policy.LastReload{Automatic: micro(epoch.Add(ahead)), Streak: 1}
+		if got := policy.NotBefore(&last, time.Minute, epoch); !got.Equal(want) {
 			t.Errorf("%v ahead: not before %v, want %v", ahead, got, want)
 		}
-		if next := NewAutomaticReload(&last, epoch, time.Minute, "Secret/db"); (next.Streak == 1) != want.IsZero() && ahead > 0 {
+		if next := policy.NewAutomaticReload(&last, epoch, time.Minute, "Secret/db"); (next.Streak == 1) != want.IsZero() && ahead > 0 {
 			t.Errorf("%v ahead: the streak is %d", ahead, next.Streak)
 		}
 	}
-}
-
-// FuzzRecord: any client can write annotations. Whatever they say, the decision is made, and
-// after it has been carried out there is nothing left to do.
-func FuzzRecord(f *testing.F) {
-	x := typical(&testing.T{})
-	present := x.evaluate().Present()
-	last := NewAutomaticReload(nil, x.now, time.Minute, "Secret/db")
-	f.Add(present.Hash, present.sources(), present.Hash, last.json(), "2026-03-01T12:00:00Z")
-	f.Add(present.Hash, `{"Secret/db":"90a6b2c8.0.1","ConfigMap/settings":"*","Secret/extra":""}`, "", `{"time":"2026-03-01T12:00:00.000000Z","streak":9223372036854775807}`, "x")
-	f.Add("v1."+x.digester.KeyID()+".", "null", "..", "null", "")
-	f.Fuzz(func(t *testing.T, hash, sources, template, last, recreating string) {
-		x := typical(t)
-		x.annotate(MinIntervalAnnotation, "0")
-		x.annotate(ConfigHashAnnotation, hash, AppliedSourcesAnnotation, sources, LastReloadAnnotation, last, RecreatingAnnotation, recreating)
-		x.deployment.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: template}
-		x.restart()
-		x.tick(time.Minute)
-		if d := x.act(); d.Action == Continue || d.Action == None {
-			return
-		}
-		if d := x.act(); d.Stale || d.Action == RollOut || d.Action == WriteBaseline {
-			t.Errorf("after the first action: %+v", d)
-		}
-	})
-}
-
-// FuzzLastReload: what is read can be written, and is then read as the same.
-func FuzzLastReload(f *testing.F) {
-	f.Add(`{"time":"2026-03-01T12:00:00.000001Z","trigger":"Request","requestedBy":"jane","automatic":"2026-03-01T12:00:00.000000Z","streak":3}`)
-	f.Add(`{"time":"2026-03-01T12:00:00.000000+14:00","streak":-1}`)
-	f.Fuzz(func(t *testing.T, value string) {
-		w := annotatedWorkload(map[string]string{LastReloadAnnotation: value}, nil)
-		last := LastReloadOf(w)
-		if last == nil {
-			return
-		}
-		if last.Time.IsZero() {
-			t.Errorf("%q led to a restart at no time", value)
-		}
-		next := NewAutomaticReload(last, epoch, time.Second, "Secret/db")
-		if at := notBefore(&next, time.Second, epoch); at.Before(epoch.Add(time.Second)) || at.After(epoch.Add(time.Hour)) {
-			t.Errorf("after %q and another restart, the next one may come at %v", value, at)
-		}
-		if at := notBefore(last, time.Second, epoch); at.After(epoch.Add(2 * time.Hour)) {
-			t.Errorf("%q holds restarts up until %v", value, at)
-		}
-		w.Marks.LastReload = last.json()
-		if year := last.Time.UTC().Year(); year < 0 || year > 9999 || strings.Contains(last.json(), "null") {
-			return // such times cannot be written
-		}
-		if diff := cmp.Diff(last, LastReloadOf(w)); diff != "" {
-			t.Errorf("%q (-read +read again):\n%s", value, diff)
-		}
-	})
 }
 
 // TestEndPatch_WritesARemovedRecordAgain: with the list of pods, as far as it is remembered.
@@ -436,19 +383,19 @@ func TestEndPatch_WritesARemovedRecordAgain(t *testing.T) {
 		x.adopt()
 		if bare {
 			x.restart()
-			x.edit(func(d *appsv1.Deployment) { delete(d.Annotations, AppliedSourcesAnnotation) })
+			x.edit(func(d *appsv1.Deployment) { delete(d.Annotations, policy.AppliedSourcesAnnotation) })
 			x.restart()
 		}
 		w := x.workload()
-		want := map[string]any{RecreatingAnnotation: nil, ConfigHashAnnotation: w.Marks.Hash}
+		want := map[string]any{policy.RecreatingAnnotation: nil, policy.ConfigHashAnnotation: w.Marks.Hash}
 		if !bare {
-			want[AppliedSourcesAnnotation] = w.Marks.Sources
+			want[policy.AppliedSourcesAnnotation] = w.Marks.Sources
 		}
 		x.edit(func(d *appsv1.Deployment) {
-			delete(d.Annotations, ConfigHashAnnotation)
-			delete(d.Annotations, AppliedSourcesAnnotation)
+			delete(d.Annotations, policy.ConfigHashAnnotation)
+			delete(d.Annotations, policy.AppliedSourcesAnnotation)
 		})
-		data, err := EndPatch(x.workload())
+		data, err := policy.EndPatch(x.workload())
 		if err != nil {
 			t.Fatal(err)
 		}

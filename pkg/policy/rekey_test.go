@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"strings"
@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestReplacedKey_RestartsForChangesAlone: of those that were seen before the key of the hash was
@@ -22,7 +23,7 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 	set := func(value string) func(*world) {
 		return func(x *world) { x.set(secret("db", "password", value, "unread", "1")) }
 	}
-	hashAlone := func(x *world) { x.annotate(AppliedSourcesAnnotation, "[]") }
+	hashAlone := func(x *world) { x.annotate(policy.AppliedSourcesAnnotation, "[]") }
 	comes := func(x *world) { x.set(secret("feature-2", "a", "1")) }
 	for name, tt := range map[string]struct {
 		first   func(*world) // before the key is replaced
@@ -65,9 +66,9 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 
 		"the list of sources is removed meanwhile":              {before: hashAlone, want: baseline},
 		"the hash alone is recorded":                            {first: hashAlone, want: baseline},
-		"the hash alone is recorded, and content has changed":   {first: both(hashAlone, set("2")), want: rollOut(TriggerUnknown), changed: true},
-		"the hash alone is recorded, and content changes":       {first: hashAlone, before: set("2"), want: rollOut(TriggerUnknown), changed: true},
-		"the hash alone is recorded, and changes the last read": {first: hashAlone, between: set("2"), want: rollOut(TriggerUnknown), changed: true},
+		"the hash alone is recorded, and content has changed":   {first: both(hashAlone, set("2")), want: rollOut(policy.TriggerUnknown), changed: true},
+		"the hash alone is recorded, and content changes":       {first: hashAlone, before: set("2"), want: rollOut(policy.TriggerUnknown), changed: true},
+		"the hash alone is recorded, and changes the last read": {first: hashAlone, between: set("2"), want: rollOut(policy.TriggerUnknown), changed: true},
 
 		"what a glob names comes meanwhile": {before: comes, want: rollOut(glob), changed: true},
 		"what a glob names goes meanwhile": {
@@ -85,23 +86,25 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 		"a source without content that a glob names is created again meanwhile": {
 			first:  func(x *world) { x.set(secret("feature-3")); x.tick(time.Minute); x.act(); x.tick(time.Hour) },
 			before: func(x *world) { x.remove(dependency.Secret, "feature-3"); x.set(secret("feature-3")) },
-			want:   outcome{Pending, "SourceChanged", RollOut, glob}, changed: true,
+			want:   outcome{policy.Pending, "SourceChanged", policy.RollOut, glob}, changed: true,
 		},
 
-		"nothing can be compared": {first: func(x *world) { x.annotate(ConfigHashAnnotation, "garbage") }, want: adoption, changed: true},
+		"nothing can be compared": {first: func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") }, want: adoption, changed: true},
 		"nothing can be compared, and content has changed there and back": {
-			first: both(func(x *world) { x.annotate(ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32)) }, set("2"), set("1")),
+			first: both(func(x *world) { x.annotate(policy.ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32)) }, set("2"), set("1")),
 			want:  rollOut("Secret/db"), changed: true,
 		},
 		"nothing can be compared, but the record says that pods differ": {
 			first: func(x *world) {
 				x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
-				x.annotate(ConfigHashAnnotation, "v1.00000000."+mixed)
+				x.annotate(policy.ConfigHashAnnotation, "v1.00000000."+policy.Mixed)
 			},
 			want: rollOut("Secret/db"), changed: true,
 		},
 		"another record of the replaced key is written meanwhile": {
-			before: func(x *world) { x.annotate(ConfigHashAnnotation, x.deployment.Annotations[ConfigHashAnnotation]+"0") }, want: adoption, changed: true,
+			before: func(x *world) {
+				x.annotate(policy.ConfigHashAnnotation, x.deployment.Annotations[policy.ConfigHashAnnotation]+"0")
+			}, want: adoption, changed: true,
 		},
 		"the workload is created again with the same annotations": {
 			before: func(x *world) { x.edit(func(d *appsv1.Deployment) { d.UID = "web-2" }) }, want: adoption, changed: true,
@@ -113,7 +116,7 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
 				secret("db", "password", "1", "unread", "1"), configMap("settings", "a", "1", "b", "1"), secret("feature-1", "a", "1"))
-			x.annotate(SourcesAnnotation, "secret/feature-*")
+			x.annotate(policy.SourcesAnnotation, "secret/feature-*")
 			x.adopt()
 			for _, f := range []*func(*world){&tt.first, &tt.before, &tt.between} {
 				if *f == nil {
@@ -134,13 +137,13 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			if changed := e.Record.Hash != e.Hash; changed != tt.changed {
 				t.Errorf("the record is shown as %s, that of what is there is %s", e.Record.Hash, e.Hash)
 			}
-			if e.Comparable() && tt.changed && !tt.sameKey && !strings.HasSuffix(e.Record.Hash, "."+mixed) {
+			if e.Comparable() && tt.changed && !tt.sameKey && !strings.HasSuffix(e.Record.Hash, "."+policy.Mixed) {
 				t.Errorf("the record of other content is shown as %s", e.Record.Hash)
 			}
 			// Once it is carried out, nothing is left to do, and later changes are seen.
 			x.act()
 			x.tick(time.Hour)
-			if d := x.act(); d.State != InSync || d.Action != None {
+			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
 				t.Errorf("after that: %+v", d)
 			}
 			x.set(configMap("settings", "a", "3"))
@@ -164,10 +167,10 @@ func TestReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 			x.adopt()
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.rekey(x.key+1, func(*world) {}, func(*world) {})
 			x.set(secret("db", "password", tt.value))
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -183,7 +186,7 @@ func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 		now  []string
 		want outcome
 	}{
-		"one is another": {[]string{"password", "2", "user", "1"}, outcome{Pending, ReasonVerifying, Verify, "Secret/db"}},
+		"one is another": {[]string{"password", "2", "user", "1"}, outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, "Secret/db"}},
 		"one has gone":   {[]string{"password", "1"}, rollOut("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -214,11 +217,11 @@ func TestReplacedKey_ComesBack(t *testing.T) {
 		"and the workload is written": func(x *world) { x.annotate("example.com/owner", "me") },
 		"and the whole source counts then": func(x *world) {
 			x.annotate("example.com/owner", "me")
-			x.annotate(SourcesAnnotation, "secret/db")
+			x.annotate(policy.SourcesAnnotation, "secret/db")
 		},
 		"and another source counts no longer": func(x *world) {
 			x.annotate("example.com/owner", "me")
-			x.annotate(ExcludeAnnotation, "configmap/settings")
+			x.annotate(policy.ExcludeAnnotation, "configmap/settings")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

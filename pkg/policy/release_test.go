@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // Content that the client of the pod template changes must be quiet for longer, because the
@@ -17,7 +18,7 @@ import (
 func TestContentOfAReleaseSettlesLonger(t *testing.T) {
 	const release = 30 * time.Second
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
-	other := func(x *world) { x.client = "external-secrets" }
+	other := func(x *world) { x.Manager = "external-secrets" }
 	tests := map[string]struct {
 		release time.Duration
 		change  func(*world)
@@ -35,12 +36,12 @@ func TestContentOfAReleaseSettlesLonger(t *testing.T) {
 				x.set(configMap("another", "a", "2"))
 			}), time.Second / 2,
 		},
-		"the annotation says how long": {release, both(func(x *world) { x.annotate(SettleAnnotation, "2s") }, change), 2 * time.Second},
+		"the annotation says how long": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "2s") }, change), 2 * time.Second},
 		"so does that of the namespace": {
 			release,
-			both(func(x *world) { x.namespaceAnnotations(map[string]string{SettleAnnotation: "2s"}) }, change), 2 * time.Second,
+			both(func(x *world) { x.namespaceAnnotations(map[string]string{policy.SettleAnnotation: "2s"}) }, change), 2 * time.Second,
 		},
-		"the annotation says that it need not be quiet": {release, both(func(x *world) { x.annotate(SettleAnnotation, "0") }, change), 0},
+		"the annotation says that it need not be quiet": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "0") }, change), 0},
 		"one of two sources is of the release": {
 			release, both(change, func(x *world) { other(x); x.set(configMap("settings", "a", "2")) }), release,
 		},
@@ -54,7 +55,7 @@ func TestContentOfAReleaseSettlesLonger(t *testing.T) {
 			x.tick(time.Hour)
 			tt.change(x)
 			d := x.decide()
-			if tt.want == 0 && d.Action != RollOut || tt.want > 0 && (d.State != Settling || d.RecheckAt.Sub(x.now) != tt.want) {
+			if tt.want == 0 && d.Action != policy.RollOut || tt.want > 0 && (d.State != policy.Settling || d.RecheckAt.Sub(x.now) != tt.want) {
 				t.Errorf("%+v, want to wait for %v", d, tt.want)
 			}
 		})
@@ -69,15 +70,13 @@ func TestAReleaseMakesOneRollout(t *testing.T) {
 	x.adopt()
 	x.tick(time.Hour)
 	x.set(secret("db", "password", "2"))
-	if d := x.act(); d.State != Settling {
+	if d := x.act(); d.State != policy.Settling {
 		t.Fatalf("the content has changed: %+v", d)
 	}
 	x.tick(25 * time.Second)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
-	x.roll()
-	x.readDeployment()
 	for range 60 {
-		if d := x.act(); d.Action == RollOut || d.State == Settling {
+		if d := x.act(); d.Action == policy.RollOut || d.State == policy.Settling {
 			t.Fatalf("after the template has followed: %+v", d)
 		}
 		x.tick(time.Second)
@@ -91,21 +90,21 @@ func TestContentThatAGlobNamesIsOfARelease(t *testing.T) {
 		time.Hour:       time.Second,
 	} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("a", "k", "1"), configMap("b", "k", "1"))
-		x.annotate(SourcesAnnotation, "configmap/*")
+		x.annotate(policy.SourcesAnnotation, "configmap/*")
 		x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, 30*time.Second
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		x.adopt()
 		x.tick(time.Hour)
 		x.set(configMap("a", "k", "2"))
 		x.tick(between)
-		if d := x.act(); d.Action == RollOut {
+		if d := x.act(); d.Action == policy.RollOut {
 			x.tick(time.Minute)
 			x.decide()
 		}
-		x.client = "external-secrets"
+		x.Manager = "external-secrets"
 		x.set(configMap("b", "k", "2"))
 		d := x.decide()
-		if got := d.RecheckAt.Sub(x.now); d.State != Settling || got.Round(time.Second) != want {
+		if got := d.RecheckAt.Sub(x.now); d.State != policy.Settling || got.Round(time.Second) != want {
 			t.Errorf("%v later: %+v, want to wait for %v", between, d, want)
 		}
 	}
@@ -116,18 +115,18 @@ func TestContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
 	for name, between := range map[string]func(*world){
 		"the pods have read it": func(x *world) {
 			x.tick(40 * time.Second)
-			if d := x.act(); d.Action != RollOut {
+			if d := x.act(); d.Action != policy.RollOut {
 				t.Fatalf("got %+v", d)
 			}
 			x.edit(func(d *appsv1.Deployment) { // the owner still manages other fields of the template
-				d.ManagedFields = append(d.ManagedFields, x.managed(`{"f:spec":{"f:template":{"f:spec":{}}}}`)...)
+				d.ManagedFields = append(d.ManagedFields, x.Managed(`{"f:spec":{"f:template":{"f:spec":{}}}}`)...)
 			})
 			x.tick(40 * time.Second)
 		},
 		"it changed long before": func(x *world) { x.tick(10 * time.Minute) },
 	} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("a", "k", "1"), configMap("b", "k", "1"))
-		x.annotate(SourcesAnnotation, "configmap/*")
+		x.annotate(policy.SourcesAnnotation, "configmap/*")
 		x.defaults.Settle, x.defaults.ReleaseSettle = time.Second, 30*time.Second
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		x.adopt()
@@ -135,10 +134,10 @@ func TestContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
 		x.set(configMap("a", "k", "2"))
 		x.decide()
 		between(x)
-		x.client, x.staleSince = "external-secrets", time.Time{}
+		x.Manager, x.staleSince = "external-secrets", time.Time{}
 		x.set(configMap("b", "k", "2"))
 		d := x.decide()
-		if got := d.RecheckAt.Sub(x.now); d.State != Settling || got.Round(time.Second) != time.Second {
+		if got := d.RecheckAt.Sub(x.now); d.State != policy.Settling || got.Round(time.Second) != time.Second {
 			t.Errorf("%s: %+v, want to wait for a second", name, d)
 		}
 	}
@@ -167,7 +166,7 @@ func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
 				n--
 				write(i)
 			}
-			if x.decide().Action == RollOut {
+			if x.decide().Action == policy.RollOut {
 				return x.now.Sub(start)
 			}
 			x.tick(time.Second)
@@ -186,7 +185,7 @@ func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
 	})
 	t.Run("another client", func(t *testing.T) {
 		x := begin(t)
-		x.client = "external-secrets"
+		x.Manager = "external-secrets"
 		if got := rolledOut(t, x, 20*time.Second, 2, another(x)); got != 30*time.Second {
 			t.Errorf("restarted after %v", got)
 		}

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"encoding/json"
@@ -14,12 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // sentWith returns a workload with the annotations that a patch for a restart sets.
-func sentWith(t *testing.T, last LastReload, always bool) *dependency.Workload {
+func sentWith(t *testing.T, last policy.LastReload, always bool) *dependency.Workload {
 	t.Helper()
-	patch, err := (&Policy{}).RestartPatch(&dependency.Workload{UID: "u", ResourceVersion: "1"}, &Restart{Present: Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, Last: last, Always: always})
+	patch, err := (&policy.Policy{}).RestartPatch(&dependency.Workload{UID: "u", ResourceVersion: "1"}, &policy.Restart{Present: policy.Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, Last: last, Always: always})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,15 +35,15 @@ func sentWith(t *testing.T, last LastReload, always bool) *dependency.Workload {
 	if err := json.Unmarshal(patch, &sent); err != nil {
 		t.Fatal(err)
 	}
-	return annotatedWorkload(sent.Metadata.Annotations, sent.Spec.Template.Metadata.Annotations)
+	return policy.AnnotatedWorkload(sent.Metadata.Annotations, sent.Spec.Template.Metadata.Annotations)
 }
 
 // Two requests within one second are two restarts: the template must differ, though the
 // hash does not.
 func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
-	first := sentWith(t, NewRequestedReload(nil, at, "ada", ""), true)
-	second := sentWith(t, NewRequestedReload(nil, at.Add(time.Millisecond), "ada", ""), true)
+	first := sentWith(t, policy.NewRequestedReload(nil, at, "ada", ""), true)
+	second := sentWith(t, policy.NewRequestedReload(nil, at.Add(time.Millisecond), "ada", ""), true)
 	if cmp.Equal(first.Marks, second.Marks) {
 		t.Errorf("the templates are equal: %v", first.Marks)
 	}
@@ -50,7 +51,7 @@ func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
 		t.Errorf("the time is not that of UTC, wherever the server runs (-want +got):\n%s", diff)
 	}
 	// A restart by itself restarts for the hash alone.
-	if same := sentWith(t, NewAutomaticReload(nil, at, 0, "Secret/db"), false); same.Marks.ReloadedAt != "" {
+	if same := sentWith(t, policy.NewAutomaticReload(nil, at, 0, "Secret/db"), false); same.Marks.ReloadedAt != "" {
 		t.Errorf("template %v", same.Marks)
 	}
 }
@@ -58,21 +59,21 @@ func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
 // What a rollout records is what every replica reads back.
 func TestWhatARolloutRecordsIsReadBack(t *testing.T) {
 	automatic := metav1.NewMicroTime(time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC))
-	want := LastReload{Time: metav1.NewMicroTime(automatic.Add(time.Second)), Trigger: "Secret/db", RequestedBy: "ada", Reason: `why <not>`, Automatic: &automatic, Streak: 3}
+	want := policy.LastReload{Time: metav1.NewMicroTime(automatic.Add(time.Second)), Trigger: "Secret/db", RequestedBy: "ada", Reason: `why <not>`, Automatic: &automatic, Streak: 3}
 	w := sentWith(t, want, true)
-	got := LastReloadOf(w)
+	got := policy.LastReloadOf(w)
 	if got == nil {
 		t.Fatal("nothing is read back")
 	}
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("last reload (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, RecordOf(w)); diff != "" {
+	if diff := cmp.Diff(policy.Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, policy.RecordOf(w)); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
 	// What stands on the workload may be taken away; the template keeps the hash.
 	w.Marks = dependency.Marks{TemplateHash: w.Marks.TemplateHash}
-	if diff := cmp.Diff(Record{Hash: "h"}, RecordOf(w)); diff != "" {
+	if diff := cmp.Diff(policy.Record{Hash: "h"}, policy.RecordOf(w)); diff != "" {
 		t.Errorf("record of the template alone (-want +got):\n%s", diff)
 	}
 }
@@ -83,8 +84,8 @@ func TestWhatARolloutRecordsIsReadBack(t *testing.T) {
 func TestRestart_WritesTheRecord(t *testing.T) {
 	request := func(x *world) {
 		e := x.evaluate()
-		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{
-			Present: e.Present(), Last: NewRequestedReload(LastReloadOf(e.Workload), x.now, "ada", ""), Always: true,
+		x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{
+			Present: e.Present(), Last: policy.NewRequestedReload(policy.LastReloadOf(e.Workload), x.now, "ada", ""), Always: true,
 		}))
 	}
 	thereAndBack := func(x *world) {
@@ -122,7 +123,7 @@ func TestRestart_WritesTheRecord(t *testing.T) {
 // annotation that tells of the restart says that the record is now newer.
 func TestRestart_ByEvictionIsMadeOnce(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-	x.annotate(StrategyAnnotation, "recreate")
+	x.annotate(policy.StrategyAnnotation, "recreate")
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.tick(time.Minute)
@@ -130,18 +131,18 @@ func TestRestart_ByEvictionIsMadeOnce(t *testing.T) {
 		x.set(secret("db", "password", value))
 	}
 	x.tick(time.Minute)
-	if d := x.act(); d.Action != RollOut {
+	if d := x.act(); d.Action != policy.RollOut {
 		t.Fatalf("content has changed and changed back: %+v", d)
 	}
 	x.tick(time.Minute)
-	if d := x.decide(); d.Action != Continue {
+	if d := x.decide(); d.Action != policy.Continue {
 		t.Errorf("while pods are evicted: %+v", d)
 	}
 }
 
 // Flux reverts what managers with such names have set.
 func TestFieldManagerIsNotTakenForKubectl(t *testing.T) {
-	if strings.HasPrefix(FieldManager, "kubectl") {
-		t.Errorf("field manager %q", FieldManager)
+	if strings.HasPrefix(policy.FieldManager, "kubectl") {
+		t.Errorf("field manager %q", policy.FieldManager)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"maps"
@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestRollbackToATemplateThatCarriesTheHash in the middle of a rollout: a container of the old
@@ -26,7 +27,7 @@ func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
 				t.Helper()
 				x.set(secret("db", "password", value))
 				x.tick(time.Minute)
-				if d := x.act(); d.Action != RollOut {
+				if d := x.act(); d.Action != policy.RollOut {
 					t.Fatalf("%+v", d)
 				}
 			}
@@ -53,7 +54,7 @@ func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
 				content()
 			}
 			x.tick(time.Minute)
-			if d := x.decide(); d.Action != Inspect {
+			if d := x.decide(); d.Action != policy.Inspect {
 				t.Errorf("%+v, want Inspect", d)
 			}
 		})
@@ -65,19 +66,19 @@ func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
 func TestRollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.edit(func(d *appsv1.Deployment) {
-		d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: x.evaluate().Hash}
+		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: x.evaluate().Hash}
 	})
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
 	x.tick(time.Minute)
-	want := Excursion{ID: "Secret/db", From: x.now, Containers: []string{"app"}, OlderPods: true, Witnessed: true}
+	want := policy.Excursion{ID: "Secret/db", From: x.now, Containers: []string{"app"}, OlderPods: true, Witnessed: true}
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	want.To = x.now
 	x.set(secret("db", "password", "1"))
 	x.tick(time.Minute)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
-	if diff := cmp.Diff([]Excursion{want}, x.decide().Excursions, cmpopts.IgnoreUnexported(Excursion{})); diff != "" {
+	if diff := cmp.Diff([]policy.Excursion{want}, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -91,7 +92,7 @@ func TestOrderOfRevisionsBeatsClocks(t *testing.T) {
 	x.tick(-5 * time.Second)
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
-	if d := x.decide(); d.Action != RollOut {
+	if d := x.decide(); d.Action != policy.RollOut {
 		t.Errorf("%+v, want RollOut", d)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"slices"
@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // A replica that does not lead leaves what it knows from lists alone to the leader, and looks again after a time. Of what
@@ -43,24 +44,24 @@ func TestDecide_StandsBy(t *testing.T) {
 		"seen":            {thereAndBack, inspect("Secret/db"), inspect("Secret/db")},
 		"seen in part":    {both(func(x *world) { x.set(secret("db", "password", "2")) }, func(x *world) { x.broken(func() { x.set(secret("db", "password", "1")) }) }), inspect("Secret/db"), nothing},
 		"seen, and more":  {both(thereAndBack, func(x *world) { x.set(secret("db", "password", "3")) }, func(x *world) { x.tick(time.Minute) }), rollOut("Secret/db"), rollOut("Secret/db")},
-		"a glob":          {both(func(x *world) { x.annotate(SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), more("1")), inspect("Secret/m*"), inspect("Secret/m*")},
-		"a glob, in part": {both(func(x *world) { x.annotate(SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), listed(more("1"))), inspect("Secret/m*"), nothing},
+		"a glob":          {both(func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), more("1")), inspect("Secret/m*"), inspect("Secret/m*")},
+		"a glob, in part": {both(func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), listed(more("1"))), inspect("Secret/m*"), nothing},
 		"very often": {func(x *world) {
 			for range 20 {
 				thereAndBack(x)
 			}
 		}, inspect("Secret/db"), inspect("Secret/db")},
 		"read after the record of a restart that was made for it, with several counters": {func(x *world) {
-			x.graph.SetSeveralCounters(true)
+			x.SeparateCounters()
 			there := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "3"), secret("more", "k", "1"))
-			restart := Restart{Present: there.evaluate().Present(), Last: NewAutomaticReload(nil, x.now, 0, "Secret/db")}
+			restart := policy.Restart{Present: there.evaluate().Present(), Last: policy.NewAutomaticReload(nil, x.now, 0, "Secret/db")}
 			x.patch(x.evaluate().Policy.RestartPatch(x.workload(), &restart))
 			change(x)
 			x.set(secret("db", "password", "3"))
-		}, inspect("Secret/db"), outcome{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
+		}, inspect("Secret/db"), outcome{State: policy.InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
 		"pods of a new template have read what has changed back": {
 			both(change, template("app:2", 3), func(x *world) { x.set(secret("db", "password", "1")); x.tick(time.Minute) }),
-			rollOut("Secret/db"), outcome{Pending, "SourceChanged", WriteMixed, "Secret/db"},
+			rollOut("Secret/db"), outcome{policy.Pending, "SourceChanged", policy.WriteMixed, "Secret/db"},
 		},
 		"the same, in part in a list": {
 			both(change, template("app:2", 3), listed(func(x *world) { x.set(secret("db", "password", "1")) }), func(x *world) { x.tick(time.Minute) }),
@@ -68,7 +69,7 @@ func TestDecide_StandsBy(t *testing.T) {
 		},
 		"the same, and a list had shown the other content before": {
 			both(listed(change), template("app:2", 3), func(x *world) { x.set(secret("db", "password", "1")); x.tick(time.Minute) }),
-			rollOut("Secret/db"), outcome{Pending, "SourceChanged", WriteMixed, "Secret/db"},
+			rollOut("Secret/db"), outcome{policy.Pending, "SourceChanged", policy.WriteMixed, "Secret/db"},
 		},
 		"nothing has changed":                 {func(*world) {}, nothing, nothing},
 		"a template has come back":            {both(template("app:2", 1), change, template("", 3)), inspect("Secret/db"), inspect("Secret/db")},
@@ -80,16 +81,16 @@ func TestDecide_StandsBy(t *testing.T) {
 			x.adopt()
 			tt.do(x)
 			for standsBy, want := range map[bool]outcome{false: tt.leader, true: tt.want} {
-				d := x.evaluate().Decide(Observed{Now: x.now, StandsBy: standsBy})
+				d := x.evaluate().Decide(policy.Observed{Now: x.now, StandsBy: standsBy})
 				if diff := cmp.Diff(want, outcomeOf(d)); diff != "" {
 					t.Errorf("stands by: %t (-want +got):\n%s", standsBy, diff)
 				}
-				if mixed := slices.Equal(d.Mixed, []string{"Secret/db"}); mixed != (d.Action == WriteMixed) {
+				if mixed := slices.Equal(d.Mixed, []string{"Secret/db"}); mixed != (d.Action == policy.WriteMixed) {
 					t.Errorf("stands by: %t: %s of %v", standsBy, d.Action, d.Mixed)
 				}
 				again := time.Time{}
-				if tt.leader.Action == Inspect {
-					again = x.now.Add(doubtRecheck)
+				if tt.leader.Action == policy.Inspect {
+					again = x.now.Add(policy.DoubtRecheck)
 				}
 				if !d.RecheckAt.Equal(again) {
 					t.Errorf("stands by: %t: it is decided again at %v, want %v", standsBy, d.RecheckAt, again)
@@ -104,7 +105,7 @@ func TestDecide_StandsBy(t *testing.T) {
 func TestDecide_KnownBy(t *testing.T) {
 	other := func(x *world) { // of content that this replica has yet to read
 		there := newWorld(x.t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "2"))
-		x.patch(BaselinePatch(x.workload(), there.evaluate().Present()))
+		x.patch(policy.BaselinePatch(x.workload(), there.evaluate().Present()))
 	}
 	change := func(x *world) { x.set(secret("db", "password", "3")) }
 	for name, tt := range map[string]struct {
@@ -120,15 +121,15 @@ func TestDecide_KnownBy(t *testing.T) {
 			x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
 		}, restart: true},
 		"a record that says that pods are left": {do: func(x *world) {
-			x.patch(AbandonedPatch(x.workload(), x.evaluate().Present()))
+			x.patch(policy.AbandonedPatch(x.workload(), x.evaluate().Present()))
 		}, restart: true},
 		"a record of less": {do: both(
-			func(x *world) { x.annotate(ExcludeAnnotation, "configmap/settings") },
+			func(x *world) { x.annotate(policy.ExcludeAnnotation, "configmap/settings") },
 			func(x *world) { x.act() },
-			func(x *world) { x.annotate(ExcludeAnnotation, "") },
+			func(x *world) { x.annotate(policy.ExcludeAnnotation, "") },
 		)},
 		"a record with another key": {do: func(x *world) {
-			x.annotate(ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32))
+			x.annotate(policy.ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -137,16 +138,16 @@ func TestDecide_KnownBy(t *testing.T) {
 			x.adopt()
 			tt.do(x)
 			x.tick(time.Minute)
-			o := Observed{Now: x.now}
+			o := policy.Observed{Now: x.now}
 			if tt.here {
-				o.Decided = x.graph.Order()
+				o.Decided = x.graph().Order()
 			}
 			d := x.evaluate().Decide(o)
 			want := uint64(0)
 			if tt.waits {
 				want = x.workload().RecordedAt.Version
 			}
-			if d.KnownBy != want || (d.Action == RollOut) != tt.restart || d.Action == None {
+			if d.KnownBy != want || (d.Action == policy.RollOut) != tt.restart || d.Action == policy.None {
 				t.Errorf("known by %d, want %d: %+v", d.KnownBy, want, d)
 			}
 		})
@@ -158,17 +159,17 @@ func TestDecide_KnownBy(t *testing.T) {
 func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	thereAndBack := both(change, func(x *world) { x.tick(time.Second) }, func(x *world) { x.set(secret("db", "password", "1")) })
-	optIn := func(x *world) { x.annotate(ReloadAnnotation, "auto") }
+	optIn := func(x *world) { x.annotate(policy.ReloadAnnotation, "auto") }
 	record := func(x *world) {
 		e := x.evaluate()
-		x.patch(BaselinePatch(e.Workload, e.Present()))
+		x.patch(policy.BaselinePatch(e.Workload, e.Present()))
 	}
 	restart := func(x *world) {
 		e := x.evaluate()
-		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewAutomaticReload(nil, x.now, 0, "Secret/db"), Always: true}))
+		x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewAutomaticReload(nil, x.now, 0, "Secret/db"), Always: true}))
 	}
 	again := func(x *world) {
-		x.annotate(AppliedSourcesAnnotation, x.deployment.Annotations[AppliedSourcesAnnotation]+" ")
+		x.annotate(policy.AppliedSourcesAnnotation, x.deployment.Annotations[policy.AppliedSourcesAnnotation]+" ")
 	}
 	db := inspect("Secret/db")
 	for name, tt := range map[string]struct {
@@ -176,31 +177,31 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 		want outcome
 	}{
 		"content changed": {both(optIn, change, record), db},
-		"content changed, and the workload is written since": {both(optIn, change, record, func(x *world) { x.annotate(SettleAnnotation, "1s") }), db},
+		"content changed, and the workload is written since": {both(optIn, change, record, func(x *world) { x.annotate(policy.SettleAnnotation, "1s") }), db},
 		"content changed there and back":                     {both(optIn, thereAndBack, record), db},
 		"before the workload opted in":                       {both(change, optIn, record), nothing},
 		"what does not count changed":                        {both(optIn, func(x *world) { x.set(secret("more", "k", "2")) }, record), nothing},
 		"another key changed":                                {both(optIn, func(x *world) { x.set(secret("db", "password", "1", "user", "2")) }, record), nothing},
-		"the first record is of a restart":                   {both(optIn, change, restart), outcome{State: InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
+		"the first record is of a restart":                   {both(optIn, change, restart), outcome{State: policy.InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
 		"the pods were looked up": {both(optIn, change, func(x *world) {
 			e := x.evaluate()
-			x.patch(VerifiedPatch(e.Workload, e.Present(), x.now))
+			x.patch(policy.VerifiedPatch(e.Workload, e.Present(), x.now))
 		}), nothing},
-		"the first record is of an eviction": {both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") }, optIn, change, restart), outcome{RollingOut, ReasonRecreating, Continue, "Secret/db"}},
+		"the first record is of an eviction": {both(func(x *world) { x.annotate(policy.StrategyAnnotation, "recreate") }, optIn, change, restart), outcome{policy.RollingOut, policy.ReasonRecreating, policy.Continue, "Secret/db"}},
 		"it is not the first":                {both(optIn, change, record, again), nothing},
 		"it came with another template": {both(optIn, change, func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		}, record), nothing},
 		"it is in a list": {both(optIn, change, func(x *world) { x.broken(func() { record(x) }) }), nothing},
-		"several counters do not tell which came first": {both(func(x *world) { x.graph.SetSeveralCounters(true) }, optIn, thereAndBack, record), nothing},
+		"several counters do not tell which came first": {both(func(x *world) { x.SeparateCounters() }, optIn, thereAndBack, record), nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("more", "k", "1"))
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.tick(time.Minute)
 			tt.do(x)
 			for _, standsBy := range []bool{false, true} {
-				d := x.evaluate().Decide(Observed{Now: x.now, StandsBy: standsBy})
+				d := x.evaluate().Decide(policy.Observed{Now: x.now, StandsBy: standsBy})
 				if diff := cmp.Diff(tt.want, outcomeOf(d)); diff != "" {
 					t.Errorf("stands by: %t (-want +got):\n%s", standsBy, diff)
 				}
@@ -214,7 +215,7 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 	record := func(x *world) {
 		e := x.evaluate()
-		x.patch(BaselinePatch(e.Workload, e.Present()))
+		x.patch(policy.BaselinePatch(e.Workload, e.Present()))
 	}
 	nothing := func(*world) {}
 	for name, tt := range map[string]struct {
@@ -243,9 +244,9 @@ func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-			x.annotate(ReloadAnnotation, "off")
+			x.annotate(policy.ReloadAnnotation, "off")
 			tt.template(x)
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 			x.tick(time.Minute)
 			tt.before(x)
 			from := x.now
@@ -256,7 +257,7 @@ func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 			if tt.always {
 				from = time.Time{}
 			}
-			got := x.evaluate().Decide(Observed{Now: x.now, StandsBy: true}).Excursions
+			got := x.evaluate().Decide(policy.Observed{Now: x.now, StandsBy: true}).Excursions
 			if len(got) != 1 || !got[0].From.Equal(from) || !got[0].To.Equal(x.now) || !got[0].Witnessed {
 				t.Errorf("%+v, want one from %v to %v that was seen", got, from, x.now)
 			}
@@ -270,8 +271,8 @@ func TestDecide_FirstRecordOfPodsThatMayHaveWaited(t *testing.T) {
 	x.tick(time.Hour)
 	x.set(secret("db", "password", "1"))
 	e := x.evaluate()
-	x.patch(BaselinePatch(e.Workload, e.Present()))
-	decide := func() Decision { return x.evaluate().Decide(Observed{Now: x.now, StandsBy: true}) }
+	x.patch(policy.BaselinePatch(e.Workload, e.Present()))
+	decide := func() policy.Decision { return x.evaluate().Decide(policy.Observed{Now: x.now, StandsBy: true}) }
 	if diff := cmp.Diff(nothing, outcomeOf(decide())); diff != "" {
 		t.Errorf("recorded (-want +got):\n%s", diff)
 	}
@@ -291,13 +292,13 @@ func TestDecide_StandsBy_RecordsNothingButDoubts(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Second)
 	x.set(secret("db", "password", "1"))
-	o := Observed{Now: x.now, StandsBy: true}
+	o := policy.Observed{Now: x.now, StandsBy: true}
 	excursions := x.evaluate().Decide(o).Excursions
 	for _, mixed := range [][]string{nil, {"Secret/db"}} {
-		o.Inspected = &Inspection{Of: excursions, StartedBy: x.workload().StartedBy, Mixed: mixed}
+		o.Inspected = &policy.Inspection{Of: excursions, StartedBy: x.workload().StartedBy, Mixed: mixed}
 		want := nothing
 		if mixed != nil {
-			want = outcome{Pending, ReasonVerifying, WriteMixed, "Secret/db"}
+			want = outcome{policy.Pending, policy.ReasonVerifying, policy.WriteMixed, "Secret/db"}
 		}
 		if diff := cmp.Diff(want, outcomeOf(x.evaluate().Decide(o))); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", mixed, diff)

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // How containers see keys is part of the scope: a template that begins to show a binary key is no
@@ -41,8 +42,8 @@ func TestScope_ToldByWhatIsSeen(t *testing.T) {
 				if name == "keys change places" && kind == dependency.Secret {
 					continue // both read both
 				}
-				if got := scopeOf(&a) == scopeOf(&b); got != same {
-					t.Errorf("%s: %s and %s, want the same: %v", kind, scopeOf(&a), scopeOf(&b), same)
+				if got := policy.ScopeOf(&a) == policy.ScopeOf(&b); got != same {
+					t.Errorf("%s: %s and %s, want the same: %v", kind, policy.ScopeOf(&a), policy.ScopeOf(&b), same)
 				}
 			}
 		})
@@ -53,7 +54,7 @@ func TestDecide_TemplateThatBeginsToShowABinaryKey(t *testing.T) {
 	cm := configMap("settings", "a", "1")
 	cm.BinaryData = map[string][]byte{"b": {1}}
 	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), cm)
-	x.graph.SetSeveralCounters(true)
+	x.SeparateCounters()
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { volume(dependency.ConfigMap, "settings", "")(&d.Spec.Template.Spec) })
 	if diff := cmp.Diff(baseline, outcomeOf(x.decide())); diff != "" {
@@ -90,14 +91,14 @@ func TestDecide_OtherContentSinceBeforeTheStart(t *testing.T) {
 func TestDecide_SettlesFromTheTemplate(t *testing.T) {
 	pod := podOf(env(dependency.Secret, "db", "password"), optionalEnv(dependency.ConfigMap, "more", "key"))
 	x := newWorld(t, pod, secret("db", "password", "1"), configMap("more", "key", "1"))
-	x.graph.SetSeveralCounters(true)
+	x.SeparateCounters()
 	x.adopt()
 	without := podOf(env(dependency.Secret, "db", "password"))
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = without })
 	x.remove(dependency.ConfigMap, "more")
 	x.tick(time.Minute)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = pod })
-	if d := x.decide(); d.State != Settling {
+	if d := x.decide(); d.State != policy.Settling {
 		t.Errorf("%+v, want Settling", d)
 	}
 	x.tick(time.Minute)
@@ -141,10 +142,10 @@ func TestDecide_SourceThatWentAmongMany(t *testing.T) {
 				x.remove(dependency.ConfigMap, "more")
 			}
 			for i := range 2000 {
-				x.version++
-				key := dependency.SourceKey{Kind: dependency.ConfigMap, Namespace: tt.churn, Name: fmt.Sprint("churn-", i)}
-				x.graph.SetSource(&dependency.Source{SourceKey: key})
-				x.graph.DeleteSource(key, dependency.Change{Version: x.version, Seen: x.now, Order: x.arrival().Order})
+				churn := configMap(fmt.Sprint("churn-", i))
+				churn.Namespace = tt.churn
+				x.set(churn)
+				x.Delete(churn)
 			}
 			x.tick(time.Minute)
 			x.edit(template(3, 3, more))
@@ -159,7 +160,7 @@ func TestDecide_SourceThatWentAmongMany(t *testing.T) {
 // The removal of a key is dated by no field manager: times do not tell that a template came later.
 func TestDecide_KeyRemovedAfterTheTemplateBeganToReadIt(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.ConfigMap, "settings", "a")), configMap("settings", "a", "1", "b", "1"))
-	x.graph.SetSeveralCounters(true)
+	x.SeparateCounters()
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
@@ -177,11 +178,10 @@ func TestDecide_KeyRemovedAfterTheTemplateBeganToReadIt(t *testing.T) {
 func TestDecide_ChangesBeforeEverythingWasRead(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
-	x.live = false
-	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-	x.set(secret("db", "password", "2"))
-	x.graph.SetSince(dependency.Moment{Version: x.version, Order: x.order})
-	x.live = true
+	x.restartWhile(func() {
+		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
+		x.set(secret("db", "password", "2"))
+	})
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -200,10 +200,10 @@ func TestDecide_TemplateBeginsToReadWhatChangedBeforeOptingIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1", "user", "1", "host", "1"))
-			x.graph.SetSeveralCounters(true)
-			x.annotate(ReloadAnnotation, "off")
+			x.SeparateCounters()
+			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "1", "user", "1")) // nothing dates that a key is removed
-			x.annotate(ReloadAnnotation, "auto")
+			x.annotate(policy.ReloadAnnotation, "auto")
 			x.adopt()
 			if tt.later {
 				x.set(secret("db", "password", "1"))
@@ -229,7 +229,7 @@ func TestDecide_ExcursionBeginsAfterThePods(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.set(secret("db", "password", "1"))
 	x.tick(time.Hour)
-	if d := x.looked(pod); d.Action != WriteVerified {
+	if d := x.looked(pod); d.Action != policy.WriteVerified {
 		t.Errorf("%+v", d)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"slices"
@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestDecide_UndoOfARecordThatSaysMixed: kubectl rollout undo restores the annotations of the
@@ -20,10 +21,10 @@ import (
 func TestDecide_UndoOfARecordThatSaysMixed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		observed int64 // the generation that its controller has seen; 2: the rollout is complete
-		want     State
+		want     policy.State
 	}{
-		"after the rollout": {2, InSync},
-		"in the middle":     {1, Pending},
+		"after the rollout": {2, policy.InSync},
+		"in the middle":     {1, policy.Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -40,10 +41,10 @@ func TestDecide_UndoOfARecordThatSaysMixed(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Image = ""
 				d.Generation, d.Status.ObservedGeneration = 3, 3
-				d.Annotations[ConfigHashAnnotation], d.Annotations[AppliedSourcesAnnotation] = record["config-hash"], record["applied-sources"]
+				d.Annotations[policy.ConfigHashAnnotation], d.Annotations[policy.AppliedSourcesAnnotation] = record["config-hash"], record["applied-sources"]
 			})
 			x.tick(time.Minute)
-			if d := x.decide(); d.State != tt.want || (d.Action == WriteBaseline) != (tt.want == InSync) {
+			if d := x.decide(); d.State != tt.want || (d.Action == policy.WriteBaseline) != (tt.want == policy.InSync) {
 				t.Errorf("%+v, want %s", d, tt.want)
 			}
 		})
@@ -63,12 +64,12 @@ func TestDecide_GlobThatNamesWhatHasGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("feature-1", "a", "1"), secret("other", "a", "1"))
-			x.annotate(SourcesAnnotation, tt.before)
+			x.annotate(policy.SourcesAnnotation, tt.before)
 			x.adopt()
 			x.tick(time.Second)
 			x.remove(dependency.Secret, "feature-1")
 			x.tick(time.Second)
-			x.annotate(SourcesAnnotation, tt.glob)
+			x.annotate(policy.SourcesAnnotation, tt.glob)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -88,16 +89,18 @@ func TestDecide_UndoOptsInAgain(t *testing.T) {
 		several bool // revision counters
 		paused  bool
 		back    func(*appsv1.Deployment)
-		want    State
+		want    policy.State
 	}{
-		"by the webhook":                       {false, false, func(*appsv1.Deployment) {}, InSync},
-		"by the webhook, with two counters":    {true, false, func(*appsv1.Deployment) {}, Pending},
-		"by undo, with two counters":           {true, false, image("app:1"), Pending},
-		"by undo, while its rollout is paused": {false, true, image("app:1"), Blocked},
+		"by the webhook":                       {false, false, func(*appsv1.Deployment) {}, policy.InSync},
+		"by the webhook, with two counters":    {true, false, func(*appsv1.Deployment) {}, policy.Pending},
+		"by undo, with two counters":           {true, false, image("app:1"), policy.Pending},
+		"by undo, while its rollout is paused": {false, true, image("app:1"), policy.Blocked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
-			x.graph.SetSeveralCounters(tt.several)
+			if tt.several {
+				x.SeparateCounters()
+			}
 			x.edit(func(d *appsv1.Deployment) { image("app:1")(d); d.Spec.Paused = tt.paused })
 			x.adopt()
 			annotations := x.deployment.Annotations
@@ -127,7 +130,7 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 	stripAll := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations = nil
-			for _, key := range []string{ConfigHashAnnotation, AppliedSourcesAnnotation, LastReloadAnnotation} {
+			for _, key := range []string{policy.ConfigHashAnnotation, policy.AppliedSourcesAnnotation, policy.LastReloadAnnotation} {
 				delete(d.Annotations, key)
 			}
 		})
@@ -137,29 +140,29 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		changed = x.now
 		x.set(secret("db", "password", "2", "user", "1"))
 	}
-	hashAlone := func(x *world) { x.annotate(AppliedSourcesAnnotation, ""); x.restart() }
+	hashAlone := func(x *world) { x.annotate(policy.AppliedSourcesAnnotation, ""); x.restart() }
 	rekey := func(x *world) { x.rekey(x.key+1, func(*world) {}, func(*world) {}) }
 	hash := ""
 	bare := func(x *world) { // the template has the hash that it had, and the workload what it has
 		if hash == "" {
 			hash = x.evaluate().Hash
-			x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, "")
+			x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
 		}
 		x.edit(func(d *appsv1.Deployment) {
-			d.Spec.Template.Annotations = map[string]string{ConfigHashAnnotation: hash}
+			d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
 		})
 		x.restart()
 	}
 	changeUnseen := func(x *world) { x.away(func() { change(x) }) }
 	restart := func(x *world) {
 		x.tick(time.Minute)
-		if d := x.act(); d.Action != RollOut {
+		if d := x.act(); d.Action != policy.RollOut {
 			x.t.Fatalf("not restarted: %+v", d)
 		}
 	}
 	request := func(x *world) {
 		e := x.evaluate()
-		x.patch(e.Policy.RestartPatch(e.Workload, &Restart{Present: e.Present(), Last: NewRequestedReload(nil, x.now, "admin", ""), Always: true}))
+		x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewRequestedReload(nil, x.now, "admin", ""), Always: true}))
 	}
 	// Of these it is not known what had changed, of all that pods read, or which keys there were.
 	unknown := []string{"where a hash alone had been recorded", "with another key since", "of content that had not changed, with another key since"}
@@ -174,7 +177,7 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		"after the second restart":                {both(changeUnseen, observed(1), restart, request, strip), inspect("Secret/db")},
 		"and found to be right":                   {both(changeUnseen, observed(1), restart, strip, func(x *world) { x.act() }), nothing},
 		"with all that it wrote":                  {both(changeUnseen, observed(1), restart, stripAll), inspect("Secret/db")},
-		"after its rollout, with all":             {both(changeUnseen, observed(1), restart, observed(2), stripAll), outcome{Pending, "NotRecorded", WriteBaseline, ""}},
+		"after its rollout, with all":             {both(changeUnseen, observed(1), restart, observed(2), stripAll), outcome{policy.Pending, "NotRecorded", policy.WriteBaseline, ""}},
 		"after its rollout":                       {both(changeUnseen, observed(1), restart, observed(2), strip), nothing},
 		"of content that had not changed":         {both(observed(1), request, strip), nothing},
 		"unseen":                                  {cutOff(change, restart, strip), inspect("Secret/db")},
@@ -182,14 +185,14 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		"unseen, of content that had not changed": {cutOff(request, strip), nothing},
 		"unseen, and again without a change":      {both(cutOff(change, restart, strip), cutOff(request, strip)), inspect("Secret/db")},
 		"unseen, and its pods are evicted": {
-			both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") }, cutOff(change, restart)),
-			outcome{RollingOut, ReasonRecreating, Continue, "Secret/db"},
+			both(func(x *world) { x.annotate(policy.StrategyAnnotation, "recreate") }, cutOff(change, restart)),
+			outcome{policy.RollingOut, policy.ReasonRecreating, policy.Continue, "Secret/db"},
 		},
 		"unseen, and its pods have been evicted": {
-			both(func(x *world) { x.annotate(StrategyAnnotation, "recreate") },
+			both(func(x *world) { x.annotate(policy.StrategyAnnotation, "recreate") },
 				cutOff(change, restart, func(x *world) {
-					x.patch(BaselinePatch(x.workload(), x.evaluate().Present()))
-					x.annotate(RecreatingAnnotation, "")
+					x.patch(policy.BaselinePatch(x.workload(), x.evaluate().Present()))
+					x.annotate(policy.RecreatingAnnotation, "")
 				})),
 			nothing,
 		},
@@ -207,7 +210,10 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		"with another key since":                                  {both(changeUnseen, observed(1), restart, rekey, strip), inspect("Secret/db")},
 		"of content that had not changed, with another key since": {both(observed(1), request, rekey, strip), inspect("Secret/db")},
 		"unseen, without a record before": {
-			both(func(x *world) { x.annotate(ConfigHashAnnotation, "", AppliedSourcesAnnotation, ""); x.restart() }, cutOff(change, request, strip)),
+			both(func(x *world) {
+				x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
+				x.restart()
+			}, cutOff(change, request, strip)),
 			inspect("Secret/db"),
 		},
 	} {
@@ -228,7 +234,7 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 				}
 			}
 			got := outcomeOf(d)
-			if got.Action == None { // its rollout and its last trigger are another matter
+			if got.Action == policy.None { // its rollout and its last trigger are another matter
 				got = nothing
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"maps"
@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 const tokenType = corev1.SecretTypeServiceAccountToken
@@ -42,7 +43,7 @@ func TestEvaluate_Unread(t *testing.T) {
 		envFrom(dependency.Secret, "token"),
 		pullSecret("pull"),
 	)
-	seen, unseen := sight{Triggers: true}, sight{Reason: ReasonNotObserved}
+	seen, unseen := sight{Triggers: true}, sight{Reason: policy.ReasonNotObserved}
 	const noSecrets, noTokens = "configdep reads no Secrets (--read-secrets=false).", "configdep does not read Secrets of that type (--exclude-secret-types)."
 	for name, tt := range map[string]struct {
 		without     bool
@@ -54,23 +55,23 @@ func TestEvaluate_Unread(t *testing.T) {
 		"no Secrets, auto": {true, nil, map[string]sight{
 			"ConfigMap/settings": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
 		}, nil, "The next change restarts them. Changes of Secret/absent, Secret/db and Secret/token are not seen: " + noSecrets},
-		"no Secrets, but none counts": {true, []string{KindsAnnotation, "configmap"}, map[string]sight{
+		"no Secrets, but none counts": {true, []string{policy.KindsAnnotation, "configmap"}, map[string]sight{
 			"ConfigMap/settings": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
 		}, nil, "The next change restarts them."},
-		"no Secrets, and one is listed": {true, []string{ReloadAnnotation, "listed", SourcesAnnotation, "secret/other,configmap/settings"}, map[string]sight{
+		"no Secrets, and one is listed": {true, []string{policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secret/other,configmap/settings"}, map[string]sight{
 			"ConfigMap/settings": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen, "Secret/other": unseen,
 		}, nil, "Changes of Secret/other are not seen: " + noSecrets},
-		"no Secrets, and patterns": {true, []string{SourcesAnnotation, "secret/d*,configmap/s*", KindsAnnotation, "configmap"}, map[string]sight{
+		"no Secrets, and patterns": {true, []string{policy.SourcesAnnotation, "secret/d*,configmap/s*", policy.KindsAnnotation, "configmap"}, map[string]sight{
 			"ConfigMap/settings": seen, "ConfigMap/some": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
 		}, nil, "Changes of Secret/d* are not seen: " + noSecrets},
-		"no Secrets, and nothing else": {true, []string{KindsAnnotation, "secret"}, map[string]sight{
-			"ConfigMap/settings": {Reason: ReasonKindNotWatched}, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
+		"no Secrets, and nothing else": {true, []string{policy.KindsAnnotation, "secret"}, map[string]sight{
+			"ConfigMap/settings": {Reason: policy.ReasonKindNotWatched}, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
 		}, nil, "No ConfigMap or Secret restarts this workload automatically; spec.sources says why. Changes of Secret/absent, Secret/db and Secret/token are not seen: " + noSecrets},
 		"no tokens": {false, nil, map[string]sight{
-			"ConfigMap/settings": seen, "Secret/db": seen, "Secret/absent": seen, "Secret/token": unseen, "Secret/pull": {Reason: ReasonNotRead},
+			"ConfigMap/settings": seen, "Secret/db": seen, "Secret/absent": seen, "Secret/token": unseen, "Secret/pull": {Reason: policy.ReasonNotRead},
 		}, []string{"Secret absent is missing"}, ""},
-		"no tokens, of which one is listed": {false, []string{ReloadAnnotation, "listed", SourcesAnnotation, "secret/token,secret/t*"}, map[string]sight{
-			"ConfigMap/settings": {Reason: ReasonNotListed}, "Secret/db": {Reason: ReasonNotListed}, "Secret/absent": {Reason: ReasonNotListed}, "Secret/token": unseen, "Secret/pull": {Reason: ReasonNotListed},
+		"no tokens, of which one is listed": {false, []string{policy.ReloadAnnotation, "listed", policy.SourcesAnnotation, "secret/token,secret/t*"}, map[string]sight{
+			"ConfigMap/settings": {Reason: policy.ReasonNotListed}, "Secret/db": {Reason: policy.ReasonNotListed}, "Secret/absent": {Reason: policy.ReasonNotListed}, "Secret/token": unseen, "Secret/pull": {Reason: policy.ReasonNotListed},
 		}, []string{"Secret absent is missing"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,11 +106,11 @@ func TestEvaluate_Unread(t *testing.T) {
 // The hash is that of a workload with nothing but what is read.
 func TestEvaluate_UnreadIsNotInTheHash(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings"), envFrom(dependency.Secret, "db")), configMap("settings", "a", "1"), secret("db", "a", "1"))
-	x.annotate(SourcesAnnotation, "secret/d*,configmap/o*")
+	x.annotate(policy.SourcesAnnotation, "secret/d*,configmap/o*")
 	withoutSecrets(true)(x)
 	with := x.evaluate().Hash
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = podOf(envFrom(dependency.ConfigMap, "settings")) })
-	x.annotate(SourcesAnnotation, "configmap/o*")
+	x.annotate(policy.SourcesAnnotation, "configmap/o*")
 	if without := x.evaluate().Hash; with != without {
 		t.Errorf("the hash is %s, of the ConfigMaps alone %s", with, without)
 	}
@@ -140,21 +141,21 @@ func TestDecide_OtherSecretsAreRead(t *testing.T) {
 	restarts := func(t *testing.T, x *world, trigger string) {
 		t.Helper()
 		x.tick(time.Minute)
-		if d := x.act(); d.Action != RollOut || d.Trigger != trigger {
+		if d := x.act(); d.Action != policy.RollOut || d.Trigger != trigger {
 			t.Errorf("after a change of %s: %+v", trigger, outcomeOf(d))
 		}
-		if d := x.decide(); d.State != InSync || d.Action != None {
+		if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 			t.Errorf("after the restart for %s: %+v", trigger, outcomeOf(d))
 		}
 	}
 	x := newWorld(t, pod, configMap("settings", "a", "1"), secret("db", "password", "1"), secret("dx", "a", "1"))
-	x.annotate(SourcesAnnotation, "secret/d*")
+	x.annotate(policy.SourcesAnnotation, "secret/d*")
 	baseline(t, x, "with Secrets", "ConfigMap/settings", "Secret/db", "Secret/d*")
 	withoutSecrets(true)(x)
 	baseline(t, x, "without Secrets", "ConfigMap/settings")
 	x.set(secret("db", "password", "2"))
 	x.remove(dependency.Secret, "db")
-	if d := x.decide(); d.State != InSync || d.Action != None {
+	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 		t.Errorf("a Secret that is not read changes, and goes: %+v", outcomeOf(d))
 	}
 	x.set(configMap("settings", "a", "2"))
@@ -170,26 +171,27 @@ func TestDecide_OtherSecretsAreRead(t *testing.T) {
 func TestDecide_TypeChanges(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.unread = tokenType
+	x.restart()
 	x.adopt()
 	x.remove(dependency.Secret, "db")
-	if d := x.decide(); d.State != Blocked || d.Reason != ReasonSourceMissing {
+	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonSourceMissing {
 		t.Errorf("it is deleted: %+v", outcomeOf(d))
 	}
 	x.set(token("db"))
-	if d := x.act(); d.State != InSync || d.Action != WriteBaseline || d.Reason != "NothingTriggers" {
+	if d := x.act(); d.State != policy.InSync || d.Action != policy.WriteBaseline || d.Reason != "NothingTriggers" {
 		t.Errorf("it is created with a type that is not read: %+v", outcomeOf(d))
 	}
 	x.set(token("db", "password", "2"))
-	if d := x.decide(); d.State != InSync || d.Action != None {
+	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
 		t.Errorf("it is written: %+v", outcomeOf(d))
 	}
 	x.remove(dependency.Secret, "db")
-	if d := x.decide(); d.State != Blocked || d.Reason != ReasonSourceMissing {
+	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonSourceMissing {
 		t.Errorf("it is deleted again: %+v", outcomeOf(d))
 	}
 	x.set(secret("db", "password", "3"))
 	x.tick(time.Minute)
-	if d := x.act(); d.Action != RollOut || d.Trigger != "Secret/db" {
+	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
 		t.Errorf("it is created with a type that is read: %+v", outcomeOf(d))
 	}
 }
@@ -198,10 +200,11 @@ func TestDecide_TypeChanges(t *testing.T) {
 func TestAdmission_AbsentIsNoneThatIsNotRead(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.Secret, "token"), envFrom(dependency.ConfigMap, "absent")))
 	x.unread = tokenType
+	x.restart()
 	x.set(token("token"))
 	absent := func() (names []string) {
 		for _, key := range x.admission(true, func(*appsv1.Deployment) {}).Absent() {
-			names = append(names, idOf(key.Kind, key.Name))
+			names = append(names, policy.IDOf(key.Kind, key.Name))
 		}
 		return names
 	}

@@ -1,12 +1,13 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package policy
+package policy_test
 
 import (
 	"testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // TestKeysThatNoContainerSeesAreNotRecorded: environments do not show keys of binaryData.
@@ -16,7 +17,7 @@ func TestKeysThatNoContainerSeesAreNotRecorded(t *testing.T) {
 	with := configMap("settings", "a", "1")
 	with.BinaryData = map[string][]byte{"b": {1}}
 	x.set(with)
-	if d := x.decide(); d.Action != None {
+	if d := x.decide(); d.Action != policy.None {
 		t.Errorf("a key that is not seen comes: %+v", outcomeOf(d))
 	}
 }

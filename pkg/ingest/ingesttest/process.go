@@ -1,0 +1,210 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ingesttest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
+)
+
+// process is what reads a cluster.
+type process struct {
+	index   *ingest.Index
+	streams []string // of what it reads, workloads last
+	unread  []string // the types of Secrets that it does not read
+	replay  *ingest.Replay
+	held    bool
+	news    []func() // what it has yet to hear
+}
+
+const namespaces = "namespaces"
+
+// Start begins to read the cluster with an index, in the place of what read it before. The index has read nothing yet. The
+// key of the digests has a last byte.
+func (c *Cluster) Start(x *ingest.Index, scope ingest.Scope, key byte) {
+	if scope.WithoutSecrets || len(scope.UnreadTypes) > 0 {
+		x.Within(scope)
+	}
+	c.process = &process{index: x, streams: streamsOf(scope), unread: scope.UnreadTypes}
+	c.process.replayWith(key)
+}
+
+func (p *process) replayWith(key byte) {
+	p.replay = ingest.NewReplay(p.index, DigesterOf(key))
+	p.replay.Encoded = true // so that sources are decoded as in the server, and stay as they are
+}
+
+// DigesterOf returns the digester with a key.
+func DigesterOf(key byte) *dependency.Digester {
+	return dependency.NewDigester(append(make([]byte, dependency.KeySize-1), key))
+}
+
+// Index returns the index that reads the cluster.
+func (c *Cluster) Index() *ingest.Index { return c.process.index }
+
+// Read calls f with what is known. It is an error if the index has not read everything.
+func (c *Cluster) Read(f func(policy.Evaluator)) {
+	if !c.Index().Read(f) {
+		c.t.Helper()
+		c.t.Fatal("the index has not read everything")
+	}
+}
+
+// List lets the process list all that there is. What it has yet to hear is forgotten.
+func (c *Cluster) List() {
+	c.t.Helper()
+	c.ListWhile(func() {})
+}
+
+// ListWhile is List while something happens: before the last list, which is one of no object.
+func (c *Cluster) ListWhile(f func()) {
+	c.t.Helper()
+	streams := c.process.streams
+	last := slices.Index(streams, "cronjobs")
+	c.list(slices.Delete(slices.Clone(streams), last, last+1)...)
+	f()
+	c.list("cronjobs")
+}
+
+// Relist is what happens when all watches break, after they have told of everything so far: something changes unseen,
+// and then everything is listed again.
+func (c *Cluster) Relist(f func()) {
+	c.t.Helper()
+	for _, s := range c.process.streams {
+		c.check(c.process.replay.Bookmark(s, c.version(s)))
+	}
+	c.Unseen(f)
+	c.list(c.process.streams...)
+}
+
+// Unseen lets something happen that the process does not hear of. Another one may be started meanwhile.
+func (c *Cluster) Unseen(f func()) {
+	before := c.process
+	c.process = nil
+	defer func() { c.process = before }()
+	f()
+}
+
+// Rekey lets the process read everything again with another key of the digests. Before that something happens, and
+// between the sources and the workloads something else.
+func (c *Cluster) Rekey(key byte, before, between func()) {
+	c.t.Helper()
+	p := c.process
+	p.index.Rekey()
+	c.Unseen(before)
+	p.replayWith(key)
+	workloads := len(p.streams) - len(kind.All())
+	c.list(p.streams[:workloads]...)
+	between()
+	c.list(p.streams[workloads:]...)
+}
+
+// SeparateCounters lets the process find that resources have several revision counters.
+func (c *Cluster) SeparateCounters() {
+	c.t.Helper()
+	if err := c.Index().Synced(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.Version++
+	c.check(c.process.replay.Bookmark(namespaces, c.version(namespaces)))
+	c.check(c.process.replay.Probe(quiet, "cronjobs", c.Version-1))
+}
+
+// quiet is a context without a log.
+var quiet = klog.NewContext(context.Background(), logr.Discard())
+
+// Hold keeps news from the process, until Release or List.
+func (c *Cluster) Hold() { c.process.held = true }
+
+// Release lets the process hear all news.
+func (c *Cluster) Release() {
+	p := c.process
+	p.held = false
+	for _, news := range p.news {
+		news()
+	}
+	p.news = nil
+}
+
+// tell passes an event of an object to the process, if it reads such objects, or keeps it.
+func (c *Cluster) tell(resource string, o Object, event func(*ingest.Replay, runtime.Object) error) {
+	p := c.process
+	switch {
+	case p == nil || !slices.Contains(p.streams, p.streamOf(resource, o)):
+	case p.held:
+		o = o.DeepCopyObject().(Object)
+		p.news = append(p.news, func() { c.check(event(p.replay, o)) })
+	default:
+		c.check(event(p.replay, sent(o)))
+	}
+}
+
+// streamsOf returns the names of all that is read, workloads last.
+func streamsOf(scope ingest.Scope) (all []string) {
+	all = append(all, namespaces, "configmaps")
+	if !scope.WithoutSecrets {
+		all = append(all, "secrets")
+		for _, t := range scope.UnreadTypes {
+			all = append(all, "secrets/"+t)
+		}
+	}
+	for _, k := range kind.All() {
+		all = append(all, k.Resource.Resource)
+	}
+	return all
+}
+
+// streamOf returns the name of the stream that brings an object of a resource.
+func (p *process) streamOf(resource string, o Object) string {
+	if s, ok := o.(*corev1.Secret); ok && slices.Contains(p.unread, string(s.Type)) {
+		return "secrets/" + string(s.Type)
+	}
+	return resource
+}
+
+// list lists streams one after the other.
+func (c *Cluster) list(streams ...string) {
+	c.t.Helper()
+	p := c.process
+	p.held, p.news = false, nil
+	lists := map[string][]runtime.Object{}
+	for key, o := range c.objects {
+		if s := p.streamOf(key.resource, o); slices.Contains(streams, s) {
+			lists[s] = append(lists[s], sent(o))
+		}
+	}
+	for _, s := range streams {
+		c.check(p.replay.ListOf(s, c.version(s), lists[s]...))
+	}
+}
+
+// sent returns an object as it is sent to a process, which may keep parts of it. Sources are encoded.
+func sent(o Object) Object {
+	switch o.(type) {
+	case *corev1.ConfigMap, *corev1.Secret:
+		return o
+	}
+	return o.DeepCopyObject().(Object)
+}
+
+// version returns the version of a list or a bookmark.
+func (c *Cluster) version(stream string) string { return strconv.FormatUint(c.shown(stream), 10) }
+
+func (c *Cluster) check(err error) {
+	if err != nil {
+		c.t.Helper()
+		c.t.Error(err)
+	}
+}

@@ -1,0 +1,84 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"github.com/configdep/configdep/pkg/dependency"
+)
+
+// What tests see besides what is exported. They are in package policy_test, because they read a cluster with package
+// ingest, which imports this one.
+
+const (
+	MaxGlobs      = maxGlobs
+	MaxPattern    = maxPattern
+	MaxPatterns   = maxPatterns
+	MaxKeyNames   = maxKeyNames
+	KeyNameLength = keyNameLength
+	SettleLimit   = settleLimit
+	DoubtRecheck  = doubtRecheck
+	Mixed         = mixed
+	NoPod         = noPod
+)
+
+var (
+	Interval        = interval
+	NotBefore       = notBefore
+	ParseDuration   = parseDuration
+	ParsePatterns   = parsePatterns
+	SettledAt       = settledAt
+	Enumerate       = enumerate
+	EncodePods      = podsToEvict
+	ReadAnnotations = readAnnotations
+	UpperFirst      = upperFirst
+	IDOf            = idOf
+	ScopeOf         = scopeOf
+)
+
+// AddDialect adds a dialect until remove is called.
+func AddDialect(d Dialect) (remove func()) {
+	before := dialects
+	dialects = append([]Dialect{}, append(before, d)...)
+	return func() { dialects = before }
+}
+
+func (l *LastReload) JSON() string { return l.json() }
+
+func (r *Record) SourcesJSON() string { return r.sources() }
+
+func (p *Policy) Bound(sources int) { p.bound(sources) }
+
+func (e *Evaluation) Doubts() []Excursion { return e.doubts() }
+
+// Reorder makes it an excursion of another change.
+func (e *Excursion) Reorder() { e.order++ }
+
+// Entry returns what a record says of the first source that triggers.
+func (e *Evaluation) Entry() string { return e.tracked[0].entry() }
+
+// HadOtherKeys reports whether that source lacks keys of which an entry of a record tells.
+func (e *Evaluation) HadOtherKeys(entry string) bool { return e.tracked[0].hadOtherKeys(entry) }
+
+// GlobsChanged calls f for each glob with how often what it names has changed, and whether each of these changes was seen
+// by an event.
+func (e *Evaluation) GlobsChanged(f func(times int, live bool)) {
+	for i := range e.tracked {
+		if u := &e.tracked[i]; u.glob != nil {
+			_, _, times, live := e.timesChanged(u, dependency.Moment{}, 0)
+			f(times, live)
+		}
+	}
+}
+
+// EveryAnnotation is what users may set on workloads and namespaces.
+var EveryAnnotation = []string{
+	ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation,
+	LiveVolumesAnnotation, SettleAnnotation, MinIntervalAnnotation, StrategyAnnotation,
+}
+
+// AnnotatedWorkload returns a workload with annotations, on itself and on its pod template.
+func AnnotatedWorkload(object, template map[string]string) *dependency.Workload {
+	a := readAnnotations(object, template)
+	return &dependency.Workload{Annotations: a.Settings, Marks: a.Marks}
+}

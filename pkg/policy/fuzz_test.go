@@ -1,0 +1,131 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"maps"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// OSS-Fuzz builds no targets of package policy_test. The target that needs a cluster is in package ingesttest.
+
+var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func FuzzParseMode(f *testing.F) {
+	f.Add("auto")
+	f.Fuzz(func(t *testing.T, value string) {
+		mode, err := ParseMode(value)
+		if (err == nil) != (string(mode) == value && value != "") {
+			t.Errorf("ParseMode(%q) = %q, %v", value, mode, err)
+		}
+	})
+}
+
+func FuzzParseDuration(f *testing.F) {
+	for _, seed := range []string{"0", "500ms", "-1s", "1h30m", "1e9s", "9999999h"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		d, err := parseDuration(value)
+		if want, wantErr := time.ParseDuration(value); (err == nil) != (wantErr == nil && want >= 0) || err == nil && d != want {
+			t.Errorf("parseDuration(%q) = %v, %v; want %v, %v", value, d, err, want, wantErr)
+		}
+		// A restart must not be due before the content has changed, however long the time.
+		if at := settledAt(Observed{StaleSince: epoch}, epoch, d, settleLimit); !at.Equal(epoch.Add(d)) {
+			t.Errorf("content that changed at %v has settled at %v, with settle %v", epoch, at, d)
+		}
+		if interval(d, 3) < d {
+			t.Errorf("the interval is %v, less than the minimum of %v", interval(d, 3), d)
+		}
+	})
+}
+
+func FuzzParsePatterns(f *testing.F) {
+	for _, seed := range []string{"secret/db", "configmap/*, secret/[a-z]?", "secret/a/b", `secret/\`, "secret/[", ",,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		patterns, err := parsePatterns(value)
+		if err != nil {
+			if patterns != nil {
+				t.Errorf("an error came with %v", patterns)
+			}
+			return
+		}
+		var texts []string
+		for _, p := range patterns {
+			if !p.Kind.Observed() || p.Name == "" || strings.ContainsAny(p.Name, "/,") {
+				t.Errorf("%q led to %+v", value, p)
+			}
+			if _, err := path.Match(p.Name, "anything"); err != nil {
+				t.Errorf("%q led to the malformed glob %q", value, p.Name)
+			}
+			if !p.Glob() && !p.Matches(p.Kind, p.Name) {
+				t.Errorf("%+v does not match its own name", p)
+			}
+			texts = append(texts, string(p.Kind)+"/"+p.Name)
+		}
+		again, err := parsePatterns(strings.Join(texts, ","))
+		if err != nil || !cmp.Equal(patterns, again) {
+			t.Errorf("%q is read as %v, and what that is written as, as %v, %v", value, patterns, again, err)
+		}
+	})
+}
+
+func FuzzOf(f *testing.F) {
+	f.Add(uint8(0), "auto", uint8(1), "secret/db", true)
+	f.Add(uint8(0), "off", uint8(5), "soon", false)
+	f.Fuzz(func(t *testing.T, i uint8, a string, j uint8, b string, inherit bool) {
+		workload := map[string]string{EveryAnnotation[int(i)%len(EveryAnnotation)]: a}
+		other := map[string]string{EveryAnnotation[int(j)%len(EveryAnnotation)]: b}
+		if !inherit {
+			maps.Copy(workload, other)
+			other = nil
+		}
+		p := NewPolicy(workload, other, Defaults{Mode: Auto, Settle: time.Second})
+		if _, err := ParseMode(string(p.Mode)); err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Strategy != Annotate && p.Strategy != Recreate {
+			t.Errorf("%v and %v led to %+v", workload, other, p)
+		}
+		for _, problem := range p.Problems {
+			if len(problem) > 800 || !strings.HasPrefix(problem, "the annotation ") {
+				t.Errorf("%v and %v led to the problem %q", workload, other, problem)
+			}
+		}
+	})
+}
+
+// FuzzLastReload: what is read can be written, and is then read as the same.
+func FuzzLastReload(f *testing.F) {
+	f.Add(`{"time":"2026-03-01T12:00:00.000001Z","trigger":"Request","requestedBy":"jane","automatic":"2026-03-01T12:00:00.000000Z","streak":3}`)
+	f.Add(`{"time":"2026-03-01T12:00:00.000000+14:00","streak":-1}`)
+	f.Fuzz(func(t *testing.T, value string) {
+		w := AnnotatedWorkload(map[string]string{LastReloadAnnotation: value}, nil)
+		last := LastReloadOf(w)
+		if last == nil {
+			return
+		}
+		if last.Time.IsZero() {
+			t.Errorf("%q led to a restart at no time", value)
+		}
+		next := NewAutomaticReload(last, epoch, time.Second, "Secret/db")
+		if at := notBefore(&next, time.Second, epoch); at.Before(epoch.Add(time.Second)) || at.After(epoch.Add(time.Hour)) {
+			t.Errorf("after %q and another restart, the next one may come at %v", value, at)
+		}
+		if at := notBefore(last, time.Second, epoch); at.After(epoch.Add(2 * time.Hour)) {
+			t.Errorf("%q holds restarts up until %v", value, at)
+		}
+		w.Marks.LastReload = last.json()
+		if year := last.Time.UTC().Year(); year < 0 || year > 9999 || strings.Contains(last.json(), "null") {
+			return // such times cannot be written
+		}
+		if diff := cmp.Diff(last, LastReloadOf(w)); diff != "" {
+			t.Errorf("%q (-read +read again):\n%s", value, diff)
+		}
+	})
+}
