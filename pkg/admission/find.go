@@ -27,10 +27,10 @@ const (
 // find looks up sources that the index does not have, or not with all keys.
 func (h *Handler) find(ctx context.Context, digester *dependency.Digester, keys []dependency.SourceKey) ([]*dependency.Source, error) {
 	if len(keys) > maxFinds {
-		return nil, fmt.Errorf("%d sources are absent, at most %d are looked up", len(keys), maxFinds)
+		return nil, fmt.Errorf("%d sources are not in the index, and at most %d are looked up", len(keys), maxFinds)
 	}
 	if !h.finds.AllowN(h.Clock.Now(), len(keys)) {
-		return nil, fmt.Errorf("more than %d sources were to be looked up in a second", findRate)
+		return nil, fmt.Errorf("more than %d lookups of sources in one second", findRate)
 	}
 	ctx, cancel := context.WithTimeout(ctx, findLimit)
 	defer cancel()

@@ -101,10 +101,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, answer []byte, err error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return http.StatusMethodNotAllowed, nil, fmt.Errorf("an AdmissionReview comes by POST, not %s", r.Method)
+		return http.StatusMethodNotAllowed, nil, fmt.Errorf("an AdmissionReview must be sent by POST, not %s", r.Method)
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return http.StatusUnsupportedMediaType, nil, errors.New("an AdmissionReview comes as application/json")
+		return http.StatusUnsupportedMediaType, nil, errors.New("an AdmissionReview must have the content type application/json")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.patience)
 	defer cancel()
@@ -120,7 +120,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.patience)) // not in tests
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("at most %d bytes are read", tooLarge.Limit)
+		return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("the body has more than %d bytes", tooLarge.Limit)
 	} else if err != nil {
 		return http.StatusBadRequest, nil, fmt.Errorf("reading the request: %w", err)
 	}
@@ -132,7 +132,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	if !h.passes(review.Request) {
 		cost := review.Request.cost()
 		if cost > decodingOfHost {
-			return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("a pod template of %d elements is left to the controller", elements(review.Request.object.Spec.Template))
+			return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("the pod template has %d elements, too many to evaluate here", elements(review.Request.object.Spec.Template))
 		}
 		release, err := h.decoding.acquire(ctx, hostOf(r), cost)
 		if err != nil {
@@ -155,7 +155,7 @@ func (h *Handler) review(ctx context.Context, r *request) *admissionv1.Admission
 	response := &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
 	patch, result, err := h.admit(ctx, r)
 	if err != nil {
-		h.log(ctx, 0, "Admitting a workload as it is", err, "kind", r.Kind.Kind, "workload", klog.KRef(r.Namespace, r.Name))
+		h.log(ctx, 0, "Admitting a workload unchanged", err, "kind", r.Kind.Kind, "workload", klog.KRef(r.Namespace, r.Name))
 		result = metrics.WebhookError
 	}
 	if patch != nil {
@@ -188,7 +188,7 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	var before *written
 	if r.before != nil {
 		if before, err = r.before.marked(); err != nil {
-			return nil, "", fmt.Errorf("reading the %s as it was: %w", r.Kind.Kind, err)
+			return nil, "", fmt.Errorf("reading the old %s: %w", r.Kind.Kind, err)
 		}
 	}
 	marks, action, ready := h.marks(ctx, object, before)
@@ -233,7 +233,7 @@ func (h *Handler) marks(ctx context.Context, object *written, before *written) (
 	// They may have been made a moment ago, by the same kubectl apply.
 	found, err := h.find(ctx, digester, absent)
 	if err != nil {
-		h.log(ctx, 2, "Looking up sources of a workload that is written; it is left to the controller", err, "workload", klog.KRef(object.Namespace, object.Name))
+		h.log(ctx, 2, "Could not look up the sources of a workload; leaving it to the controller", err, "workload", klog.KRef(object.Namespace, object.Name))
 		admission.Unsure = true
 	}
 	if len(found) > 0 || admission.Unsure {

@@ -34,15 +34,15 @@ func TestGarbageIsRefused(t *testing.T) {
 		code          int
 		says          string
 	}{
-		"another method":         {http.MethodGet, "application/json", nil, http.StatusMethodNotAllowed, "comes by POST"},
-		"another media type":     {"", "application/yaml", strings.NewReader(review("")), http.StatusUnsupportedMediaType, "as application/json"},
-		"no media type":          {"", "", strings.NewReader(review("")), http.StatusUnsupportedMediaType, "as application/json"},
+		"another method":         {http.MethodGet, "application/json", nil, http.StatusMethodNotAllowed, "must be sent by POST"},
+		"another media type":     {"", "application/yaml", strings.NewReader(review("")), http.StatusUnsupportedMediaType, "content type application/json"},
+		"no media type":          {"", "", strings.NewReader(review("")), http.StatusUnsupportedMediaType, "content type application/json"},
 		"nothing":                {"", "application/json", strings.NewReader(""), http.StatusBadRequest, "unexpected end"},
 		"no JSON":                {"", "application/json", strings.NewReader("\x00\xff"), http.StatusBadRequest, "reading the AdmissionReview"},
 		"half of it":             {"", "application/json", strings.NewReader(review("")[:30]), http.StatusBadRequest, "unexpected end"},
 		"an array":               {"", "application/json", strings.NewReader("[]"), http.StatusBadRequest, "reading the AdmissionReview"},
-		"null":                   {"", "application/json", strings.NewReader("null"), http.StatusBadRequest, "is needed"},
-		"another kind":           {"", "application/json", strings.NewReader(`{"apiVersion": "v1", "kind": "Pod"}`), http.StatusBadRequest, "this is /v1, Kind=Pod"},
+		"null":                   {"", "application/json", strings.NewReader("null"), http.StatusBadRequest, "expected an AdmissionReview"},
+		"another kind":           {"", "application/json", strings.NewReader(`{"apiVersion": "v1", "kind": "Pod"}`), http.StatusBadRequest, "got /v1, Kind=Pod"},
 		"an older version":       {"", "application/json", strings.NewReader(`{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "1"}}`), http.StatusBadRequest, "v1beta1"},
 		"no request":             {"", "application/json", strings.NewReader(review("")), http.StatusBadRequest, "with a request"},
 		"no uid":                 {"", "application/json", strings.NewReader(review(`, "request": {}`)), http.StatusBadRequest, "no uid"},
@@ -55,9 +55,9 @@ func TestGarbageIsRefused(t *testing.T) {
 		"too many elements": {
 			"", "application/json",
 			strings.NewReader(about(`, "namespace": "shop", "operation": "CREATE", "object": {"spec": {"template": {"spec": {"containers": [` + strings.Repeat("0,", decoding/ofElement) + `0]}}}}`)),
-			http.StatusRequestEntityTooLarge, "left to the controller",
+			http.StatusRequestEntityTooLarge, "too many to evaluate",
 		},
-		"too much":               {"", "application/json", io.MultiReader(strings.NewReader(review("")), bytes.NewReader(make([]byte, maxBody))), http.StatusRequestEntityTooLarge, "at most 6291456 bytes"},
+		"too much":               {"", "application/json", io.MultiReader(strings.NewReader(review("")), bytes.NewReader(make([]byte, maxBody))), http.StatusRequestEntityTooLarge, "more than 6291456 bytes"},
 		"a connection that ends": {"", "application/json; charset=utf-8", io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)), http.StatusBadRequest, "reading the request"},
 	} {
 		if tt.method == "" {

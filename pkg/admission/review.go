@@ -50,7 +50,7 @@ func readReview(body []byte) (*review, error) {
 		return nil, fmt.Errorf("reading the AdmissionReview: %w", err)
 	}
 	if gvk := v.GroupVersionKind(); gvk != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || v.Request == nil {
-		return nil, fmt.Errorf("an AdmissionReview of %s with a request is needed, this is %s", admissionv1.SchemeGroupVersion, gvk)
+		return nil, fmt.Errorf("expected an AdmissionReview of %s with a request, got %s", admissionv1.SchemeGroupVersion, gvk)
 	}
 	return v, v.Request.read()
 }

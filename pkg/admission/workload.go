@@ -37,7 +37,7 @@ func readShape(raw []byte) (*shape, error) {
 		return nil, err
 	}
 	if s == nil {
-		return nil, errors.New("there is no object")
+		return nil, errors.New("the request has no object")
 	}
 	return s, nil
 }
@@ -79,7 +79,7 @@ func readWorkload(k *kind.Kind, namespace, name string, s *shape) (*written, err
 		Status: dependency.Status{Paused: s.Spec.Paused},
 	})
 	if w.Truncated {
-		return nil, fmt.Errorf("a %s that consumes more than %d sources, or consumes them in more than %d places, is left to the controller", k.Name, dependency.MaxSources, dependency.MaxUses)
+		return nil, fmt.Errorf("the %s names more than %d sources, or names them in more than %d places", k.Name, dependency.MaxSources, dependency.MaxUses)
 	}
 	return w, nil
 }

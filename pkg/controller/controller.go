@@ -190,7 +190,7 @@ func (c *Controller) Run(ctx context.Context, index policy.Index) {
 	metrics.Leading(true)
 	defer func() {
 		metrics.Leading(false)
-		logger.Info("Not leading any more")
+		logger.Info("Stopped leading")
 	}()
 	c.serve(ctx, index, c.Workers, true)
 }
@@ -264,7 +264,7 @@ func (c *Controller) next(ctx context.Context, index policy.Index, queue workque
 	}
 	after, err := handle(ctx, index, key)
 	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Handling a workload, will try again", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
+		klog.FromContext(ctx).Error(err, "Handling a workload failed, will retry", "kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "after", after)
 	}
 	if after > 0 {
 		queue.AddAfter(key, after)

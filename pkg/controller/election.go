@@ -153,6 +153,6 @@ func (e *Election) release(ctx context.Context) {
 		LeaderTransitions: held.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
 	})
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Releasing the lease, which will expire", "lock", e.Lock.Describe())
+		klog.FromContext(ctx).Error(err, "Releasing the Lease failed; it will expire", "lock", e.Lock.Describe())
 	}
 }

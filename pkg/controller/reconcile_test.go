@@ -226,7 +226,7 @@ func TestRefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.T) {
 				t.Errorf("an event: %s", e)
 			}
 		}
-		if log := c.log.String(); !strings.Contains(log, `"Handling a workload, will try again" err="deployments.apps \"web\" is forbidden: quota" kind="Deployment" workload="shop/web"`) {
+		if log := c.log.String(); !strings.Contains(log, `"Handling a workload failed, will retry" err="deployments.apps \"web\" is forbidden: quota" kind="Deployment" workload="shop/web"`) {
 			t.Errorf("not logged: %s", log)
 		}
 

@@ -57,7 +57,7 @@ func (c *Controller) assist(ctx context.Context, index policy.Index, key depende
 			return 0, nil
 		case err != nil:
 			if !apierrors.IsConflict(err) {
-				klog.FromContext(ctx).V(2).Info("Looking after what the leader may have missed, will try again",
+				klog.FromContext(ctx).V(2).Info("Checking a workload that the leader may have missed failed, will retry",
 					"kind", key.Kind, "workload", klog.KRef(key.Namespace, key.Name), "err", err)
 			}
 			return max(standbyPause, n.pace.failed(now, s.workload.ResourceVersion, err)), nil

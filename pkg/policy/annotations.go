@@ -115,7 +115,7 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 		}
 		p := dependency.Pattern{Kind: k, Name: name}
 		if !possible(name) {
-			return nil, fmt.Errorf("%q is neither a name that an object can have nor a pattern of such names", abbreviate(name))
+			return nil, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names", abbreviate(name))
 		}
 		if known[p] {
 			continue

@@ -92,9 +92,9 @@ func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 		{policy.SourcesAnnotation, "db", `invalid annotation configdep.io/sources="db": "db" is not of the form configmap/NAME or secret/NAME`},
 		{policy.SourcesAnnotation, "secret/db, secret/", `invalid annotation configdep.io/sources="secret/db, secret/": "secret/" is not of the form configmap/NAME or secret/NAME`},
 		{policy.SourcesAnnotation, "pod/web", `invalid annotation configdep.io/sources="pod/web": "pod" is neither configmap nor secret`},
-		{policy.SourcesAnnotation, "secret/shop/db", `invalid annotation configdep.io/sources="secret/shop/db": "shop/db" is neither a name that an object can have nor a pattern of such names`},
-		{policy.ExcludeAnnotation, "secret/[a-", `invalid annotation configdep.io/exclude="secret/[a-": "[a-" is neither a name that an object can have nor a pattern of such names`},
-		{policy.ExcludeAnnotation, `configmap/a\`, `invalid annotation configdep.io/exclude="configmap/a\\": "a\\" is neither a name that an object can have nor a pattern of such names`},
+		{policy.SourcesAnnotation, "secret/shop/db", `invalid annotation configdep.io/sources="secret/shop/db": "shop/db" is neither a valid object name nor a pattern of valid names`},
+		{policy.ExcludeAnnotation, "secret/[a-", `invalid annotation configdep.io/exclude="secret/[a-": "[a-" is neither a valid object name nor a pattern of valid names`},
+		{policy.ExcludeAnnotation, `configmap/a\`, `invalid annotation configdep.io/exclude="configmap/a\\": "a\\" is neither a valid object name nor a pattern of valid names`},
 		{policy.KindsAnnotation, "", `invalid annotation configdep.io/kinds="": must be a comma-separated list of configmap and secret`},
 		{policy.KindsAnnotation, "secret,pod", `invalid annotation configdep.io/kinds="secret,pod": "pod" is neither configmap nor secret`},
 		{policy.LiveVolumesAnnotation, "yes", `invalid annotation configdep.io/live-volumes="yes": must be "true" or "false"`},
@@ -179,7 +179,7 @@ func TestGlobsAreBounded(t *testing.T) {
 	}
 	x := newWorld(t, pod)
 	x.annotate(policy.SourcesAnnotation, strings.Join(globs, ","), policy.ExcludeAnnotation, strings.Join(globs, ","))
-	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonTooManyPatterns || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, counted as 64 (one with ? or [ ] counts as 1 plus its length); times the 500 sources") {
+	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonTooManyPatterns || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, which count as 64 (one with ? or [ ] counts as 1 plus its length); multiplied by the 500 sources") {
 		t.Errorf("it is %+v", d)
 	}
 	x.annotate(policy.SettleAnnotation, "soon") // which is to be mended first

@@ -24,8 +24,8 @@ func TestOf_BoundsOfValues(t *testing.T) {
 		problem    string // a part of it; empty: there is none
 	}{
 		"the longest name":               {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
-		"a name that no object can have": {policy.SourcesAnnotation, "secret/Db", "is neither a name that an object can have"},
-		"a longer name":                  {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither a name that an object can have"},
+		"a name that no object can have": {policy.SourcesAnnotation, "secret/Db", "is neither a valid object name"},
+		"a longer name":                  {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither a valid object name"},
 		"as many stars as there may be":  {policy.SourcesAnnotation, "secret/*a*b*c*", ""},
 		"one more":                       {policy.SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
 		"no time":                        {policy.SettleAnnotation, "0", ""},
@@ -88,7 +88,7 @@ func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
 	if p := named(50); len(p.Problems) != 0 {
 		t.Errorf("of 100 sources, the problems are %q", p.Problems)
 	}
-	if p := named(51); len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0], "have 1, counted as 200 (one with ? or [ ] counts as 1 plus its length); times the 101 sources that the pod template and configdep.io/sources name, that exceeds 20000") {
+	if p := named(51); len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0], "have 1, which count as 200 (one with ? or [ ] counts as 1 plus its length); multiplied by the 101 sources that the pod template and configdep.io/sources name, this exceeds 20000") {
 		t.Errorf("of 101 sources, the problems are %q", p.Problems)
 	}
 }

@@ -161,7 +161,7 @@ func (e *Evaluation) Decide(o Observed) Decision {
 	}
 	if e.Workload.Truncated {
 		return Decision{State: Blocked, Reason: ReasonTooManySources,
-			Message: fmt.Sprintf("The pod template consumes more than %d ConfigMaps and Secrets, or consumes them in more than %d places, of which one that names keys counts for each: it cannot be told whether all of them are as they were. %s",
+			Message: fmt.Sprintf("The pod template names more than %d ConfigMaps and Secrets, or names them in more than %d places (a place counts once for each key that it names). configdep does not know all of its sources. %s",
 				dependency.MaxSources, dependency.MaxUses, onHold)}
 	}
 	e.decided, e.written = o.Decided, o.Written
@@ -250,7 +250,7 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 	// Content or the template may have changed again since the pods were looked up.
 	if !o.Inspected.of(e.Workload, excursions) {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: Inspect, Excursions: excursions, Trigger: ids[0],
-			Message: "Some pods may have been started with other content of " + what + ". The leader looks at the start times of their containers, to decide whether a restart is due."}
+			Message: "Some pods may have been started with other content of " + what + ". The leader is checking the start times of their containers to decide whether a restart is due."}
 	}
 	if len(o.Inspected.Mixed) > 0 {
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: WriteMixed, Mixed: o.Inspected.Mixed, Trigger: ids[0], Stale: true,
@@ -267,7 +267,7 @@ func (e *Evaluation) notRecorded() Decision {
 	d := e.inSync(WriteBaseline)
 	if d.State == InSync {
 		d.State, d.Reason = Pending, ReasonNotRecorded
-		d.Message = "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."
+		d.Message = "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."
 	}
 	return d
 }
@@ -354,7 +354,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 		switch {
 		case !o.Verified.of(e.Workload, known.written):
 			d.State, d.Reason, d.Action = Pending, ReasonVerifying, Verify
-			d.Message = what + ", and so has the pod template. The leader looks up which changed first, to decide whether a restart is due."
+			d.Message = what + ", and so has the pod template. The leader is checking which changed first to decide whether a restart is due."
 			return d
 		case o.Verified.Newer && len(excursions) > 0: // what else changed may have been read all the same
 			return e.decideExcursions(o, excursions)
@@ -405,13 +405,13 @@ func (v *Verification) of(w *dependency.Workload, written time.Time) bool {
 func (e *Evaluation) decideStrategyChanged(of Progress) Decision {
 	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
 		Because: "its strategy was changed while " + of.While,
-		Message: "The strategy was changed while " + of.While + ". If any of them is left, a restart is due."}
+		Message: "The strategy was changed while " + of.While + ". If any of these pods remain, a restart is due."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
 	if e.Workload.Paused {
 		d.State, d.Reason, d.Action = Blocked, "Paused", None
-		d.Message = "The strategy was changed while " + of.While + ". If any of them is left, the restart is on hold until the Deployment is resumed."
+		d.Message = "The strategy was changed while " + of.While + ". If any of these pods remain, the restart is on hold until the Deployment is resumed."
 	}
 	return d
 }
@@ -426,7 +426,7 @@ func (e *Evaluation) inSync(action Action) Decision {
 	}
 	if e.Workload.RecordDropped() {
 		d.Reason = ReasonRecordRemoved
-		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if that is repeated."
+		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if this happens repeatedly."
 	}
 	if len(e.tracked) == 0 {
 		d.Reason = "NothingTriggers"

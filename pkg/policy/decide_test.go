@@ -64,12 +64,12 @@ func TestWhatAWorkloadSays(t *testing.T) {
 		"nothing recorded": {
 			func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") },
 			policy.Decision{State: policy.Pending, Reason: policy.ReasonNotRecorded, Action: policy.WriteBaseline,
-				Message: "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."},
+				Message: "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"the record was removed": {
 			func(x *world) { x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "") },
 			policy.Decision{State: policy.InSync, Reason: policy.ReasonRecordRemoved, Action: policy.WriteBaseline,
-				Message: "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if that is repeated."},
+				Message: "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if this happens repeatedly."},
 		},
 		"an annotation is invalid": {
 			func(x *world) { x.annotate(policy.SettleAnnotation, "soon") },
@@ -206,7 +206,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				})
 			},
 			policy.Decision{State: policy.Pending, Reason: "Verifying", Action: policy.Verify, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
-				Message: "Secret/db has changed, and so has the pod template. The leader looks up which changed first, to decide whether a restart is due."},
+				Message: "Secret/db has changed, and so has the pod template. The leader is checking which changed first to decide whether a restart is due."},
 		},
 		"only the hash is left, and it is another": {
 			func(x *world) {
@@ -253,7 +253,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 		"pods were being evicted, and the strategy is another: those that are left must go too": {
 			func(x *world) { x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z") },
 			policy.Decision{State: policy.Pending, Reason: "StrategyChanged", Action: policy.Continue, Trigger: policy.TriggerUnknown, Stale: true,
-				Message: "The strategy was changed while pods were being evicted. If any of them is left, a restart is due."},
+				Message: "The strategy was changed while pods were being evicted. If any of these pods remain, a restart is due."},
 		},
 		"the same, and the Deployment is paused": {
 			func(x *world) {
@@ -261,7 +261,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			},
 			policy.Decision{State: policy.Blocked, Reason: "Paused", Trigger: policy.TriggerUnknown, Stale: true,
-				Message: "The strategy was changed while pods were being evicted. If any of them is left, the restart is on hold until the Deployment is resumed."},
+				Message: "The strategy was changed while pods were being evicted. If any of these pods remain, the restart is on hold until the Deployment is resumed."},
 		},
 		"pods were being evicted, and the workload has opted out: it is not known what is left": {
 			func(x *world) {

@@ -63,7 +63,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 		"nothing is recorded": {
 			func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") }, 0,
 			policy.Decision{State: policy.Pending, Reason: policy.ReasonNotRecorded, Action: policy.WriteBaseline,
-				Message: "The current content has not been recorded yet as that of the pods. Recording it restarts nothing; later changes restart the workload."},
+				Message: "The content that the pods run with has not been recorded yet. Recording it restarts nothing; later changes restart the workload."},
 		},
 		"pods were being evicted": {
 			func(x *world) { x.annotate(policy.StrategyAnnotation, "recreate", policy.RecreatingAnnotation, "none") }, 0,

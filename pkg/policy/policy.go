@@ -105,13 +105,13 @@ func (p *Policy) bound(sources int) {
 	if work*sources <= maxComparisons {
 		return
 	}
-	p.refuse(fmt.Sprintf("too many patterns: %s and %s have %d, counted as %d (one with ? or [ ] counts as 1 plus its length); times the %d sources that the pod template and %[1]s name, that exceeds %[6]d",
+	p.refuse(fmt.Sprintf("too many patterns: %s and %s have %d, which count as %d (one with ? or [ ] counts as 1 plus its length); multiplied by the %d sources that the pod template and %[1]s name, this exceeds %[6]d",
 		SourcesAnnotation, ExcludeAnnotation, globs, work, sources, maxComparisons))
 }
 
 // notAdmitted makes a problem of globs that the graph does not admit.
 func (p *Policy) notAdmitted() {
-	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different ones in %s of all its workloads may count as %d in all, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own); those of workloads that were created earlier leave no room for those of this one",
+	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different patterns in %s of all its workloads may count as %d in total, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own count); workloads that were created earlier leave no room for the patterns of this one",
 		SourcesAnnotation, dependency.MaxGlobWork, dependency.MaxWorkOfGlob, ExcludeAnnotation))
 }
 

@@ -30,7 +30,7 @@ func (recreate) MarksTemplate() bool { return false }
 
 // Describe implements Strategy. What keeps a rollout from replacing pods does not concern it.
 func (recreate) Describe(string) Description {
-	return Description{What: "pods", Done: "are being evicted, one after the other", Would: "would be evicted, one after the other"}
+	return Description{What: "pods", Done: "are being evicted, one by one", Would: "would be evicted, one by one"}
 }
 
 // UnderWay implements Strategy.
@@ -41,7 +41,7 @@ func (recreate) Progress() Progress {
 	return Progress{
 		Reason:  ReasonRecreating,
 		Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why.",
-		Already: "the pods are being evicted already, one after the other",
+		Already: "the pods are already being evicted, one by one",
 		While:   "pods were being evicted",
 	}
 }

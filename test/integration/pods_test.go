@@ -69,7 +69,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": stale})
 
 	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
-	if want := "but 2 of 2 pods are of an older pod template; its update strategy is OnDelete"; answer.Triggered || !strings.Contains(answer.Message, want) {
+	if want := "but 2 of 2 pods have an older pod template; its update strategy is OnDelete"; answer.Triggered || !strings.Contains(answer.Message, want) {
 		t.Errorf("the answer is %+v, want %q", answer, want)
 	}
 
@@ -235,7 +235,7 @@ func TestPodsBelowAPartition(t *testing.T) {
 	view(t, namespace, "statefulset.web", is(v1alpha1.StateRollingOut, "Partition"))
 	awaitPods(t, namespace, "statefulset.web", map[string]v1alpha1.ContentState{"web-0": stale, "web-1": current})
 	answer := reload(t, namespace, "statefulset.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale})
-	if want := "the pod template of StatefulSet web already has the current content, but 1 of 2 pods is of an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
+	if want := "the pod template of StatefulSet web already has the current content, but 1 of 2 pods has an older pod template; its partition is 1"; answer.Triggered || !strings.Contains(answer.Message, want) {
 		t.Errorf("the answer is %+v, want %q", answer, want)
 	}
 
@@ -318,7 +318,7 @@ func TestPodsOfEveryKind(t *testing.T) {
 		"replicaset.legacy": {pods: 1},
 		"pod.toolbox":       {pods: 1},
 		"job.seed":          {message: "No pod runs."}, // kwok completes them at once
-		"cronjob.report":    {message: "No run is under way. The next run reads the content that is present then."},
+		"cronjob.report":    {message: "No run is active. The next run reads the content that is present then."},
 		"deployment.web":    {message: "No pod runs."},
 	} {
 		t.Run(name, func(t *testing.T) {

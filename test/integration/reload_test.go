@@ -167,7 +167,7 @@ func TestReloadReplacesAllPods(t *testing.T) {
 				t.Errorf("the applied hash is %q, the hash is %q", after.Status.AppliedHash, after.Status.ConfigHash)
 			}
 			events := reloadEvents(t, namespace, kind, "web", before.Spec.WorkloadRef.UID)
-			if want := []string{"Restarted on request of jane: rotated by hand"}; !cmp.Equal(want, events) {
+			if want := []string{"Restarted at the request of jane: rotated by hand"}; !cmp.Equal(want, events) {
 				t.Errorf("the events are %q, want %q", events, want)
 			}
 		})
@@ -327,12 +327,12 @@ func TestReloadPreconditions(t *testing.T) {
 		"none":                          {},
 		"the ConfigDependency's":        {uid: &shown.UID},
 		"the workload's":                {uid: &shown.Spec.WorkloadRef.UID},
-		"another":                       {uid: &wrong, want: []string{"precondition uid", string(wrong), string(shown.UID), string(shown.Spec.WorkloadRef.UID)}},
-		"empty":                         {uid: new(types.UID("")), want: []string{"precondition uid"}},
+		"another":                       {uid: &wrong, want: []string{"UID in precondition", string(wrong), string(shown.UID), string(shown.Spec.WorkloadRef.UID)}},
+		"empty":                         {uid: new(types.UID("")), want: []string{"UID in precondition"}},
 		"the ConfigDependency's, above": {metadata: shown.UID},
 		"the workload's, above":         {metadata: shown.Spec.WorkloadRef.UID},
-		"another, above":                {metadata: wrong, want: []string{"precondition uid", string(wrong)}},
-		"one right, one wrong":          {metadata: shown.UID, uid: &wrong, want: []string{"precondition uid", string(wrong)}},
+		"another, above":                {metadata: wrong, want: []string{"UID in precondition", string(wrong)}},
+		"one right, one wrong":          {metadata: shown.UID, uid: &wrong, want: []string{"UID in precondition", string(wrong)}},
 		"the hash":                      {hash: &shown.Status.ConfigHash},
 		"another hash":                  {hash: new("v1.abc.def"), want: []string{"v1.abc.def", shown.Status.ConfigHash}},
 		"all":                           {metadata: shown.UID, uid: &shown.Spec.WorkloadRef.UID, hash: &shown.Status.ConfigHash},

@@ -34,11 +34,11 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name", Description: "The kind and the name of the workload."},
 	{Name: "State", Type: "string", Description: "Whether the pods run with the current content of their sources."},
 	{Name: "Sources", Type: "string", Description: "How many ConfigMaps and Secrets the workload consumes, and how many more its patterns match."},
-	{Name: "Mode", Type: "string", Description: "Which changes restart the workload by themselves."},
+	{Name: "Mode", Type: "string", Description: "Which changes restart the workload automatically."},
 	{Name: "Last Reload", Type: "string", Description: "How long ago configdep last restarted the workload."},
 	{Name: "Age", Type: "string", Description: "How long ago the workload was created."},
-	{Name: "Uses", Type: "string", Priority: 1, Description: "The names of the sources, and the patterns with how many they match."},
-	{Name: "Missing", Type: "string", Priority: 1, Description: "What pods need to start and is missing."},
+	{Name: "Uses", Type: "string", Priority: 1, Description: "The names of the sources, and the patterns with their number of matches."},
+	{Name: "Missing", Type: "string", Priority: 1, Description: "The missing sources and keys that pods need to start."},
 	{Name: "Hash", Type: "string", Priority: 1, Description: "The hash of the content that the pods should run with."},
 }
 

@@ -100,7 +100,7 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	case r.requests <- struct{}{}:
 		defer func() { <-r.requests }()
 	default:
-		return nil, apierrors.NewTooManyRequests("the pods of other workloads are being read", 1)
+		return nil, apierrors.NewTooManyRequests("this replica is already reading the pods of other workloads", 1)
 	}
 	out, err := r.read(ctx, view)
 	if err != nil {
@@ -165,7 +165,7 @@ func message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods, most in
 	var parts []string
 	if w.Recurring {
 		if len(out.Pods) == 0 {
-			parts = append(parts, "No run is under way.")
+			parts = append(parts, "No run is active.")
 		}
 		parts = append(parts, "The next run reads the content that is present then.")
 	} else if len(out.Pods) == 0 {

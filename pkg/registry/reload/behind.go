@@ -10,7 +10,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// behind returns which pods of a workload are of an older pod template and why, as a clause; empty if all are of
+// behind says how many pods of a workload have an older pod template and why, as a clause; empty if all have
 // the current one.
 func behind(l *workload.Live) string {
 	switch {
@@ -22,15 +22,15 @@ func behind(l *workload.Live) string {
 	why := "they are being replaced"
 	switch {
 	case l.Paused:
-		why = fmt.Sprintf("the %s is paused, and they are replaced when it is resumed", l.Kind)
+		why = fmt.Sprintf("the %s is paused, and they will be replaced when it is resumed", l.Kind)
 	case l.Caveat != "":
 		why = l.Caveat
 	case l.Rollout.Phase == dependency.RolloutFailed:
 		why = "the rollout is not progressing"
 	}
-	verb := "are"
+	verb := "have"
 	if l.Outdated == 1 {
-		verb = "is"
+		verb = "has"
 	}
-	return fmt.Sprintf("%d of %d pods %s of an older pod template; %s", l.Outdated, l.Pods, verb, why)
+	return fmt.Sprintf("%d of %d pods %s an older pod template; %s", l.Outdated, l.Pods, verb, why)
 }

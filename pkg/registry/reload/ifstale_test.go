@@ -46,7 +46,7 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 		"IfStale, with a hash of its own":             {v1alpha1.ReloadIfStale, startedWith("none"), "another key"},
 		"IfStale, with the end of the hash":           {v1alpha1.ReloadIfStale, startedWith(hash[len(prefix):]), "another key"},
 		"IfStale, with a hash without digest":         {v1alpha1.ReloadIfStale, startedWith(prefix), ""},
-		"IfStale, while pods are evicted":             {v1alpha1.ReloadIfStale, evicting(hash, "recreate"), "being evicted already"},
+		"IfStale, while pods are evicted":             {v1alpha1.ReloadIfStale, evicting(hash, "recreate"), "already being evicted"},
 		"IfStale, when they are not evicted any more": {v1alpha1.ReloadIfStale, evicting(hash, "annotation"), ""},
 		// What stands on the workload tells of each source, and is newer than the template.
 		"IfStale, with a record of the content":         {v1alpha1.ReloadIfStale, recorded(present), notSince},
@@ -128,37 +128,37 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 	}{
 		"a StatefulSet, OnDelete": {
 			kind.StatefulSet, statefulSet(stamped, 1, byHand),
-			"the pod template of StatefulSet web " + already + "2 of 3 pods are of an older pod template; " + onDelete + ".",
+			"the pod template of StatefulSet web " + already + "2 of 3 pods have an older pod template; " + onDelete + ".",
 		},
 		"a StatefulSet, OnDelete, when all have been deleted": {kind.StatefulSet, statefulSet(stamped, 3, byHand), all},
 		"a StatefulSet, OnDelete, whose owner changed the template": {
 			kind.StatefulSet, statefulSet(nil, 1, byHand),
-			recorded + "StatefulSet web, but 2 of 3 pods are of an older pod template; " + onDelete + ". The subresource pods shows",
+			recorded + "StatefulSet web, but 2 of 3 pods have an older pod template; " + onDelete + ". The subresource pods shows",
 		},
 		"a StatefulSet with a partition": {
 			kind.StatefulSet, statefulSet(stamped, 1, held),
-			already + "2 of 3 pods are of an older pod template; its partition is 2: pods with a lower ordinal are not replaced.",
+			already + "2 of 3 pods have an older pod template; its partition is 2: pods with a lower ordinal are not replaced.",
 		},
 		"a StatefulSet whose controller lags behind":             {kind.StatefulSet, unseen, already + "the controller of the StatefulSet has not observed its latest change yet."},
 		"a StatefulSet whose pods were evicted, of any template": {kind.StatefulSet, evicted, all},
 		"a DaemonSet, OnDelete": {
 			kind.DaemonSet, daemonSet(1),
-			"the pod template of DaemonSet web " + already + "3 of 4 pods are of an older pod template; " + onDelete + ".",
+			"the pod template of DaemonSet web " + already + "3 of 4 pods have an older pod template; " + onDelete + ".",
 		},
 		"a DaemonSet, OnDelete, one pod of which is yet to come": {kind.DaemonSet, daemonSet(4), all},
 		"a Deployment in the middle of a rollout": {
 			kind.Deployment, deployment(1, func(*appsv1.Deployment) {}),
-			already + "2 of 3 pods are of an older pod template; they are being replaced.",
+			already + "2 of 3 pods have an older pod template; they are being replaced.",
 		},
 		"a Deployment that is paused": {
 			kind.Deployment, deployment(0, func(o *appsv1.Deployment) { o.Spec.Paused = true }),
-			already + "3 of 3 pods are of an older pod template; the Deployment is paused, and they are replaced when it is resumed.",
+			already + "3 of 3 pods have an older pod template; the Deployment is paused, and they will be replaced when it is resumed.",
 		},
 		"a Deployment that is stuck": {
 			kind.Deployment, deployment(1, func(o *appsv1.Deployment) {
 				o.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 			}),
-			already + "2 of 3 pods are of an older pod template; the rollout is not progressing.",
+			already + "2 of 3 pods have an older pod template; the rollout is not progressing.",
 		},
 	}
 	for name, tt := range tests {
@@ -205,9 +205,9 @@ func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
 }
 
 // What a template consumes beyond what is looked at is no content that has changed and changed back.
-func TestIfStaleSaysThatMoreIsConsumedThanIsLookedAt(t *testing.T) {
+func TestIfStale_SaysThatThereAreTooManySources(t *testing.T) {
 	c := &content{previous: hashA, known: true, inDoubt: true}
-	for truncated, want := range map[bool]string{true: "more than is looked at", false: "changed and changed back"} {
+	for truncated, want := range map[bool]string{true: "too many sources", false: "changed and changed back"} {
 		l := &workload.Live{Workload: &dependency.Workload{Status: dependency.Status{Replicas: 1}, Truncated: truncated}}
 		if got := unneeded(c, l); !strings.Contains(got, want) {
 			t.Errorf("%q, want %q", got, want)

@@ -52,13 +52,13 @@ func TestPreconditions(t *testing.T) {
 		"empty ones":                   {with(nil, nil), live("workload-uid"), ""},
 		"the UID of the view":          {with(new(types.UID("view-uid")), nil), live("workload-uid"), ""},
 		"the UID of the workload":      {with(new(types.UID("workload-uid")), nil), live("workload-uid"), ""},
-		"another UID":                  {with(new(types.UID("x")), nil), live("workload-uid"), `uid is "x"`},
-		"an empty UID":                 {with(new(types.UID("")), nil), live("workload-uid"), `uid is ""`},
+		"another UID":                  {with(new(types.UID("x")), nil), live("workload-uid"), `UID in precondition: "x"`},
+		"an empty UID":                 {with(new(types.UID("")), nil), live("workload-uid"), `UID in precondition: ""`},
 		"the UID in the metadata":      {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "view-uid"}}, live("workload-uid"), ""},
-		"another one in the metadata":  {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "x"}}, live("workload-uid"), `uid is "x"`},
+		"another one in the metadata":  {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "x"}}, live("workload-uid"), `UID in precondition: "x"`},
 		"the present hash":             {with(nil, new(hashA)), live("workload-uid"), ""},
-		"another hash":                 {with(nil, new(hashB)), live("workload-uid"), "configHash is"},
-		"an empty hash":                {with(nil, new("")), live("workload-uid"), "configHash is"},
+		"another hash":                 {with(nil, new(hashB)), live("workload-uid"), "configHash in precondition"},
+		"an empty hash":                {with(nil, new("")), live("workload-uid"), "configHash in precondition"},
 		"a workload of the same name,": {&v1alpha1.Reload{}, live("new-uid"), "deleted and created again"},
 	}
 	for name, tt := range tests {

@@ -87,7 +87,7 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 		status.Triggered, status.Generation = true, patched.GetGeneration()
 		missing := ""
 		if len(content.missing) > 0 {
-			missing = strings.Join(content.missing, "; ") + ", so that new pods do not start"
+			missing = strings.Join(content.missing, "; ") + ", so new pods cannot start"
 		}
 		description := content.policy.RestartsBy().Describe(cmp.Or(missing, live.Caveat))
 		description.Caveat = cmp.Or(missing, description.Caveat)
@@ -152,12 +152,12 @@ func checkPreconditions(shown *v1alpha1.ConfigDependency, request *v1alpha1.Relo
 			uids = append(uids, *p.UID)
 		}
 		if p.ConfigHash != nil && *p.ConfigHash != hash {
-			return conflict(shown, "the precondition configHash is %q, the current one is %q", *p.ConfigHash, hash)
+			return conflict(shown, "precondition failed: configHash in precondition: %q, current configHash: %q", *p.ConfigHash, hash)
 		}
 	}
 	for _, uid := range uids {
 		if uid != shown.UID && uid != live.UID {
-			return conflict(shown, "the precondition uid is %q, that of the ConfigDependency is %q and that of its %s is %q", uid, shown.UID, live.Kind, live.UID)
+			return conflict(shown, "precondition failed: UID in precondition: %q, UID of the ConfigDependency: %q, UID of its %s: %q", uid, shown.UID, live.Kind, live.UID)
 		}
 	}
 	return nil
@@ -172,11 +172,11 @@ func unneeded(c *content, l *workload.Live) string {
 	case underWay != nil:
 		return "Not restarted: " + underWay.Progress().Already + "."
 	case c.previous == "":
-		return "Not restarted: it is not recorded with which content the pods were started, so they are not known to be stale. Mode Always restarts them."
+		return "Not restarted: the content with which the pods were started is not recorded, so they are not known to be stale. Use mode Always to restart them."
 	case !c.known:
-		return "Not restarted: the recorded hash was made with another key and cannot be compared, so the pods are not known to be stale. Mode Always restarts them."
+		return "Not restarted: the recorded hash was made with another key and cannot be compared, so the pods are not known to be stale. Use mode Always to restart them."
 	case l.Truncated:
-		return "Not restarted: the pod template consumes more than is looked at, so the pods are not known to be stale. " + perPod
+		return "Not restarted: the pod template names too many sources, so the pods are not known to be stale. " + perPod
 	case c.inDoubt:
 		return "Not restarted: content has changed and changed back, or the pod template has, so the pods are not known to be stale. " + perPod
 	}
@@ -196,7 +196,7 @@ func unneeded(c *content, l *workload.Live) string {
 	return "Not restarted: the pods were started with the current content."
 }
 
-const perPod = "The subresource pods shows what is known of each pod; mode Always restarts them."
+const perPod = "The subresource pods shows the state of each pod. Use mode Always to restart them."
 
 func doneMessage(ref *v1alpha1.WorkloadReference, d policy.Description, dryRun bool) string {
 	message := fmt.Sprintf("The %s of %s %s %s", d.What, ref.Kind, ref.Name, d.Done)
@@ -222,7 +222,7 @@ func (r *REST) tell(ctx context.Context, shown *v1alpha1.ConfigDependency, reque
 	if !status.Triggered {
 		return
 	}
-	message := "Restarted on request of " + user(ctx)
+	message := "Restarted at the request of " + user(ctx)
 	if request.Spec.Reason != "" {
 		message += ": " + request.Spec.Reason
 	}

@@ -91,7 +91,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 			if diff := cmp.Diff(metav1.PatchOptions{FieldManager: "configdep"}, p.PatchOptions); diff != "" {
 				t.Errorf("options of the patch (-want +got):\n%s", diff)
 			}
-			event := fmt.Sprintf("Normal ConfigReloaded Restarted on request of ada: rotated involvedObject{kind=%s,apiVersion=apps/v1}", name)
+			event := fmt.Sprintf("Normal ConfigReloaded Restarted at the request of ada: rotated involvedObject{kind=%s,apiVersion=apps/v1}", name)
 			if diff := cmp.Diff([]string{event}, s.told()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -253,7 +253,7 @@ func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if says := strings.Contains(got.Status.Message, "evicted, one after the other"); !got.Status.Triggered || says != evicts {
+		if says := strings.Contains(got.Status.Message, "evicted, one by one"); !got.Status.Triggered || says != evicts {
 			t.Errorf("%s: status %+v", mode, got.Status)
 		}
 		patch := string(s.patches()[0].Patch)
@@ -334,8 +334,8 @@ func TestCaveats(t *testing.T) {
 		"a StatefulSet with a partition":                {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
 		"a StatefulSet with no replicas":                {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
 		"a StatefulSet without a strategy":              {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{}), "are being replaced."},
-		"a Deployment whose source is missing":          {kind.Deployment, testDeployment(readingDB), "; but Secret db is missing, so that new pods do not start."},
-		"a Deployment whose pods are evicted, the same": {kind.Deployment, testDeployment(readingDB, evicting("", "recreate")), "evicted, one after the other; but Secret db is missing"},
+		"a Deployment whose source is missing":          {kind.Deployment, testDeployment(readingDB), "; but Secret db is missing, so new pods cannot start."},
+		"a Deployment whose pods are evicted, the same": {kind.Deployment, testDeployment(readingDB, evicting("", "recreate")), "evicted, one by one; but Secret db is missing"},
 		"a StatefulSet whose pods are evicted": {
 			kind.StatefulSet,
 			&appsv1.StatefulSet{
@@ -344,7 +344,7 @@ func TestCaveats(t *testing.T) {
 					Annotations: map[string]string{policy.ReloadAnnotation: "auto", policy.StrategyAnnotation: "recreate"},
 				},
 				Spec: appsv1.StatefulSetSpec{UpdateStrategy: partition(3)},
-			}, "evicted, one after the other.",
+			}, "evicted, one by one.",
 		},
 		"a DaemonSet": {kind.DaemonSet, &appsv1.DaemonSet{ObjectMeta: testMeta(kind.DaemonSet)}, "are being replaced."},
 		"a DaemonSet, OnDelete": {kind.DaemonSet, &appsv1.DaemonSet{

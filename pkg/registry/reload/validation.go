@@ -43,7 +43,7 @@ func validate(request *v1alpha1.Reload, namespace, name string) error {
 	if i := strings.IndexFunc(request.Spec.Reason, misleads); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(request.Spec.Reason[i:])
 		errs = append(errs, field.Invalid(spec.Child("reason"), string(r),
-			"must be one line of text without control characters, and without those that cannot be seen"))
+			"must be a single line without control or invisible characters"))
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(v1alpha1.Kind("Reload"), name, errs)
