@@ -119,14 +119,14 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependency(ref common.ReferenceCal
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata is the standard object metadata. Labels, creationTimestamp and namespace are those of the workload; uid is derived from the workload's, so that a workload that is created again is a new object; ownerReferences names the workload.",
+							Description: "metadata is the standard object metadata. Labels, creationTimestamp and namespace are those of the workload; uid is derived from the workload's, so that a workload which is deleted and created again gets a new object; ownerReferences names the workload.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec describes what the workload consumes and which reload policy is in force.",
+							Description: "spec describes what the workload consumes, and its effective reload policy.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ConfigDependencySpec{}.OpenAPIModelName()),
 						},
@@ -176,7 +176,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyList(ref common.Referenc
 					},
 					"items": {
 						SchemaProps: spec.SchemaProps{
-							Description: "items are the ConfigDependencies, in the order of namespace and name.",
+							Description: "items are the ConfigDependencies, ordered by namespace and name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -239,14 +239,14 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 					},
 					"configHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "configHash stands for the current content, as in the status of the ConfigDependency.",
+							Description: "configHash is the hash of the current content, as in the status of the ConfigDependency.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"templateRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRevision is the revision of the pod template that is in force: the label pod-template-hash or controller-revision-hash of its pods. Empty when it is not known, and for kinds without revisions.",
+							Description: "templateRevision is the revision of the current pod template: the label pod-template-hash or controller-revision-hash of its pods. It is empty if it is not known, and for kinds without revisions.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -260,14 +260,14 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says what else a person should know: for example, that a CronJob has no run under way.",
+							Description: "message contains further information for users, for example that a CronJob has no active run.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"truncated": {
 						SchemaProps: spec.SchemaProps{
-							Description: "truncated is true when the workload has more pods than are shown.",
+							Description: "truncated is true if the workload has more pods than are shown.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -282,7 +282,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyPods(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "pods are the pods of the workload that have not finished, in the order of their names.",
+							Description: "pods are the pods of the workload that have not finished, ordered by name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -306,7 +306,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref common.Referenc
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ConfigDependencySpec describes what a workload consumes and which reload policy is in force for it.",
+				Description: "ConfigDependencySpec describes what a workload consumes, and its effective reload policy.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"workloadRef": {
@@ -318,7 +318,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref common.Referenc
 					},
 					"reload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reload is the reload policy in force, and where it was declared.",
+							Description: "reload is the effective reload policy, and where it was declared.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1alpha1.ReloadPolicy{}.OpenAPIModelName()),
 						},
@@ -334,7 +334,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencySpec(ref common.Referenc
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "sources are the ConfigMaps and Secrets that the pod template of the workload consumes, present or not, in the order of kind and name.",
+							Description: "sources are the ConfigMaps and Secrets that the pod template of the workload consumes, present or not, ordered by kind and name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -363,7 +363,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 				Properties: map[string]spec.Schema{
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state summarises the workload. Unmanaged: automatic restarts are off, or it is being deleted. InSync: its pods run with the current content, or there are none. Settling: content has changed, and must be quiet for a while. Pending: a restart is due, or it is not known yet with which content the pods run. RollingOut: the rollout is not complete. Failed: the rollout does not progress. Blocked: restarts are on hold until a user acts.\n\nPossible enum values:\n - `\"Blocked\"` : restarts are on hold until a user acts.\n - `\"Failed\"` : the rollout does not progress.\n - `\"InSync\"` : the pods run with the current content, or there are none.\n - `\"Pending\"` : a restart is due, at once or after the minimum interval. With the reason NotRecorded or Verifying it is not known yet with which content the pods run.\n - `\"RollingOut\"` : the rollout is not complete. Pods are being replaced or evicted, or wait for a user (OnDelete, a partition, a paused Deployment).\n - `\"Settling\"` : content has changed, and must be quiet for a while before a restart.\n - `\"Unmanaged\"` : automatic restarts are off, or the workload is being deleted.",
+							Description: "state summarizes the workload. Unmanaged: automatic restarts are off, or it is being deleted. InSync: its pods run with the current content, or there are none. Settling: content has changed, and must stay unchanged for a while before a restart. Pending: a restart is due, or it is not known yet with which content the pods run. RollingOut: the rollout is not complete. Failed: the rollout is not progressing. Blocked: restarts are on hold until a user acts.\n\nPossible enum values:\n - `\"Blocked\"` : restarts are on hold until a user acts.\n - `\"Failed\"` : the rollout is not progressing.\n - `\"InSync\"` : the pods run with the current content, or there are none.\n - `\"Pending\"` : a restart is due, at once or after the minimum interval. With the reason NotRecorded or Verifying, it is not known yet with which content the pods run.\n - `\"RollingOut\"` : the rollout is not complete. Pods are being replaced or evicted, or wait for a user (OnDelete, a partition, a paused Deployment).\n - `\"Settling\"` : content has changed, and must stay unchanged for a while before a restart.\n - `\"Unmanaged\"` : automatic restarts are off, or the workload is being deleted.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -386,14 +386,14 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"configHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "configHash stands for the content with which the pods should run: a keyed digest of all sources that trigger a restart (in mode Off, that would in mode Auto). Only equality means something.",
+							Description: "configHash is a hash of the content with which the pods should run: a keyed digest of all sources that trigger a restart (in mode Off, of those that would in mode Auto). Compare it for equality only.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"appliedHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "appliedHash is what was last recorded of the content with which the pods were started. Empty when nothing is recorded. While automatic restarts are off it is not kept up to date: pods may have read newer content since.",
+							Description: "appliedHash is the hash of the content with which the pods were started, as last recorded. It is empty if nothing is recorded. While automatic restarts are off, it is not kept up to date: pods may have read newer content since.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -432,7 +432,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "patterns shows for each pattern of the annotation configdep.io/sources, in the order of kind and pattern, which sources it matches now. Sources that the annotation names without a pattern are among spec.sources.",
+							Description: "patterns shows for each pattern in the annotation configdep.io/sources, ordered by kind and pattern, which sources it currently matches. Sources that the annotation names without a pattern are in spec.sources.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -445,7 +445,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 					},
 					"lastReload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastReload is the last restart that configdep made, by itself or on request.",
+							Description: "lastReload is the last restart by configdep, automatic or on request.",
 							Ref:         ref(v1alpha1.LastReload{}.OpenAPIModelName()),
 						},
 					},
@@ -461,7 +461,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods run with the current content, as far as there is no reason to doubt it; Unknown when there is. (The content of the moment when the workload opted in counts as current.) RolloutComplete: all pods are up to date with the template.",
+							Description: "conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot start without is present. InSync: all pods run with the current content; Unknown if there is reason to doubt that. (The content at the time when the workload opted in counts as current.) RolloutComplete: all pods are up to date with the template.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -520,7 +520,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is the worst state of the sources that the container reads: Stale, then Unknown, then Current; or NotStarted.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Description: "state is the worst state of the sources that the container reads: Stale, then Unknown, then Current; or NotStarted.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container is not running. It will read the current content when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -529,14 +529,14 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says in one word why. Current: StartedAfter (it started after the content was last written), SameContent (what it reads is the same as when it started), Recorded (its pod was created for this content), NothingRead. Stale: StartedBefore (it started before the content changed), RecordDiffers (it started before the source was written, and other content is recorded of it). Unknown: ClockMargin (it started about when the source was written), NothingRecorded (the source was written later, and nothing says whether its content changed), RecordedLater (the same, and the content was recorded later too), OtherKeys (other keys of the source have changed, and when those that the container reads last did is not known), ChangedBack (content has changed and changed back), SourceMissing and KeyMissing (there is nothing to compare with). NotStarted: the reason of the kubelet, such as CrashLoopBackOff.",
+							Description: "reason says in one word why. Current: StartedAfter (it started after the content was last written), SameContent (what it reads is the same as when it started), Recorded (its pod was created for this content), NothingRead. Stale: StartedBefore (it started before the content changed), RecordDiffers (it started before the source was written, and other content is recorded for it). Unknown: ClockMargin (it started at about the time when the source was written), NothingRecorded (the source was written later, and it is not known whether its content changed), RecordedLater (the same, and the content was recorded later too), OtherKeys (other keys of the source have changed, and it is not known when the keys that the container reads last changed), ChangedBack (content has changed and changed back), SourceMissing and KeyMissing (there is nothing to compare with). NotStarted: the reason of the kubelet, such as CrashLoopBackOff.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says the same to a person.",
+							Description: "message explains the reason.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -552,7 +552,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerContent(ref common.ReferenceCal
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "sources are the sources that the container reads and whose state is not Current, in the order of kind and name. Sources whose changes do not restart the workload by themselves do not count, unless that is only because the reload mode is Off.",
+							Description: "sources are the sources that the container reads and whose state is not Current, in the order of kind and name. Sources whose changes do not restart the workload automatically do not count, unless that is only because the reload mode is Off.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -598,7 +598,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref common.ReferenceCall
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is Stale or Unknown.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Description: "state is Stale or Unknown.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container is not running. It will read the current content when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -614,7 +614,7 @@ func schema_pkg_apis_configdep_v1alpha1_ContainerSource(ref common.ReferenceCall
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says the same to a person.",
+							Description: "message explains the reason.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -638,25 +638,25 @@ func schema_pkg_apis_configdep_v1alpha1_LastReload(ref common.ReferenceCallback)
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "LastReload describes the last restart that configdep made.",
+				Description: "LastReload describes the last restart by configdep.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"time": {
 						SchemaProps: spec.SchemaProps{
-							Description: "time is when the restart was made.",
+							Description: "time is when the workload was restarted.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
 					"trigger": {
 						SchemaProps: spec.SchemaProps{
-							Description: "trigger is what caused it: a source such as Secret/db, or Request.",
+							Description: "trigger is what caused the restart: a source such as Secret/db, or Request.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"requestedBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "requestedBy is the name of the user who requested it.",
+							Description: "requestedBy is the name of the user who requested the restart.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -681,7 +681,7 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "PatternStatus shows which sources a pattern matches. It leaves out those that the pod template reads, which are among spec.sources, those that spec.reload.exclude names, and those that are annotated configdep.io/ignore.",
+				Description: "PatternStatus shows which sources a pattern matches. It leaves out sources that the pod template reads, which are in spec.sources, sources that spec.reload.exclude names, and sources that are annotated configdep.io/ignore.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -711,7 +711,7 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is NotObserved if configdep reads no sources of the kind, so that it is not known which the pattern matches. None of them restarts the workload by itself then.",
+							Description: "reason is NotObserved if configdep reads no sources of the kind, so that it does not know which sources the pattern matches. Then none of them restarts the workload automatically.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -723,7 +723,7 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "names are the first of their names. All patterns of an object show at most 100.",
+							Description: "names are the first names of these sources. All patterns of an object together show at most 100.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -737,7 +737,7 @@ func schema_pkg_apis_configdep_v1alpha1_PatternStatus(ref common.ReferenceCallba
 					},
 					"lastChanged": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastChanged is the latest time at which a client that sets content of one of them wrote it, by its managedFields; to the second.",
+							Description: "lastChanged is the last time that a client which sets content of one of these sources wrote that source, according to its managedFields, to the second.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -800,14 +800,14 @@ func schema_pkg_apis_configdep_v1alpha1_PodContent(ref common.ReferenceCallback)
 					},
 					"templateRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateRevision is the revision of the pod template that the pod was made from: its label pod-template-hash or controller-revision-hash.",
+							Description: "templateRevision is the revision of the pod template from which the pod was created: its label pod-template-hash or controller-revision-hash.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"state": {
 						SchemaProps: spec.SchemaProps{
-							Description: "state is the worst state of the containers: Stale, then Unknown, then NotStarted, then Current.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container does not run yet, or not now. It reads the content that is present when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
+							Description: "state is the worst state of the containers: Stale, then Unknown, then NotStarted, then Current.\n\nPossible enum values:\n - `\"Current\"` means that the container was started with the current content.\n - `\"NotStarted\"` means that the container is not running. It will read the current content when it starts.\n - `\"Stale\"` means that content has changed since the container was started.\n - `\"Unknown\"` means that neither can be shown.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -935,7 +935,7 @@ func schema_pkg_apis_configdep_v1alpha1_Reload(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Reload requests a restart of the pods of a workload, as a rollout. It is created on the subresource \"reload\" of the workload's ConfigDependency; an empty object is a valid request. The answer holds the request and its status.",
+				Description: "Reload requests a restart of the pods of a workload, as a rollout. It is created on the subresource \"reload\" of the workload's ConfigDependency; an empty object is a valid request. The response contains the request and its status.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -954,7 +954,7 @@ func schema_pkg_apis_configdep_v1alpha1_Reload(ref common.ReferenceCallback) com
 					},
 					"metadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "metadata may name the ConfigDependency; nothing of it is needed.",
+							Description: "metadata may name the ConfigDependency; it may be empty.",
 							Default:     map[string]interface{}{},
 							Ref:         ref(v1.ObjectMeta{}.OpenAPIModelName()),
 						},
@@ -990,7 +990,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode says which changes restart the workload by themselves. Off: none. Auto: of any source whose content reaches a container. Matched: the same, of sources that carry the annotation configdep.io/match. Listed: of the sources that the annotation configdep.io/sources names.\n\nPossible enum values:\n - `\"Auto\"` : a change of any source whose content reaches a container.\n - `\"Listed\"` : a change of the sources that configdep.io/sources names.\n - `\"Matched\"` : the same, but only of sources that are annotated configdep.io/match.\n - `\"Off\"` : no change restarts the workload; the reload subresource still does.",
+							Description: "mode says which changes restart the workload automatically. Off: none. Auto: changes of any source whose content reaches a container. Matched: the same, but only of sources with the annotation configdep.io/match. Listed: changes of the sources that the annotation configdep.io/sources names.\n\nPossible enum values:\n - `\"Auto\"` : a change of any source whose content reaches a container.\n - `\"Listed\"` : a change of the sources that configdep.io/sources names.\n - `\"Matched\"` : the same, but only of sources that are annotated configdep.io/match.\n - `\"Off\"` : no change restarts the workload; the subresource reload still does.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -999,14 +999,14 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"declaredBy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "declaredBy says where the mode comes from: configdep.io/reload (an annotation of the workload), Namespace configdep.io/reload (the same on its namespace), or Default (the server's).",
+							Description: "declaredBy says where the mode comes from: configdep.io/reload (an annotation on the workload), Namespace configdep.io/reload (an annotation or label on its namespace), or Default (a flag of the server).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"strategy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "strategy says how the workload is restarted by itself. Annotation: a rollout. Recreate: its pods are evicted one after the other.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, made by an annotation on the pod template.\n - `\"Recreate\"` : the pods are evicted one after the other.",
+							Description: "strategy says how the workload is restarted automatically. Annotation: a rollout. Recreate: its pods are evicted one by one.\n\nPossible enum values:\n - `\"Annotation\"` : a rollout, caused by an annotation on the pod template.\n - `\"Recreate\"` : the pods are evicted one by one.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Annotation", "Recreate"},
@@ -1014,19 +1014,19 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"settle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "settle is how long content must be quiet before a restart, so that changes that belong together make one.",
+							Description: "settle is how long content must stay unchanged before a restart, so that changes that belong together cause one restart.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"releaseSettle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "releaseSettle applies instead when the client that changed the content also writes the pod template, and so may be in the middle of a release: it is how long that client must have changed no source or pod template in the namespace. It is absent when it makes no difference, such as where the annotation configdep.io/settle is set.",
+							Description: "releaseSettle applies instead of settle if the client that changed the content also writes the pod template, because it may be in the middle of a release: it is how long that client must have changed no source or pod template in the namespace. It is absent if it makes no difference, for example if the annotation configdep.io/settle is set.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
 					"minInterval": {
 						SchemaProps: spec.SchemaProps{
-							Description: "minInterval is the least time between two restarts of the workload by itself. It doubles while they follow each other closely.",
+							Description: "minInterval is the minimum time between two automatic restarts of the workload. It doubles while they follow each other closely.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},
@@ -1037,7 +1037,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "exclude are the sources that never restart the workload by themselves, each KIND/NAME, where NAME may be a pattern with *, ? and [ ]: those of the annotation configdep.io/exclude.",
+							Description: "exclude are the sources that never restart the workload automatically, from the annotation configdep.io/exclude. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1051,7 +1051,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPolicy(ref common.ReferenceCallbac
 					},
 					"liveVolumes": {
 						SchemaProps: spec.SchemaProps{
-							Description: "liveVolumes is true when the application reads mounted files again by itself, so that only environment variables and subPath mounts need a restart.",
+							Description: "liveVolumes is true if the application reloads mounted files itself, so that only environment variables and subPath mounts need a restart.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1069,7 +1069,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadPreconditions(ref common.Reference
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ReloadPreconditions must hold for a restart to be made.",
+				Description: "ReloadPreconditions must hold, or the workload is not restarted.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"uid": {
@@ -1101,14 +1101,14 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadSpec(ref common.ReferenceCallback)
 				Properties: map[string]spec.Schema{
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason is shown in the event and in the lastReload of the workload; at most 256 characters.",
+							Description: "reason is shown in the event and in the lastReload of the workload. It has at most 256 characters.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"mode": {
 						SchemaProps: spec.SchemaProps{
-							Description: "mode is Always (the default: restart even when the pods run with the current content, as kubectl rollout restart does) or IfStale (restart only when the pods are known to have been started with other content; not when there are none).\n\nPossible enum values:\n - `\"Always\"` restarts the pods even when they run with the current content.\n - `\"IfStale\"` restarts the pods only when they are known to have been started with other content.",
+							Description: "mode is Always (the default: restart even if the pods run with the current content, as kubectl rollout restart does) or IfStale (restart only if the pods are known to have been started with other content; not if there are no pods).\n\nPossible enum values:\n - `\"Always\"` restarts the pods even if they run with the current content.\n - `\"IfStale\"` restarts the pods only if they are known to have been started with other content.",
 							Default:     "Always",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1138,7 +1138,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadStatus(ref common.ReferenceCallbac
 				Properties: map[string]spec.Schema{
 					"triggered": {
 						SchemaProps: spec.SchemaProps{
-							Description: "triggered reports whether a restart was made (or, in a dry run, would have been).",
+							Description: "triggered reports whether the workload was restarted (or, in a dry run, would have been).",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1159,7 +1159,7 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadStatus(ref common.ReferenceCallbac
 					},
 					"previousHash": {
 						SchemaProps: spec.SchemaProps{
-							Description: "previousHash is the hash of the content with which the pods were started; empty when it is not known.",
+							Description: "previousHash is the hash of the content with which the pods were started. It is empty if that is not known.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1213,7 +1213,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"optional": {
 						SchemaProps: spec.SchemaProps{
-							Description: "optional is true when pods start without the source: every use of it is optional.",
+							Description: "optional is true if pods start without the source, because every use of it is optional.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1226,7 +1226,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "keys are the keys of the source that are read. Absent: all of them, unless moreKeys says that there are keys which are not listed.",
+							Description: "keys are the keys of the source that are read. If absent, all keys are read, unless moreKeys says that there are keys which are not listed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1240,14 +1240,14 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"moreKeys": {
 						SchemaProps: spec.SchemaProps{
-							Description: "moreKeys is how many keys are read besides: an object lists at most 32 KiB of them.",
+							Description: "moreKeys is how many further keys are read: an object lists at most 32 KiB of them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"triggersReload": {
 						SchemaProps: spec.SchemaProps{
-							Description: "triggersReload reports whether a change of the source restarts the workload by itself. When it is false, reason says why.",
+							Description: "triggersReload reports whether a change of the source restarts the workload automatically. If it is false, reason says why.",
 							Default:     false,
 							Type:        []string{"boolean"},
 							Format:      "",
@@ -1255,7 +1255,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"reason": {
 						SchemaProps: spec.SchemaProps{
-							Description: "reason says in one word why a change of the source does not restart the workload by itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reads the files again), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (configdep does not read it: a SecretProviderClass, a Secret of one of the types of --exclude-secret-types, or any Secret with --read-secrets=false).",
+							Description: "reason says in one word why a change of the source does not restart the workload automatically: ReloadOff (automatic restarts are off), Ignored (the source is annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the application reloads the files), NotMounted (a volume that no container mounts), NotRead (a use that passes no content to a container, such as an image pull secret), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1280,7 +1280,7 @@ func schema_pkg_apis_configdep_v1alpha1_Source(ref common.ReferenceCallback) com
 					},
 					"moreUsages": {
 						SchemaProps: spec.SchemaProps{
-							Description: "moreUsages is how many places consume the source besides: an object lists at most 128 KiB of them.",
+							Description: "moreUsages is how many further places consume the source: an object lists at most 128 KiB of them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1298,7 +1298,7 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "SourceStatus shows what is known of a source.",
+				Description: "SourceStatus shows what is known about a source.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1320,7 +1320,7 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 					},
 					"present": {
 						SchemaProps: spec.SchemaProps{
-							Description: "present reports whether the source exists. Absent when it is not known: SecretProviderClasses are shown, not observed, and so are Secrets where configdep reads none.",
+							Description: "present reports whether the source exists. It is absent if that is not known: SecretProviderClasses are shown but not observed, and so are Secrets if configdep reads no Secrets.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1346,21 +1346,21 @@ func schema_pkg_apis_configdep_v1alpha1_SourceStatus(ref common.ReferenceCallbac
 					},
 					"moreMissingKeys": {
 						SchemaProps: spec.SchemaProps{
-							Description: "moreMissingKeys is how many required keys the source lacks besides: an object lists at most 32 KiB of them.",
+							Description: "moreMissingKeys is how many further required keys the source lacks: an object lists at most 32 KiB of them.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
 					},
 					"resourceVersion": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resourceVersion is the version of the source that was read last.",
+							Description: "resourceVersion is the last version of the source that was read.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"lastChanged": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lastChanged is when a client that sets content of the source last wrote it, by its managedFields; to the second.",
+							Description: "lastChanged is when a client that sets content of the source last wrote the source, according to its managedFields, to the second.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},
@@ -1405,7 +1405,7 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 					},
 					"prefix": {
 						SchemaProps: spec.SchemaProps{
-							Description: "prefix is put before each key to form the names of environment variables (type EnvFrom).",
+							Description: "prefix is prepended to each key to form the name of an environment variable (type EnvFrom).",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1426,7 +1426,7 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 					},
 					"subPath": {
 						SchemaProps: spec.SchemaProps{
-							Description: "subPath is true when only a part of the volume is mounted. Such files are not updated in a running container.",
+							Description: "subPath is true if only a part of the volume is mounted. Such files are not updated in a running container.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1438,7 +1438,7 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "keys are the keys that this use reads. Absent: all of them.",
+							Description: "keys are the keys that this use reads. If absent, it reads all keys.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1452,7 +1452,7 @@ func schema_pkg_apis_configdep_v1alpha1_Usage(ref common.ReferenceCallback) comm
 					},
 					"optional": {
 						SchemaProps: spec.SchemaProps{
-							Description: "optional is true when pods start without the source or the key.",
+							Description: "optional is true if pods start without the source or the key.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1468,7 +1468,7 @@ func schema_pkg_apis_configdep_v1alpha1_WorkloadReference(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "WorkloadReference names a workload in the namespace of the object that holds it.",
+				Description: "WorkloadReference names a workload in the namespace of the referring object.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"apiVersion": {

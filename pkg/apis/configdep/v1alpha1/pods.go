@@ -23,24 +23,25 @@ type ConfigDependencyPods struct {
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 	// time is when the pods were read.
 	Time metav1.Time `json:"time"`
-	// configHash stands for the current content, as in the status of the ConfigDependency.
+	// configHash is the hash of the current content, as in the status of the
+	// ConfigDependency.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
-	// templateRevision is the revision of the pod template that is in force: the label
-	// pod-template-hash or controller-revision-hash of its pods. Empty when it is not known,
-	// and for kinds without revisions.
+	// templateRevision is the revision of the current pod template: the label
+	// pod-template-hash or controller-revision-hash of its pods. It is empty if it is not
+	// known, and for kinds without revisions.
 	// +optional
 	TemplateRevision string `json:"templateRevision,omitempty"`
 	// summary counts the pods below by state, without those that are being deleted.
 	Summary PodSummary `json:"summary"`
-	// message says what else a person should know: for example, that a CronJob has no run
-	// under way.
+	// message contains further information for users, for example that a CronJob has no
+	// active run.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// truncated is true when the workload has more pods than are shown.
+	// truncated is true if the workload has more pods than are shown.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
-	// pods are the pods of the workload that have not finished, in the order of their names.
+	// pods are the pods of the workload that have not finished, ordered by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -61,7 +62,7 @@ type PodSummary struct {
 	Terminating int32 `json:"terminating"`
 }
 
-// ContentState says how the content that a container was started with relates to the
+// ContentState says how the content with which a container was started relates to the
 // current content.
 // +enum
 type ContentState string
@@ -73,8 +74,8 @@ const (
 	ContentStale ContentState = "Stale"
 	// ContentUnknown means that neither can be shown.
 	ContentUnknown ContentState = "Unknown"
-	// ContentNotStarted means that the container does not run yet, or not now. It reads the
-	// content that is present when it starts.
+	// ContentNotStarted means that the container is not running. It will read the current
+	// content when it starts.
 	ContentNotStarted ContentState = "NotStarted"
 )
 
@@ -97,8 +98,8 @@ type PodContent struct {
 	// deletionTimestamp is when the pod will be deleted. Set for pods that are terminating.
 	// +optional
 	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
-	// templateRevision is the revision of the pod template that the pod was made from: its
-	// label pod-template-hash or controller-revision-hash.
+	// templateRevision is the revision of the pod template from which the pod was created:
+	// its label pod-template-hash or controller-revision-hash.
 	// +optional
 	TemplateRevision string `json:"templateRevision,omitempty"`
 	// state is the worst state of the containers: Stale, then Unknown, then NotStarted, then
@@ -155,23 +156,22 @@ type ContainerContent struct {
 	State ContentState `json:"state"`
 	// reason says in one word why. Current: StartedAfter (it started after the content was
 	// last written), SameContent (what it reads is the same as when it started), Recorded
-	// (its pod was created for this content), NothingRead. Stale:
-	// StartedBefore (it started before the content changed), RecordDiffers (it started before
-	// the source was written, and other content is recorded of it). Unknown: ClockMargin (it
-	// started about when the source was written), NothingRecorded (the source was written
-	// later, and nothing says whether its content changed), RecordedLater (the same, and the
-	// content was recorded later too), OtherKeys (other keys of the source have changed, and
-	// when those that the container reads last did is not known), ChangedBack (content has
-	// changed and changed back), SourceMissing and KeyMissing (there is nothing to compare
-	// with).
-	// NotStarted: the reason of the kubelet, such as CrashLoopBackOff.
+	// (its pod was created for this content), NothingRead. Stale: StartedBefore (it started
+	// before the content changed), RecordDiffers (it started before the source was written,
+	// and other content is recorded for it). Unknown: ClockMargin (it started at about the
+	// time when the source was written), NothingRecorded (the source was written later, and
+	// it is not known whether its content changed), RecordedLater (the same, and the content
+	// was recorded later too), OtherKeys (other keys of the source have changed, and it is
+	// not known when the keys that the container reads last changed), ChangedBack (content
+	// has changed and changed back), SourceMissing and KeyMissing (there is nothing to
+	// compare with). NotStarted: the reason of the kubelet, such as CrashLoopBackOff.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says the same to a person.
+	// message explains the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// sources are the sources that the container reads and whose state is not Current, in the
-	// order of kind and name. Sources whose changes do not restart the workload by themselves
+	// order of kind and name. Sources whose changes do not restart the workload automatically
 	// do not count, unless that is only because the reload mode is Off.
 	// +optional
 	// +listType=map
@@ -192,7 +192,7 @@ type ContainerSource struct {
 	// reason says in one word why, as the reason of the container does.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says the same to a person.
+	// message explains the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// lastChanged is when the content of the source is known to have changed last, or when a

@@ -20,14 +20,14 @@ import (
 // in lower case, as in deployment.web.
 type ConfigDependency struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata. Labels, creationTimestamp and
-	// namespace are those of the workload; uid is derived from the workload's, so that
-	// a workload that is created again is a new object; ownerReferences names the
+	// metadata is the standard object metadata. Labels, creationTimestamp and namespace
+	// are those of the workload; uid is derived from the workload's, so that a workload
+	// which is deleted and created again gets a new object; ownerReferences names the
 	// workload.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec describes what the workload consumes and which reload policy is in force.
+	// spec describes what the workload consumes, and its effective reload policy.
 	// +optional
 	Spec ConfigDependencySpec `json:"spec,omitempty"`
 	// status reports whether the workload runs with the current content of its sources,
@@ -45,19 +45,19 @@ type ConfigDependencyList struct {
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
-	// items are the ConfigDependencies, in the order of namespace and name.
+	// items are the ConfigDependencies, ordered by namespace and name.
 	Items []ConfigDependency `json:"items"`
 }
 
-// ConfigDependencySpec describes what a workload consumes and which reload policy is in
-// force for it.
+// ConfigDependencySpec describes what a workload consumes, and its effective reload
+// policy.
 type ConfigDependencySpec struct {
 	// workloadRef names the workload that this object describes.
 	WorkloadRef WorkloadReference `json:"workloadRef"`
-	// reload is the reload policy in force, and where it was declared.
+	// reload is the effective reload policy, and where it was declared.
 	Reload ReloadPolicy `json:"reload"`
 	// sources are the ConfigMaps and Secrets that the pod template of the workload
-	// consumes, present or not, in the order of kind and name.
+	// consumes, present or not, ordered by kind and name.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -65,7 +65,7 @@ type ConfigDependencySpec struct {
 	Sources []Source `json:"sources,omitempty"`
 }
 
-// WorkloadReference names a workload in the namespace of the object that holds it.
+// WorkloadReference names a workload in the namespace of the referring object.
 type WorkloadReference struct {
 	// apiVersion is the group and version of the workload, such as apps/v1.
 	APIVersion string `json:"apiVersion"`
@@ -78,13 +78,13 @@ type WorkloadReference struct {
 	UID types.UID `json:"uid,omitempty"`
 }
 
-// ReloadMode says which changes restart the workload by themselves.
+// ReloadMode says which changes restart the workload automatically.
 // +enum
 type ReloadMode string
 
 // The modes.
 const (
-	// ReloadOff: no change restarts the workload; the reload subresource still does.
+	// ReloadOff: no change restarts the workload; the subresource reload still does.
 	ReloadOff ReloadMode = "Off"
 	// ReloadAuto: a change of any source whose content reaches a container.
 	ReloadAuto ReloadMode = "Auto"
@@ -94,55 +94,55 @@ const (
 	ReloadListed ReloadMode = "Listed"
 )
 
-// ReloadStrategy says how a workload is restarted by itself.
+// ReloadStrategy says how a workload is restarted automatically.
 // +enum
 type ReloadStrategy string
 
 // The strategies.
 const (
-	// StrategyAnnotation: a rollout, made by an annotation on the pod template.
+	// StrategyAnnotation: a rollout, caused by an annotation on the pod template.
 	StrategyAnnotation ReloadStrategy = "Annotation"
-	// StrategyRecreate: the pods are evicted one after the other.
+	// StrategyRecreate: the pods are evicted one by one.
 	StrategyRecreate ReloadStrategy = "Recreate"
 )
 
 // ReloadPolicy is the policy by which a workload is restarted when a source changes.
 type ReloadPolicy struct {
-	// mode says which changes restart the workload by themselves. Off: none. Auto: of any
-	// source whose content reaches a container. Matched: the same, of sources that carry
-	// the annotation configdep.io/match. Listed: of the sources that the annotation
-	// configdep.io/sources names.
+	// mode says which changes restart the workload automatically. Off: none. Auto:
+	// changes of any source whose content reaches a container. Matched: the same, but
+	// only of sources with the annotation configdep.io/match. Listed: changes of the
+	// sources that the annotation configdep.io/sources names.
 	Mode ReloadMode `json:"mode"`
-	// declaredBy says where the mode comes from: configdep.io/reload (an annotation of the
-	// workload), Namespace configdep.io/reload (the same on its namespace), or Default (the
-	// server's).
+	// declaredBy says where the mode comes from: configdep.io/reload (an annotation on the
+	// workload), Namespace configdep.io/reload (an annotation or label on its namespace),
+	// or Default (a flag of the server).
 	// +optional
 	DeclaredBy string `json:"declaredBy,omitempty"`
-	// strategy says how the workload is restarted by itself. Annotation: a rollout.
-	// Recreate: its pods are evicted one after the other.
+	// strategy says how the workload is restarted automatically. Annotation: a rollout.
+	// Recreate: its pods are evicted one by one.
 	// +optional
 	Strategy ReloadStrategy `json:"strategy,omitempty"`
-	// settle is how long content must be quiet before a restart, so that changes that
-	// belong together make one.
+	// settle is how long content must stay unchanged before a restart, so that changes
+	// that belong together cause one restart.
 	// +optional
 	Settle *metav1.Duration `json:"settle,omitempty"`
-	// releaseSettle applies instead when the client that changed the content also writes the pod
-	// template, and so may be in the middle of a release: it is how long that client must have
-	// changed no source or pod template in the namespace. It is absent when it makes no
-	// difference, such as where the annotation configdep.io/settle is set.
+	// releaseSettle applies instead of settle if the client that changed the content also writes
+	// the pod template, because it may be in the middle of a release: it is how long that client
+	// must have changed no source or pod template in the namespace. It is absent if it makes no
+	// difference, for example if the annotation configdep.io/settle is set.
 	// +optional
 	ReleaseSettle *metav1.Duration `json:"releaseSettle,omitempty"`
-	// minInterval is the least time between two restarts of the workload by itself. It
+	// minInterval is the minimum time between two automatic restarts of the workload. It
 	// doubles while they follow each other closely.
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
-	// exclude are the sources that never restart the workload by themselves, each KIND/NAME, where
-	// NAME may be a pattern with *, ? and [ ]: those of the annotation configdep.io/exclude.
+	// exclude are the sources that never restart the workload automatically, from the annotation
+	// configdep.io/exclude. Each is KIND/NAME, where NAME may be a pattern with *, ? and [ ].
 	// +optional
 	// +listType=set
 	Exclude []string `json:"exclude,omitempty"`
-	// liveVolumes is true when the application reads mounted files again by itself, so
-	// that only environment variables and subPath mounts need a restart.
+	// liveVolumes is true if the application reloads mounted files itself, so that only
+	// environment variables and subPath mounts need a restart.
 	// +optional
 	LiveVolumes bool `json:"liveVolumes,omitempty"`
 }
@@ -167,34 +167,34 @@ type Source struct {
 	Kind SourceKind `json:"kind"`
 	// name is the name of the source, in the namespace of the workload.
 	Name string `json:"name"`
-	// optional is true when pods start without the source: every use of it is optional.
+	// optional is true if pods start without the source, because every use of it is
+	// optional.
 	Optional bool `json:"optional"`
-	// keys are the keys of the source that are read. Absent: all of them, unless moreKeys says that
-	// there are keys which are not listed.
+	// keys are the keys of the source that are read. If absent, all keys are read, unless moreKeys
+	// says that there are keys which are not listed.
 	// +optional
 	// +listType=set
 	Keys []string `json:"keys,omitempty"`
-	// moreKeys is how many keys are read besides: an object lists at most 32 KiB of them.
+	// moreKeys is how many further keys are read: an object lists at most 32 KiB of them.
 	// +optional
 	MoreKeys int64 `json:"moreKeys,omitempty"`
-	// triggersReload reports whether a change of the source restarts the workload by
-	// itself. When it is false, reason says why.
+	// triggersReload reports whether a change of the source restarts the workload
+	// automatically. If it is false, reason says why.
 	TriggersReload bool `json:"triggersReload"`
-	// reason says in one word why a change of the source does not restart the workload by
-	// itself: ReloadOff (the policy in force restarts nothing), Ignored (the source is
-	// annotated configdep.io/ignore), Excluded (by configdep.io/exclude), NotListed and
-	// NotMatched (by the mode), KindNotWatched (by configdep.io/kinds), LiveVolume (the
-	// application reads the files again), NotMounted (a volume that no container mounts),
-	// NotRead (a use that passes no content to a container, such as an image pull secret),
-	// NotObserved (configdep does not read it: a SecretProviderClass, a Secret of one of the types of
-	// --exclude-secret-types, or any Secret with --read-secrets=false).
+	// reason says in one word why a change of the source does not restart the workload automatically:
+	// ReloadOff (automatic restarts are off), Ignored (the source is annotated configdep.io/ignore),
+	// Excluded (by configdep.io/exclude), NotListed and NotMatched (by the mode), KindNotWatched (by
+	// configdep.io/kinds), LiveVolume (the application reloads the files), NotMounted (a volume that
+	// no container mounts), NotRead (a use that passes no content to a container, such as an image
+	// pull secret), NotObserved (configdep does not read the source: a SecretProviderClass, a Secret
+	// of one of the types in --exclude-secret-types, or any Secret with --read-secrets=false).
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// usages are the places of the pod template that consume the source.
 	// +optional
 	// +listType=atomic
 	Usages []Usage `json:"usages,omitempty"`
-	// moreUsages is how many places consume the source besides: an object lists at most 128 KiB of them.
+	// moreUsages is how many further places consume the source: an object lists at most 128 KiB of them.
 	// +optional
 	MoreUsages int64 `json:"moreUsages,omitempty"`
 }
@@ -235,7 +235,8 @@ type Usage struct {
 	// env is the environment variable that is set from a key (type Env).
 	// +optional
 	Env string `json:"env,omitempty"`
-	// prefix is put before each key to form the names of environment variables (type EnvFrom).
+	// prefix is prepended to each key to form the name of an environment variable (type
+	// EnvFrom).
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
 	// volume is the name of the volume (types Volume, Projected, CSI and VolumeSecret).
@@ -244,20 +245,20 @@ type Usage struct {
 	// mountPath is where the container mounts the volume.
 	// +optional
 	MountPath string `json:"mountPath,omitempty"`
-	// subPath is true when only a part of the volume is mounted. Such files are not
-	// updated in a running container.
+	// subPath is true if only a part of the volume is mounted. Such files are not updated
+	// in a running container.
 	// +optional
 	SubPath bool `json:"subPath,omitempty"`
-	// keys are the keys that this use reads. Absent: all of them.
+	// keys are the keys that this use reads. If absent, it reads all keys.
 	// +optional
 	// +listType=set
 	Keys []string `json:"keys,omitempty"`
-	// optional is true when pods start without the source or the key.
+	// optional is true if pods start without the source or the key.
 	// +optional
 	Optional bool `json:"optional,omitempty"`
 }
 
-// State summarises a workload.
+// State summarizes a workload.
 // +enum
 type State string
 
@@ -267,15 +268,16 @@ const (
 	StateUnmanaged State = "Unmanaged"
 	// StateInSync: the pods run with the current content, or there are none.
 	StateInSync State = "InSync"
-	// StateSettling: content has changed, and must be quiet for a while before a restart.
+	// StateSettling: content has changed, and must stay unchanged for a while before a
+	// restart.
 	StateSettling State = "Settling"
 	// StatePending: a restart is due, at once or after the minimum interval. With the reason
-	// NotRecorded or Verifying it is not known yet with which content the pods run.
+	// NotRecorded or Verifying, it is not known yet with which content the pods run.
 	StatePending State = "Pending"
 	// StateRollingOut: the rollout is not complete. Pods are being replaced or evicted, or wait for
 	// a user (OnDelete, a partition, a paused Deployment).
 	StateRollingOut State = "RollingOut"
-	// StateFailed: the rollout does not progress.
+	// StateFailed: the rollout is not progressing.
 	StateFailed State = "Failed"
 	// StateBlocked: restarts are on hold until a user acts.
 	StateBlocked State = "Blocked"
@@ -286,10 +288,10 @@ const (
 	// ConditionSourcesResolved is True when every source and key that the pods cannot
 	// start without is present.
 	ConditionSourcesResolved = "SourcesResolved"
-	// ConditionInSync is True when all pods run with the current content, as far as there is no reason to
-	// doubt it, and Unknown when there is. The content of the moment when a workload opted in counts as current.
+	// ConditionInSync is True if all pods run with the current content, and Unknown if there is reason to doubt
+	// that. The content at the time when a workload opted in counts as current.
 	ConditionInSync = "InSync"
-	// ConditionRolloutComplete is True when all pods are of the current template.
+	// ConditionRolloutComplete is True if all pods have the current template.
 	ConditionRolloutComplete = "RolloutComplete"
 )
 
@@ -303,11 +305,12 @@ const (
 // ConfigDependencyStatus reports whether a workload runs with the current content of its
 // sources.
 type ConfigDependencyStatus struct {
-	// state summarises the workload. Unmanaged: automatic restarts are off, or it is being
+	// state summarizes the workload. Unmanaged: automatic restarts are off, or it is being
 	// deleted. InSync: its pods run with the current content, or there are none. Settling:
-	// content has changed, and must be quiet for a while. Pending: a restart is due, or it is
-	// not known yet with which content the pods run. RollingOut: the rollout is not complete.
-	// Failed: the rollout does not progress. Blocked: restarts are on hold until a user acts.
+	// content has changed, and must stay unchanged for a while before a restart. Pending: a
+	// restart is due, or it is not known yet with which content the pods run. RollingOut: the
+	// rollout is not complete. Failed: the rollout is not progressing. Blocked: restarts are
+	// on hold until a user acts.
 	State State `json:"state"`
 	// reason says in one word why the workload is in this state.
 	// +optional
@@ -315,14 +318,14 @@ type ConfigDependencyStatus struct {
 	// message describes in a sentence what happens next, and why.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// configHash stands for the content with which the pods should run: a keyed digest of
-	// all sources that trigger a restart (in mode Off, that would in mode Auto). Only
-	// equality means something.
+	// configHash is a hash of the content with which the pods should run: a keyed digest
+	// of all sources that trigger a restart (in mode Off, of those that would in mode
+	// Auto). Compare it for equality only.
 	// +optional
 	ConfigHash string `json:"configHash,omitempty"`
-	// appliedHash is what was last recorded of the content with which the pods were started.
-	// Empty when nothing is recorded. While automatic restarts are off it is not kept up to date:
-	// pods may have read newer content since.
+	// appliedHash is the hash of the content with which the pods were started, as last recorded.
+	// It is empty if nothing is recorded. While automatic restarts are off, it is not kept up to
+	// date: pods may have read newer content since.
 	AppliedHash string `json:"appliedHash"`
 	// sources shows for each source whether it is present, and when its content last changed.
 	// +optional
@@ -330,21 +333,21 @@ type ConfigDependencyStatus struct {
 	// +listMapKey=kind
 	// +listMapKey=name
 	Sources []SourceStatus `json:"sources,omitempty"`
-	// patterns shows for each pattern of the annotation configdep.io/sources, in the order of kind and
-	// pattern, which sources it matches now. Sources that the annotation names without a pattern are
-	// among spec.sources.
+	// patterns shows for each pattern in the annotation configdep.io/sources, ordered by kind and
+	// pattern, which sources it currently matches. Sources that the annotation names without a pattern
+	// are in spec.sources.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
 	// +listMapKey=pattern
 	Patterns []PatternStatus `json:"patterns,omitempty"`
-	// lastReload is the last restart that configdep made, by itself or on request.
+	// lastReload is the last restart by configdep, automatic or on request.
 	// +optional
 	LastReload *LastReload `json:"lastReload,omitempty"`
-	// conditions are the standard conditions. SourcesResolved: every source and key that
-	// the pods cannot start without is present. InSync: all pods run with the current content, as far
-	// as there is no reason to doubt it; Unknown when there is. (The content of the moment when the workload
-	// opted in counts as current.) RolloutComplete: all pods are up to date with the template.
+	// conditions are the standard conditions. SourcesResolved: every source and key that the pods cannot
+	// start without is present. InSync: all pods run with the current content; Unknown if there is reason to
+	// doubt that. (The content at the time when the workload opted in counts as current.) RolloutComplete:
+	// all pods are up to date with the template.
 	// +optional
 	// +patchMergeKey=type
 	// +patchStrategy=merge
@@ -353,36 +356,37 @@ type ConfigDependencyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
 }
 
-// SourceStatus shows what is known of a source.
+// SourceStatus shows what is known about a source.
 type SourceStatus struct {
 	// kind is the kind of the source.
 	Kind SourceKind `json:"kind"`
 	// name is the name of the source.
 	Name string `json:"name"`
-	// present reports whether the source exists. Absent when it is not known: SecretProviderClasses
-	// are shown, not observed, and so are Secrets where configdep reads none.
+	// present reports whether the source exists. It is absent if that is not known:
+	// SecretProviderClasses are shown but not observed, and so are Secrets if configdep reads no
+	// Secrets.
 	// +optional
 	Present *bool `json:"present,omitempty"`
 	// missingKeys are the keys that a use requires and that the source does not have.
 	// +optional
 	// +listType=set
 	MissingKeys []string `json:"missingKeys,omitempty"`
-	// moreMissingKeys is how many required keys the source lacks besides: an object lists at most
+	// moreMissingKeys is how many further required keys the source lacks: an object lists at most
 	// 32 KiB of them.
 	// +optional
 	MoreMissingKeys int64 `json:"moreMissingKeys,omitempty"`
-	// resourceVersion is the version of the source that was read last.
+	// resourceVersion is the last version of the source that was read.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// lastChanged is when a client that sets content of the source last wrote it, by
-	// its managedFields; to the second.
+	// lastChanged is when a client that sets content of the source last wrote the source,
+	// according to its managedFields, to the second.
 	// +optional
 	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
 }
 
-// PatternStatus shows which sources a pattern matches. It leaves out those that the pod template
-// reads, which are among spec.sources, those that spec.reload.exclude names, and those that are
-// annotated configdep.io/ignore.
+// PatternStatus shows which sources a pattern matches. It leaves out sources that the pod
+// template reads, which are in spec.sources, sources that spec.reload.exclude names, and sources
+// that are annotated configdep.io/ignore.
 type PatternStatus struct {
 	// kind is the kind of the sources: ConfigMap or Secret.
 	Kind SourceKind `json:"kind"`
@@ -390,28 +394,29 @@ type PatternStatus struct {
 	Pattern string `json:"pattern"`
 	// count is how many sources it matches.
 	Count int64 `json:"count"`
-	// reason is NotObserved if configdep reads no sources of the kind, so that it is not known which the
-	// pattern matches. None of them restarts the workload by itself then.
+	// reason is NotObserved if configdep reads no sources of the kind, so that it does not know which
+	// sources the pattern matches. Then none of them restarts the workload automatically.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// names are the first of their names. All patterns of an object show at most 100.
+	// names are the first names of these sources. All patterns of an object together show
+	// at most 100.
 	// +optional
 	// +listType=atomic
 	Names []string `json:"names,omitempty"`
-	// lastChanged is the latest time at which a client that sets content of one of them wrote it, by
-	// its managedFields; to the second.
+	// lastChanged is the last time that a client which sets content of one of these sources wrote
+	// that source, according to its managedFields, to the second.
 	// +optional
 	LastChanged *metav1.Time `json:"lastChanged,omitempty"`
 }
 
-// LastReload describes the last restart that configdep made.
+// LastReload describes the last restart by configdep.
 type LastReload struct {
-	// time is when the restart was made.
+	// time is when the workload was restarted.
 	Time metav1.Time `json:"time"`
-	// trigger is what caused it: a source such as Secret/db, or Request.
+	// trigger is what caused the restart: a source such as Secret/db, or Request.
 	// +optional
 	Trigger string `json:"trigger,omitempty"`
-	// requestedBy is the name of the user who requested it.
+	// requestedBy is the name of the user who requested the restart.
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// reason is the reason that the user gave.
@@ -421,12 +426,12 @@ type LastReload struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
-// Reload requests a restart of the pods of a workload, as a rollout. It is created on
-// the subresource "reload" of the workload's ConfigDependency; an empty object is a
-// valid request. The answer holds the request and its status.
+// Reload requests a restart of the pods of a workload, as a rollout. It is created on the
+// subresource "reload" of the workload's ConfigDependency; an empty object is a valid
+// request. The response contains the request and its status.
 type Reload struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata may name the ConfigDependency; nothing of it is needed.
+	// metadata may name the ConfigDependency; it may be empty.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
@@ -443,22 +448,22 @@ type Reload struct {
 type ReloadRequestMode string
 
 const (
-	// ReloadAlways restarts the pods even when they run with the current content.
+	// ReloadAlways restarts the pods even if they run with the current content.
 	ReloadAlways ReloadRequestMode = "Always"
-	// ReloadIfStale restarts the pods only when they are known to have been started
-	// with other content.
+	// ReloadIfStale restarts the pods only if they are known to have been started with
+	// other content.
 	ReloadIfStale ReloadRequestMode = "IfStale"
 )
 
 // ReloadSpec says when and why to restart.
 type ReloadSpec struct {
-	// reason is shown in the event and in the lastReload of the workload; at most 256
-	// characters.
+	// reason is shown in the event and in the lastReload of the workload. It has at most
+	// 256 characters.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// mode is Always (the default: restart even when the pods run with the current
-	// content, as kubectl rollout restart does) or IfStale (restart only when the pods are
-	// known to have been started with other content; not when there are none).
+	// mode is Always (the default: restart even if the pods run with the current content,
+	// as kubectl rollout restart does) or IfStale (restart only if the pods are known to
+	// have been started with other content; not if there are no pods).
 	// +optional
 	// +default="Always"
 	Mode ReloadRequestMode `json:"mode,omitempty"`
@@ -467,7 +472,7 @@ type ReloadSpec struct {
 	Preconditions *ReloadPreconditions `json:"preconditions,omitempty"`
 }
 
-// ReloadPreconditions must hold for a restart to be made.
+// ReloadPreconditions must hold, or the workload is not restarted.
 type ReloadPreconditions struct {
 	// uid is the UID of the ConfigDependency or of its workload.
 	// +optional
@@ -479,7 +484,8 @@ type ReloadPreconditions struct {
 
 // ReloadStatus shows what a Reload did.
 type ReloadStatus struct {
-	// triggered reports whether a restart was made (or, in a dry run, would have been).
+	// triggered reports whether the workload was restarted (or, in a dry run, would have
+	// been).
 	Triggered bool `json:"triggered"`
 	// workloadRef names the workload.
 	// +optional
@@ -488,8 +494,8 @@ type ReloadStatus struct {
 	// rollout is observed when the workload's status.observedGeneration reaches it.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
-	// previousHash is the hash of the content with which the pods were started; empty
-	// when it is not known.
+	// previousHash is the hash of the content with which the pods were started. It is
+	// empty if that is not known.
 	// +optional
 	PreviousHash string `json:"previousHash,omitempty"`
 	// configHash is the hash of the content with which the new pods start.
