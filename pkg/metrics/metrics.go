@@ -19,14 +19,14 @@ import (
 var (
 	rollouts = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_rollouts_total",
-		Help: "Number of restarts of workloads that were tried, by kind of the workload, namespace (_other beyond the first 200), " +
-			"result (success, conflict, error) and kind of what triggered them (ConfigMap, Secret, Request, Unknown).",
+		Help: "Number of attempted restarts of workloads, by kind of the workload, namespace (_other beyond the first 200), " +
+			"result (success, conflict, error) and kind of the trigger (ConfigMap, Secret, Request, Unknown).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind", "namespace", "result", "trigger"})
 
 	patchDelay = metrics.NewHistogram(&metrics.HistogramOpts{
 		Name:           "configdep_rollout_patch_delay_seconds",
-		Help:           "Time from when a change of content was seen, and had settled and waited as the policy asks, until the workload was patched.",
+		Help:           "Time from when a restart was due, after the settle time and the minimum interval, until the workload was patched.",
 		Buckets:        metrics.ExponentialBuckets(0.001, 2, 16),
 		StabilityLevel: metrics.ALPHA,
 	})
@@ -39,15 +39,15 @@ var (
 
 	webhookRequests = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "configdep_webhook_requests_total",
-		Help: "Number of requests to the admission webhook, by operation (CREATE, UPDATE; empty for what is no AdmissionReview) and result: " +
-			"stamp (the hash went onto the pod template), restore (dropped annotations were put back), adopt (a baseline was noted), " +
-			"unchanged, not_ready (the index had not synced), error (admitted as it was), refused (no AdmissionReview).",
+		Help: "Number of requests to the admission webhook, by operation (CREATE, UPDATE; empty if the request is not an AdmissionReview) and result: " +
+			"stamp (the hash was set on the pod template), restore (removed annotations were restored), adopt (the current content was recorded), " +
+			"unchanged, not_ready (the index had not synced), error (admitted unchanged), refused (not an AdmissionReview).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"operation", "result"})
 
 	webhookDuration = metrics.NewHistogram(&metrics.HistogramOpts{
 		Name:           "configdep_webhook_duration_seconds",
-		Help:           "Time that requests to the admission webhook took, without their way through the network.",
+		Help:           "Time that requests to the admission webhook took, without the network.",
 		Buckets:        metrics.ExponentialBuckets(0.0001, 2, 15),
 		StabilityLevel: metrics.ALPHA,
 	})

@@ -49,25 +49,25 @@ func newCertificateOptions() CertificateOptions {
 func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 	c := &o.Certificate
 	fs.BoolVar(&c.Manage, "manage-serving-certificate", c.Manage,
-		"Make a CA and a serving certificate, keep them in a Secret that all replicas share, renew both in time without a restart, "+
-			"and keep caBundle of the APIService and of the webhooks right. Excludes --tls-cert-file.")
+		"Create a CA and a serving certificate, keep them in a Secret that all replicas share, renew both without a restart, "+
+			"and keep caBundle of the APIService and of the webhooks up to date. Cannot be combined with --tls-cert-file.")
 	fs.StringVar(&c.Secret, "serving-certificate-secret", c.Secret,
-		"The Secret, in the namespace of the server, with the certificate of --manage-serving-certificate. The server fills it, and does not create it.")
+		"The Secret, in the namespace of the server, for the certificate of --manage-serving-certificate. The server fills it, but does not create it.")
 	fs.StringVar(&c.Service, "service-name", c.Service,
-		"The Service for whose DNS names the certificate of --manage-serving-certificate is made.")
+		"The Service whose DNS names the certificate of --manage-serving-certificate is issued for.")
 	fs.DurationVar(&c.Lifetime, "serving-certificate-lifetime", c.Lifetime,
 		"The lifetime of the certificate of --manage-serving-certificate. It is renewed when a third of it is left.")
 	fs.DurationVar(&c.CALifetime, "serving-ca-lifetime", c.CALifetime,
-		"The lifetime of the CA of --manage-serving-certificate, at least twice that of the certificate. "+
-			"It is replaced early enough for both CAs to be trusted in between.")
+		"The lifetime of the CA of --manage-serving-certificate, at least twice the lifetime of the certificate. "+
+			"The CA is replaced early enough that the old and the new one are both trusted for a while.")
 	fs.StringVar(&c.WebhookConfiguration, "webhook-configuration", c.WebhookConfiguration,
-		"The MutatingWebhookConfiguration whose webhooks' caBundle is kept right, with --manage-serving-certificate or --ca-bundle-file. Empty: none.")
+		"The MutatingWebhookConfiguration whose caBundle is kept up to date, with --manage-serving-certificate or --ca-bundle-file. Empty: none.")
 	fs.StringVar(&c.CAConfigMap, "serving-ca-config-map", c.CAConfigMap,
-		"The ConfigMap, in the namespace of the server, whose entry ca.crt is kept equal to caBundle, for clients that are not kube-apiserver, such as Prometheus; "+
-			"with --manage-serving-certificate or --ca-bundle-file. It holds no key. The server does not create it. Empty: none.")
+		"The ConfigMap, in the namespace of the server, whose key ca.crt is kept equal to caBundle, for clients other than kube-apiserver, such as Prometheus; "+
+			"with --manage-serving-certificate or --ca-bundle-file. It contains no private key. The server does not create it. Empty: none.")
 	fs.StringVar(&c.CABundleFile, "ca-bundle-file", c.CABundleFile,
-		"With a certificate from files (--tls-cert-file): a PEM file with the CAs by which it verifies, which is read again when it changes. "+
-			"caBundle of the APIService and of the webhooks is kept right from it.")
+		"With a certificate from files (--tls-cert-file): a PEM file with the CAs that verify it, which is read again when it changes. "+
+			"caBundle of the APIService and of the webhooks is kept up to date from it.")
 }
 
 // CertificateProfile returns what the certificate of the server's own making is to be.
@@ -103,7 +103,7 @@ func (o *Options) validateCertificate() (errs []error) {
 		return errs
 	}
 	if files.CertFile != "" || files.KeyFile != "" {
-		errs = append(errs, errors.New("--manage-serving-certificate excludes --tls-cert-file and --tls-private-key-file: the certificate is either made by the server or comes from files"))
+		errs = append(errs, errors.New("--manage-serving-certificate excludes --tls-cert-file and --tls-private-key-file: the certificate is either issued by the server or read from files"))
 	}
 	for _, problem := range validation.IsDNS1123Subdomain(c.Secret) {
 		errs = append(errs, fmt.Errorf("--serving-certificate-secret %q: %s", c.Secret, problem))

@@ -23,7 +23,7 @@ func TestCertificateFlags(t *testing.T) {
 		"--manage-serving-certificate --serving-certificate-lifetime=30s --serving-ca-lifetime=75s": nil,
 		"--manage-serving-certificate --webhook-configuration=":                                     nil,
 		"--manage-serving-certificate " + files: {"--manage-serving-certificate excludes --tls-cert-file and --tls-private-key-file: " +
-			"the certificate is either made by the server or comes from files"},
+			"the certificate is either issued by the server or read from files"},
 		"--ca-bundle-file=c": {"--ca-bundle-file needs --tls-cert-file"},
 		"--manage-serving-certificate --ca-bundle-file=c": {"--ca-bundle-file is for a certificate from files, " +
 			"and excludes --manage-serving-certificate, which knows its CAs"},

@@ -156,16 +156,16 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	own := sets.FlagSet("configdep")
 	o.CoreAPI.AddFlags(own)
 	own.StringVar(&o.Namespace, "namespace", o.Namespace,
-		"The namespace of the server, where it keeps the Secret with the key of the config hash and the Lease of the leader. "+
-			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's), else configdep-system.")
+		"The namespace of the server, which contains the Secret with the key of the config hash and the Lease for leader election. "+
+			"The default is the namespace of the pod (POD_NAMESPACE, or the service account's), or configdep-system outside of a pod.")
 	own.DurationVar(&o.VersionLag, "max-version-lag", o.VersionLag,
-		"How far the versions of answers may lag behind while nothing is written on one of the resources that are read. "+
-			"A client that goes on at a replica that was started later than that before its last version has to list again. "+
-			"It costs two small requests each time for each of ten resources, and for each type of --exclude-secret-types.")
-	own.Var(&o.HistoryBytes, "watch-history-size", "About how much memory the events of the last minutes may keep, from which watches go on; at least "+leastHistory.String()+". "+
-		"A client that goes on from an event that was dropped has to list again.")
+		"How far the versions of answers may lag behind while nothing is written to one of the resources that are read. "+
+			"A client that switches to a replica which was not running for at least that long before the client's last version has to relist. "+
+			"Each time, it costs two small requests for each of ten resources, and for each type of --exclude-secret-types.")
+	own.Var(&o.HistoryBytes, "watch-history-size", "The approximate memory limit for the events of the last minutes, from which watches resume; at least "+leastHistory.String()+". "+
+		"A client that resumes from an event that was dropped has to relist.")
 	own.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
-		"How many watches one user may have open at a replica. Each holds some 60 kB of memory. Another one gets 429, which clients try again later.")
+		"How many watches one user may have open on a replica. Each takes some 60 kB of memory. Further watches get 429, and clients retry them later.")
 	o.addScopeFlags(own)
 	o.addWebhookFlags(sets.FlagSet("webhook"))
 	o.addReloadFlags(sets.FlagSet("reload"))

@@ -17,38 +17,38 @@ import (
 // addReloadFlags adds the defaults for what annotations leave open.
 func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 	fs.Var((*modeValue)(&o.Reload.Mode), "default-reload",
-		"The mode of workloads that neither carry the annotation "+policy.ReloadAnnotation+" nor are in a namespace that does: "+
+		"The mode of workloads that do not have the annotation "+policy.ReloadAnnotation+", and whose namespace does not have it either: "+
 			"off (no change restarts them), auto (changes of all content that reaches a container), "+
-			"matched (the same, of sources annotated configdep.io/match) or listed (of the sources that "+policy.SourcesAnnotation+" names).")
+			"matched (the same, for sources annotated configdep.io/match) or listed (changes of the sources that "+policy.SourcesAnnotation+" names).")
 	fs.DurationVar(&o.Reload.Settle, "settle", o.Reload.Settle,
-		"How long content must be quiet before a restart, so that changes that belong together make one. "+
+		"How long content must stay unchanged before a restart, so that changes that belong together cause one restart. "+
 			"The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.ReleaseSettle, "release-settle", o.Reload.ReleaseSettle,
 		"How long the client that changed the content must have changed nothing in the namespace instead, if it also writes the pod template "+
-			"of the workload and so may be in the middle of a release. Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
+			"of the workload, because it may be in the middle of a release. Ignored if it is less than --settle. The annotation "+policy.SettleAnnotation+" overrides it.")
 	fs.DurationVar(&o.Reload.MinInterval, "min-interval", o.Reload.MinInterval,
-		"The least time between two restarts of a workload by itself; it doubles, to an hour at most, while they follow each other closely. "+
+		"The minimum time between two automatic restarts of a workload; it doubles, up to an hour, while they follow each other closely. "+
 			"The annotation "+policy.MinIntervalAnnotation+" overrides it. 0: no limit.")
 	fs.Var((*strategiesValue)(&o.Reload.Strategies), "strategies",
 		"The strategies that workloads may ask for with the annotation "+policy.StrategyAnnotation+", separated by commas: annotation, and "+
-			"recreate, which needs the right to evict pods. A workload that asks for another one is not restarted, and says so.")
+			"recreate, which needs the right to evict pods. A workload that asks for another strategy is not restarted, and reports that.")
 	fs.BoolVar(&o.ControllerRevisions, "controller-revisions", o.ControllerRevisions,
-		"Look ControllerRevisions up, which needs the right to list them. They tell when the pod template of a StatefulSet or DaemonSet was changed, "+
-			"and of a DaemonSet which pods have it. Without, such workloads are restarted in doubt.")
+		"Look up ControllerRevisions, which needs the right to list them. They tell when the pod template of a StatefulSet or DaemonSet was changed, "+
+			"and which pods of a DaemonSet have it. If false, such workloads are restarted in doubt.")
 	fs.IntVar(&o.ConcurrentReloads, "concurrent-reloads", o.ConcurrentReloads,
-		"How many workloads are patched at once.")
+		"How many workloads are patched at the same time.")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *pflag.FlagSet) {
 	l := &o.LeaderElection
 	fs.BoolVar(&l.LeaderElect, "leader-elect", l.LeaderElect,
-		"Let one replica at a time restart workloads. All replicas serve.")
+		"Let only one replica at a time restart workloads. All replicas serve.")
 	fs.DurationVar(&l.LeaseDuration.Duration, "leader-elect-lease-duration", l.LeaseDuration.Duration,
-		"How long other replicas wait after the leader was last heard of before one of them takes over.")
+		"How long other replicas wait after the leader last renewed its Lease before one of them takes over.")
 	fs.DurationVar(&l.RenewDeadline.Duration, "leader-elect-renew-deadline", l.RenewDeadline.Duration,
-		"How long the leader tries to renew its lease before it stops to restart workloads.")
+		"How long the leader tries to renew its Lease before it stops restarting workloads.")
 	fs.DurationVar(&l.RetryPeriod.Duration, "leader-elect-retry-period", l.RetryPeriod.Duration,
-		"The time between two tries to get or renew the lease.")
+		"The time between attempts to acquire or renew the Lease.")
 	fs.StringVar(&l.ResourceName, "leader-elect-resource-name", l.ResourceName,
 		"The name of the Lease, in the namespace of the server.")
 }

@@ -17,13 +17,13 @@ import (
 // addScopeFlags adds what says which objects are read.
 func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces,
-		fmt.Sprintf("The namespaces whose workloads are shown and restarted, at most %d; the server then needs no rights on workloads, ConfigMaps and Secrets of others. The default is all.", maxNamespaces))
+		fmt.Sprintf("The namespaces whose workloads are shown and restarted, at most %d; the server then needs no rights on workloads, ConfigMaps and Secrets in other namespaces. The default is all.", maxNamespaces))
 	fs.BoolVar(&o.ReadSecrets, "read-secrets", o.ReadSecrets,
-		"Read Secrets. With false no Secret is listed or watched but the two of the server itself, by their names, so that it needs no right on others: "+
-			"their uses are shown, but not whether they are present, and their changes restart nothing.")
+		"Read Secrets. If false, the server lists and watches only its own two Secrets, by name, and needs no right on others: "+
+			"references to Secrets are shown, but not whether the Secrets exist, and their changes restart nothing.")
 	fs.StringSliceVar(&o.ExcludedSecretTypes, "exclude-secret-types", o.ExcludedSecretTypes,
-		fmt.Sprintf("The types of Secrets whose content kube-apiserver does not send, at most %d. Of such Secrets only the metadata is read: "+
-			"it is known whether they are present, but their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
+		fmt.Sprintf("The types of Secrets of which only the metadata is read, at most %d: "+
+			"configdep knows whether such Secrets exist, but their changes restart nothing. Empty: all Secrets are read.", maxExcludedTypes))
 	o.excludedTypesFlag = fs.Lookup("exclude-secret-types")
 }
 

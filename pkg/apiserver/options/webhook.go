@@ -18,21 +18,21 @@ import (
 
 func (o *Options) addWebhookFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.WebhookPort, "webhook-secure-port", o.WebhookPort,
-		"The port on which the admission webhook is served, with the certificate and on the address of the API. 0: it is not.")
+		"The port of the admission webhook, which is served with the certificate and on the address of the API. 0: no webhook.")
 	fs.BoolVar(&o.WebhookSecretPath, "webhook-secret-path", o.WebhookSecretPath,
 		"Serve the webhook at a path that cannot be guessed, which the leader writes into --webhook-configuration, so that other clients "+
-			"in the network get no answer. If false, the path is "+admission.Path+", which the configuration then has to name.")
+			"in the network get no answer. If false, the path is "+admission.Path+", and the configuration has to name it.")
 	fs.StringVar(&o.WebhookClientCAFile, "webhook-client-ca-file", o.WebhookClientCAFile,
-		"When set, callers of the webhook have to present a client certificate of a CA in this file. "+
-			"kube-apiserver has none unless it is told to by --admission-control-config-file.")
+		"If set, callers of the webhook have to present a client certificate from a CA in this file. "+
+			"kube-apiserver presents none unless its --admission-control-config-file configures one.")
 	fs.StringSliceVar(&o.WebhookClientNames, "webhook-client-allowed-names", o.WebhookClientNames,
-		"With --webhook-client-ca-file, the common names that the certificates of callers may have. The default is any. "+
-			"Set it where that CA also signs certificates for others, such as the kubelets.")
+		"With --webhook-client-ca-file, the common names that the certificates of callers may have. The default is any name. "+
+			"Set it if that CA also signs certificates for others, such as kubelets.")
 	fs.StringSliceVar(&o.WebhookExempt, "webhook-exempt-namespaces", o.WebhookExempt,
-		"Namespaces whose workloads the webhook admits unchanged, for any caller. The namespace of the server is always one of them.")
+		"Namespaces whose workloads the webhook admits unchanged, for any caller. The server's own namespace is always exempt.")
 	fs.StringVar(&o.WebhookSelector, "webhook-namespace-selector", o.WebhookSelector,
 		"A label selector. Workloads of namespaces that it does not select are admitted unchanged, for any caller. "+
-			"The default selects all. Set it to what the webhook configuration selects by.")
+			"The default selects all. Set it to the namespaceSelector of the webhook configuration.")
 }
 
 func (o *Options) validateWebhook() (errs []error) {
