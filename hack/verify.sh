@@ -47,7 +47,8 @@ mkdir -p .cache/tools "$copy/.cache"
 ln -s "$root/.cache/tools" "$copy/.cache/tools"
 
 if (cd "$copy" && hack/tidy.sh && hack/generate.sh && hack/render.sh); then
-  git -C "$copy" add --all --intent-to-add
+  # Without --ignore-removal, the removal of a file that is no longer generated would be staged, and not show.
+  git -C "$copy" add --intent-to-add --ignore-removal .
   if ! git -C "$copy" --no-pager diff --exit-code --stat --patch; then
     failed "what is generated is not up to date, or not tidy (+ above is what it should be); run: make generate manifests tidy"
   fi
