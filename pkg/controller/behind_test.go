@@ -22,7 +22,7 @@ func TestRecordThatKnowsMore(t *testing.T) {
 		"the content comes": {func(_ *cluster, late func()) { late() }, nil},
 		"there is none to come": {func(c *cluster, _ func()) {
 			for _, resource := range []string{"configmaps", "cronjobs", "daemonsets", "deployments", "jobs", "namespaces", "pods", "replicasets", "secrets", "statefulsets"} {
-				if err := c.replay.Bookmark(resource, strconv.FormatUint(c.version, 10)); err != nil {
+				if err := c.Replay().Bookmark(resource, strconv.FormatUint(c.Version, 10)); err != nil {
 					c.t.Fatal(err)
 				}
 			}
@@ -61,15 +61,7 @@ func TestRecordThatKnowsMore(t *testing.T) {
 
 // late lets a change reach the index when the function that it returns is called.
 func (c *cluster) late(change func()) (come func()) {
-	c.hold()
-	change()
-	held := c.news
-	c.held, c.news = false, nil
-	return func() {
-		for _, news := range held {
-			news()
-		}
-	}
+	return c.Late(change)
 }
 
 // TestRecordThatKnowsMoreThanTheTemplate: another replica has restarted a workload by evicting its pods, because of content

@@ -6,7 +6,6 @@ package controller
 import (
 	"bytes"
 	"context"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,31 +21,28 @@ import (
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-const namespace = "shop"
+const namespace = ingesttest.Namespace
 
 // cluster is an API server, as far as the controller talks to it, an index that hears of
 // every change at once, unless it is held back, and a controller. Time is that of the
 // bubble of synctest that the test runs in.
 type cluster struct {
+	*ingesttest.Cluster // is used with mu held, if requests may be under way
+
 	t          *testing.T
 	start      time.Time
 	client     *fake.Clientset
-	index      *ingest.Index
-	replay     *ingest.Replay
 	controller *Controller
 	log        lockedBuffer
 
 	mu       sync.Mutex
-	version  uint64
-	objects  map[string]runtime.Object // those that the index reads
-	held     bool
-	news     []func() // what the index has yet to hear
 	requests []request
 	events   []string
 	refuse   func(clienttesting.Action) error // of requests that change something
@@ -57,8 +53,6 @@ type cluster struct {
 
 	// clock is that of the processes, which may differ from that of the API server.
 	clock clock.WithTicker
-	// ahead is by how much the revision counter of a resource is ahead of that of the others.
-	ahead map[string]uint64
 	// defaults are those of the next process.
 	defaults policy.Defaults
 	// noRevisions: the next process looks up no ControllerRevisions.
@@ -74,9 +68,11 @@ func inCluster(t *testing.T, test func(*cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{
-			t: t, start: time.Now(), version: 100, client: fake.NewClientset(), objects: map[string]runtime.Object{}, clock: clock.RealClock{},
+			Cluster: ingesttest.New(t, clock.RealClock{}),
+			t:       t, start: time.Now(), client: fake.NewClientset(), clock: clock.RealClock{},
 			defaults: policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second},
 		}
+		c.Wrote = c.mirror
 		c.client.PrependReactor("patch", "*", c.patch)
 		c.client.PrependReactor("create", "pods", c.evict)
 		c.client.PrependReactor("*", "*", c.react)
@@ -110,14 +106,13 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 
 // newProcess makes a controller and an index that has read nothing.
 func (c *cluster) newProcess() {
-	digester := dependency.NewDigester(make([]byte, dependency.KeySize))
 	c.controller = New(Config{
 		Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2,
 		NoRevisions: c.noRevisions,
 	})
-	c.index = ingest.NewIndex(c.clock, c.controller)
-	c.index.SetDefaults(c.defaults)
-	c.replay = ingest.NewReplay(c.index, digester)
+	index := ingest.NewIndex(c.clock, c.controller)
+	index.SetDefaults(c.defaults)
+	c.Start(index, ingest.Scope{}, 0)
 }
 
 // synced lets the index read everything that there is.
@@ -125,14 +120,7 @@ func (c *cluster) synced() {
 	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.held, c.news = false, nil
-	var all []runtime.Object
-	for _, o := range c.objects {
-		all = append(all, o.DeepCopyObject())
-	}
-	if err := c.replay.List(strconv.FormatUint(c.version, 10), all...); err != nil {
-		c.t.Fatal(err)
-	}
+	c.List()
 }
 
 // lead runs the controller until the function that it returns is called, which waits for
@@ -142,7 +130,7 @@ func (c *cluster) lead() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.controller.Run(ctx, c.index)
+		c.controller.Run(ctx, c.Index())
 	}()
 	synctest.Wait()
 	stop = func() {
@@ -194,11 +182,10 @@ func newLeader(c *cluster) {
 func several(c *cluster) {
 	c.t.Helper()
 	c.newProcess()
-	c.index.Reset() // forgets what a Replay takes for granted
+	c.Index().Reset() // forgets what a Replay takes for granted
 	c.synced()
-	c.index.Read(func(known policy.Evaluator) {
-		g := known.Graph
-		if !g.SeveralCounters() {
+	c.Read(func(known policy.Evaluator) {
+		if !known.Graph.SeveralCounters() {
 			c.t.Fatal("versions of different resources are compared")
 		}
 	})
@@ -208,12 +195,7 @@ func several(c *cluster) {
 func (c *cluster) present() (r policy.Record) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
-	if !c.index.Read(func(known policy.Evaluator) {
-		g := known.Graph
-		r = known.Evaluate(g.Workload(key)).Present()
-	}) {
-		c.t.Fatal("the index has not read everything")
-	}
+	c.Read(func(known policy.Evaluator) { r = known.Evaluate(known.Graph.Workload(key)).Present() })
 	return r
 }
 
@@ -221,13 +203,9 @@ func (c *cluster) present() (r policy.Record) {
 func (c *cluster) decision() (d policy.Decision) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
-	if !c.index.Read(func(known policy.Evaluator) {
-		g := known.Graph
-		e := known.Evaluate(g.Workload(key))
-		d = e.Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})
-	}) {
-		c.t.Fatal("the index has not read everything")
-	}
+	c.Read(func(known policy.Evaluator) {
+		d = known.Evaluate(known.Graph.Workload(key)).Decide(policy.Observed{Now: c.clock.Now(), StandsBy: c.controller.StandsBy(), Inspected: c.controller.Found(key)})
+	})
 	return d
 }
 

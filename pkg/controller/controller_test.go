@@ -66,7 +66,7 @@ func TestNothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
 		c.advance(time.Hour)
 		c.expect("it has", "1h1m0.5s rollout web")
 
-		c.index.Reset() // the key of the hash has been replaced
+		c.Index().Reset() // the key of the hash has been replaced
 		c.set(secret("db", "3"))
 		c.advance(time.Hour)
 		c.expect("it reads everything again")

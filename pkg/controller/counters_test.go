@@ -10,9 +10,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -46,7 +45,7 @@ func TestSeveralRevisionCountersLoseNoChange(t *testing.T) {
 		} {
 			t.Run(counters+", "+name, func(t *testing.T) {
 				inCluster(t, func(c *cluster) {
-					c.ahead = ahead
+					c.Ahead = ahead
 					c.newProcess()
 					c.set(secret("db", "1"))
 					before(c)
@@ -74,16 +73,16 @@ func TestRestoreOfEtcdLosesNoChange(t *testing.T) {
 		c.advance(time.Hour)
 		c.expect("before", "1m1s rollout web")
 		c.mu.Lock()
-		c.version = 10
-		db, web := c.objects["secrets/db"], c.objects["deployments/web"]
-		for _, o := range []runtime.Object{db, web} {
-			o.(metav1.Object).SetResourceVersion("5")
+		c.Version = 10
+		db, web := c.Stored(secret("db", "")), c.Stored(deployment("web", "db"))
+		for _, o := range []ingesttest.Object{db, web} {
+			o.SetResourceVersion("5")
 		}
-		if err := c.replay.ListOf("deployments", "10", web.DeepCopyObject()); err != nil {
+		if err := c.Replay().ListOf("deployments", "10", web.DeepCopyObject()); err != nil {
 			t.Fatal(err)
 		}
 		c.mu.Unlock()
-		c.index.Reset()
+		c.Index().Reset()
 		c.synced()
 		c.set(live(c, deployment("web", "db")))
 		c.advance(time.Hour)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -100,7 +100,7 @@ func TestRecreateGetsPastADeadNodeOfADeployment(t *testing.T) {
 // is certain that it is dead, the others stay.
 func TestRecreateGetsPastADeadNodeOfOtherKinds(t *testing.T) {
 	for name, tc := range map[string]struct {
-		workload metav1.Object
+		workload ingesttest.Object
 		status   func(c *cluster, ready int32)
 	}{
 		"StatefulSet": {statefulSet("web", "db"), func(c *cluster, ready int32) {

@@ -13,11 +13,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -134,8 +134,8 @@ func TestReconcile_WriteThatARestoreTakesBack(t *testing.T) {
 		c.advance(time.Second)
 		c.expect("the content has settled", "1m1s rollout web")
 		c.mu.Lock()
-		c.news = nil
-		err := c.client.Tracker().Update(resourceOf(backup), backup, namespace)
+		c.Forget()
+		err := c.client.Tracker().Update(ingesttest.ResourceOf(backup), backup, namespace)
 		c.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)
@@ -148,14 +148,11 @@ func TestReconcile_WriteThatARestoreTakesBack(t *testing.T) {
 }
 
 // replaySource lets the index hear of a source alone, while other news are held.
-func (c *cluster) replaySource(t *testing.T, s metav1.Object) {
+func (c *cluster) replaySource(t *testing.T, s ingesttest.Object) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	held := c.held
-	c.held = false
-	c.store(s)
-	c.held = held
+	c.Late(func() { c.store(s) })()
 }
 
 // TestConflictDecidesAgain: the workload is no longer the one for which it was decided.
@@ -301,7 +298,7 @@ func TestWhatHasNotOptedInCostsNothing(t *testing.T) {
 		queue := workqueue.NewTypedDelayingQueue[dependency.WorkloadKey]()
 		defer queue.ShutDown()
 		c.controller.begin(queue, true, nil)
-		c.index.Read(func(known policy.Evaluator) { c.controller.enqueueAll(known.Graph) })
+		c.Index().Read(func(known policy.Evaluator) { c.controller.enqueueAll(known.Graph) })
 		c.controller.end()
 		if queue.Len() != 1 {
 			t.Errorf("%d workloads were queued, want the one that has opted in", queue.Len())

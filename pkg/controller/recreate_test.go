@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -302,7 +303,7 @@ func TestRecreateTouchesNoPodsOfOthers(t *testing.T) {
 }
 
 func TestRecreateOfKindsThatOwnTheirPods(t *testing.T) {
-	for _, workload := range []metav1.Object{statefulSet("web", "db"), daemonSet("web", "db")} {
+	for _, workload := range []ingesttest.Object{statefulSet("web", "db"), daemonSet("web", "db")} {
 		t.Run(fmt.Sprintf("%T", workload), func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				c.synced()

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -18,7 +18,7 @@ import (
 // read what it says.
 func TestNoReplicasAreNotRestarted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		workload metav1.Object
+		workload ingesttest.Object
 		scale    func(c *cluster, n int32)
 	}{
 		"Deployment": {deployment("web", "db"), func(c *cluster, n int32) {

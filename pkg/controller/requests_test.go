@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -158,7 +159,7 @@ func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
 	if err := json.Unmarshal(raw, patched); err != nil {
 		return nil, err
 	}
-	c.store(patched.(metav1.Object))
+	c.store(patched.(ingesttest.Object))
 	return patched.DeepCopyObject(), nil
 }
 

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 )
 
 // written is the entry that a write of some fields leaves now.
@@ -25,7 +27,7 @@ func written(fields string) []metav1.ManagedFieldsEntry {
 }
 
 // revisionOf is something that a controller made of a template, at a time.
-func revisionOf[T metav1.Object](o T, name string, owner types.UID, created time.Time) T {
+func revisionOf[T ingesttest.Object](o T, name string, owner types.UID, created time.Time) T {
 	yes := true
 	o.SetName(name)
 	o.SetLabels(map[string]string{"app": "web"})
@@ -66,53 +68,53 @@ func ofImage(image string, r *appsv1.ControllerRevision) *appsv1.ControllerRevis
 func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 	const web = types.UID("uid-web")
 	for name, tc := range map[string]struct {
-		workload metav1.Object // a Deployment when nil
-		objects  func(content time.Time) []metav1.Object
+		workload ingesttest.Object // a Deployment when nil
+		objects  func(content time.Time) []ingesttest.Object
 		change   func(*appsv1.Deployment)
 		want     string
 	}{
 		"a ReplicaSet made a second after the content": {
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{replicaSet("web-1", "1", web, content.Add(-time.Hour)), replicaSet("web-2", "2", web, content.Add(time.Second))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{replicaSet("web-1", "1", web, content.Add(-time.Hour)), replicaSet("web-2", "2", web, content.Add(time.Second))}
 			},
 			want: "verified",
 		},
 		"in the same second: its pods may be older": {
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{replicaSet("web-2", "2", web, content)}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{replicaSet("web-2", "2", web, content)}
 			},
 			want: "rollout",
 		},
 		"an old one, used again by a rollback": {
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{replicaSet("web-1", "1", web, content.Add(time.Second)), replicaSet("web-0", "2", web, content.Add(-time.Hour))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{replicaSet("web-1", "1", web, content.Add(time.Second)), replicaSet("web-0", "2", web, content.Add(-time.Hour))}
 			},
 			want: "rollout",
 		},
 		"none with the revision": {
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{replicaSet("web-1", "1", web, content.Add(time.Second))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{replicaSet("web-1", "1", web, content.Add(time.Second))}
 			},
 			want: "rollout",
 		},
-		"none": {objects: func(time.Time) []metav1.Object { return nil }, want: "rollout"},
+		"none": {objects: func(time.Time) []ingesttest.Object { return nil }, want: "rollout"},
 		"one of another owner with the same labels": {
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{replicaSet("other-2", "2", "uid-other", content.Add(time.Second)), replicaSet("orphan", "2", "", content.Add(time.Second))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{replicaSet("other-2", "2", "uid-other", content.Add(time.Second)), replicaSet("orphan", "2", "", content.Add(time.Second))}
 			},
 			want: "rollout",
 		},
 		"one that is new, while the template is newer still": {
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{replicaSet("web-2", "2", web, content.Add(time.Second))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{replicaSet("web-2", "2", web, content.Add(time.Second))}
 			},
 			change: func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 7, 6 },
 			want:   "", // its controller will tell
 		},
 		"a ControllerRevision made a second after the content": {
 			workload: statefulSet("web", "db"),
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{
 					controllerRevision("web-a", 1, web, content.Add(-time.Hour)),
 					controllerRevision("web-b", 3, web, content.Add(time.Second)),
 					controllerRevision("web-c", 2, web, content.Add(-time.Minute)),
@@ -123,27 +125,27 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 		},
 		"an old ControllerRevision, used again by a rollback": {
 			workload: statefulSet("web", "db"),
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{controllerRevision("web-b", 3, web, content.Add(-time.Hour)), controllerRevision("web-a", 2, web, content.Add(time.Second))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{controllerRevision("web-b", 3, web, content.Add(-time.Hour)), controllerRevision("web-a", 2, web, content.Add(time.Second))}
 			},
 			want: "rollout",
 		},
-		"no ControllerRevision": {workload: statefulSet("web", "db"), objects: func(time.Time) []metav1.Object { return nil }, want: "rollout"},
+		"no ControllerRevision": {workload: statefulSet("web", "db"), objects: func(time.Time) []ingesttest.Object { return nil }, want: "rollout"},
 		"a ControllerRevision of a template that is not the newest": {
-			workload: func() metav1.Object {
+			workload: func() ingesttest.Object {
 				s := statefulSet("web", "db")
 				s.Generation = 7
 				return s
 			}(),
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{controllerRevision("web-b", 3, web, content.Add(time.Second))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{controllerRevision("web-b", 3, web, content.Add(time.Second))}
 			},
 			want: "", // the same
 		},
 		"that of a DaemonSet": {
 			workload: daemonSet("web", "db"),
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{
 					ofImage("app:1", controllerRevision("web-a", 2, web, content.Add(-time.Hour))),
 					ofImage("app:2", controllerRevision("web-b", 3, web, content.Add(time.Second))),
 				}
@@ -152,8 +154,8 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 		},
 		"that of a DaemonSet, which has yet to get the highest number": {
 			workload: daemonSet("web", "db"),
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{
 					ofImage("app:2", controllerRevision("web-a", 1, web, content.Add(-time.Hour))),
 					ofImage("app:3", controllerRevision("web-b", 2, web, content.Add(time.Second))),
 				}
@@ -161,13 +163,13 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			want: "rollout",
 		},
 		"that of a DaemonSet, which has yet to be seen": {
-			workload: func() metav1.Object {
+			workload: func() ingesttest.Object {
 				d := daemonSet("web", "db")
 				d.Generation = 7
 				return d
 			}(),
-			objects: func(content time.Time) []metav1.Object {
-				return []metav1.Object{ofImage("app:2", controllerRevision("web-b", 3, web, content.Add(time.Second)))}
+			objects: func(content time.Time) []ingesttest.Object {
+				return []ingesttest.Object{ofImage("app:2", controllerRevision("web-b", 3, web, content.Add(time.Second)))}
 			},
 			want: "",
 		},
@@ -179,7 +181,7 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 				if workload == nil {
 					workload = deployment("web", "db")
 				}
-				content := changeBoth(c, workload.(runtime.Object).DeepCopyObject().(metav1.Object), tc.change)
+				content := changeBoth(c, workload.DeepCopyObject().(ingesttest.Object), tc.change)
 				for _, o := range tc.objects(content) {
 					c.set(o)
 				}
@@ -203,7 +205,7 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 func TestWithoutControllerRevisions(t *testing.T) {
 	const web = types.UID("uid-web")
 	for name, tc := range map[string]struct {
-		workload metav1.Object
+		workload ingesttest.Object
 		want     string
 	}{
 		"a Deployment":  {deployment("web", "db"), "verified"},
@@ -234,7 +236,7 @@ func TestWithoutControllerRevisions(t *testing.T) {
 
 // changeBoth lets a workload be adopted, and then lets content change, and two seconds
 // later the template, while no process watches. It returns when content changed.
-func changeBoth(c *cluster, workload metav1.Object, change func(*appsv1.Deployment)) time.Time {
+func changeBoth(c *cluster, workload ingesttest.Object, change func(*appsv1.Deployment)) time.Time {
 	c.t.Helper()
 	c.set(secret("db", "1"))
 	c.set(workload)
@@ -276,7 +278,7 @@ func TestLookUpThatFailsIsTriedAgain(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				c.synced()
-				var workload metav1.Object = deployment("web", "db")
+				var workload ingesttest.Object = deployment("web", "db")
 				if resource == "controllerrevisions" {
 					workload = statefulSet("web", "db")
 				}

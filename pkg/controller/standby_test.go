@@ -28,7 +28,7 @@ func (c *cluster) standBy() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		c.controller.StandBy(ctx, c.index)
+		c.controller.StandBy(ctx, c.Index())
 	}()
 	stop = func() {
 		cancel()
@@ -216,7 +216,7 @@ func TestOwnRecordInAList(t *testing.T) {
 			c.set(secret("db", value))
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if err := c.replay.Set(c.objects["secrets/db"].DeepCopyObject()); err != nil {
+			if err := c.Replay().Set(c.Stored(secret("db", ""))); err != nil {
 				t.Fatal(err)
 			}
 		}

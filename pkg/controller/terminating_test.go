@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"strconv"
 	"testing"
 	"time"
 
@@ -24,14 +23,7 @@ func TestWhatIsBeingDeletedIsLeftAlone(t *testing.T) {
 			})
 		},
 		"its namespace": func(c *cluster) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.version++
-			ns := &corev1.Namespace{}
-			ns.Name, ns.ResourceVersion, ns.DeletionTimestamp = namespace, strconv.FormatUint(c.version, 10), new(metav1.Now())
-			if err := c.replay.Set(ns); err != nil {
-				c.t.Fatal(err)
-			}
+			c.set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, DeletionTimestamp: new(metav1.Now()), Finalizers: []string{"kubernetes"}}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,6 +40,8 @@ type Cluster struct {
 	Ahead map[string]uint64
 	// Manager is the field manager of what is written.
 	Manager string
+	// Wrote is called with each object that is written or deleted, before the process hears of it; nil: nothing is.
+	Wrote func(o Object, deleted bool)
 
 	t       testing.TB
 	clock   clock.PassiveClock // of the API server
@@ -69,6 +71,7 @@ func (c *Cluster) Set(o Object) {
 		c.changed(old, o)
 	}
 	c.objects[key] = o
+	c.wrote(o, false)
 	c.tell(key.resource, o, (*ingest.Replay).Set)
 }
 
@@ -85,8 +88,18 @@ func (c *Cluster) Delete(o Object) {
 	delete(c.objects, key)
 	gone := old.DeepCopyObject().(Object)
 	gone.SetResourceVersion(strconv.FormatUint(c.shown(key.resource), 10))
+	c.wrote(gone, true)
 	c.tell(key.resource, gone, (*ingest.Replay).Delete)
 }
+
+func (c *Cluster) wrote(o Object, deleted bool) {
+	if c.Wrote != nil {
+		c.Wrote(o, deleted)
+	}
+}
+
+// Stored returns an object as it is stored, or nil.
+func (c *Cluster) Stored(o Object) Object { return c.objects[c.identify(o)] }
 
 // Managed returns the entry that a write of some fields leaves now.
 func (c *Cluster) Managed(fields string) []metav1.ManagedFieldsEntry {

@@ -54,6 +54,9 @@ func DigesterOf(key byte) *dependency.Digester {
 // Index returns the index that reads the cluster.
 func (c *Cluster) Index() *ingest.Index { return c.process.index }
 
+// Replay returns what feeds the index, for what a cluster does not do by itself.
+func (c *Cluster) Replay() *ingest.Replay { return c.process.replay }
+
 // Read calls f with what is known. It is an error if the index has not read everything.
 func (c *Cluster) Read(f func(policy.Evaluator)) {
 	if !c.Index().Read(f) {
@@ -137,6 +140,24 @@ func (c *Cluster) Release() {
 	}
 	p.news = nil
 }
+
+// Late lets the process hear of a change when come is called.
+func (c *Cluster) Late(change func()) (come func()) {
+	p := c.process
+	held, before := p.held, p.news
+	p.held, p.news = true, nil
+	change()
+	late := p.news
+	p.held, p.news = held, before
+	return func() {
+		for _, news := range late {
+			news()
+		}
+	}
+}
+
+// Forget lets the process never hear of the news that are held.
+func (c *Cluster) Forget() { c.process.news = nil }
 
 // tell passes an event of an object to the process, if it reads such objects, or keeps it.
 func (c *Cluster) tell(resource string, o Object, event func(*ingest.Replay, runtime.Object) error) {
