@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -51,10 +53,10 @@ func (c *cluster) tracked(t *testing.T) (onWorkload, onTemplate string) {
 // What becomes of a Deployment that is written, in words: by what is on it and on its template
 // afterwards.
 func TestAdmission(t *testing.T) {
-	old := newCluster(secret("db", "password", "old"))
+	old := newCluster(t, secret("db", "password", "old"))
 	record, mark := old.tracked(t)
 	reloaded := record + `, "configdep.io/last-reload": "{}"`
-	c := newCluster(secret("db", "password", "new"))
+	c := newCluster(t, secret("db", "password", "new"))
 	fresh, freshMark := c.tracked(t)
 	const note = `"owner": "mine"`
 	restarted := mark + `, "configdep.io/reloaded-at": "noon"`
@@ -106,7 +108,7 @@ func TestAdmission(t *testing.T) {
 
 // Pods of a paused Deployment are started when it is resumed: it is not known with what.
 func TestPausedDeploymentIsNotStamped(t *testing.T) {
-	c := newCluster(secret("db", "password", "new"))
+	c := newCluster(t, secret("db", "password", "new"))
 	o := parse(t, deployment("app:2", optedIn, ""))
 	o["spec"].(object)["paused"] = true
 	before := parse(t, deployment("app:1", optedIn+`, "configdep.io/config-hash": "v1.x.y"`, ""))
@@ -119,33 +121,36 @@ func TestPausedDeploymentIsNotStamped(t *testing.T) {
 // Sources that the index does not have may have been made a moment ago.
 func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	o := parse(t, deployment("app:1", optedIn, ""))
-	there := newCluster(secret("db", "password", "x"))
+	there := newCluster(t, secret("db", "password", "x"))
 	want := there.admit(t, o, nil)
 	if there.finds.Load() != 0 {
 		t.Errorf("%d sources that are there have been looked up", there.finds.Load())
 	}
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}
 	for name, c := range map[string]*cluster{
-		"the source is absent": newCluster(),
-		"it lacks the key":     newCluster(secret("db", "other", "x")),
+		"the source is absent": newCluster(t),
+		"it lacks the key":     newCluster(t, secret("db", "other", "x")),
 	} {
-		c.late[key] = secret("db", "password", "x")
+		c.late[key] = lookedUp(secret("db", "password", "x"))
 		if diff := cmp.Diff(want, c.admit(t, o, nil)); diff != "" || c.finds.Load() != 1 {
 			t.Errorf("%s: %d looked up (-want +got):\n%s", name, c.finds.Load(), diff)
 		}
-		if c.graph.Source(key) != nil && c.graph.Source(key).Has("password") {
-			t.Errorf("%s: what was looked up is in the graph", name)
-		}
+		c.Read(func(known policy.Evaluator) {
+			if s := known.Graph.Source(key); s != nil && s.Has("password") {
+				t.Errorf("%s: what was looked up is in the graph", name)
+			}
+		})
 	}
-	for name, c := range map[string]*cluster{"it is nowhere": {}, "the look-up fails": {broken: errBroken}} {
-		c.graph = newCluster().graph
+	for name, broken := range map[string]error{"it is nowhere": nil, "the look-up fails": errBroken} {
+		c := newCluster(t)
+		c.broken = broken
 		if got := c.admit(t, o, nil); len(onTemplate(got)) != 0 || onWorkload(got)[policy.ConfigHashAnnotation] != "" {
 			t.Errorf("%s, and the workload is marked: %v, %v", name, onWorkload(got), onTemplate(got))
 		}
 	}
 
 	// A workload that is only put back as it was needs no source.
-	c := newCluster()
+	c := newCluster(t)
 	before := parse(t, deployment("app:1", optedIn+`, "configdep.io/config-hash": "v1.x.y"`, ""))
 	if got := c.admit(t, o, before); onWorkload(got)[policy.ConfigHashAnnotation] != "v1.x.y" || c.finds.Load() != 0 {
 		t.Errorf("%d looked up, the annotations are %v", c.finds.Load(), onWorkload(got))
@@ -155,15 +160,19 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 // Secrets that are not read are neither looked up nor waited for: the record is that of the rest.
 func TestUnreadSecretsAreNotLookedUp(t *testing.T) {
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}
-	for name, unread := range map[string]func(*dependency.Graph){
-		"none": func(g *dependency.Graph) { g.LeaveOut(dependency.Secret) },
-		"no type": func(g *dependency.Graph) {
-			g.SetUnread(&dependency.Unread{SourceKey: key, Type: "t"}, dependency.Arrival{})
-		},
+	unread := secret("db", "password", "x")
+	unread.Type = "t"
+	for name, tt := range map[string]struct {
+		scope   ingest.Scope
+		sources []ingesttest.Object
+	}{
+		"none":    {ingest.Scope{WithoutSecrets: true}, nil},
+		"no type": {ingest.Scope{UnreadTypes: []string{"t"}}, []ingesttest.Object{unread}},
 	} {
-		c := newCluster()
-		unread(c.graph)
-		c.late[key] = secret("db", "password", "x")
+		c := newCluster(t, tt.sources...)
+		c.begin(tt.scope, 0)
+		c.List()
+		c.late[key] = lookedUp(secret("db", "password", "x"))
 		made := c.admit(t, parse(t, deployment("app:1", optedIn, "")), nil)
 		marks := annotationsAt(made, "metadata")
 		if marks[policy.ConfigHashAnnotation] == "" || marks[policy.AppliedSourcesAnnotation] != "{}" {
@@ -179,7 +188,7 @@ func TestUnreadSecretsAreNotLookedUp(t *testing.T) {
 // find the names of all Secrets, letter by letter.
 func TestGlobsAreLeftToTheController(t *testing.T) {
 	for _, globs := range []string{"secret/d*", "secret/x*", "secret/d?, secret/db"} {
-		c := newCluster(secret("db", "password", "x"))
+		c := newCluster(t, secret("db", "password", "x"))
 		o := parse(t, deployment("app:1", fmt.Sprintf(`"configdep.io/reload": "listed", "configdep.io/sources": %q`, globs), ""))
 		if diff := cmp.Diff(o, c.admit(t, o, nil)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", globs, diff)
@@ -194,9 +203,12 @@ func TestGlobsAreLeftToTheController(t *testing.T) {
 // A key of the hashes that is replaced while a source is looked up: what was digested by the
 // one before says nothing.
 func TestKeyIsReplacedMeanwhile(t *testing.T) {
-	c := newCluster()
-	c.late[dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}] = secret("db", "password", "x")
-	c.found = func() { c.graph.SetDigester(dependency.NewDigester(append(make([]byte, dependency.KeySize-1), 1))) }
+	c := newCluster(t)
+	c.late[dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}] = lookedUp(secret("db", "password", "x"))
+	c.found = func() {
+		c.begin(ingest.Scope{}, 1)
+		c.List()
+	}
 	h := c.handler()
 	if got := postTo(t, h, asked(t, parse(t, deployment("app:1", optedIn, "")), nil)); got.Patch != nil || c.finds.Load() != 1 {
 		t.Errorf("%d looked up, the patch is %s", c.finds.Load(), got.Patch)
@@ -206,11 +218,11 @@ func TestKeyIsReplacedMeanwhile(t *testing.T) {
 // An optional source counts as absent only when it has been looked up.
 func TestUnknownOptionalSource(t *testing.T) {
 	optional := strings.Replace(deployment("app:1", optedIn, ""), `"key": "password"`, `"key": "password", "optional": true`, 1)
-	c := newCluster()
+	c := newCluster(t)
 	if got := c.admit(t, parse(t, optional), nil); onTemplate(got)[policy.ConfigHashAnnotation] == "" || c.finds.Load() != 1 {
 		t.Errorf("%d looked up, the template has %v", c.finds.Load(), onTemplate(got))
 	}
-	c = newCluster()
+	c = newCluster(t)
 	c.broken = errBroken
 	if got := c.admit(t, parse(t, optional), nil); len(onTemplate(got)) != 0 {
 		t.Errorf("the template has %v", onTemplate(got))
@@ -222,7 +234,7 @@ func TestUnknownOptionalSource(t *testing.T) {
 		env = append(env, object{"name": "E", "valueFrom": object{"secretKeyRef": object{"name": fmt.Sprint("db-", i), "key": "k", "optional": true}}})
 	}
 	container["env"] = env
-	c = newCluster()
+	c = newCluster(t)
 	if got := c.admit(t, many, nil); len(onTemplate(got)) != 0 || c.finds.Load() != 0 {
 		t.Errorf("%d looked up, the template has %v", c.finds.Load(), onTemplate(got))
 	}
@@ -231,9 +243,9 @@ func TestUnknownOptionalSource(t *testing.T) {
 // Whatever is wrong with us, or is not for us, passes as it is.
 func TestPassesAsItIs(t *testing.T) {
 	o := parse(t, deployment("app:1", optedIn, ""))
-	unsynced := newCluster(secret("db", "password", "x"))
-	unsynced.unsynced = true
-	synced := newCluster(secret("db", "password", "x"))
+	unsynced := newCluster(t, secret("db", "password", "x"))
+	unsynced.begin(ingest.Scope{}, 0)
+	synced := newCluster(t, secret("db", "password", "x"))
 	for name, tt := range map[string]struct {
 		cluster *cluster
 		change  func(*admissionv1.AdmissionRequest)
@@ -286,7 +298,7 @@ func TestPassesAsItIs(t *testing.T) {
 // Random writes: nothing but our annotations changes, asking again changes nothing, and a
 // template that differs in them alone becomes what it was.
 func TestAdmissionKeepsItsPromises(t *testing.T) {
-	c := newCluster(secret("db", "password", "new"))
+	c := newCluster(t, secret("db", "password", "new"))
 	record, mark := c.tracked(t)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -104,7 +104,7 @@ func TestHandler_BoundsMemory(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(10)) // so that what is allocated is hardly more than what is in use
 	for name, body := range bodies {
 		t.Run(name, func(t *testing.T) {
-			handler := newCluster(secret("db", "password", "x")).handler()
+			handler := newCluster(t, secret("db", "password", "x")).handler()
 			handler.patience = 200 * time.Millisecond // those that wait hold nothing
 			runtime.GC()
 			before := heap()
@@ -145,7 +145,7 @@ func heap() uint64 {
 // What a stranger says is no value of a label.
 func TestHandler_LabelsAreFixed(t *testing.T) {
 	configdepmetrics.Register()
-	handler := newCluster().handler()
+	handler := newCluster(t).handler()
 	for _, operation := range []string{"CONNECT", "DELETE", strings.Repeat("x", 1<<20), "create"} {
 		send(handler, bytes.Replace(aDeployment(`"object": {"spec": {"template": {}}}`), []byte("CREATE"), []byte(operation), 1))
 	}
@@ -181,7 +181,7 @@ func TestHandler_LabelsAreFixed(t *testing.T) {
 func TestHandler_BoundsTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that the time stands still
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
-		handler := newCluster().handler()
+		handler := newCluster(t).handler()
 		for i, rest := range []string{
 			`"object": {"spec": {"replicas": "x", "paused": ` + strings.Repeat("1", 1<<20) + `}}`,
 			`"object": {"spec": {"template": {"spec": {"containers": ` + strings.Repeat("1", 1<<20) + `}}}}`,
@@ -211,7 +211,7 @@ func TestHandler_BoundsTheLog(t *testing.T) {
 
 // Sources that are absent are looked up for all callers together at a rate.
 func TestHandler_BoundsLookUps(t *testing.T) {
-	c, now := newCluster(), clocktesting.NewFakePassiveClock(time.Now())
+	c, now := newCluster(t), clocktesting.NewFakePassiveClock(time.Now())
 	handler := c.handler()
 	handler.Clock = now
 	body := aDeployment(`"object": {"metadata": {"annotations": {"configdep.io/reload": "auto"}}, "spec": {"template": {"spec": {"containers": [
@@ -285,7 +285,7 @@ func TestReadWorkload(t *testing.T) {
 
 // A host whose requests take all that it may have decoded at once leaves room for those of others.
 func TestHandler_DecodingLeavesRoom(t *testing.T) {
-	handler := newCluster(secret("db", "password", "x")).handler()
+	handler := newCluster(t, secret("db", "password", "x")).handler()
 	handler.patience = 100 * time.Millisecond // those that wait are refused
 	release, err := handler.decoding.acquire(t.Context(), "stranger", decodingOfHost)
 	if err != nil {

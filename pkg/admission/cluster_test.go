@@ -23,44 +23,52 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-const namespace = "shop"
-
-var digester = dependency.NewDigester(make([]byte, dependency.KeySize))
+const namespace = ingesttest.Namespace
 
 // cluster is what a handler sees: an index, and sources that it does not have yet.
 type cluster struct {
-	graph    *dependency.Graph
-	unsynced bool
-	late     map[dependency.SourceKey]*dependency.Source
-	broken   error  // of look-ups
-	found    func() // is called after a look-up; nil: nothing
-	finds    atomic.Int64
+	*ingesttest.Cluster
+
+	late   map[dependency.SourceKey]*dependency.Source
+	broken error  // of look-ups
+	found  func() // is called after a look-up; nil: nothing
+	finds  atomic.Int64
 }
 
-func newCluster(sources ...*dependency.Source) *cluster {
-	c := &cluster{graph: dependency.NewGraph(), late: map[dependency.SourceKey]*dependency.Source{}}
-	c.graph.SetDigester(digester)
+// newCluster returns one that has been read.
+func newCluster(t testing.TB, sources ...ingesttest.Object) *cluster {
+	t.Helper()
+	c := &cluster{Cluster: ingesttest.New(t, clock.RealClock{}), late: map[dependency.SourceKey]*dependency.Source{}}
 	for _, s := range sources {
-		c.graph.SetSource(s)
+		c.Set(s)
 	}
+	c.begin(ingest.Scope{}, 0)
+	c.List()
 	return c
 }
 
-func secret(name, key, value string) *dependency.Source {
-	return dependency.FromSecret(digester, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{key: []byte(value)},
-	}, dependency.SourceMarks{})
+// begin begins to read the cluster again, with a key of the digests.
+func (c *cluster) begin(scope ingest.Scope, key byte) {
+	x := ingest.NewIndex(clock.RealClock{})
+	x.SetDefaults(policy.Defaults{Mode: policy.Off})
+	c.Start(x, scope, key)
 }
 
-func (c *cluster) Read(f func(policy.Evaluator)) bool {
-	if !c.unsynced {
-		f(policy.Evaluator{Graph: c.graph, Defaults: policy.Defaults{Mode: policy.Off}})
-	}
-	return !c.unsynced
+func secret(name, key, value string) *corev1.Secret { return ingesttest.Secret(name, key, value) }
+
+// lookedUp returns what a look-up finds of a Secret.
+func lookedUp(s *corev1.Secret) *dependency.Source {
+	s.Namespace = namespace
+	return dependency.FromSecret(ingesttest.DigesterOf(0), s, policy.ReadSource(s.Annotations))
 }
+
+// Read implements policy.Index.
+func (c *cluster) Read(f func(policy.Evaluator)) bool { return c.Index().Read(f) }
 
 func (c *cluster) Find(_ context.Context, _ *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
 	c.finds.Add(1)

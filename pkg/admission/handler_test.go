@@ -66,7 +66,7 @@ func TestGarbageIsRefused(t *testing.T) {
 		made := httptest.NewRequest(tt.method, Path, tt.body)
 		made.Header.Set("Content-Type", tt.media)
 		recorder := httptest.NewRecorder()
-		newCluster().handler().ServeHTTP(recorder, made)
+		newCluster(t).handler().ServeHTTP(recorder, made)
 		if recorder.Code != tt.code || !strings.Contains(recorder.Body.String(), tt.says) {
 			t.Errorf("%s: the answer is %d: %s", name, recorder.Code, recorder.Body)
 		}
@@ -94,7 +94,7 @@ func (f *slowFinder) Find(ctx context.Context, _ *dependency.Digester, _ depende
 // away, before they are read.
 func TestRequestsWaitForTheirTurn(t *testing.T) {
 	const turns = bodiesOfHost / leastBody
-	finder := &slowFinder{newCluster(), make(chan struct{}, turns), make(chan struct{})}
+	finder := &slowFinder{newCluster(t), make(chan struct{}, turns), make(chan struct{})}
 	handler := finder.handler()
 	handler.Finder = finder
 	send := func(ctx context.Context) *httptest.ResponseRecorder {
@@ -132,7 +132,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 // Nothing that a client sends makes it panic, and what it answers with 200 is a review that
 // allows.
 func FuzzHandler(f *testing.F) {
-	c := newCluster(secret("db", "password", "x"))
+	c := newCluster(f, secret("db", "password", "x"))
 	for _, r := range []*admissionv1.AdmissionRequest{
 		asked(f, parse(f, deployment("app:1", optedIn, "")), nil),
 		asked(f, parse(f, deployment("app:1", optedIn, "")), parse(f, deployment("app:2", "", `"configdep.io/config-hash": "x"`))),
