@@ -328,8 +328,8 @@ func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 		patterns = "Warning ConfigTooManyPatterns Deployment/shop/web: Too many patterns in the namespace: the different ones in configdep.io/sources of all its workloads may count as 500 in all, " +
 			"and each as 100 (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in configdep.io/exclude adds its own); " +
 			"those of workloads that were created earlier leave no room for those of this one. Automatic restarts are on hold until this is fixed."
-		many = "Warning ConfigTooManySources Deployment/shop/web: The pod template consumes more than 500 ConfigMaps and Secrets, or consumes them in more than " +
-			"5000 places, of which one that names keys counts for each: it cannot be told whether all of them are as they were. Automatic restarts are on hold until this is fixed."
+		many = "Warning ConfigTooManySources Deployment/shop/web: The pod template names more than 500 ConfigMaps and Secrets, or names them in more than " +
+			"5000 places (a place counts once for each key that it names). configdep does not know all of its sources. Automatic restarts are on hold until this is fixed."
 	)
 	inCluster(t, func(c *cluster) {
 		adopted(c)
