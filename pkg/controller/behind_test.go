@@ -11,10 +11,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestRecordThatKnowsMore is of a leader that has read the record of another replica, and not yet the content that it
+// TestReconcile_RecordThatKnowsMore is of a leader that has read the record of another replica, and not yet the content that it
 // says: it would restart the pods with content of before. Once it has read everything up to the record, that differs for
 // a reason.
-func TestRecordThatKnowsMore(t *testing.T) {
+func TestReconcile_RecordThatKnowsMore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		then func(c *cluster, late func())
 		want []string
@@ -45,7 +45,7 @@ func TestRecordThatKnowsMore(t *testing.T) {
 				defer c.lead()()
 				c.advance(time.Minute)
 				if got := c.took(); len(got) != 1 {
-					t.Fatalf("when it was adopted: %v", got)
+					t.Fatalf("when the workload was adopted: %v", got)
 				}
 				late := c.late(func() { c.set(secret("db", "2")) })
 				c.recordedAs(other)
@@ -64,9 +64,9 @@ func (c *cluster) late(change func()) (come func()) {
 	return c.Late(change)
 }
 
-// TestRecordThatKnowsMoreThanTheTemplate: another replica has restarted a workload by evicting its pods, because of content
+// TestReconcile_RecordThatKnowsMoreThanTheTemplate: another replica has restarted a workload by evicting its pods, because of content
 // that this one has yet to read. What it has read itself is older than the template, so that the pods seem to know it.
-func TestRecordThatKnowsMoreThanTheTemplate(t *testing.T) {
+func TestReconcile_RecordThatKnowsMoreThanTheTemplate(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(secret("db", "2"))

@@ -162,7 +162,7 @@ func adopted(c *cluster) (stop func()) {
 	stop = c.lead()
 	c.advance(time.Minute)
 	if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-		c.t.Fatalf("when it was adopted: %v", got)
+		c.t.Fatalf("when the workload was adopted: %v", got)
 	}
 	return stop
 }

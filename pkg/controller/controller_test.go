@@ -22,8 +22,8 @@ import (
 	"github.com/configdep/configdep/pkg/metrics"
 )
 
-// TestOnlyTheLeaderActs, and a new leader catches up with what happened before.
-func TestOnlyTheLeaderActs(t *testing.T) {
+// TestController_OnlyTheLeaderActs, and a new leader catches up with what happened before.
+func TestController_OnlyTheLeaderActs(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(secret("db", "1"))
@@ -51,8 +51,8 @@ func TestOnlyTheLeaderActs(t *testing.T) {
 	})
 }
 
-// TestNothingIsDoneBeforeTheIndexHasReadEverything: what it has not read looks missing.
-func TestNothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
+// TestController_NothingIsDoneBeforeTheIndexHasReadEverything: what it has not read looks missing.
+func TestController_NothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)
 		c.set(secret("db", "2"))
@@ -76,8 +76,8 @@ func TestNothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
 	})
 }
 
-// TestRunReturnsWhenNothingIsUnderWay: the lease is given up then.
-func TestRunReturnsWhenNothingIsUnderWay(t *testing.T) {
+// TestController_RunReturnsWhenNothingIsUnderWay: the lease is given up then.
+func TestController_RunReturnsWhenNothingIsUnderWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(secret("db", "1"))
@@ -118,8 +118,8 @@ func TestRunReturnsWhenNothingIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestLosingTheLeadIsNoFailure: a request that ends with the term was not refused.
-func TestLosingTheLeadIsNoFailure(t *testing.T) {
+// TestController_LosingTheLeadIsNoFailure: a request that ends with the term was not refused.
+func TestController_LosingTheLeadIsNoFailure(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)
 		under := make(chan struct{})
@@ -176,7 +176,7 @@ func counted(t *testing.T, name string) map[string]float64 {
 	return out
 }
 
-func TestRestartsAreCounted(t *testing.T) {
+func TestController_RestartsAreCounted(t *testing.T) {
 	metrics.Register()
 	inCluster(t, func(c *cluster) {
 		c.synced()

@@ -15,9 +15,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestSeveralRevisionCountersLoseNoChange: the revisions of workloads and those of sources
+// TestReconcile_SeveralRevisionCountersLoseNoChange: the revisions of workloads and those of sources
 // have nothing to do with each other.
-func TestSeveralRevisionCountersLoseNoChange(t *testing.T) {
+func TestReconcile_SeveralRevisionCountersLoseNoChange(t *testing.T) {
 	for counters, ahead := range map[string]map[string]uint64{
 		"that of workloads is ahead": {"deployments": 50_000},
 		"that of sources is ahead":   {"secrets": 50_000},
@@ -65,8 +65,8 @@ func TestSeveralRevisionCountersLoseNoChange(t *testing.T) {
 	}
 }
 
-// TestRestoreOfEtcdLosesNoChange: revisions go back, below those of our own writes.
-func TestRestoreOfEtcdLosesNoChange(t *testing.T) {
+// TestReconcile_RestoreOfEtcdLosesNoChange: revisions go back, below those of our own writes.
+func TestReconcile_RestoreOfEtcdLosesNoChange(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		c.set(secret("db", "2"))

@@ -65,8 +65,8 @@ func (c *cluster) crowded() {
 	})
 }
 
-// TestPodsBehindManyOthersAreLookedAt: they may run with content that is not there any more.
-func TestPodsBehindManyOthersAreLookedAt(t *testing.T) {
+// TestReconcile_PodsBehindManyOthersAreLookedAt: they may run with content that is not there any more.
+func TestReconcile_PodsBehindManyOthersAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.crowded()
@@ -81,8 +81,8 @@ func TestPodsBehindManyOthersAreLookedAt(t *testing.T) {
 	})
 }
 
-// TestPodsBehindManyOthersAreEvicted, every one of them.
-func TestPodsBehindManyOthersAreEvicted(t *testing.T) {
+// TestRecreate_PodsBehindManyOthersAreEvicted, every one of them.
+func TestRecreate_PodsBehindManyOthersAreEvicted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.crowded()
 		aboutToRecreate(c)

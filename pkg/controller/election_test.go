@@ -182,8 +182,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestLeaseIsGivenUpWhenTheLeaderHasEnded, neither before nor much later.
-func TestLeaseIsGivenUpWhenTheLeaderHasEnded(t *testing.T) {
+// TestElection_LeaseIsGivenUpWhenTheLeaderHasEnded, neither before nor much later.
+func TestElection_LeaseIsGivenUpWhenTheLeaderHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 3*time.Second)
@@ -210,8 +210,8 @@ func TestLeaseIsGivenUpWhenTheLeaderHasEnded(t *testing.T) {
 	})
 }
 
-// TestLosingTheLeaseEndsTheLeaderAndNothingElse: the replica tries again.
-func TestLosingTheLeaseEndsTheLeaderAndNothingElse(t *testing.T) {
+// TestElection_LosingTheLeaseEndsTheLeaderAndNothingElse: the replica tries again.
+func TestElection_LosingTheLeaseEndsTheLeaderAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 0)
@@ -223,14 +223,14 @@ func TestLosingTheLeaseEndsTheLeaderAndNothingElse(t *testing.T) {
 		l.accessing(nil)
 		pass(time.Minute)
 		if !a.leading() {
-			t.Error("it does not lead again")
+			t.Error("the replica does not lead again")
 		}
 	})
 }
 
-// TestLeaderEndsBeforeItsLeaseExpires, also when the API server does not answer at all, and
+// TestElection_LeaderEndsBeforeItsLeaseExpires, also when the API server does not answer at all, and
 // takes the release that comes next for as long.
-func TestLeaderEndsBeforeItsLeaseExpires(t *testing.T) {
+func TestElection_LeaderEndsBeforeItsLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 0)
@@ -258,9 +258,9 @@ func TestLeaderEndsBeforeItsLeaseExpires(t *testing.T) {
 	})
 }
 
-// TestLeaseIsNotReleasedBesideTheLeader: access works again between the last try to renew
+// TestElection_LeaseIsNotReleasedBesideTheLeader: access works again between the last try to renew
 // the lease and the deadline, while the leader is on its way out.
-func TestLeaseIsNotReleasedBesideTheLeader(t *testing.T) {
+func TestElection_LeaseIsNotReleasedBesideTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 4*time.Second)
@@ -281,8 +281,8 @@ func TestLeaseIsNotReleasedBesideTheLeader(t *testing.T) {
 	})
 }
 
-// TestLeaseThatAnotherClientHasTakenIsLeftToIt.
-func TestLeaseThatAnotherClientHasTakenIsLeftToIt(t *testing.T) {
+// TestElection_LeaseThatAnotherClientHasTakenIsLeftToIt.
+func TestElection_LeaseThatAnotherClientHasTakenIsLeftToIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 0)
@@ -306,7 +306,7 @@ func TestLeaseThatAnotherClientHasTakenIsLeftToIt(t *testing.T) {
 	})
 }
 
-func TestReplicaThatNeverLedEndsAtOnce(t *testing.T) {
+func TestElection_ReplicaThatNeverLedEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		compete(t, l, "a", 0)
@@ -316,7 +316,7 @@ func TestReplicaThatNeverLedEndsAtOnce(t *testing.T) {
 		b.stop()
 		<-b.ended
 		if waited := time.Since(begin); waited > 0 {
-			t.Errorf("it took %v", waited)
+			t.Errorf("ending took %v", waited)
 		}
 		b.expect(t, "b")
 		if l.holder() != "a" {
@@ -325,9 +325,9 @@ func TestReplicaThatNeverLedEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestNeverTwoLeaders lets three replicas come and go, with a lease that they can often
+// TestElection_NeverTwoLeaders lets three replicas come and go, with a lease that they can often
 // not get at, for a day.
-func TestNeverTwoLeaders(t *testing.T) {
+func TestElection_NeverTwoLeaders(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
@@ -401,8 +401,8 @@ func TestNeverTwoLeaders(t *testing.T) {
 	}
 }
 
-// TestStandsByWhileItDoesNotLead: never beside lead, and again once the lease is lost.
-func TestStandsByWhileItDoesNotLead(t *testing.T) {
+// TestElection_StandsByWhileItDoesNotLead: never beside lead, and again once the lease is lost.
+func TestElection_StandsByWhileItDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		r := &replica{start: time.Now()}

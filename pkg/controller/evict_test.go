@@ -25,9 +25,9 @@ type skewed struct {
 func (s skewed) Now() time.Time                  { return s.RealClock.Now().Add(s.by) }
 func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
-// TestRecreateDoesNotDependOnClocks: each old pod is evicted exactly once, whatever times
+// TestRecreate_DoesNotDependOnClocks: each old pod is evicted exactly once, whatever times
 // there are in pods, and in the process that goes on.
-func TestRecreateDoesNotDependOnClocks(t *testing.T) {
+func TestRecreate_DoesNotDependOnClocks(t *testing.T) {
 	for name, tc := range map[string]struct{ before, after time.Duration }{
 		"behind":                      {-5 * time.Second, -5 * time.Second},
 		"ahead":                       {90 * time.Second, 90 * time.Second},
@@ -65,16 +65,16 @@ func TestRecreateDoesNotDependOnClocks(t *testing.T) {
 					t.Errorf("evictions (-want +got):\n%s", diff)
 				}
 				if d := live(c, deployment("web", "db")); d.Annotations[policy.RecreatingAnnotation] != "" {
-					t.Errorf("it has not ended: %v", d.Annotations)
+					t.Errorf("the eviction has not ended: %v", d.Annotations)
 				}
 			})
 		})
 	}
 }
 
-// TestRecreateGetsPastADeadNodeOfADeployment: the ReplicaSet has replaced the pod, which
+// TestRecreate_GetsPastADeadNodeOfADeployment: the ReplicaSet has replaced the pod, which
 // stays there until the node is removed.
-func TestRecreateGetsPastADeadNodeOfADeployment(t *testing.T) {
+func TestRecreate_GetsPastADeadNodeOfADeployment(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.set(pod("heir", "uid-web-a"))
@@ -96,9 +96,9 @@ func TestRecreateGetsPastADeadNodeOfADeployment(t *testing.T) {
 	})
 }
 
-// TestRecreateGetsPastADeadNodeOfOtherKinds: nothing comes in the place of the pod. Until it
+// TestRecreate_GetsPastADeadNodeOfOtherKinds: nothing comes in the place of the pod. Until it
 // is certain that it is dead, the others stay.
-func TestRecreateGetsPastADeadNodeOfOtherKinds(t *testing.T) {
+func TestRecreate_GetsPastADeadNodeOfOtherKinds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workload ingesttest.Object
 		status   func(c *cluster, ready int32)

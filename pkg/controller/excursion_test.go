@@ -108,9 +108,9 @@ func withPod(c *cluster) {
 	c.expect("adopted", "0s baseline web")
 }
 
-// TestContentThereAndBackWhileARestartIsHeldUp: containers that were started in between run
+// TestReconcile_ContentThereAndBackWhileARestartIsHeldUp: containers that were started in between run
 // with content that is not there any more.
-func TestContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
+func TestReconcile_ContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 	for held, excursion := range excursions {
 		for name, tc := range map[string]struct {
 			between func(*cluster)
@@ -136,11 +136,11 @@ func TestContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 					if tc.restart {
 						c.expectNotInSync()
 					} else {
-						c.expectState("they were looked up", policy.InSync, "ContentApplied")
+						c.expectState("the pods were looked up", policy.InSync, "ContentApplied")
 						d := live(c, deployment("web", "db"))
 						verified, err := time.Parse(time.RFC3339Nano, strings.Fields(d.Annotations[policy.VerifiedAnnotation] + " ")[0])
 						if err != nil || verified.Before(at) || verified.After(time.Now()) {
-							t.Errorf("they were looked up at %v: %v", d.Annotations[policy.VerifiedAnnotation], err)
+							t.Errorf("the pods were looked up at %v: %v", d.Annotations[policy.VerifiedAnnotation], err)
 						}
 					}
 					c.advance(3 * time.Hour)
@@ -163,7 +163,7 @@ func TestContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 func (c *cluster) expectNotInSync() {
 	c.t.Helper()
 	if d := c.decision(); d.State == policy.InSync && !strings.Contains(fmt.Sprint(c.requests), "rollout") {
-		c.t.Errorf("some containers run with other content, and it says %+v", d)
+		c.t.Errorf("some containers run with other content, and the decision is %+v", d)
 	}
 }
 
@@ -176,8 +176,8 @@ func (c *cluster) kinds() string {
 	return strings.Join(kinds, " ")
 }
 
-// TestLookAtPodsThatFailsIsTriedAgain, and nothing is restarted or recorded in doubt.
-func TestLookAtPodsThatFailsIsTriedAgain(t *testing.T) {
+// TestReconcile_LookAtPodsThatFailsIsTriedAgain, and nothing is restarted or recorded in doubt.
+func TestReconcile_LookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		failing, tries := true, 0
@@ -189,24 +189,24 @@ func TestLookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 		})
 		excursions["by a missing source"](c, func() {})()
 		c.advance(time.Minute)
-		c.expect("it fails")
-		c.expectState("it fails", policy.Pending, policy.ReasonVerifying)
+		c.expect("listing pods fails")
+		c.expectState("listing pods fails", policy.Pending, policy.ReasonVerifying)
 		if tries < 5 || tries > 16 {
 			t.Errorf("%d tries in a minute", tries)
 		}
 		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
-			t.Errorf("nothing is logged of it:\n%s", log)
+			t.Errorf("no failure is logged:\n%s", log)
 		}
 		failed := "Warning ConfigReloadFailed Deployment/shop/web: Checking which content the pods were started with failed and will be retried: listing the pods of Deployment shop/web: "
 		if events := c.told(); !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, failed) }) {
-			t.Errorf("nothing is told of it: %v", events)
+			t.Errorf("no event tells of the failure: %v", events)
 		}
 		c.mu.Lock()
 		failing = false
 		c.mu.Unlock()
 		c.advance(5 * time.Minute)
 		if kinds := c.kinds(); kinds != "verified" {
-			t.Errorf("it works again: %s", kinds)
+			t.Errorf("listing pods works again: %s", kinds)
 		}
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestFailuresCountUntilWhatFailedIsNotToBeDone, so that what comes next begins without them.
-func TestFailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
+// TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone, so that what comes next begins without them.
+func TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 	t.Run("not to be done any more", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			c.synced()
@@ -29,7 +29,7 @@ func TestFailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 			c.lead()
 			c.advance(80 * time.Millisecond)
 			if got := c.took(); len(got) != 5 {
-				t.Fatalf("it fails: %v", got)
+				t.Fatalf("the request fails: %v", got)
 			}
 			reload := func(value string) {
 				edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.ReloadAnnotation] = value })
@@ -49,7 +49,7 @@ func TestFailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 			c.set(secret("db", "2"))
 			c.advance(time.Second + 80*time.Millisecond)
 			if got := c.took(); len(got) != 5 {
-				t.Fatalf("it fails: %v", got)
+				t.Fatalf("the request fails: %v", got)
 			}
 			refused := "Warning ConfigReloadFailed Deployment/shop/web: A restart is due because Secret/db has changed, but it failed and will be retried: " + errRefused.Error()
 			c.expectEvents("each time", slices.Repeat([]string{refused}, 5)...)
@@ -62,8 +62,8 @@ func TestFailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 	})
 }
 
-// TestLookThatEndsWithTheLeaderIsNotTold: it was not refused.
-func TestLookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
+// TestReconcile_LookThatEndsWithTheLeaderIsNotTold: it was not refused.
+func TestReconcile_LookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
 		c.refusing(func(a clienttesting.Action) error {
@@ -79,8 +79,8 @@ func TestLookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
 	})
 }
 
-// TestLookAtWhatIsDeletedMeanwhileIsNotTold: nothing has failed.
-func TestLookAtWhatIsDeletedMeanwhileIsNotTold(t *testing.T) {
+// TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold: nothing has failed.
+func TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.intercept("get", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -89,7 +89,7 @@ func TestLookAtWhatIsDeletedMeanwhileIsNotTold(t *testing.T) {
 		excursions["by a missing source"](c, func() {})()
 		c.advance(time.Second)
 		if log := c.log.String(); !strings.Contains(log, "not found") {
-			t.Errorf("it has not looked:\n%s", log)
+			t.Errorf("the controller has not looked:\n%s", log)
 		}
 		for _, event := range c.told() {
 			if strings.Contains(event, "ConfigReloadFailed") {

@@ -34,9 +34,9 @@ func (c *cluster) recordedAs(r policy.Record) {
 	})
 }
 
-// TestFirstRecordOfAnotherReplica: content changes after a workload has opted in, which another replica does not see that
+// TestReconcile_FirstRecordOfAnotherReplica: content changes after a workload has opted in, which another replica does not see that
 // records what is there.
-func TestFirstRecordOfAnotherReplica(t *testing.T) {
+func TestReconcile_FirstRecordOfAnotherReplica(t *testing.T) {
 	for name, leads := range map[string]bool{"while it leads": false, "before this one leads": true} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -65,16 +65,16 @@ func TestFirstRecordOfAnotherReplica(t *testing.T) {
 				c.expectState("it has yet to look at the pods", policy.Pending, policy.ReasonVerifying)
 				c.advance(time.Hour)
 				if got := c.kinds(); got != "mixed" && (!leads || got != "mixed rollout") {
-					t.Errorf("it wrote %q", got)
+					t.Errorf("the controller wrote %q", got)
 				}
 			})
 		})
 	}
 }
 
-// TestFirstRecordOfPodsThatWaited: a Secret comes that pods have been waiting for. A replica that has started since they were
+// TestReconcile_FirstRecordOfPodsThatWaited: a Secret comes that pods have been waiting for. A replica that has started since they were
 // made does not know that they have read it, and the leader does.
-func TestFirstRecordOfPodsThatWaited(t *testing.T) {
+func TestReconcile_FirstRecordOfPodsThatWaited(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(deployment("web", "db"))
@@ -91,14 +91,14 @@ func TestFirstRecordOfPodsThatWaited(t *testing.T) {
 		c.advance(time.Hour)
 		c.expectState("after an hour", policy.InSync, "ContentApplied")
 		if got := c.kinds(); got != "" {
-			t.Errorf("it wrote %q", got)
+			t.Errorf("the controller wrote %q", got)
 		}
 	})
 }
 
-// TestStandByOnceARestartIsDue: a replica that stands by knows better than the record which content pods run with, and a restart
+// TestStandBy_OnceARestartIsDue: a replica that stands by knows better than the record which content pods run with, and a restart
 // has to wait for a while.
-func TestStandByOnceARestartIsDue(t *testing.T) {
+func TestStandBy_OnceARestartIsDue(t *testing.T) {
 	for _, settle := range []string{"1s", "1m"} {
 		t.Run(settle, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -120,7 +120,7 @@ func TestStandByOnceARestartIsDue(t *testing.T) {
 				c.set(secret("db", "1"))
 				c.advance(time.Hour)
 				if got := c.kinds(); got != "mixed" {
-					t.Errorf("it wrote %q, and the leader does not know", got)
+					t.Errorf("the controller wrote %q, and the leader does not know", got)
 				}
 			})
 		})

@@ -66,9 +66,9 @@ func (c *cluster) thereAndBack() []func() {
 	}
 }
 
-// TestContentThatChangesWhileItsPodsAreLookedAt: what was found says nothing of an excursion that
+// TestReconcile_ContentThatChangesWhileItsPodsAreLookedAt: what was found says nothing of an excursion that
 // came later.
-func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
+func TestReconcile_ContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
@@ -87,8 +87,8 @@ func TestContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 	})
 }
 
-// TestContentThatChangesWheneverPodsAreLookedAt, and changes back: they are not looked at all the time.
-func TestContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
+// TestReconcile_ContentThatChangesWheneverPodsAreLookedAt, and changes back: they are not looked at all the time.
+func TestReconcile_ContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
@@ -105,8 +105,8 @@ func TestContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
 	})
 }
 
-// TestKubeletThatHasYetToReport: the pods are looked at ever less often until it does, and then the time is known.
-func TestKubeletThatHasYetToReport(t *testing.T) {
+// TestReconcile_KubeletThatHasYetToReport: the pods are looked at ever less often until it does, and then the time is known.
+func TestReconcile_KubeletThatHasYetToReport(t *testing.T) {
 	for name, want := range map[string]string{"in between": "mixed rollout", "hours before": "verified"} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -143,8 +143,8 @@ func TestKubeletThatHasYetToReport(t *testing.T) {
 	}
 }
 
-// TestContentThatChangesWhileARecordIsWritten, and changes back: the record was decided on before.
-func TestContentThatChangesWhileARecordIsWritten(t *testing.T) {
+// TestReconcile_ContentThatChangesWhileARecordIsWritten, and changes back: the record was decided on before.
+func TestReconcile_ContentThatChangesWhileARecordIsWritten(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
@@ -157,9 +157,9 @@ func TestContentThatChangesWhileARecordIsWritten(t *testing.T) {
 	})
 }
 
-// TestContentThatChangesWhileARestartIsWritten, and changes back: the pods that it creates have read
+// TestReconcile_ContentThatChangesWhileARestartIsWritten, and changes back: the pods that it creates have read
 // what is there then.
-func TestContentThatChangesWhileARestartIsWritten(t *testing.T) {
+func TestReconcile_ContentThatChangesWhileARestartIsWritten(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
@@ -175,9 +175,9 @@ func TestContentThatChangesWhileARestartIsWritten(t *testing.T) {
 	})
 }
 
-// TestAnswersAreLost: the record is that of before once more, and what was decided on then says
+// TestReconcile_AnswersAreLost: the record is that of before once more, and what was decided on then says
 // nothing of it.
-func TestAnswersAreLost(t *testing.T) {
+func TestReconcile_AnswersAreLost(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()

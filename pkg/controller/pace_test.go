@@ -26,9 +26,9 @@ var (
 
 func errLater(seconds int) error { return apierrors.NewTooManyRequests("later", seconds) }
 
-// TestPaceOfRequestsThatFail: each waits twice as long as the one before it. Wait is what an
+// TestPace_OfRequestsThatFail: each waits twice as long as the one before it. Wait is what an
 // event has to wait for, delay is when the request is made again without one.
-func TestPaceOfRequestsThatFail(t *testing.T) {
+func TestPace_OfRequestsThatFail(t *testing.T) {
 	const ms = time.Millisecond
 	type failure struct {
 		err         error
@@ -66,22 +66,22 @@ func TestPaceOfRequestsThatFail(t *testing.T) {
 			p, now := pace{}, time.Now()
 			for i, f := range tc {
 				if delay := p.failed(now, "1", f.err); delay != f.delay {
-					t.Fatalf("failure %d: it is tried again after %v, want %v", i, delay, f.delay)
+					t.Fatalf("failure %d: the request is tried again after %v, want %v", i, delay, f.delay)
 				}
 				if wait := p.wait(now, "2"); wait != f.wait {
 					t.Fatalf("failure %d: an event waits for %v, want %v", i, wait, f.wait)
 				}
 				now = now.Add(f.delay)
 				if wait := p.wait(now, "1"); wait != 0 {
-					t.Fatalf("failure %d: after the delay it still waits for %v", i, wait)
+					t.Fatalf("failure %d: after the delay the request still waits for %v", i, wait)
 				}
 			}
 			p.wrote(now, 1)
 			if wait := p.wait(now, "1"); wait != 0 {
-				t.Errorf("after it has worked, the next one waits for %v", wait)
+				t.Errorf("after the request has worked, the next one waits for %v", wait)
 			}
 			if delay := p.failed(now, "1", errRefused); delay != 5*ms {
-				t.Errorf("after it has worked, the next failure is tried again after %v", delay)
+				t.Errorf("after the request has worked, the next failure is tried again after %v", delay)
 			}
 		})
 	}
@@ -94,9 +94,9 @@ func repeatRefused[T any](n int, f func(time.Duration) T) (out []T) {
 	return out
 }
 
-// TestPaceOfAFight: what is written again and again is written ever more rarely, and what is
+// TestPace_OfAFight: what is written again and again is written ever more rarely, and what is
 // new at once.
-func TestPaceOfAFight(t *testing.T) {
+func TestPace_OfAFight(t *testing.T) {
 	// Each is written when its delay is over, after a pause.
 	type write struct {
 		pause time.Duration
@@ -138,7 +138,7 @@ func TestPaceOfAFight(t *testing.T) {
 			for i, w := range tc {
 				now = now.Add(w.pause)
 				if fight := p.wrote(now, w.what); fight != (w.delay > 0) || p.wait(now, "1") != w.delay {
-					t.Fatalf("write %d, of %d: %v, it waits for %v, want %v", i, w.what, fight, p.wait(now, "1"), w.delay)
+					t.Fatalf("write %d, of %d: %v, the next write waits for %v, want %v", i, w.what, fight, p.wait(now, "1"), w.delay)
 				}
 				if w.delay > 0 && p.wait(now.Add(w.delay-1), "1") != 1 {
 					t.Fatalf("write %d, of %d: the delay ends too early", i, w.what)
@@ -162,8 +162,8 @@ func stripping(c *cluster) func() {
 	}
 }
 
-// TestOwnerThatStripsTheRecordIsFoughtEverMoreSlowly, and the fight is told.
-func TestOwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) {
+// TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly, and the fight is told.
+func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(secret("db", "1"))
@@ -197,9 +197,9 @@ func TestOwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) {
 	})
 }
 
-// TestEventsDoNotHastenRefusedRequests: a workload whose status changes all the time is tried
+// TestReconcile_EventsDoNotHastenRefusedRequests: a workload whose status changes all the time is tried
 // again as rarely as a quiet one.
-func TestEventsDoNotHastenRefusedRequests(t *testing.T) {
+func TestReconcile_EventsDoNotHastenRefusedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind   string
 		before func(*cluster)
@@ -239,8 +239,8 @@ func TestEventsDoNotHastenRefusedRequests(t *testing.T) {
 	}
 }
 
-// TestEvictionsThatFailAreTriedAgainEverMoreSlowly, whatever happens to the workload.
-func TestEvictionsThatFailAreTriedAgainEverMoreSlowly(t *testing.T) {
+// TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly, whatever happens to the workload.
+func TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
 		c.refusingEvictions(apierrors.NewInternalError(errors.New("etcd")))

@@ -23,9 +23,9 @@ func readsKey(source, key string) corev1.PodTemplateSpec {
 	return t
 }
 
-// TestPausedDeploymentIsEditedAndEditedBack: no pod was started meanwhile, so that a template
+// TestReconcile_PausedDeploymentIsEditedAndEditedBack: no pod was started meanwhile, so that a template
 // that reads other keys says nothing of them.
-func TestPausedDeploymentIsEditedAndEditedBack(t *testing.T) {
+func TestReconcile_PausedDeploymentIsEditedAndEditedBack(t *testing.T) {
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": func(c *cluster) { newLeader(c) },
 		"pods that are younger":                func(*cluster) {},
@@ -69,9 +69,9 @@ func TestPausedDeploymentIsEditedAndEditedBack(t *testing.T) {
 	}
 }
 
-// TestDeploymentFoundPausedWithAnotherTemplate: when it is resumed, all pods are new, and
+// TestReconcile_DeploymentFoundPausedWithAnotherTemplate: when it is resumed, all pods are new, and
 // read what is there then. That none is of an older rollout is looked up.
-func TestDeploymentFoundPausedWithAnotherTemplate(t *testing.T) {
+func TestReconcile_DeploymentFoundPausedWithAnotherTemplate(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)()
 		c.hold()

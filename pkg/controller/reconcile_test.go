@@ -21,7 +21,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-func TestChangedContentRestartsTheWorkloadOnce(t *testing.T) {
+func TestReconcile_ChangedContentRestartsTheWorkloadOnce(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		c.set(secret("db", "2"))
@@ -43,7 +43,7 @@ func TestChangedContentRestartsTheWorkloadOnce(t *testing.T) {
 	})
 }
 
-func TestOptingInRestartsNothing(t *testing.T) {
+func TestReconcile_OptingInRestartsNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(secret("db", "1"))
@@ -54,7 +54,7 @@ func TestOptingInRestartsNothing(t *testing.T) {
 		}
 		c.lead()
 		c.advance(time.Minute)
-		c.expect("before they opt in")
+		c.expect("before the workloads opt in")
 		for i := range 20 {
 			edit(c, deployment(fmt.Sprint("web-", i), "db"), func(d *appsv1.Deployment) {
 				d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
@@ -63,15 +63,15 @@ func TestOptingInRestartsNothing(t *testing.T) {
 		c.advance(time.Minute)
 		got := c.took()
 		if len(got) != 20 || strings.Contains(fmt.Sprint(got), "rollout") {
-			t.Errorf("when they opt in: %v", got)
+			t.Errorf("when the workloads opt in: %v", got)
 		}
-		c.expectEvents("when they opt in")
+		c.expectEvents("when the workloads opt in")
 	})
 }
 
-// TestWaitsForItsOwnWrite: until the index has heard of a patch, it shows a workload that
+// TestReconcile_WaitsForItsOwnWrite: until the index has heard of a patch, it shows a workload that
 // still has to be restarted, or adopted.
-func TestWaitsForItsOwnWrite(t *testing.T) {
+func TestReconcile_WaitsForItsOwnWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
 		strategy, kind string
 	}{
@@ -99,7 +99,7 @@ func TestWaitsForItsOwnWrite(t *testing.T) {
 				c.advance(time.Second)
 				got := c.took()
 				if len(got) == 0 || !strings.Contains(got[0], tc.kind) && !strings.Contains(got[0], "baseline") {
-					t.Errorf("once it has: %v", got)
+					t.Errorf("once the index has heard of the write: %v", got)
 				}
 			})
 		})
@@ -155,8 +155,8 @@ func (c *cluster) replaySource(t *testing.T, s ingesttest.Object) {
 	c.Late(func() { c.store(s) })()
 }
 
-// TestConflictDecidesAgain: the workload is no longer the one for which it was decided.
-func TestConflictDecidesAgain(t *testing.T) {
+// TestReconcile_ConflictDecidesAgain: the workload is no longer the one for which it was decided.
+func TestReconcile_ConflictDecidesAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		c.set(secret("db", "2"))
@@ -177,8 +177,8 @@ func TestConflictDecidesAgain(t *testing.T) {
 	})
 }
 
-// TestRefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload, with a delay that doubles, for ever.
-func TestRefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.T) {
+// TestReconcile_RefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload, with a delay that doubles, for ever.
+func TestReconcile_RefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		for i := range 10 {
@@ -230,14 +230,14 @@ func TestRefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.T) {
 		c.refusing(nil)
 		c.advance(5 * time.Minute)
 		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "rollout web") {
-			t.Errorf("when it is not refused any more: %v", got)
+			t.Errorf("when the patch is no longer refused: %v", got)
 		}
 		c.expectEvents("at last", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
 	})
 }
 
-// TestRefusedBaselineIsLogged: without it the next change may not be seen as one.
-func TestRefusedBaselineIsLogged(t *testing.T) {
+// TestReconcile_RefusedBaselineIsLogged: without it the next change may not be seen as one.
+func TestReconcile_RefusedBaselineIsLogged(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(secret("db", "1"))
@@ -256,7 +256,7 @@ func TestRefusedBaselineIsLogged(t *testing.T) {
 	})
 }
 
-func TestDeletedWorkloadIsLetGo(t *testing.T) {
+func TestReconcile_DeletedWorkloadIsLetGo(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		c.set(secret("db", "2"))
@@ -283,8 +283,8 @@ func TestDeletedWorkloadIsLetGo(t *testing.T) {
 	})
 }
 
-// TestWhatHasNotOptedInCostsNothing: when a term begins, most workloads of a cluster are not queued, and nothing is remembered of them.
-func TestWhatHasNotOptedInCostsNothing(t *testing.T) {
+// TestReconcile_WhatHasNotOptedInCostsNothing: when a term begins, most workloads of a cluster are not queued, and nothing is remembered of them.
+func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)
 		bystander := deployment("bystander", "db")
@@ -319,8 +319,8 @@ func TestWhatHasNotOptedInCostsNothing(t *testing.T) {
 	})
 }
 
-// TestBlockedWorkloadIsToldOnceForEachCause, and again when it comes back.
-func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
+// TestReconcile_BlockedWorkloadIsToldOnceForEachCause, and again when it comes back.
+func TestReconcile_BlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 	const (
 		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."
 		invalid = `Warning InvalidAnnotation Deployment/shop/web: Invalid annotation configdep.io/settle="soon": ` +
@@ -386,9 +386,9 @@ func TestBlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 	})
 }
 
-// TestStormOfChanges: content that never settles restarts the workload after ten times
+// TestReconcile_StormOfChanges: content that never settles restarts the workload after ten times
 // the settle time, then ever more rarely; the last content wins.
-func TestStormOfChanges(t *testing.T) {
+func TestReconcile_StormOfChanges(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		for i := range 300 {
@@ -418,10 +418,10 @@ func TestStormOfChanges(t *testing.T) {
 	})
 }
 
-// TestSettleTimeBeginsWhenARestartIsPossible: while a source is missing, or the owner has
+// TestReconcile_SettleTimeBeginsWhenARestartIsPossible: while a source is missing, or the owner has
 // paused the workload, nothing can settle; what comes together afterwards makes one
 // restart.
-func TestSettleTimeBeginsWhenARestartIsPossible(t *testing.T) {
+func TestReconcile_SettleTimeBeginsWhenARestartIsPossible(t *testing.T) {
 	for name, block := range map[string]struct{ on, off func(*cluster) }{
 		"missing": {
 			func(c *cluster) { c.remove(live(c, secret("db", ""))) },
@@ -454,9 +454,9 @@ func TestSettleTimeBeginsWhenARestartIsPossible(t *testing.T) {
 	}
 }
 
-// TestNextSettleTimeBeginsAfterTheRestart: content that changes while the patch is under
+// TestReconcile_NextSettleTimeBeginsAfterTheRestart: content that changes while the patch is under
 // way is not counted as restless since the first change.
-func TestNextSettleTimeBeginsAfterTheRestart(t *testing.T) {
+func TestReconcile_NextSettleTimeBeginsAfterTheRestart(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.MinIntervalAnnotation] = "0" })
@@ -477,9 +477,9 @@ func TestNextSettleTimeBeginsAfterTheRestart(t *testing.T) {
 	})
 }
 
-// TestRestlessTimeStartsOverWithAnotherRecord: another client has restarted the workload, as
+// TestReconcile_RestlessTimeStartsOverWithAnotherRecord: another client has restarted the workload, as
 // another leader or a Reload does, and before this is seen content has changed again.
-func TestRestlessTimeStartsOverWithAnotherRecord(t *testing.T) {
+func TestReconcile_RestlessTimeStartsOverWithAnotherRecord(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		restless := func(times int) {
@@ -501,9 +501,9 @@ func TestRestlessTimeStartsOverWithAnotherRecord(t *testing.T) {
 	})
 }
 
-// TestRollbackToTheHashOfTheTemplate: the owner has rolled back to a template that
+// TestReconcile_RollbackToTheHashOfTheTemplate: the owner has rolled back to a template that
 // carries the hash of what comes next, so that the hash alone makes no new template.
-func TestRollbackToTheHashOfTheTemplate(t *testing.T) {
+func TestReconcile_RollbackToTheHashOfTheTemplate(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		restart := func(value string) {

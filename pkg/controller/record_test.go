@@ -19,9 +19,9 @@ func dropRecord(d *appsv1.Deployment) {
 	delete(d.Annotations, policy.AppliedSourcesAnnotation)
 }
 
-// TestOwnerThatStripsTheRecordWhileContentSettles: the change is remembered, although the pods
+// TestReconcile_OwnerThatStripsTheRecordWhileContentSettles: the change is remembered, although the pods
 // are older than the process and the record is not there any more.
-func TestOwnerThatStripsTheRecordWhileContentSettles(t *testing.T) {
+func TestReconcile_OwnerThatStripsTheRecordWhileContentSettles(t *testing.T) {
 	for name, strip := range map[string]func(*appsv1.Deployment){
 		"all of it":       dropRecord,
 		"a part of it":    func(d *appsv1.Deployment) { delete(d.Annotations, policy.AppliedSourcesAnnotation) },
@@ -50,8 +50,8 @@ func TestOwnerThatStripsTheRecordWhileContentSettles(t *testing.T) {
 	}
 }
 
-// TestOwnerThatStripsTheRecordLosesNoChange: the record never lasts until content settles.
-func TestOwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
+// TestReconcile_OwnerThatStripsTheRecordLosesNoChange: the record never lasts until content settles.
+func TestReconcile_OwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": func(c *cluster) { adopted(c)(); newLeader(c) },
 		"pods that are younger":                func(c *cluster) { adopted(c) },
@@ -73,9 +73,9 @@ func TestOwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
 	}
 }
 
-// TestOwnerThatStripsTheRecordOfAChangeThatNoProcessSaw: content changed while no process ran,
+// TestReconcile_OwnerThatStripsTheRecordOfAChangeThatNoProcessSaw: content changed while no process ran,
 // so that the record alone tells of it.
-func TestOwnerThatStripsTheRecordOfAChangeThatNoProcessSaw(t *testing.T) {
+func TestReconcile_OwnerThatStripsTheRecordOfAChangeThatNoProcessSaw(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)()
 		c.hold()

@@ -17,8 +17,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestWriteOfARecreateThatFailsIsTriedAgain, whichever step it is.
-func TestWriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
+// TestRecreate_WriteOfARecreateThatFailsIsTriedAgain, whichever step it is.
+func TestRecreate_WriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
 	for name, tc := range map[string]struct{ annotation, value, write string }{
 		"it begins again":      {policy.RecreatingAnnotation, "now", "recreate web"},
 		"the strategy changed": {policy.StrategyAnnotation, "annotation", "rollout web"},
@@ -44,8 +44,8 @@ func TestWriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestRecreateGoesOnWhenPodsCanBeListedAgain: until then it is not known which are left.
-func TestRecreateGoesOnWhenPodsCanBeListedAgain(t *testing.T) {
+// TestRecreate_GoesOnWhenPodsCanBeListedAgain: until then it is not known which are left.
+func TestRecreate_GoesOnWhenPodsCanBeListedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.replace(true)
@@ -58,7 +58,7 @@ func TestRecreateGoesOnWhenPodsCanBeListedAgain(t *testing.T) {
 		c.advance(5 * time.Second)
 		c.expect("it fails")
 		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
-			t.Errorf("nothing is logged of it:\n%s", log)
+			t.Errorf("no failure is logged:\n%s", log)
 		}
 		c.mu.Lock()
 		failing = false
@@ -68,8 +68,8 @@ func TestRecreateGoesOnWhenPodsCanBeListedAgain(t *testing.T) {
 	})
 }
 
-// TestRecreateTellsThatItWaitsForARollout, without a change that makes it look again.
-func TestRecreateTellsThatItWaitsForARollout(t *testing.T) {
+// TestRecreate_TellsThatItWaitsForARollout, without a change that makes it look again.
+func TestRecreate_TellsThatItWaitsForARollout(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.replace(true)
@@ -80,8 +80,8 @@ func TestRecreateTellsThatItWaitsForARollout(t *testing.T) {
 	})
 }
 
-// TestRecreateTellsOfEachWaitByItself: two short ones, for the same, are not a long one.
-func TestRecreateTellsOfEachWaitByItself(t *testing.T) {
+// TestRecreate_TellsOfEachWaitByItself: two short ones, for the same, are not a long one.
+func TestRecreate_TellsOfEachWaitByItself(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.advance(40 * time.Second)

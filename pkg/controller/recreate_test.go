@@ -117,9 +117,9 @@ func (c *cluster) podNames() []string {
 	return out
 }
 
-// TestRecreateEvictsOnePodAfterTheOther, each when the one before it has been replaced,
+// TestRecreate_EvictsOnePodAfterTheOther, each when the one before it has been replaced,
 // and leaves the template alone.
-func TestRecreateEvictsOnePodAfterTheOther(t *testing.T) {
+func TestRecreate_EvictsOnePodAfterTheOther(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		before := live(c, deployment("web", "db")).Spec.Template
@@ -150,7 +150,7 @@ func TestRecreateEvictsOnePodAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestRecreateGoesOnAfterTheProcessHasEnded(t *testing.T) {
+func TestRecreate_GoesOnAfterTheProcessHasEnded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.replace(true)
@@ -161,9 +161,9 @@ func TestRecreateGoesOnAfterTheProcessHasEnded(t *testing.T) {
 	})
 }
 
-// TestRecreateWaitsForDisruptionBudgets, which the API server tells by 429, and says so when
+// TestRecreate_WaitsForDisruptionBudgets, which the API server tells by 429, and says so when
 // it takes long.
-func TestRecreateWaitsForDisruptionBudgets(t *testing.T) {
+func TestRecreate_WaitsForDisruptionBudgets(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
 		refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
@@ -197,9 +197,9 @@ func TestRecreateWaitsForDisruptionBudgets(t *testing.T) {
 	})
 }
 
-// TestRecreateEvictsReadyPodsOnlyWhileAllAre: whatever makes pods unavailable, and
+// TestRecreate_EvictsReadyPodsOnlyWhileAllAre: whatever makes pods unavailable, and
 // whether or not the status tells already.
-func TestRecreateEvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
+func TestRecreate_EvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 	for name, change := range map[string]struct{ on, off func(*cluster) }{
 		"a rollout of the owner": {
 			func(c *cluster) {
@@ -252,9 +252,9 @@ func TestRecreateEvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 	}
 }
 
-// TestRecreateMendsPodsThatCannotBecomeReady: they are those whose content was wrong, and
+// TestRecreate_RepairsPodsThatCannotBecomeReady: they are those whose content was wrong, and
 // waiting for them would be waiting for ever.
-func TestRecreateMendsPodsThatCannotBecomeReady(t *testing.T) {
+func TestRecreate_RepairsPodsThatCannotBecomeReady(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
 		for _, name := range []string{"web-1", "web-2"} {
@@ -275,9 +275,9 @@ func TestRecreateMendsPodsThatCannotBecomeReady(t *testing.T) {
 	})
 }
 
-// TestRecreateTouchesNoPodsOfOthers that the selector selects as well: of a Job with the
+// TestRecreate_TouchesNoPodsOfOthers that the selector selects as well: of a Job with the
 // same labels, of another Deployment, of nobody; nor those that have finished.
-func TestRecreateTouchesNoPodsOfOthers(t *testing.T) {
+func TestRecreate_TouchesNoPodsOfOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		c.set(replicaSet("other-a", "1", "uid-other", time.Now()))
@@ -302,7 +302,7 @@ func TestRecreateTouchesNoPodsOfOthers(t *testing.T) {
 	})
 }
 
-func TestRecreateOfKindsThatOwnTheirPods(t *testing.T) {
+func TestRecreate_OfKindsThatOwnTheirPods(t *testing.T) {
 	for _, workload := range []ingesttest.Object{statefulSet("web", "db"), daemonSet("web", "db")} {
 		t.Run(fmt.Sprintf("%T", workload), func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -324,7 +324,7 @@ func TestRecreateOfKindsThatOwnTheirPods(t *testing.T) {
 	}
 }
 
-func TestEvictionThatComesTooLate(t *testing.T) {
+func TestRecreate_EvictionThatComesTooLate(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"the pod has gone":      apierrors.NewNotFound(corev1.Resource("pods"), "web-0"),
 		"the pod is another":    apierrors.NewConflict(corev1.Resource("pods"), "web-0", errors.New("uid")),
@@ -351,9 +351,9 @@ func TestEvictionThatComesTooLate(t *testing.T) {
 	}
 }
 
-// TestRecreateBeginsAgain where another client has changed the names of the pods: which of them
+// TestRecreate_BeginsAgain where another client has changed the names of the pods: which of them
 // are left is not known.
-func TestRecreateBeginsAgain(t *testing.T) {
+func TestRecreate_BeginsAgain(t *testing.T) {
 	for name, value := range map[string]string{
 		"a word": "now", "a time": "2099-01-01T00:00:00Z", "commas": ",,", "UIDs": "uid-web-1,uid-web-2", "space": " ",
 		"too short": "0123456", "too long": "012345678", "one of two": "01234567,none",
@@ -375,8 +375,8 @@ func TestRecreateBeginsAgain(t *testing.T) {
 	}
 }
 
-// TestRecreateEndsWhereNoPodIsNamed, as there was none when it began.
-func TestRecreateEndsWhereNoPodIsNamed(t *testing.T) {
+// TestRecreate_EndsWhereNoPodIsNamed, as there was none when it began.
+func TestRecreate_EndsWhereNoPodIsNamed(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.RecreatingAnnotation] = "none" })
@@ -386,7 +386,7 @@ func TestRecreateEndsWhereNoPodIsNamed(t *testing.T) {
 }
 
 // A look or an eviction that is refused is told.
-func TestRefusedEvictionIsTold(t *testing.T) {
+func TestRecreate_RefusedEvictionIsTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
 		c.refusingEvictions(errors.New("no"))
@@ -397,10 +397,10 @@ func TestRefusedEvictionIsTold(t *testing.T) {
 	})
 }
 
-// TestRecreateThatIsNotWantedAnyMore: pods that are left run with old content. With another
+// TestRecreate_ThatIsNoLongerWanted: pods that are left run with old content. With another
 // strategy they are replaced all the same; when the workload opts out, that is recorded, and they
 // are replaced once it opts in again.
-func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
+func TestRecreate_ThatIsNoLongerWanted(t *testing.T) {
 	midway := func(c *cluster, annotation, value string) {
 		recreating(c)
 		c.replace(true)
@@ -443,8 +443,8 @@ func TestRecreateThatIsNotWantedAnyMore(t *testing.T) {
 	})
 }
 
-// TestRecreateStopsWhileASourceIsMissing: the heirs could not start.
-func TestRecreateStopsWhileASourceIsMissing(t *testing.T) {
+// TestRecreate_StopsWhileASourceIsMissing: the heirs could not start.
+func TestRecreate_StopsWhileASourceIsMissing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.replace(true)
@@ -457,9 +457,9 @@ func TestRecreateStopsWhileASourceIsMissing(t *testing.T) {
 	})
 }
 
-// TestRecreateWithAnotherChangeOnTheWay: pods that were made in between have the content
+// TestRecreate_WithAnotherChangeOnTheWay: pods that were made in between have the content
 // of the first change only.
-func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
+func TestRecreate_WithAnotherChangeOnTheWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.replace(true)
@@ -476,9 +476,9 @@ func TestRecreateWithAnotherChangeOnTheWay(t *testing.T) {
 	})
 }
 
-// TestRestartIsDatedByItsPatch, so that the minimum interval counts from there: listing the pods
+// TestReconcile_RestartIsDatedByItsPatch, so that the minimum interval counts from there: listing the pods
 // that have to go may take a while.
-func TestRestartIsDatedByItsPatch(t *testing.T) {
+func TestReconcile_RestartIsDatedByItsPatch(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		first := true
 		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -500,14 +500,14 @@ func TestRestartIsDatedByItsPatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := last.Time.Sub(begin); took < 10*time.Second {
-			t.Errorf("the restart is dated %v after its content changed", took)
+			t.Errorf("the restart is dated %v after the content changed", took)
 		}
 	})
 }
 
-// TestStrategyThatIsNotAllowed evicts nothing and is told once, also when pods are being evicted while it is switched off.
+// TestReconcile_StrategyThatIsNotAllowed evicts nothing and is told once, also when pods are being evicted while it is switched off.
 // When it is switched on again, the eviction goes on.
-func TestStrategyThatIsNotAllowed(t *testing.T) {
+func TestReconcile_StrategyThatIsNotAllowed(t *testing.T) {
 	const told = `Warning ConfigStrategyNotAllowed Deployment/shop/web: Annotation configdep.io/strategy="recreate" is not allowed: ` +
 		`configdep is installed without this strategy (--strategies). Automatic restarts are on hold until this is fixed.`
 	inCluster(t, func(c *cluster) {
@@ -530,7 +530,7 @@ func TestStrategyThatIsNotAllowed(t *testing.T) {
 		c.lead()
 		c.advance(time.Minute)
 		if got := c.took(); len(got) == 0 || !strings.HasSuffix(got[0], " recreate web") {
-			t.Errorf("it is switched on again: %v", got)
+			t.Errorf("the strategy is allowed again: %v", got)
 		}
 	})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestNoReplicasAreNotRestarted: only the record is written, and pods that come later have
+// TestReconcile_NoReplicasAreNotRestarted: only the record is written, and pods that come later have
 // read what it says.
-func TestNoReplicasAreNotRestarted(t *testing.T) {
+func TestReconcile_NoReplicasAreNotRestarted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workload ingesttest.Object
 		scale    func(c *cluster, n int32)
@@ -60,9 +60,9 @@ func TestNoReplicasAreNotRestarted(t *testing.T) {
 	}
 }
 
-// TestLastPodsThatEndAreNotRestarted, and what is recorded of them is kept until they have
+// TestReconcile_LastPodsThatEndAreNotRestarted, and what is recorded of them is kept until they have
 // gone: the workload may be scaled up again before.
-func TestLastPodsThatEndAreNotRestarted(t *testing.T) {
+func TestReconcile_LastPodsThatEndAreNotRestarted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(0)) })

@@ -10,10 +10,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestRevisionOfADeploymentThatTheIndexDoesNotKnow says nothing: if in doubt, the pods are
+// TestRevision_OfADeploymentThatTheIndexDoesNotKnow says nothing: if in doubt, the pods are
 // restarted, which the version of the Deployment then prevents. One that was created again is not
 // even asked for.
-func TestRevisionOfADeploymentThatTheIndexDoesNotKnow(t *testing.T) {
+func TestRevision_OfADeploymentThatTheIndexDoesNotKnow(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.Deployment){
 		"one as the index knows it":                     nil,
 		"a template that its controller has yet to see": func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 7, 6 },

@@ -63,9 +63,9 @@ func ofImage(image string, r *appsv1.ControllerRevision) *appsv1.ControllerRevis
 	return r
 }
 
-// TestWhatChangedFirstWhileNoProcessWatched: content, and a second later the template. Whether
+// TestRevision_WhatChangedFirstWhileNoProcessWatched: content, and a second later the template. Whether
 // the pods were made after the content is told by the revision of the template.
-func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
+func TestRevision_WhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 	const web = types.UID("uid-web")
 	for name, tc := range map[string]struct {
 		workload ingesttest.Object // a Deployment when nil
@@ -200,9 +200,9 @@ func TestWhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 	}
 }
 
-// TestWithoutControllerRevisions: where they would tell that the pods have read the content, they are restarted in
+// TestRevision_WithoutControllerRevisions: where they would tell that the pods have read the content, they are restarted in
 // doubt, once; Deployments have ReplicaSets. None is asked for.
-func TestWithoutControllerRevisions(t *testing.T) {
+func TestRevision_WithoutControllerRevisions(t *testing.T) {
 	const web = types.UID("uid-web")
 	for name, tc := range map[string]struct {
 		workload ingesttest.Object
@@ -272,8 +272,8 @@ func changeBoth(c *cluster, workload ingesttest.Object, change func(*appsv1.Depl
 	return content
 }
 
-// TestLookUpThatFailsIsTriedAgain, and nothing is restarted in doubt about it.
-func TestLookUpThatFailsIsTriedAgain(t *testing.T) {
+// TestRevision_LookUpThatFailsIsTriedAgain, and nothing is restarted in doubt about it.
+func TestRevision_LookUpThatFailsIsTriedAgain(t *testing.T) {
 	for _, resource := range []string{"deployments", "replicasets", "controllerrevisions"} {
 		t.Run(resource, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -318,8 +318,8 @@ func TestLookUpThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestLookUpIsMadeOnlyWhenVersionsDoNotTell: what has been seen needs none.
-func TestLookUpIsMadeOnlyWhenVersionsDoNotTell(t *testing.T) {
+// TestRevision_LookUpIsMadeOnlyWhenVersionsDoNotTell: what has been seen needs none.
+func TestRevision_LookUpIsMadeOnlyWhenVersionsDoNotTell(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		lookups := 0

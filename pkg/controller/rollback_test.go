@@ -20,7 +20,7 @@ const revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history"
 
 // A template that comes back in the middle of a rollout may have pods from before, which have
 // not read what changed meanwhile: unless its ReplicaSet was made for it, they are looked up.
-func TestRollbackInTheMiddleOfARollout(t *testing.T) {
+func TestReconcile_RollbackInTheMiddleOfARollout(t *testing.T) {
 	for name, tt := range map[string]struct {
 		history  string // of the ReplicaSet of the template that came back
 		revision string // that its controller gave it
@@ -61,7 +61,7 @@ func TestRollbackInTheMiddleOfARollout(t *testing.T) {
 }
 
 // A look at pods that the API server refuses has found out nothing.
-func TestLookForPodsThatFails(t *testing.T) {
+func TestReconcile_LookForPodsThatFails(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		failing := true
@@ -74,14 +74,14 @@ func TestLookForPodsThatFails(t *testing.T) {
 		c.advance(time.Minute)
 		c.expect("it fails")
 		if log := c.log.String(); !strings.Contains(log, "looking for the pods of Deployment shop/web: ") {
-			t.Errorf("nothing is told of it:\n%s", log)
+			t.Errorf("no failure is logged:\n%s", log)
 		}
 		c.mu.Lock()
 		failing = false
 		c.mu.Unlock()
 		c.advance(5 * time.Minute)
 		if kinds := c.kinds(); kinds != "verified" {
-			t.Errorf("it works again: %q", kinds)
+			t.Errorf("listing pods works again: %q", kinds)
 		}
 	})
 }

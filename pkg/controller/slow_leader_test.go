@@ -11,7 +11,7 @@ import (
 
 // A leader that needs longer to end than its lease lasts holds it for as long: no other replica leads beside
 // it.
-func TestLeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
+func TestElection_LeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 2*time.Minute)
@@ -30,22 +30,22 @@ func TestLeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
 }
 
 // The API server refuses a lease that lasts no time, and so it would not be given up.
-func TestLeaseThatIsGivenUpIsValid(t *testing.T) {
+func TestElection_LeaseThatIsGivenUpIsValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 0)
 		a.stop()
 		<-a.ended
 		if l.holder() != "" || l.record.LeaseDurationSeconds < 1 {
-			t.Errorf("it is given up as %+v", l.record)
+			t.Errorf("the lease is given up as %+v", l.record)
 		}
 	})
 }
 
 // A lease that is won while the replica ends is not used.
-func TestTurnIsNotTakenOnceItHasEnded(t *testing.T) {
+func TestTurn_IsNotTakenOnceItHasEnded(t *testing.T) {
 	var late turn
 	late.end()
-	late.take(func() { t.Error("it is taken") })
+	late.take(func() { t.Error("the turn is taken after its end") })
 	late.end()
 }

@@ -100,12 +100,12 @@ func TestStandBy(t *testing.T) {
 				c.expect("it is left to the leader")
 				c.advance(standbyPause/2 + time.Minute)
 				if d := c.decision(); d.State != tt.state {
-					t.Errorf("it says %s (%s), want %s", d.State, d.Reason, tt.state)
+					t.Errorf("the state is %s (%s), want %s", d.State, d.Reason, tt.state)
 				}
 				c.advance(time.Hour)
 				switch got := c.kinds(); {
 				case tt.want == "forbidden" && strings.Count(got, "mixed") < 2, tt.want != "forbidden" && got != tt.want:
-					t.Errorf("it wrote %q, want %q", got, tt.want)
+					t.Errorf("the replica wrote %q, want %q", got, tt.want)
 				}
 				c.expectEvents("it tells nothing")
 				stop()
@@ -153,7 +153,7 @@ func TestStandBy_WhatTheLeaderSaw(t *testing.T) {
 		c.mu.Unlock()
 		c.advance(time.Minute)
 		if got := c.kinds(); got != "mixed" {
-			t.Errorf("it wrote %q", got)
+			t.Errorf("the replica wrote %q", got)
 		}
 	})
 }
@@ -171,8 +171,8 @@ func TestBegin_ForgetsDeleted(t *testing.T) {
 	})
 }
 
-// TestStandByEndsBeforeItLeads: nothing that it does goes on beside Run.
-func TestStandByEndsBeforeItLeads(t *testing.T) {
+// TestStandBy_EndsBeforeItLeads: nothing that it does goes on beside Run.
+func TestStandBy_EndsBeforeItLeads(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		stop := c.standBy()
@@ -196,9 +196,9 @@ func TestStandByEndsBeforeItLeads(t *testing.T) {
 	})
 }
 
-// TestOwnRecordInAList: a list shows our own record in a later version of the workload. What was read after it was decided
+// TestStandBy_OwnRecordInAList: a list shows our own record in a later version of the workload. What was read after it was decided
 // on is no less unknown to it.
-func TestOwnRecordInAList(t *testing.T) {
+func TestStandBy_OwnRecordInAList(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.resign()
@@ -229,7 +229,7 @@ func TestOwnRecordInAList(t *testing.T) {
 		c.synced()
 		c.advance(time.Hour)
 		if got := c.kinds(); !strings.HasPrefix(got, "mixed") {
-			t.Errorf("it wrote %q", got)
+			t.Errorf("the replica wrote %q", got)
 		}
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestRestartDuringARolloutMakesANewTemplate, whatever its hash: pods that are left from before
+// TestReconcile_RestartDuringARolloutMakesANewTemplate, whatever its hash: pods that are left from before
 // may be of a template with the same one.
-func TestRestartDuringARolloutMakesANewTemplate(t *testing.T) {
+func TestReconcile_RestartDuringARolloutMakesANewTemplate(t *testing.T) {
 	for name, running := range map[string]bool{"a rollout is running": true, "it is complete": false} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {

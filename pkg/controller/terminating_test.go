@@ -14,8 +14,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestWhatIsBeingDeletedIsLeftAlone: sources go before the workloads that use them.
-func TestWhatIsBeingDeletedIsLeftAlone(t *testing.T) {
+// TestReconcile_WhatIsBeingDeletedIsLeftAlone: sources go before the workloads that use them.
+func TestReconcile_WhatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	for name, end := range map[string]func(*cluster){
 		"the workload": func(c *cluster) {
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {

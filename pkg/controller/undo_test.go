@@ -13,9 +13,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestLosingTheOptInIsTold: kubectl rollout undo to a revision from before it restores the
+// TestReconcile_LosingTheOptInIsTold: kubectl rollout undo to a revision from before it restores the
 // annotations of that time.
-func TestLosingTheOptInIsTold(t *testing.T) {
+func TestReconcile_LosingTheOptInIsTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		other := deployment("other", "db")
 		other.Annotations = nil
@@ -35,8 +35,8 @@ func TestLosingTheOptInIsTold(t *testing.T) {
 	})
 }
 
-// TestConfigReloadOffNamesTheObject that turned automatic restarts off.
-func TestConfigReloadOffNamesTheObject(t *testing.T) {
+// TestReconcile_ConfigReloadOffNamesTheObject that turned automatic restarts off.
+func TestReconcile_ConfigReloadOffNamesTheObject(t *testing.T) {
 	const undo = " (kubectl rollout undo restores the annotations of the older revision.)"
 	on, off := map[string]string{policy.ReloadAnnotation: "auto"}, map[string]string{policy.ReloadAnnotation: "off"}
 	for name, tc := range map[string]struct {
@@ -76,9 +76,9 @@ func TestConfigReloadOffNamesTheObject(t *testing.T) {
 	}
 }
 
-// TestUndoThatBringsBackAnEviction: the ReplicaSet has kept the names of pods that have long
+// TestReconcile_UndoThatBringsBackAnEviction: the ReplicaSet has kept the names of pods that have long
 // gone, and the strategy is another now.
-func TestUndoThatBringsBackAnEviction(t *testing.T) {
+func TestReconcile_UndoThatBringsBackAnEviction(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		c.set(replicaSet("web-a", "1", "uid-web", time.Now()))

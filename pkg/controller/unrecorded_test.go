@@ -15,9 +15,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestRefusedFirstRecordLosesNoChange: content changes while it cannot be written yet what
+// TestReconcile_RefusedFirstRecordLosesNoChange: content changes while it cannot be written yet what
 // pods run with that are older than the process.
-func TestRefusedFirstRecordLosesNoChange(t *testing.T) {
+func TestReconcile_RefusedFirstRecordLosesNoChange(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.set(secret("db", "1"))
 		web := deployment("web", "db")
@@ -40,7 +40,7 @@ func TestRefusedFirstRecordLosesNoChange(t *testing.T) {
 		c.set(secret("db", "2"))
 		c.advance(30 * time.Minute)
 		if d := c.decision(); d.State == policy.InSync {
-			t.Errorf("the pods run with other content, and it says %+v", d)
+			t.Errorf("the pods run with other content, and the decision is %+v", d)
 		}
 		c.refusing(nil)
 		c.took()
@@ -50,9 +50,9 @@ func TestRefusedFirstRecordLosesNoChange(t *testing.T) {
 	})
 }
 
-// TestMissingSourceLosesNoChangeOfAnother: while one is missing, nothing is recorded, and a
+// TestReconcile_MissingSourceLosesNoChangeOfAnother: while one is missing, nothing is recorded, and a
 // container that does not need it has read the other.
-func TestMissingSourceLosesNoChangeOfAnother(t *testing.T) {
+func TestReconcile_MissingSourceLosesNoChangeOfAnother(t *testing.T) {
 	optIn := func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} }
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": func(c *cluster) {
@@ -91,9 +91,9 @@ func TestMissingSourceLosesNoChangeOfAnother(t *testing.T) {
 	}
 }
 
-// TestContentThatNewPodsReadAndThatThenGoesBack: the record tells of the content that the
+// TestReconcile_ContentThatNewPodsReadAndThatThenGoesBack: the record tells of the content that the
 // pods before them read, which is the present one again.
-func TestContentThatNewPodsReadAndThatThenGoesBack(t *testing.T) {
+func TestReconcile_ContentThatNewPodsReadAndThatThenGoesBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		c.refusing(func(clienttesting.Action) error { return errRefused })
@@ -109,9 +109,9 @@ func TestContentThatNewPodsReadAndThatThenGoesBack(t *testing.T) {
 	})
 }
 
-// TestRedundantAnnotationAdoptsNothing: the workload was restarted automatically before, by
+// TestReconcile_RedundantAnnotationAdoptsNothing: the workload was restarted automatically before, by
 // default.
-func TestRedundantAnnotationAdoptsNothing(t *testing.T) {
+func TestReconcile_RedundantAnnotationAdoptsNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.defaults.Mode = policy.Auto
 		c.set(secret("db", "1"))
@@ -131,9 +131,9 @@ func TestRedundantAnnotationAdoptsNothing(t *testing.T) {
 	})
 }
 
-// TestRecordOfAWebhookThatLagsIsNoChange: a replica that had not read the last change yet has
+// TestReconcile_RecordOfAWebhookThatLagsIsNoChange: a replica that had not read the last change yet has
 // recorded the content before it, in the write by which the workload has opted in.
-func TestRecordOfAWebhookThatLagsIsNoChange(t *testing.T) {
+func TestReconcile_RecordOfAWebhookThatLagsIsNoChange(t *testing.T) {
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": newLeader,
 		"pods that are younger":                func(c *cluster) { c.lead() },
@@ -160,7 +160,7 @@ func TestRecordOfAWebhookThatLagsIsNoChange(t *testing.T) {
 				})
 				c.advance(time.Hour)
 				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-					t.Errorf("it has just opted in: %v", got)
+					t.Errorf("the workload has just opted in: %v", got)
 				}
 				c.set(secret("db", "3"))
 				c.advance(time.Hour)

@@ -47,7 +47,7 @@ func TestDecide_OptsInAgainWhilePodsAreLeft(t *testing.T) {
 			x.annotate(policy.ReloadAnnotation, "off", policy.RecreatingAnnotation, "a1b2c3d4")
 			d := x.decide()
 			if d.State != policy.Unmanaged || d.Action != policy.Abandon {
-				t.Fatalf("when it opts out: %+v", d)
+				t.Fatalf("when the workload opts out: %+v", d)
 			}
 			e := x.evaluate()
 			x.patch(policy.AbandonedPatch(e.Workload, e.Present()))
@@ -59,7 +59,7 @@ func TestDecide_OptsInAgainWhilePodsAreLeft(t *testing.T) {
 			x.tick(time.Minute)
 			x.annotate(policy.ReloadAnnotation, "auto")
 			if got := outcomeOf(x.decide()); got != tt.want {
-				t.Errorf("it opts in again: %+v, want %+v", got, tt.want)
+				t.Errorf("when the workload opts in again: %+v, want %+v", got, tt.want)
 			}
 		})
 	}

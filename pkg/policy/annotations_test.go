@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-func TestAnnotationValues(t *testing.T) {
+func TestNewPolicy_AnnotationValues(t *testing.T) {
 	defaults := policy.Defaults{Mode: policy.Auto, Settle: time.Second, MinInterval: 10 * time.Second}
 	base := policy.Policy{Mode: policy.Auto, DeclaredBy: "Default", Strategy: policy.Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
 	with := func(f func(*policy.Policy)) policy.Policy {
@@ -80,9 +80,9 @@ func TestAnnotationValues(t *testing.T) {
 	}
 }
 
-// TestInvalidValueIsToldAndNeverTakenForAnother: the message names where the value
+// TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother: the message names where the value
 // stands, the value, and what is allowed.
-func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
+func TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 	const aDuration = `must be a duration such as "0", "500ms", "30s" or "5m"`
 	long := strings.Repeat("ä", 40) // 80 bytes
 	for _, tc := range []struct{ key, value, problem string }{
@@ -133,7 +133,7 @@ func TestInvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 
 // What other clients have to wait for is bounded: patterns are tried on sources while the
 // index is locked.
-func TestPatternsAreBounded(t *testing.T) {
+func TestNewPolicy_BoundsPatterns(t *testing.T) {
 	var most []string
 	for i := range policy.MaxPatterns {
 		most = append(most, fmt.Sprintf("secret/s-%d", i))
@@ -152,7 +152,7 @@ func TestPatternsAreBounded(t *testing.T) {
 	}
 }
 
-func TestGlobsAreBounded(t *testing.T) {
+func TestNewPolicy_BoundsGlobs(t *testing.T) {
 	var globs []string
 	for i := range policy.MaxGlobs {
 		globs = append(globs, fmt.Sprintf("secret/s-%d-*", i))
@@ -180,15 +180,15 @@ func TestGlobsAreBounded(t *testing.T) {
 	x := newWorld(t, pod)
 	x.annotate(policy.SourcesAnnotation, strings.Join(globs, ","), policy.ExcludeAnnotation, strings.Join(globs, ","))
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonTooManyPatterns || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, which count as 64 (one with ? or [ ] counts as 1 plus its length); multiplied by the 500 sources") {
-		t.Errorf("it is %+v", d)
+		t.Errorf("the decision is %+v", d)
 	}
 	x.annotate(policy.SettleAnnotation, "soon") // which is to be mended first
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonInvalidAnnotation || !strings.Contains(d.Message, "Invalid annotation configdep.io/settle") || !strings.Contains(d.Message, "too many patterns") {
-		t.Errorf("with an invalid annotation as well, it is %+v", d)
+		t.Errorf("with an invalid annotation as well, the decision is %+v", d)
 	}
 }
 
-func TestEveryInvalidAnnotationIsNamed(t *testing.T) {
+func TestNewPolicy_NamesEveryInvalidAnnotation(t *testing.T) {
 	bad := map[string]string{}
 	for _, key := range policy.EveryAnnotation {
 		bad[key] = "?"
@@ -204,9 +204,9 @@ func TestEveryInvalidAnnotationIsNamed(t *testing.T) {
 	}
 }
 
-// TestWorkloadsThatAreOffIgnoreInvalidAnnotations: a namespace may hold defaults that are invalid, or
+// TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations: a namespace may hold defaults that are invalid, or
 // that a newer version understands, for workloads that are off anyway.
-func TestWorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
+func TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 	invalid := map[string]string{policy.SettleAnnotation: "soon", policy.SourcesAnnotation: "secret/db"}
 	off := map[string]string{policy.ReloadAnnotation: "off"}
 	for name, tc := range map[string]struct {
@@ -229,7 +229,7 @@ func TestWorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 	}
 }
 
-func TestParseModeIsStrict(t *testing.T) {
+func TestParseMode_IsStrict(t *testing.T) {
 	for value, want := range map[string]policy.Mode{"off": policy.Off, "auto": policy.Auto, "matched": policy.Matched, "listed": policy.Listed} {
 		if got, err := policy.ParseMode(value); got != want || err != nil {
 			t.Errorf("ParseMode(%q) = %q, %v", value, got, err)
@@ -242,9 +242,9 @@ func TestParseModeIsStrict(t *testing.T) {
 	}
 }
 
-// TestPatternsNameWhatCanExist: a pattern that no name of an object matches is a mistake, such as a letter in upper case,
+// TestNewPolicy_PatternsNameWhatCanExist: a pattern that no name of an object matches is a mistake, such as a letter in upper case,
 // and is told.
-func TestPatternsNameWhatCanExist(t *testing.T) {
+func TestNewPolicy_PatternsNameWhatCanExist(t *testing.T) {
 	for name, possible := range map[string]bool{
 		"db": true, "0": true, "a.b-c": true, "*": true, "?": true, "[a-z]": true, "feature-*": true, "*-db": true, "*.*": true,
 		"[^a]b": true, `\a`: true, `[\]a]`: true, "a-[0-9]-b": true, strings.Repeat("a", 252) + "*": true,

@@ -18,7 +18,7 @@ import (
 )
 
 // What is just allowed is taken as it is, and one more is a problem.
-func TestOf_BoundsOfValues(t *testing.T) {
+func TestNewPolicy_BoundsOfValues(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key, value string
 		problem    string // a part of it; empty: there is none
@@ -107,7 +107,7 @@ func TestPrepare_LooksAtNoSource(t *testing.T) {
 	}
 	before, after := policy.Admission{Evaluation: e, NewTemplate: true}, policy.Admission{Evaluation: whole, NewTemplate: true}
 	if got, want := before.Action(), after.Action(); got != want || got.Records() {
-		t.Errorf("without sources, the action is %s, with them %s", got, want)
+		t.Errorf("without sources, the action is %s, with sources %s", got, want)
 	}
 	if diff := cmp.Diff(whole.Policy, e.Policy); diff != "" {
 		t.Errorf("the policy is another (-whole +prepared):\n%s", diff)
@@ -131,7 +131,7 @@ func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(string(patch), policy.RecreatingAnnotation); got != tt.recreate || got == strings.Contains(string(patch), `"template"`) {
-			t.Errorf("with %d pods, they are evicted: %v, and the patch has %d bytes", tt.pods, got, len(patch))
+			t.Errorf("of %d pods, all are evicted: %v, and the patch has %d bytes", tt.pods, got, len(patch))
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestPodsToEvict(t *testing.T) {
 		}
 	}
 	if policy.EncodePods(nil) == "" {
-		t.Error("without pods, it looks as if no eviction had begun")
+		t.Error("the annotation of no pods is empty, as if no eviction had begun")
 	}
 }
 
@@ -190,14 +190,14 @@ func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 			tt.do(x)
 			x.tick(time.Hour)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
 // Messages name some of many things, and count the rest.
-func TestMessagesAreBounded(t *testing.T) {
+func TestEnumerate_IsBounded(t *testing.T) {
 	for n, want := range map[int]string{
 		10: "Secret s-0 is missing; Secret s-1 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; Secret s-8 is missing; Secret s-9 is missing",
 		11: "Secret s-0 is missing; Secret s-1 is missing; Secret s-10 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; Secret s-8 is missing; 1 more is missing or lacks keys",
@@ -227,7 +227,7 @@ func TestMessagesAreBounded(t *testing.T) {
 }
 
 // An entry shows which keys there were, so that one that was removed is missed though another has come.
-func TestUnit_HadOtherKeys(t *testing.T) {
+func TestTrackedSource_HadOtherKeys(t *testing.T) {
 	entry := func(n int, names ...string) (*policy.Evaluation, string) {
 		var pairs []string
 		for i := range n {
@@ -282,7 +282,7 @@ func TestDecide_HashOfNothingOnTheTemplate(t *testing.T) {
 		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
 	})
 	if d := x.act(); d.Action != policy.WriteBaseline {
-		t.Errorf("it is %+v", d)
+		t.Errorf("the decision is %+v", d)
 	}
 	if d := x.decide(); d.Action != policy.None || x.workload().Marks.Hash != hash {
 		t.Errorf("once recorded: %+v", d)

@@ -25,9 +25,9 @@ func typical(t *testing.T) *world {
 	), secret("db", "password", "1", "unread", "1"), configMap("settings", "a", "1", "b", "1"))
 }
 
-// TestWhatIsAChange does something to a workload whose record is up to date, and expects
+// TestDecide_WhatIsAChange does something to a workload whose record is up to date, and expects
 // a restart, a new record, or nothing at all; and nothing after that.
-func TestWhatIsAChange(t *testing.T) {
+func TestDecide_WhatIsAChange(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before []string // annotations in force when the workload was adopted
 		do     func(*world)
@@ -317,7 +317,7 @@ func TestWhatIsAChange(t *testing.T) {
 			tc.do(x)
 			x.tick(time.Minute) // everything has settled
 			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
-				t.Fatalf("(-want +got):\n%s", diff)
+				t.Fatalf("decision (-want +got):\n%s", diff)
 			}
 			x.tick(time.Hour)
 			if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
@@ -337,9 +337,9 @@ func TestWhatIsAChange(t *testing.T) {
 	}
 }
 
-// TestLiveVolumesToggledIsNoChange: a source that is read both by a variable and by a
+// TestDecide_LiveVolumesToggledIsNoChange: a source that is read both by a variable and by a
 // volume counts with other keys then.
-func TestLiveVolumesToggledIsNoChange(t *testing.T) {
+func TestDecide_LiveVolumesToggledIsNoChange(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")), secret("s", "a", "1", "b", "1"))
 	x.adopt()
 	for _, value := range []string{"true", "false", "true"} {

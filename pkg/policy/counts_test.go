@@ -83,7 +83,7 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 				step(x)
 				x.tick(time.Minute)
 				if d := x.act(); d.Action == policy.RollOut {
-					t.Fatalf("what does not count restarts it: %+v", d)
+					t.Fatalf("a source that does not count restarts the workload: %+v", d)
 				}
 				x.tick(time.Minute)
 			}
@@ -94,7 +94,7 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 			}
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.act())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestDecide_HashAlone(t *testing.T) {
 			tt.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -243,7 +243,7 @@ func TestDecide_HashAloneAndKeysThatMayHaveGone(t *testing.T) {
 			x.restart()
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -280,7 +280,7 @@ func TestDecide_ContentIsRestoredThatIsNotRecorded(t *testing.T) {
 			tt.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -345,7 +345,7 @@ func TestInDoubt(t *testing.T) {
 			x.adopt()
 			tt.do(x)
 			if got := x.evaluate().InDoubt(); got != tt.want {
-				t.Errorf("got %v, want %v; it is %+v", got, tt.want, x.decide())
+				t.Errorf("got %v, want %v; the decision is %+v", got, tt.want, x.decide())
 			}
 		})
 	}
@@ -399,7 +399,7 @@ func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
 				observed.Decided = x.recorded
 			}
 			if diff := cmp.Diff(tt.want, outcomeOf(x.evaluate().Decide(observed))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -433,7 +433,7 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 			x.tick(time.Minute)
 			got := x.evaluate().Decide(policy.Observed{Now: x.now, Decided: decided})
 			if diff := cmp.Diff(tt.want, outcomeOf(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 
 // What counts only since the policy was changed restarts nothing, whatever client has recorded
 // what there was when the workload was created.
-func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
+func TestDecide_PolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 	for name, webhook := range map[string]bool{"recorded by the controller": false, "by the webhook": true} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "a"), envFrom(dependency.Secret, "b")), secret("a", "k", "1"), secret("b", "k", "1"))
@@ -44,16 +44,16 @@ func TestPolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 			x.tick(time.Minute)
 			x.annotate(policy.ExcludeAnnotation, "")
 			if got := outcomeOf(x.act()); got != baseline {
-				t.Errorf("it is not excluded any more: %+v", got)
+				t.Errorf("the source is no longer excluded: %+v", got)
 			}
 		})
 	}
 }
 
-// TestCreatedWorkload_HasReadWhatWasThere plays a rollback in the middle of a rollout: pods of the
+// TestDecide_CreatedWorkloadHasReadWhatWasThere plays a rollback in the middle of a rollout: pods of the
 // template may never have stopped. What was written before the workload was created, all of them
 // have read, however short a time ago that was.
-func TestCreatedWorkload_HasReadWhatWasThere(t *testing.T) {
+func TestDecide_CreatedWorkloadHasReadWhatWasThere(t *testing.T) {
 	image := func(x *world, value string, updated int32) {
 		x.edit(func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Image = value

@@ -21,9 +21,9 @@ import (
 // at returns a time after the beginning of the world.
 func at(d time.Duration) time.Time { return epoch.Add(time.Minute + d) }
 
-// TestWhatAWorkloadSays has every state and reason, with all that is told of it. The
+// TestDecide_WhatAWorkloadSays has every state and reason, with all that is told of it. The
 // workload was adopted a minute ago; what happens, happens now.
-func TestWhatAWorkloadSays(t *testing.T) {
+func TestDecide_WhatAWorkloadSays(t *testing.T) {
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	changeEarlier := func(x *world) {
 		x.tick(-10 * time.Second)
@@ -318,7 +318,7 @@ func TestWhatAWorkloadSays(t *testing.T) {
 	}
 }
 
-func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
+func TestDecide_KindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 	for _, tc := range []struct {
 		kind        dependency.WorkloadKind
 		annotations map[string]string
@@ -349,7 +349,7 @@ func TestKindsWithoutARolloutAreNeverRestarted(t *testing.T) {
 	}
 }
 
-func TestBecauseNamesAllThatHasChanged(t *testing.T) {
+func TestDecide_BecauseNamesAllThatHasChanged(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
 		secret("db", "password", "1"), configMap("settings", "a", "1"))
 	x.adopt()

@@ -49,7 +49,7 @@ func withForeign(t *testing.T) {
 }
 
 // What is declared on the workload counts before what is on its namespace, and on one object the first dialect.
-func TestOf_ChoosesTheDialect(t *testing.T) {
+func TestNewPolicy_ChoosesTheDialect(t *testing.T) {
 	withForeign(t)
 	type m = map[string]string
 	for name, tt := range map[string]struct {

@@ -73,7 +73,7 @@ func TestDecide_RestartComesBack(t *testing.T) {
 				t.Fatal("the pods are taken to be newer than the template")
 			}
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func TestDecide_Rollback(t *testing.T) {
 	t.Run("pods may be older", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("excursions (-want +got):\n%s", diff)
 		}
 		x.act()
 		if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
@@ -95,7 +95,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		x.SeparateCounters()
 		if diff := cmp.Diff(want, x.evaluate().Doubts(), cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("doubts (-want +got):\n%s", diff)
 		}
 		x.set(configMap("settings", "a", "2")) // it came later
 		if diff := cmp.Diff(want, x.evaluate().Doubts(), cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
@@ -108,7 +108,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x.act()
 		x.tick(time.Minute)
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("they are found to be, after they had waited for it", func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x.act() // the record has the version behind that of the content, with which pods may have started
 		x.tick(time.Minute)
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("a record that comes with the template says nothing of them", func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestDecide_Rollback(t *testing.T) {
 			d.Annotations[policy.ConfigHashAnnotation], d.Annotations[policy.AppliedSourcesAnnotation] = present.Hash, present.SourcesJSON()
 		})
 		if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("excursions (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("a template with the hash was made when the content was there", func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestDecide_Rollback(t *testing.T) {
 		e := x.evaluate()
 		e.Workload.Marks.TemplateHash = e.Hash
 		if e.InDoubt() {
-			t.Error("it is in doubt")
+			t.Error("the record is in doubt")
 		}
 		// Another replica has recorded since what it had read.
 		there := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
@@ -153,7 +153,7 @@ func TestDecide_Rollback(t *testing.T) {
 		e = x.evaluate()
 		e.Workload.Marks.TemplateHash = e.Hash
 		if e.InDoubt() {
-			t.Error("it is in doubt after another record")
+			t.Error("the record is in doubt after another one")
 		}
 	})
 	t.Run("what changed before all pods were of another template", func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestDecide_Rollback(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec, d.Generation = pod, 3 })
 			want := []policy.Excursion{{ID: "Secret/extra", To: went, Containers: []string{"app"}, OlderPods: true, Witnessed: true}}
 			if diff := cmp.Diff(want, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("excursions (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -240,7 +240,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x := rolledBack(t, func(d *appsv1.Deployment) { d.Annotations = map[string]string{} })
 		x.annotate(policy.ReloadAnnotation, "auto")
 		if diff := cmp.Diff(adoption, outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("opting in again adopts nothing", func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestDecide_Rollback(t *testing.T) {
 		x.tick(time.Minute)
 		x.annotate(policy.ReloadAnnotation, "auto")
 		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("what changes after it is known to be unread", func(t *testing.T) {
@@ -263,10 +263,10 @@ func TestDecide_Rollback(t *testing.T) {
 		x.set(secret("db", "password", "3"))
 		x.tick(time.Minute)
 		if e := x.evaluate(); e.InDoubt() {
-			t.Errorf("it is in doubt: %+v", e.Doubts())
+			t.Errorf("the record is in doubt: %+v", e.Doubts())
 		}
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestDecide_RecordOfSeveralCounters(t *testing.T) {
 	x.SeparateCounters()
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestDecide_RecordIsWrittenAgain(t *testing.T) {
 			tt.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -350,7 +350,7 @@ func TestDecide_ChangeWithoutARecord(t *testing.T) {
 	change(x)
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-		t.Errorf("it has changed (-want +got):\n%s", diff)
+		t.Errorf("the Secret has changed: decision (-want +got):\n%s", diff)
 	}
 	// A key may have gone, which leaves no time behind, so that times tell nothing.
 	x.edit(func(d *appsv1.Deployment) { d.ManagedFields = x.Managed(`{"f:spec":{"f:template":{}}}`) })
@@ -362,7 +362,7 @@ func TestDecide_ChangeWithoutARecord(t *testing.T) {
 	x.restartWhile(func() { change(x) })
 	x.tick(time.Minute)
 	if diff := cmp.Diff(adoption, outcomeOf(x.decide())); diff != "" {
-		t.Errorf("it is not known which came first (-want +got):\n%s", diff)
+		t.Errorf("whether the Deployment or the change came first is not known: decision (-want +got):\n%s", diff)
 	}
 }
 
@@ -379,12 +379,12 @@ func TestDecide_PodsThatWaitedAndPullSecrets(t *testing.T) {
 	x.set(configMap("settings", "a", "1"))
 	x.tick(time.Minute)
 	if diff := cmp.Diff(baseline, outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
 // What belongs to a glob, and what does not, is told while no replica looks too.
-func TestGlobs_WhileNobodyLooks(t *testing.T) {
+func TestDecide_GlobsWhileNoProcessLooks(t *testing.T) {
 	const glob = "Secret/feature-*"
 	for name, tt := range map[string]struct {
 		do   func(*world)
@@ -411,7 +411,7 @@ func TestGlobs_WhileNobodyLooks(t *testing.T) {
 				}
 				x.tick(time.Minute)
 				if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
+					t.Errorf("decision (-want +got):\n%s", diff)
 				}
 			})
 		}

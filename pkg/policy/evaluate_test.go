@@ -19,7 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-func TestMissingNamesEachSourceAndKey(t *testing.T) {
+func TestMissing_NamesEachSourceAndKey(t *testing.T) {
 	x := newWorld(t, podOf(
 		env(dependency.Secret, "db", "user"), env(dependency.Secret, "db", "password"), env(dependency.Secret, "db", "host"),
 		envFrom(dependency.ConfigMap, "gone"), optionalEnvFrom(dependency.ConfigMap, "optional"), unmounted(dependency.Secret, "tls"),
@@ -35,9 +35,9 @@ func TestMissingNamesEachSourceAndKey(t *testing.T) {
 	}
 }
 
-// TestStaleIsKnownInEveryMode: a Reload with mode IfStale asks, of workloads that nothing
+// TestStale_IsKnownInEveryMode: a Reload with mode IfStale asks, of workloads that nothing
 // restarts by itself too.
-func TestStaleIsKnownInEveryMode(t *testing.T) {
+func TestStale_IsKnownInEveryMode(t *testing.T) {
 	x := typical(t)
 	x.annotate(policy.ReloadAnnotation, "off")
 	check := func(what string, want []string, wantKnown bool) {
@@ -58,9 +58,9 @@ func TestStaleIsKnownInEveryMode(t *testing.T) {
 	check("the key has been replaced", nil, false)
 }
 
-// TestRecordHoldsOneEntryForEachSource, and one for each glob, so that it stays small; and
+// TestPresent_HoldsOneEntryForEachSource, and one for each glob, so that it stays small; and
 // no entry tells names of keys or content.
-func TestRecordHoldsOneEntryForEachSource(t *testing.T) {
+func TestPresent_HoldsOneEntryForEachSource(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
 		secret("db", "password", "hunter2"), configMap("settings", "a", "1", "b", "1"),
 		secret("feature-1", "a", "1"), secret("feature-2", "a", "1", "b", "1"))
@@ -92,9 +92,9 @@ func TestRecordHoldsOneEntryForEachSource(t *testing.T) {
 	}
 }
 
-// TestHashDoesNotDependOnThePlaceOfUse: two workloads that read the same content have the
+// TestEvaluate_HashDoesNotDependOnThePlaceOfUse: two workloads that read the same content have the
 // same hash, whatever their names and containers are.
-func TestHashDoesNotDependOnThePlaceOfUse(t *testing.T) {
+func TestEvaluate_HashDoesNotDependOnThePlaceOfUse(t *testing.T) {
 	a := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "db", "user")), secret("db", "password", "1", "user", "u", "more", "m"))
 	b := newWorld(t, podOf(volume(dependency.Secret, "db", "user"), env(dependency.Secret, "db", "password")), secret("db", "password", "1", "user", "u"))
 	if a.evaluate().Hash != b.evaluate().Hash {
@@ -106,27 +106,27 @@ func TestHashDoesNotDependOnThePlaceOfUse(t *testing.T) {
 	}
 }
 
-// TestKeyOfBinaryDataIsNoneOfAnEnvironment: the kubelet makes variables of data alone, so that
+// TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment: the kubelet makes variables of data alone, so that
 // neither its coming nor its going restarts anything.
-func TestKeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
+func TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"))
 	x.adopt()
 	with := configMap("settings", "a", "1")
 	with.BinaryData = map[string][]byte{"b": {1}}
 	x.set(with)
 	if d := x.act(); d.State != policy.InSync || d.Action == policy.RollOut {
-		t.Errorf("it comes: %v", outcomeOf(d))
+		t.Errorf("the source comes: %v", outcomeOf(d))
 	}
 	x.set(configMap("settings", "a", "1"))
 	x.tick(time.Minute)
 	if d := x.decide(); d.Action == policy.RollOut || d.Stale {
-		t.Errorf("it goes: %v", outcomeOf(d))
+		t.Errorf("the source goes: %v", outcomeOf(d))
 	}
 }
 
-// TestEditOfTheScopeOfAnotherSourceAdoptsNothing: what the template reads only now counted
+// TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing: what the template reads only now counted
 // before the edit as it does after it.
-func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
+func TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 	for name, edit := range map[string]func(*world){
 		"another source is named": func(x *world) { x.annotate(policy.SourcesAnnotation, "configmap/other") },
 		"the default is spelled":  func(x *world) { x.annotate(policy.KindsAnnotation, "configmap,secret") },
@@ -167,7 +167,7 @@ func TestEditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 		x.set(secret("sole", "a", "1"))
 		x.tick(time.Minute)
 		if got := outcomeOf(x.decide()); got != rollOut("Secret/s*") {
-			t.Errorf("and then it comes: %v", got)
+			t.Errorf("and then the Secret comes: %v", got)
 		}
 	})
 	t.Run("nothing counted, as the workload had opted out", func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestRecordRemovedDuringAnEvictionWithoutPods: the record is written again, and then the eviction
+// TestDecide_RecordRemovedDuringAnEvictionWithoutPods: the record is written again, and then the eviction
 // ends. The other way round, its end would change nothing.
-func TestRecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
+func TestDecide_RecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.annotate(policy.StrategyAnnotation, "recreate")
 	x.adopt()
@@ -31,9 +31,9 @@ func TestRecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
 	}
 }
 
-// TestRecordRemovedDuringAnEviction: whatever is written next, the list of pods to evict and the last restart are written
+// TestDecide_RecordRemovedDuringAnEviction: whatever is written next, the list of pods to evict and the last restart are written
 // again with it.
-func TestRecordRemovedDuringAnEviction(t *testing.T) {
+func TestDecide_RecordRemovedDuringAnEviction(t *testing.T) {
 	last := policy.LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db", Streak: 3}
 	for name, tt := range map[string]struct {
 		do    func(*world)

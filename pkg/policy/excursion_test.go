@@ -26,7 +26,7 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 		x.set(secret("db", "password", "2"))
 		x.set(secret("db", "password", "1"))
 		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("the record of another replica is read before the change", func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 		x.annotate(policy.ConfigHashAnnotation, present.Hash, policy.AppliedSourcesAnnotation, present.SourcesJSON())
 		x.set(secret("db", "password", "2"))
 		if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("the content comes back that the record of a replica that lags has", func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 		}
 		x.set(secret("db", "password", "1"))
 		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 }

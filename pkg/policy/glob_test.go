@@ -17,8 +17,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestGlobs follows a workload that names sources by globs: what matches comes and goes.
-func TestGlobs(t *testing.T) {
+// TestDecide_Globs follows a workload that names sources by globs: what matches comes and goes.
+func TestDecide_Globs(t *testing.T) {
 	const glob = "Secret/feature-*"
 	type step struct {
 		what string
@@ -130,7 +130,7 @@ func TestGlobs(t *testing.T) {
 
 // A glob that takes the place of a name counts for the record as something new, and what changed by
 // the name before that is as much a change.
-func TestGlob_NamesWhatChangedBefore(t *testing.T) {
+func TestDecide_GlobNamesWhatChangedBefore(t *testing.T) {
 	for changed, want := range map[string]outcome{
 		"counted": rollOut("ConfigMap/*"),
 		"other":   baseline,
@@ -143,14 +143,14 @@ func TestGlob_NamesWhatChangedBefore(t *testing.T) {
 			x.annotate(policy.SourcesAnnotation, "configmap/*")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
 // So it is when it counted because the template reads all of it, and only as the glob names it from then on.
-func TestGlob_NamesWhatWasReadBefore(t *testing.T) {
+func TestDecide_GlobNamesWhatWasReadBefore(t *testing.T) {
 	for key, want := range map[string]outcome{
 		"":  rollOut("ConfigMap/*"),
 		"a": baseline, // other keys count as well: no restart because of them
@@ -166,7 +166,7 @@ func TestGlob_NamesWhatWasReadBefore(t *testing.T) {
 			x.annotate(policy.SourcesAnnotation, "configmap/*", policy.LiveVolumesAnnotation, "true")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -199,7 +199,7 @@ func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
 			x.annotate(policy.SourcesAnnotation, "configmap/*")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(c.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -229,12 +229,12 @@ func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 		}
 		x.tick(time.Minute)
 		if diff := cmp.Diff(want, outcomeOf(x.decide())); diff != "" {
-			t.Errorf("%d of them (-want +got):\n%s", n, diff)
+			t.Errorf("%d ConfigMaps of a glob: decision (-want +got):\n%s", n, diff)
 		}
 		e := x.evaluate()
 		e.GlobsChanged(func(times int, live bool) {
 			if times != min(n, 256) || live != (n <= 256) {
-				t.Errorf("%d of them changed %d times, each by an event: %v", n, times, live)
+				t.Errorf("%d ConfigMaps of a glob changed %d times, each by an event: %v", n, times, live)
 			}
 		})
 	}
@@ -242,7 +242,7 @@ func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 
 // While an annotation is invalid, restarts are on hold: what was recorded before counts as soon as it is valid again, also
 // when the template has come to read other keys of it meanwhile, or the source to belong to a glob.
-func TestChangeWhileAnAnnotationWasInvalid(t *testing.T) {
+func TestDecide_ChangeWhileAnAnnotationWasInvalid(t *testing.T) {
 	readOther := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].EnvFrom = nil
@@ -275,14 +275,14 @@ func TestChangeWhileAnAnnotationWasInvalid(t *testing.T) {
 			x.annotate(policy.ReloadAnnotation, "auto", policy.SourcesAnnotation, c.sources)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(c.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
 // A source that the template names is not one of a glob that names it as well, also when it goes.
-func TestGlob_IsNotConcernedByWhatTheTemplateNames(t *testing.T) {
+func TestDecide_GlobIsNotConcernedByWhatTheTemplateNames(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnv(dependency.ConfigMap, "c0", "unset"), env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("c0", "a", "1"))
 	x.annotate(policy.SourcesAnnotation, "configmap/c*")
 	x.adopt()

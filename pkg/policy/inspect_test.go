@@ -117,7 +117,7 @@ func TestInspectPods_BeforeTheKubeletReports(t *testing.T) {
 }
 
 // A restart that is made to be sure does not claim that content has changed.
-func TestWhyPodsAreRestartedToBeSure(t *testing.T) {
+func TestDecide_WhyPodsAreRestartedToBeSure(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "more", "k"), env(dependency.ConfigMap, "c", "k")),
 		secret("db", "password", "1"), secret("more", "k", "1"), configMap("c", "k", "1"))
 	x.adopt()

@@ -109,7 +109,7 @@ func TestDecide_RecordWrittenAgain(t *testing.T) {
 	removed := func(x *world) {
 		x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
 		if diff := cmp.Diff(restored, outcomeOf(x.act())); diff != "" {
-			x.t.Fatalf("(-want +got):\n%s", diff)
+			x.t.Fatalf("decision (-want +got):\n%s", diff)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -139,7 +139,7 @@ func TestDecide_RecordWrittenAgain(t *testing.T) {
 			x.tick(time.Minute)
 			o.Now = x.now
 			if diff := cmp.Diff(tt.want, outcomeOf(x.evaluate().Decide(o))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 			tt.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -226,12 +226,12 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 			})
 			x.tick(time.Minute)
 			if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			x.set(secret("more", "k", "1"))
 			x.tick(time.Minute)
 			if d := x.decide(); d.Action != policy.RollOut {
-				t.Errorf("it comes back: %s", d.Action)
+				t.Errorf("the Secret comes back: %s", d.Action)
 			}
 		})
 	}

@@ -129,6 +129,6 @@ func TestDecide_CronJob(t *testing.T) {
 	}
 	got := x.known().Evaluate(w).Decide(policy.Observed{Now: epoch})
 	if diff := cmp.Diff(outcome{State: policy.InSync, Reason: "NextRunReadsContent"}, outcomeOf(got)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }

@@ -98,7 +98,7 @@ func TestDormant(t *testing.T) {
 				t.Errorf("dormant: %t", got)
 			}
 			if d := x.decide(); tt.want && d.Action != policy.None {
-				t.Errorf("it is to %s", d.Action)
+				t.Errorf("the action is %s", d.Action)
 			}
 		})
 	}

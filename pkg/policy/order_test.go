@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestVerifyIsAskedOnlyWhenTheAnswerCounts: it costs calls of the API.
-func TestVerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
+// TestDecide_VerifyIsAskedOnlyWhenTheAnswerCounts: it costs calls of the API.
+func TestDecide_VerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 	image := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	}
@@ -64,7 +64,7 @@ func TestVerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 }
 
 // With several revision counters, the order in which content and template were read says nothing.
-func TestVerify_IsAskedWithSeveralCounters(t *testing.T) {
+func TestDecide_VerifyIsAskedWithSeveralCounters(t *testing.T) {
 	x := typical(t)
 	x.SeparateCounters()
 	x.adopt()
@@ -73,13 +73,13 @@ func TestVerify_IsAskedWithSeveralCounters(t *testing.T) {
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.tick(time.Minute)
 	if diff := cmp.Diff(outcome{policy.Pending, "Verifying", policy.Verify, "Secret/db"}, outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
 // An owner that replaces the whole workload takes the record with it. With several revision counters
 // times tell whether its pods have read a change, unless that is the removal of a key.
-func TestVerify_IsAskedOfWhatIsNotRecorded(t *testing.T) {
+func TestDecide_VerifyIsAskedOfWhatIsNotRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		content []string
 		want    outcome
@@ -99,7 +99,7 @@ func TestVerify_IsAskedOfWhatIsNotRecorded(t *testing.T) {
 			})
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestVerify_IsAskedOfWhatIsNotRecorded(t *testing.T) {
 
 // A template that was there when this process began is older than all that it sees, whatever clocks
 // say.
-func TestVerify_IsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
+func TestDecide_VerifyIsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
 	x := typical(t)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.adopt()
@@ -116,13 +116,13 @@ func TestVerify_IsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
 // A list tells neither when the template changed since the watch was cut, nor that it changed and changed back. But
 // what had been read before was written before.
-func TestVerify_IsAskedOfATemplateThatWasListed(t *testing.T) {
+func TestDecide_VerifyIsAskedOfATemplateThatWasListed(t *testing.T) {
 	image := func(x *world, image string) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 	}
@@ -152,7 +152,7 @@ func TestVerify_IsAskedOfATemplateThatWasListed(t *testing.T) {
 	}
 }
 
-func TestWhatVerifyFindsDecides(t *testing.T) {
+func TestDecide_WhatVerifyFinds(t *testing.T) {
 	both := func(t *testing.T) *world {
 		t.Helper()
 		x := typical(t)
@@ -169,7 +169,7 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 		newer := true
 		x.verified = &newer
 		if diff := cmp.Diff(outcome{policy.InSync, "ContentApplied", policy.WriteVerified, ""}, outcomeOf(x.act())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 		x.verified = nil
 		if diff := cmp.Diff(nothing, outcomeOf(x.act())); diff != "" {
@@ -202,7 +202,7 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 		newer := false
 		x.verified = &newer
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.act())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 		x.verified = nil
 		if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
@@ -218,9 +218,9 @@ func TestWhatVerifyFindsDecides(t *testing.T) {
 	})
 }
 
-// TestChangeBeforeTheFirstRecordIsNotLost: a workload has been made, and content changes
+// TestDecide_ChangeBeforeTheFirstRecordIsNotLost: a workload has been made, and content changes
 // before anything could be recorded.
-func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
+func TestDecide_ChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(*world)
 		want outcome
@@ -326,7 +326,7 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			tc.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
 				t.Errorf("after that: %+v", d)
@@ -335,9 +335,9 @@ func TestChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 	}
 }
 
-// TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile, also when something is recorded of
+// TestDecide_PodsThatHadToWaitHaveReadWhatChangedMeanwhile, also when something is recorded of
 // those before them.
-func TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
+func TestDecide_PodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.ConfigMap, "settings", "a")),
 		secret("db", "password", "1"), configMap("settings", "a", "1"))
 	x.adopt()
@@ -350,13 +350,13 @@ func TestPodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
 	x.set(configMap("settings", "a", "2"))
 	x.tick(time.Minute)
 	if diff := cmp.Diff(baseline, outcomeOf(x.act())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
-// TestOwnRolloutOvertakenByAChange: content changes after the decision and before the
+// TestDecide_OwnRolloutOvertakenByAChange: content changes after the decision and before the
 // patch arrives. The pods that the patch makes read it.
-func TestOwnRolloutOvertakenByAChange(t *testing.T) {
+func TestDecide_OwnRolloutOvertakenByAChange(t *testing.T) {
 	x := typical(t)
 	x.adopt()
 	x.set(secret("db", "password", "2"))
@@ -367,17 +367,17 @@ func TestOwnRolloutOvertakenByAChange(t *testing.T) {
 	x.patch(data, err)
 	x.tick(time.Minute)
 	if diff := cmp.Diff(outcome{policy.InSync, "ContentApplied", policy.WriteBaseline, "Secret/db"}, outcomeOf(x.act())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 	x.set(secret("db", "password", "2")) // that of the rollout, which no pod runs with
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.act())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
-// TestChangeOfWhatTheTemplateHasBegunToRead, before anything could be recorded of it.
-func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
+// TestDecide_ChangeOfWhatTheTemplateHasBegunToRead, before anything could be recorded of it.
+func TestDecide_ChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(*world)
 		want outcome
@@ -418,7 +418,7 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 			tc.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tc.want, outcomeOf(x.act())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
 				t.Errorf("after that: %+v", d)
@@ -427,9 +427,9 @@ func TestChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 	}
 }
 
-// TestVerify_KeyThatGoesWithoutADate: when a key went is written nowhere, which matters to those
+// TestDecide_VerifyKeyThatGoesWithoutADate: when a key went is written nowhere, which matters to those
 // that read it.
-func TestVerify_KeyThatGoesWithoutADate(t *testing.T) {
+func TestDecide_VerifyKeyThatGoesWithoutADate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		read part
 		want policy.Action
@@ -455,7 +455,7 @@ func TestVerify_KeyThatGoesWithoutADate(t *testing.T) {
 }
 
 // That pods have read what changed last says nothing of what changed and changed back.
-func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
+func TestDecide_VerifiedWhileOtherContentWentThereAndBack(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")), secret("db", "password", "1"), configMap("settings", "a", "1"))
 	x.SeparateCounters()
 	x.adopt()
@@ -472,18 +472,18 @@ func TestVerified_WhileOtherContentWentThereAndBack(t *testing.T) {
 	x.verified = new(true)
 	d := x.decide()
 	if diff := cmp.Diff(inspect("ConfigMap/settings"), outcomeOf(d)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 	e := x.evaluate()
 	observed := policy.Observed{Now: x.now, Verified: &policy.Verification{true, e.Decide(policy.Observed{Now: x.now}).WrittenAt, e.Workload.StartedBy}, Inspected: &policy.Inspection{Of: d.Excursions, StartedBy: e.Workload.StartedBy, Mixed: []string{"ConfigMap/settings"}}}
 	if d := e.Decide(observed); d.Action != policy.WriteMixed {
-		t.Errorf("once some have read it: %+v", d)
+		t.Errorf("once some pods have read the content: %+v", d)
 	}
 }
 
 // Content goes there and back before a template that only a list shows. Once it is known that the pods are newer,
 // the record that says so already, of earlier pods, is written as another one.
-func TestVerify_OfContentThatIsRecorded(t *testing.T) {
+func TestDecide_VerifyOfContentThatIsRecorded(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
 	x.set(secret("db", "password", "2"))

@@ -13,9 +13,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestChangesThatBelongTogetherMakeOneRestart: what comes within the settle time waits
+// TestDecide_ChangesThatBelongTogetherMakeOneRestart: what comes within the settle time waits
 // with the rest, by when it arrived, whatever the times in the objects say.
-func TestChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
+func TestDecide_ChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 	x := typical(t)
 	x.adopt()
 	start := x.now
@@ -44,8 +44,8 @@ func TestChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 	expect(2100*time.Millisecond, outcome{policy.InSync, "ContentApplied", policy.None, "Secret/db"}, 0)
 }
 
-// TestContentThatNeverSettlesIsRolledOut after ten times the settle time.
-func TestContentThatNeverSettlesIsRolledOut(t *testing.T) {
+// TestDecide_ContentThatNeverSettlesIsRolledOut after ten times the settle time.
+func TestDecide_ContentThatNeverSettlesIsRolledOut(t *testing.T) {
 	x := typical(t)
 	x.annotate(policy.SettleAnnotation, "3s")
 	x.adopt()
@@ -66,7 +66,7 @@ func TestContentThatNeverSettlesIsRolledOut(t *testing.T) {
 	}
 }
 
-func TestLongSettleTimesDoNotOverflow(t *testing.T) {
+func TestDecide_LongSettleTimesDoNotOverflow(t *testing.T) {
 	x := typical(t)
 	x.annotate(policy.SettleAnnotation, "1000000h")
 	x.adopt()
@@ -79,8 +79,8 @@ func TestLongSettleTimesDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestStormIsBounded rewrites a Secret each second for an hour.
-func TestStormIsBounded(t *testing.T) {
+// TestDecide_BoundsAStorm rewrites a Secret each second for an hour.
+func TestDecide_BoundsAStorm(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "0"))
 	x.adopt()
 	start := x.now

@@ -115,7 +115,7 @@ func TestBaselinePatch_AfterTheRecordWasRemoved(t *testing.T) {
 		patch, err := policy.BaselinePatch(e.Workload, e.Present())
 		got, _ := annotationsOf(t, patch, err)
 		if got["recreating"] != recreating || got["config-hash"] != e.Hash {
-			t.Errorf("with %q, it writes %v", recreating, got)
+			t.Errorf("with %q, the patch writes %v", recreating, got)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestMixedPatch_WritesAnotherRecord(t *testing.T) {
 		before := x.workload().RecordedAt
 		x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
 		if after := x.workload().RecordedAt; after == before {
-			t.Errorf("it is written, and the record is still that of %v", before)
+			t.Errorf("the patch is written, and the record is still that of %v", before)
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestPrecedenceHoldsForEachAnnotationAlone: a workload takes one setting from itself, one
+// TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone: a workload takes one setting from itself, one
 // from its namespace and one from the server.
-func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
+func TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 	defaults := policy.Defaults{Mode: policy.Listed, Settle: time.Second, MinInterval: 10 * time.Second}
 	workload := map[string]string{
 		policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/w", policy.ExcludeAnnotation: "secret/x", policy.KindsAnnotation: "secret",
@@ -86,7 +86,7 @@ func TestPrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 	}
 }
 
-func TestAnnotationOfTheWorkloadHidesAnInvalidOneOfTheNamespace(t *testing.T) {
+func TestNewPolicy_AnnotationOfTheWorkloadHidesAnInvalidOneOfTheNamespace(t *testing.T) {
 	p := policy.NewPolicy(map[string]string{policy.SettleAnnotation: "2s"}, map[string]string{policy.SettleAnnotation: "soon"}, policy.Defaults{Mode: policy.Auto})
 	if p.Settle != 2*time.Second || len(p.Problems) > 0 {
 		t.Errorf("got %+v", p)
@@ -116,9 +116,9 @@ func sources(e *policy.Evaluation) map[string]sight {
 	return out
 }
 
-// TestWhichSourcesTrigger has one Deployment that uses sources in every way, and asks
+// TestEvaluate_WhichSourcesTrigger has one Deployment that uses sources in every way, and asks
 // under each policy which of them restart it, and why the others do not.
-func TestWhichSourcesTrigger(t *testing.T) {
+func TestEvaluate_WhichSourcesTrigger(t *testing.T) {
 	pod := podOf(
 		env(dependency.Secret, "env", "password"),
 		envFrom(dependency.ConfigMap, "envfrom"),
@@ -241,7 +241,7 @@ func TestWhichSourcesTrigger(t *testing.T) {
 	}
 }
 
-func TestOnlyTheValueTrueMarksASource(t *testing.T) {
+func TestEvaluate_OnlyTheValueTrueMarksASource(t *testing.T) {
 	for value, want := range map[string]sight{
 		"true": {Triggers: true}, "false": {Reason: policy.ReasonNotMatched}, "True": {Reason: policy.ReasonNotMatched}, "": {Reason: policy.ReasonNotMatched},
 	} {
@@ -253,9 +253,9 @@ func TestOnlyTheValueTrueMarksASource(t *testing.T) {
 	}
 }
 
-// TestWhichKeysCount: a change of a key restarts the workload exactly when a container
+// TestEvaluate_WhichKeysCount: a change of a key restarts the workload exactly when a container
 // that is not restarted would keep the old content of it.
-func TestWhichKeysCount(t *testing.T) {
+func TestEvaluate_WhichKeysCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		parts  []part
 		policy []string

@@ -91,9 +91,9 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestPatchesNameOurAnnotationsAlone, whatever the record says, and are bound to one
+// TestPatches_NameOurAnnotationsAlone, whatever the record says, and are bound to one
 // version of one object.
-func TestPatchesNameOurAnnotationsAlone(t *testing.T) {
+func TestPatches_NameOurAnnotationsAlone(t *testing.T) {
 	seeds.Each(t, 1, patchesNameOurAnnotationsAlone)
 }
 
@@ -209,7 +209,7 @@ func take(t *testing.T, from map[string]any, field string) map[string]any {
 	return out
 }
 
-func TestRecordOfAWorkload(t *testing.T) {
+func TestRecordOf_OfAWorkload(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workload, template map[string]string
 		want               policy.Record
@@ -242,7 +242,7 @@ func TestRecordOfAWorkload(t *testing.T) {
 	}
 }
 
-func TestLastReloadOfAWorkload(t *testing.T) {
+func TestLastReloadOf_OfAWorkload(t *testing.T) {
 	for value, want := range map[string]*policy.LastReload{
 		`{"time":"2026-03-01T12:00:00.000001Z","trigger":"Request","requestedBy":"jane","reason":"why"}`: {
 			Time: *micro(epoch.Add(time.Microsecond)), Trigger: policy.TriggerRequest, RequestedBy: "jane", Reason: "why",
@@ -264,10 +264,10 @@ func TestLastReloadOfAWorkload(t *testing.T) {
 	}
 }
 
-// TestIntervalBetweenRestarts: the wait doubles with a streak, to an hour at most, unless
+// TestInterval_BetweenRestarts: the wait doubles with a streak, to an hour at most, unless
 // the policy asks for more, and nothing that stands in an annotation makes it less, or
 // takes long to compute.
-func TestIntervalBetweenRestarts(t *testing.T) {
+func TestInterval_BetweenRestarts(t *testing.T) {
 	for _, tc := range []struct {
 		minimum time.Duration
 		streak  int
@@ -297,9 +297,9 @@ func TestIntervalBetweenRestarts(t *testing.T) {
 	}
 }
 
-// TestStreakGrowsAndEnds: a restart within twice the wait after the last one belongs to
+// TestNewAutomaticReload_StreakGrowsAndEnds: a restart within twice the wait after the last one belongs to
 // the streak; a pause ends it.
-func TestStreakGrowsAndEnds(t *testing.T) {
+func TestNewAutomaticReload_StreakGrowsAndEnds(t *testing.T) {
 	now := epoch
 	var last *policy.LastReload
 	restart := func(after, minInterval time.Duration) int {
@@ -330,9 +330,9 @@ func TestStreakGrowsAndEnds(t *testing.T) {
 	}
 }
 
-// TestRequestedReloadHoldsNothingUpAndIsNotHeldUp: it neither counts as an automatic one
+// TestNotBefore_RequestedReloadHoldsNothingUpAndIsNotHeldUp: it neither counts as an automatic one
 // nor lets those forget how many have followed each other.
-func TestRequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
+func TestNotBefore_RequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
 	first := policy.NewAutomaticReload(nil, epoch, time.Minute, "Secret/db")
 	second := policy.NewAutomaticReload(&first, epoch.Add(time.Minute), time.Minute, "Secret/db")
 	requested := policy.NewRequestedReload(&second, epoch.Add(time.Minute+time.Second), "jane", "why")
@@ -355,9 +355,9 @@ func TestRequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
 	}
 }
 
-// TestClockOfAnotherReplica: the last leader's clock may have been a little ahead, which
+// TestNotBefore_ClockOfAnotherReplica: the last leader's clock may have been a little ahead, which
 // counts; a time far ahead is invalid, and must not stop restarts for years.
-func TestClockOfAnotherReplica(t *testing.T) {
+func TestNotBefore_ClockOfAnotherReplica(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Time{
 		-time.Minute:         epoch,
 		0:                    epoch.Add(time.Minute),

@@ -15,9 +15,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReplacedKey_RestartsForChangesAlone: of those that were seen before the key of the hash was
+// TestDecide_ReplacedKey_RestartsForChangesAlone: of those that were seen before the key of the hash was
 // replaced, that the record tells of, or that come while everything is read again.
-func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
+func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 	const glob = "Secret/feature-*"
 	nothingHappens := func(*world) {}
 	set := func(value string) func(*world) {
@@ -131,7 +131,7 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			x.rekey(key, tt.before, tt.between)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide()), ignoreLastTrigger(tt.want)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			e := x.evaluate()
 			if changed := e.Record.Hash != e.Hash; changed != tt.changed {
@@ -156,7 +156,7 @@ func TestReplacedKey_RestartsForChangesAlone(t *testing.T) {
 }
 
 // The record of a workload that has opted out stays, and so does what it says when the key is replaced.
-func TestReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
+func TestDecide_ReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		value string
 		want  outcome
@@ -173,7 +173,7 @@ func TestReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
 			x.annotate(policy.ReloadAnnotation, "auto")
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
 
 // What is recorded with another key says which keys there were: content that changed before a younger template is
 // dated, if none of them is gone.
-func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
+func TestDecide_ReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		now  []string
 		want outcome
@@ -199,11 +199,11 @@ func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 			})
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("before it is replaced (-want +got):\n%s", diff)
+				t.Errorf("before the key is replaced: decision (-want +got):\n%s", diff)
 			}
 			x.rekey(1, func(*world) {}, func(*world) {})
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func TestReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 
 // The key that was replaced is back, and so is what the annotations say, and when they were written: before what has changed
 // meanwhile.
-func TestReplacedKey_ComesBack(t *testing.T) {
+func TestDecide_ReplacedKey_ComesBack(t *testing.T) {
 	for name, then := range map[string]func(*world){
 		"and nothing else is written": func(*world) {},
 		"and the workload is written": func(x *world) { x.annotate("example.com/owner", "me") },
@@ -236,7 +236,7 @@ func TestReplacedKey_ComesBack(t *testing.T) {
 			then(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 
 // Content that the client of the pod template changes must be quiet for longer, because the
 // template may follow.
-func TestContentOfAReleaseSettlesLonger(t *testing.T) {
+func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 	const release = 30 * time.Second
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	other := func(x *world) { x.Manager = "external-secrets" }
@@ -63,7 +63,7 @@ func TestContentOfAReleaseSettlesLonger(t *testing.T) {
 }
 
 // The template that follows ends the wait without a restart.
-func TestAReleaseMakesOneRollout(t *testing.T) {
+func TestDecide_ReleaseMakesOneRollout(t *testing.T) {
 	x := typical(t)
 	x.defaults.ReleaseSettle = 30 * time.Second
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -84,7 +84,7 @@ func TestAReleaseMakesOneRollout(t *testing.T) {
 }
 
 // Of what a glob names, all that changed lately may be of a release, and nothing that changed long before.
-func TestContentThatAGlobNamesIsOfARelease(t *testing.T) {
+func TestDecide_ContentThatAGlobNamesIsOfARelease(t *testing.T) {
 	for between, want := range map[time.Duration]time.Duration{
 		5 * time.Second: 30 * time.Second,
 		time.Hour:       time.Second,
@@ -111,7 +111,7 @@ func TestContentThatAGlobNamesIsOfARelease(t *testing.T) {
 }
 
 // What the pods have read is of no release that is under way, nor is what changed long before, even if it was never read.
-func TestContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
+func TestDecide_ContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
 	for name, between := range map[string]func(*world){
 		"the pods have read it": func(x *world) {
 			x.tick(40 * time.Second)
@@ -144,7 +144,7 @@ func TestContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
 }
 
 // While the client goes on to write in the namespace, its release is not over.
-func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
+func TestDecide_ReleaseLastsWhileItsClientWrites(t *testing.T) {
 	begin := func(t *testing.T) *world {
 		t.Helper()
 		x := typical(t)
@@ -171,7 +171,7 @@ func TestAReleaseLastsWhileItsClientWrites(t *testing.T) {
 			}
 			x.tick(time.Second)
 		}
-		t.Fatal("it is never restarted")
+		t.Fatal("the workload is never restarted")
 		return 0
 	}
 	another := func(x *world) func(int) {

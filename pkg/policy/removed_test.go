@@ -19,9 +19,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestRecordLeftOnTheTemplateAlone: an owner has removed what stood on the workload, but
+// TestDecide_RecordLeftOnTheTemplateAlone: an owner has removed what stood on the workload, but
 // not from its pod template.
-func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
+func TestDecide_RecordLeftOnTheTemplateAlone(t *testing.T) {
 	// rolled is a workload that has been restarted once, so that its template has a hash.
 	rolled := func(t *testing.T) *world {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestRecordLeftOnTheTemplateAlone(t *testing.T) {
 			tc.do(x)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tc.want, outcomeOf(x.act()), ignoreLastTrigger(tc.want)); diff != "" {
-				t.Fatalf("(-want +got):\n%s", diff)
+				t.Fatalf("decision (-want +got):\n%s", diff)
 			}
 			x.tick(time.Hour)
 			if diff := cmp.Diff(policy.InSync, x.decide().State); diff != "" {
@@ -84,9 +84,9 @@ func ignoreLastTrigger(want outcome) cmp.Option {
 	}, cmp.Ignore())
 }
 
-// TestMatchedSourceThatVanishesIsAChange: an absent source carries no annotation, but the
+// TestDecide_MatchedSourceThatVanishesIsAChange: an absent source carries no annotation, but the
 // pods were started with the content that it had.
-func TestMatchedSourceThatVanishesIsAChange(t *testing.T) {
+func TestDecide_MatchedSourceThatVanishesIsAChange(t *testing.T) {
 	marked := func(value string) *corev1.Secret {
 		return annotated(secret("extra", "a", value), policy.MatchAnnotation, "true")
 	}
@@ -114,8 +114,8 @@ func TestMatchedSourceThatVanishesIsAChange(t *testing.T) {
 	}
 }
 
-// TestMatchedSourceThatWasAbsentWhenItWasRecorded counted then, and not while it was there without the mark.
-func TestMatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
+// TestDecide_MatchedSourceThatWasAbsentWhenItWasRecorded counted then, and not while it was there without the mark.
+func TestDecide_MatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		source *corev1.Secret
 		want   outcome
@@ -132,15 +132,15 @@ func TestMatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
 			x.remove(dependency.Secret, "extra")
 			x.tick(time.Hour)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.act())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded: it counted before it was deleted, so that its creation is a
+// TestDecide_MatchedSourceThatIsCreatedAgainBeforeItIsRecorded: it counted before it was deleted, so that its creation is a
 // change.
-func TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) {
+func TestDecide_MatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) {
 	marked := func(value string) *corev1.Secret {
 		return annotated(secret("extra", "a", value), policy.MatchAnnotation, "true")
 	}
@@ -161,16 +161,16 @@ func TestMatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) {
 			x.set(marked("2"))
 			x.tick(time.Hour)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.act())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestRemovedKeyIsNeverTakenForRead: the API server notes the removal of a key for no
+// TestDecide_RemovedKeyIsNeverTakenForRead: the API server notes the removal of a key for no
 // field manager, so that the content seems to have been written before the template. The
 // managed fields are those of a real one.
-func TestRemovedKeyIsNeverTakenForRead(t *testing.T) {
+func TestDecide_RemovedKeyIsNeverTakenForRead(t *testing.T) {
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	manager := managedfieldstest.NewTestFieldManager(managedfields.NewDeducedTypeConverter(), kind)
 	write := func(data map[string]string, by string) *corev1.ConfigMap {
@@ -198,13 +198,13 @@ func TestRemovedKeyIsNeverTakenForRead(t *testing.T) {
 		}
 		x.tick(time.Minute)
 		if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("while no process watched", func(t *testing.T) {
 		x.restart()
 		if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func sentWith(t *testing.T, last policy.LastReload, always bool) *dependency.Wor
 
 // Two requests within one second are two restarts: the template must differ, though the
 // hash does not.
-func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
+func TestNewRequestedReload_TwoRequestsInOneSecondDiffer(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
 	first := sentWith(t, policy.NewRequestedReload(nil, at, "ada", ""), true)
 	second := sentWith(t, policy.NewRequestedReload(nil, at.Add(time.Millisecond), "ada", ""), true)
@@ -57,7 +57,7 @@ func TestTwoRequestsInOneSecondDiffer(t *testing.T) {
 }
 
 // What a rollout records is what every replica reads back.
-func TestWhatARolloutRecordsIsReadBack(t *testing.T) {
+func TestRecordOf_WhatARolloutRecordsIsReadBack(t *testing.T) {
 	automatic := metav1.NewMicroTime(time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC))
 	want := policy.LastReload{Time: metav1.NewMicroTime(automatic.Add(time.Second)), Trigger: "Secret/db", RequestedBy: "ada", Reason: `why <not>`, Automatic: &automatic, Streak: 3}
 	w := sentWith(t, want, true)
@@ -141,7 +141,7 @@ func TestRestart_ByEvictionIsMadeOnce(t *testing.T) {
 }
 
 // Flux reverts what managers with such names have set.
-func TestFieldManagerIsNotTakenForKubectl(t *testing.T) {
+func TestFieldManager_IsNotTakenForKubectl(t *testing.T) {
 	if strings.HasPrefix(policy.FieldManager, "kubectl") {
 		t.Errorf("field manager %q", policy.FieldManager)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestRollbackToATemplateThatCarriesTheHash in the middle of a rollout: a container of the old
+// TestDecide_RollbackToATemplateThatCarriesTheHash in the middle of a rollout: a container of the old
 // pods, which stay, may have been restarted in place while the content was other than the hash says.
-func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
+func TestDecide_RollbackToATemplateThatCarriesTheHash(t *testing.T) {
 	for _, first := range []string{"content", "template"} {
 		t.Run(first+" goes back first", func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -61,9 +61,9 @@ func TestRollbackToATemplateThatCarriesTheHash(t *testing.T) {
 	}
 }
 
-// TestRollbackToATemplateThatCarriesTheHash_TellsWhen content was other than the hash says, since the
+// TestDecide_RollbackToATemplateThatCarriesTheHash_TellsWhen content was other than the hash says, since the
 // pods of the template were created.
-func TestRollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
+func TestDecide_RollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.edit(func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: x.evaluate().Hash}
@@ -79,13 +79,13 @@ func TestRollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
 	x.tick(time.Minute)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
 	if diff := cmp.Diff([]policy.Excursion{want}, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("excursions (-want +got):\n%s", diff)
 	}
 }
 
-// TestOrderOfRevisionsBeatsClocks: the clock of the API server that wrote the content was behind
+// TestDecide_OrderOfRevisionsBeatsClocks: the clock of the API server that wrote the content was behind
 // that of the one that wrote the template. This process saw both, in this order.
-func TestOrderOfRevisionsBeatsClocks(t *testing.T) {
+func TestDecide_OrderOfRevisionsBeatsClocks(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })

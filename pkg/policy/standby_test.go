@@ -93,7 +93,7 @@ func TestDecide_StandsBy(t *testing.T) {
 					again = x.now.Add(policy.DoubtRecheck)
 				}
 				if !d.RecheckAt.Equal(again) {
-					t.Errorf("stands by: %t: it is decided again at %v, want %v", standsBy, d.RecheckAt, again)
+					t.Errorf("stands by: %t: the next decision is at %v, want %v", standsBy, d.RecheckAt, again)
 				}
 			}
 		})

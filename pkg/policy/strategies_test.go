@@ -15,7 +15,7 @@ import (
 
 // A strategy that is not switched on restarts nothing, and is not taken for another one: the workload says so as soon as it
 // asks for it, before any content has changed.
-func TestStrategyThatIsNotAllowed(t *testing.T) {
+func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 	const own = `annotation configdep.io/strategy="recreate" is not allowed: configdep is installed without this strategy (--strategies)`
 	const inherited = `annotation configdep.io/strategy="recreate" on the Namespace is not allowed: configdep is installed without this strategy (--strategies)`
 	for name, tc := range map[string]struct {
@@ -58,14 +58,14 @@ func TestStrategyThatIsNotAllowed(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if e.Policy.RestartsBy() != policy.Annotate {
-				t.Error("its pods are evicted")
+				t.Error("pods are evicted")
 			}
 		})
 	}
 }
 
 // With a second problem it is one of several invalid annotations.
-func TestStrategyThatIsNotAllowed_AmongOtherProblems(t *testing.T) {
+func TestDecide_StrategyThatIsNotAllowed_AmongOtherProblems(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))
 	x.defaults.Strategies = []policy.Strategy{policy.Annotate}
 	x.annotate(policy.StrategyAnnotation, "recreate", policy.SettleAnnotation, "soon")

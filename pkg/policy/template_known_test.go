@@ -58,7 +58,7 @@ func TestDecide_TemplateThatBeginsToShowABinaryKey(t *testing.T) {
 	x.adopt()
 	x.edit(func(d *appsv1.Deployment) { volume(dependency.ConfigMap, "settings", "")(&d.Spec.Template.Spec) })
 	if diff := cmp.Diff(baseline, outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestDecide_SettlesFromTheTemplate(t *testing.T) {
 	}
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("ConfigMap/more"), outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestDecide_SourceThatWentAmongMany(t *testing.T) {
 			x.edit(template(3, 3, more))
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestDecide_KeyRemovedAfterTheTemplateBeganToReadIt(t *testing.T) {
 	x.set(configMap("settings", "a", "1"))
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestDecide_ChangesBeforeEverythingWasRead(t *testing.T) {
 	})
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestDecide_TemplateBeginsToReadWhatChangedBeforeOptingIn(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = podOf(envFrom(dependency.Secret, "db")) })
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func TestDecide_GlobThatNamesWhatHasGone(t *testing.T) {
 			x.annotate(policy.SourcesAnnotation, tt.glob)
 			x.tick(time.Minute)
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -90,14 +90,14 @@ func TestEvaluate_Unread(t *testing.T) {
 			if tt.missing == nil {
 				x.adopt()
 				if d := x.decide(); !strings.HasSuffix(d.Message, tt.says) || tt.says == "" {
-					t.Errorf("it says %q, want %q in the end", d.Message, tt.says)
+					t.Errorf("the message is %q, want %q in the end", d.Message, tt.says)
 				}
 				return
 			}
 			x.set(secret("absent"))
 			x.adopt()
 			if d := x.decide(); !strings.HasSuffix(d.Message, "Changes of Secret/token are not seen: "+noTokens) {
-				t.Errorf("it says %q", d.Message)
+				t.Errorf("the message is %q", d.Message)
 			}
 		})
 	}
@@ -175,24 +175,24 @@ func TestDecide_TypeChanges(t *testing.T) {
 	x.adopt()
 	x.remove(dependency.Secret, "db")
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonSourceMissing {
-		t.Errorf("it is deleted: %+v", outcomeOf(d))
+		t.Errorf("the Secret is deleted: %+v", outcomeOf(d))
 	}
 	x.set(token("db"))
 	if d := x.act(); d.State != policy.InSync || d.Action != policy.WriteBaseline || d.Reason != "NothingTriggers" {
-		t.Errorf("it is created with a type that is not read: %+v", outcomeOf(d))
+		t.Errorf("the Secret is created with a type that is not read: %+v", outcomeOf(d))
 	}
 	x.set(token("db", "password", "2"))
 	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-		t.Errorf("it is written: %+v", outcomeOf(d))
+		t.Errorf("the Secret is written: %+v", outcomeOf(d))
 	}
 	x.remove(dependency.Secret, "db")
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonSourceMissing {
-		t.Errorf("it is deleted again: %+v", outcomeOf(d))
+		t.Errorf("the Secret is deleted again: %+v", outcomeOf(d))
 	}
 	x.set(secret("db", "password", "3"))
 	x.tick(time.Minute)
 	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
-		t.Errorf("it is created with a type that is read: %+v", outcomeOf(d))
+		t.Errorf("the Secret is created with a type that is read: %+v", outcomeOf(d))
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestKeysThatNoContainerSeesAreNotRecorded: environments do not show keys of binaryData.
-func TestKeysThatNoContainerSeesAreNotRecorded(t *testing.T) {
+// TestDecide_KeysThatNoContainerSeesAreNotRecorded: environments do not show keys of binaryData.
+func TestDecide_KeysThatNoContainerSeesAreNotRecorded(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"))
 	x.adopt()
 	with := configMap("settings", "a", "1")
