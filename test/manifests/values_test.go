@@ -291,10 +291,10 @@ func TestNotesWarn(t *testing.T) {
 		"webhook.secretPath=false": "WARNING: with webhook.secretPath=false and without webhook.clientCA",
 		"webhook.secretPath=false,webhook.clientCA.secretName=callers":              "",
 		"webhook.secretPath=false,webhook.enabled=false":                            "",
-		"networkPolicy.enabled=true":                                                "WARNING: the NetworkPolicy lets every client connect",
+		"networkPolicy.enabled=true":                                                "WARNING: networkPolicy.from is empty",
 		"networkPolicy.enabled=true,networkPolicy.from[0].ipBlock.cidr=10.0.0.0/28": "",
 		"admissionPolicies.enabled=false":                                           "WARNING: with admissionPolicies.enabled=false",
-		"admissionPolicies.validationActions={Audit}":                               `as admissionPolicies.validationActions is ["Audit"]`,
+		"admissionPolicies.validationActions={Audit}":                               `WARNING: admissionPolicies.validationActions is ["Audit"]`,
 		"admissionPolicies.validationActions={Deny,Audit}":                          "",
 	} {
 		t.Run(set, func(t *testing.T) {
