@@ -96,7 +96,7 @@ func TestAlertsFire(t *testing.T) {
 		},
 		"ConfigdepVersionsDiffer": {
 			bad:    `configdep_ingest_one_revision_counter{` + replica0 + `} 0` + all + "\n" + `configdep_ingest_one_revision_counter{` + replica1 + `} 1` + all,
-			says:   []string{"not of one counter"},
+			says:   []string{"do not share one revision counter"},
 			quiets: []string{`configdep_ingest_one_revision_counter 1` + all},
 		},
 		"ConfigdepAPIErrors": {
