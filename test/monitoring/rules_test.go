@@ -91,7 +91,7 @@ func TestAlertsFire(t *testing.T) {
 			bad: `configdep_ingest_last_progress_timestamp_seconds{` + replica0 + `,resource="secrets"} 0+60` + all + `
 			      configdep_ingest_last_progress_timestamp_seconds{` + replica1 + `,resource="secrets"} 1200` + all + `
 			      configdep_ingest_last_progress_timestamp_seconds{` + replica1 + `,resource="configmaps"} 0+60` + all,
-			says:   []string{"nothing has come of secrets for 10m 0s"},
+			says:   []string{"received nothing about secrets for 10m 0s"},
 			quiets: []string{`configdep_ingest_last_progress_timestamp_seconds{resource="secrets"} 0+60` + all},
 		},
 		"ConfigdepVersionsDiffer": {
