@@ -11,14 +11,14 @@ import (
 
 // Admission is a workload that is about to be written.
 type Admission struct {
-	// Evaluation is completed where Action records what is present.
+	// Evaluation is completed if Action records the current content.
 	*Evaluation
-	// Before are the annotations of the workload as it is; nil: it is created.
+	// Before are the annotations of the existing workload; nil: it is being created.
 	Before *Written
-	// NewTemplate reports whether pods are started by it: on create, and when the pod template
+	// NewTemplate reports whether the write starts pods: on create, and if the pod template
 	// changes in more than our annotations.
 	NewTemplate bool
-	// Unsure: it cannot be told with which content pods are started.
+	// Unsure: it is not known with which content pods will be started.
 	Unsure bool
 }
 
@@ -38,10 +38,11 @@ const (
 	Stamp   AdmissionAction = "stamp"   // new pods: they are started with what is present
 )
 
-// Records reports whether what is present is recorded, so that the sources are looked at.
+// Records reports whether the current content is recorded, so that the sources have to be
+// evaluated.
 func (p AdmissionAction) Records() bool { return p == Adopt || p == Stamp }
 
-// Action returns what is to be done. It depends on annotations alone, not on sources.
+// Action returns what is to be done. It depends on annotations only, not on sources.
 func (a *Admission) Action() AdmissionAction {
 	if len(a.Policy.Problems) > 0 || a.Policy.Mode == Off || a.Unsure || a.tellsNames() {
 		return a.restore()
@@ -57,14 +58,14 @@ func (a *Admission) Action() AdmissionAction {
 	}
 }
 
-// recorded reports whether the annotations remember with which content the pods were started.
+// recorded reports whether the annotations record with which content the pods were started.
 func (w *Written) recorded() bool {
 	return w.Workload[ConfigHashAnnotation] != "" || w.Template[ConfigHashAnnotation] != ""
 }
 
-// tellsNames reports whether what is present depends on which names there are: callers of the
-// webhook are unknown, and could find the names of all Secrets by globs. The controller does
-// what is left out.
+// tellsNames reports whether the record would depend on which names exist: callers of the
+// webhook are not authenticated, and could find the names of all Secrets with globs. The
+// controller records such workloads later.
 func (a *Admission) tellsNames() bool {
 	return slices.ContainsFunc(a.Policy.Sources, func(p dependency.Pattern) bool { return p.Glob() })
 }
@@ -76,15 +77,16 @@ func (a *Admission) restore() AdmissionAction {
 	return Restore
 }
 
-// wasIn reports whether the workload had opted in already, or tried to: then it is the
-// controller that knows whether its pods have read what is present.
+// wasIn reports whether the workload had already opted in, or tried to: then only the
+// controller knows whether its pods have read the current content.
 func (a *Admission) wasIn() bool {
 	p := NewPolicy(a.Before.Workload, a.graph.Namespace(a.Workload.Namespace), a.defaults)
 	return p.Mode != Off || len(p.Problems) > 0
 }
 
-// Absent names the sources that are not there, or lack keys, and without which it cannot be
-// told with what the pods are started. They may have been written a moment ago.
+// Absent names the sources that do not exist, or lack keys, and without which it is not
+// known with which content the pods will be started. They may have been written a moment
+// ago.
 func (a *Admission) Absent() (keys []dependency.SourceKey) {
 	for i := range a.Sources {
 		s := &a.Sources[i]
@@ -95,8 +97,8 @@ func (a *Admission) Absent() (keys []dependency.SourceKey) {
 	return keys
 }
 
-// DesiredAnnotations are what our annotations are to be on a workload and on its pod template: those
-// that are named, with their values; nil: there must be none. Others are left alone.
+// DesiredAnnotations are the annotations of ours that a workload and its pod template should have,
+// with their values; a nil value means that the annotation must not exist. Others are left alone.
 type DesiredAnnotations struct {
 	Workload, Template map[string]*string
 }
@@ -113,7 +115,7 @@ func WorkloadMarks() []string { return slices.Clone(workloadMarks) }
 // TemplateMarks are the annotations of pod templates that are ours to write.
 func TemplateMarks() []string { return slices.Clone(templateMarks) }
 
-// DesiredAnnotations returns the annotations that the workload is to carry.
+// DesiredAnnotations returns the annotations that the workload should have.
 func (a *Admission) DesiredAnnotations() DesiredAnnotations {
 	m := DesiredAnnotations{Workload: map[string]*string{}, Template: map[string]*string{}}
 	action := a.Action()
@@ -138,9 +140,10 @@ func (a *Admission) DesiredAnnotations() DesiredAnnotations {
 	return m
 }
 
-// putBack restores what there was: what the owner has dropped, and what comes from a copy.
-// A template that differs by our annotations alone would restart the pods for nothing. On
-// the workload, they are left to owners who have opted out.
+// putBack restores the annotations of the existing workload that the owner removed, or
+// replaced by those of a copy. A template that differs only in our annotations would
+// restart the pods for nothing. If the owner has opted out, those on the workload are the
+// owner's to remove.
 func (a *Admission) putBack(m *DesiredAnnotations) {
 	if !a.NewTemplate {
 		for _, key := range templateMarks {

@@ -60,7 +60,7 @@ func parseDuration(value string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseKinds parses a comma list of configmap and secret.
+// parseKinds parses a comma-separated list of configmap and secret.
 func parseKinds(value string) ([]dependency.SourceKind, error) {
 	var kinds []dependency.SourceKind
 	for part := range listed(value) {
@@ -87,8 +87,8 @@ func parseKind(value string) (dependency.SourceKind, error) {
 	return "", fmt.Errorf("%q is neither configmap nor secret", abbreviate(value))
 }
 
-// Each pattern of an annotation is tried on each source of a workload, and meanwhile nothing
-// can be written into the index.
+// Each pattern of an annotation is matched against each source of a workload, and the index
+// cannot be written in the meantime.
 const (
 	maxPatterns = 256 // of an annotation
 	maxPattern  = 253 // bytes of one: no name is longer
@@ -98,8 +98,8 @@ const (
 	maxComparisons = 20_000
 )
 
-// parsePatterns parses a comma list of configmap/NAME and secret/NAME, where NAME may be
-// a glob as in path.Match.
+// parsePatterns parses a comma-separated list of configmap/NAME and secret/NAME, where
+// NAME may be a glob as in path.Match.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
 	var patterns []dependency.Pattern
 	known := map[dependency.Pattern]bool{}
@@ -140,8 +140,8 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 // wildcards are the parts of a glob that do not stand for themselves: characters after a backslash, sets, * and ?.
 var wildcards = regexp.MustCompile(`\\.|\[(?:\\.|[^\\\]])*\]|[*?]`)
 
-// possible reports whether an object can have a name, or one that a glob matches: nothing that may stand in its place is
-// allowed in more places of a name than a letter.
+// possible reports whether an object can have a name, or a name that a glob matches. Wildcards count as
+// letters, because no other character is valid in more places of a name.
 func possible(name string) bool {
 	if len(name) > maxPattern {
 		return false
@@ -158,7 +158,7 @@ func possible(name string) bool {
 	return len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
-// listed yields the parts of a comma list, trimmed, without empty ones.
+// listed yields the parts of a comma-separated list, trimmed, without empty ones.
 func listed(value string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for part := range strings.SplitSeq(value, ",") {

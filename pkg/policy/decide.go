@@ -33,11 +33,11 @@ type Action string
 const (
 	None          Action = ""
 	WriteBaseline Action = "WriteBaseline" // record the current content, restart nothing
-	// Verify: the template has changed too. Look up whether it did before or after the
-	// content, and decide again.
+	// Verify: the template has changed too. Look up whether it changed before or after
+	// the content, and decide again.
 	Verify Action = "Verify"
-	// Inspect: look up whether a container was started while the content was not the current
-	// one, and decide again.
+	// Inspect: look up whether a container was started while the content was different, and
+	// decide again.
 	Inspect       Action = "Inspect"
 	WriteVerified Action = "WriteVerified" // record that no container was
 	WriteMixed    Action = "WriteMixed"    // record that some may have been
@@ -46,19 +46,20 @@ const (
 	Abandon       Action = "Abandon"  // end an eviction before all pods are evicted, and record that they differ
 )
 
-// Reasons of decisions that others look at.
+// Reasons of decisions that other packages use.
 const (
 	ReasonInvalidAnnotation = "InvalidAnnotation"
-	// ReasonTooManyPatterns: the patterns of annotations are valid, but more than can be tried.
+	// ReasonTooManyPatterns: the patterns of annotations are valid, but exceed the limits.
 	ReasonTooManyPatterns = "TooManyPatterns"
-	// ReasonStrategyNotAllowed: the strategy that an annotation asks for is valid, but not switched on.
+	// ReasonStrategyNotAllowed: the strategy that an annotation asks for is valid, but not enabled.
 	ReasonStrategyNotAllowed = "StrategyNotAllowed"
 	ReasonSourceMissing      = "SourceMissing"
 	ReasonKeyMissing         = "KeyMissing"
 	ReasonRecreating         = "Recreating" // pods are being evicted
 	// ReasonNotOptedIn: automatic restarts are off.
 	ReasonNotOptedIn = "NotOptedIn"
-	// ReasonNotRecorded: it is not recorded yet with which content the pods were started.
+	// ReasonNotRecorded: the content with which the pods were started has not been
+	// recorded yet.
 	ReasonNotRecorded = "NotRecorded"
 	// ReasonVerifying: the content that pods were started with is being looked up.
 	ReasonVerifying = "Verifying"
@@ -66,7 +67,7 @@ const (
 	ReasonRecordRemoved = "RecordRemoved"
 	// ReasonTerminating: the workload or its namespace is being deleted.
 	ReasonTerminating = "Terminating"
-	// ReasonTooManySources: the pod template consumes more than can be looked at.
+	// ReasonTooManySources: the pod template names more sources than are kept.
 	ReasonTooManySources = "TooManySources"
 	// ReasonNoPods: no pod runs.
 	ReasonNoPods = "NoPods"
@@ -81,21 +82,21 @@ type Observed struct {
 	// Verified is set when the last Decide said Verify.
 	Verified *Verification
 	// Decided is the place, in the order of reading (see dependency.Moment), of the latest change
-	// that had been read when this process decided on the record that the workload carries: the
-	// record says nothing of what was read later. 0: the record is not ours.
+	// that had been read when this process decided on the record of the workload: the record says
+	// nothing about later changes. 0: the record is not ours.
 	Decided uint64
-	// Written is the version of the workload that our write of that record made. A workload that
-	// already carried the same record does not show by its annotations that it was written again.
-	// 0: not known.
+	// Written is the version of the workload that our write of that record created. If the
+	// workload already had the same record, its annotations do not show that it was written
+	// again. 0: not known.
 	Written uint64
-	// Inspected is set when the last Decide said Inspect; on a replica that stands by, also later.
+	// Inspected is set if the last Decide said Inspect; on a replica that stands by, also later.
 	Inspected *Inspection
-	// StandsBy: another replica leads. If this one is in doubt because it was cut off, and has not seen itself what
-	// pods may have read, it leaves that to the leader: it says what the record says.
+	// StandsBy: another replica leads. If this one is in doubt because it was cut off, and has not itself seen what
+	// pods may have read, it leaves the doubt to the leader and reports what the record says.
 	StandsBy bool
 }
 
-// doubtRecheck is after which time a doubt is looked at again: another replica may have become the leader.
+// doubtRecheck is when a doubt is checked again: another replica may have become the leader.
 const doubtRecheck = 30 * time.Second
 
 // Verification is what was found out about pods when Decide said Verify.
@@ -103,8 +104,8 @@ type Verification struct {
 	// Newer reports whether all pods of the template were created after the last write of the
 	// content.
 	Newer bool
-	// WrittenAt is that of the Decision, and StartedBy that of the workload. If they differ now,
-	// the content or the template has been written since, and the verification says nothing.
+	// WrittenAt is copied from the Decision, and StartedBy from the workload. If they differ
+	// now, the content or the template has been written since, and the verification is void.
 	WrittenAt time.Time
 	StartedBy uint64
 }
@@ -115,31 +116,32 @@ type Decision struct {
 	// Reason is one word; Message says to users what happens next and why.
 	Reason, Message string
 	Action          Action
-	// Trigger names what has changed, when a restart is due or under way, else what the last restart was for; of
-	// several, one.
+	// Trigger names the source that has changed if a restart is due or under way, and otherwise the trigger of
+	// the last restart; if there are several, one of them.
 	Trigger string
 	// Because names all that has changed, in a clause.
 	Because string
 	// RecheckAt is when time alone changes the decision; zero: it does not.
 	RecheckAt time.Time
-	// Stale reports whether the pods are taken to run with other content than the current.
+	// Stale reports whether the pods are assumed to run with other content than the
+	// current.
 	Stale bool
-	// DueAt is when the restart was due, by the time at which the change was seen and by
-	// the policy; zero when that is not known.
+	// DueAt is when the restart was due, according to the policy and the time at which
+	// the change was seen; zero if that is not known.
 	DueAt time.Time
 	// WrittenAt is when the content was last written, for Verify.
 	WrittenAt time.Time
-	// KnownBy is a version up to which everything has to be read before anything is done: the record of
-	// another replica differs, and is to be replaced, or no change that was made after it says why. It may know newer
-	// content than this process. 0: there is no such record.
+	// KnownBy is a version up to which everything has to be read before anything is done: another replica's record
+	// differs, and is to be replaced, or no later change explains it. That replica may know newer content than this
+	// process. 0: there is no such record.
 	KnownBy uint64
-	// Excursions are the times in question, for Inspect. Mixed are the IDs of those in which some
-	// containers may have been started, for WriteMixed.
+	// Excursions are the periods in question, for Inspect. Mixed are the IDs of those in which
+	// some containers may have been started, for WriteMixed.
 	Excursions []Excursion
 	Mixed      []string
 }
 
-// Decide says what state a workload is in and what is to be done.
+// Decide returns the state of a workload and what is to be done.
 func (e *Evaluation) Decide(o Observed) Decision {
 	if !e.Workload.Rollable {
 		return e.decideOther()
@@ -204,7 +206,7 @@ func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, e
 	case len(excursions) > 0:
 		return e.decideExcursions(o, excursions)
 	case e.Workload.TemplatePending && e.Record.Hash != "":
-		// What the template that has yet to be applied reads says nothing of the pods.
+		// What the template reads that has yet to be applied says nothing about the pods.
 		return e.inSync(None)
 	case !e.Comparable():
 		return e.notRecorded()
@@ -216,7 +218,7 @@ func (e *Evaluation) decideKnown(o Observed, changed []change, trigger string, e
 }
 
 // decideNoReplicas decides for a workload that is scaled to zero. Pods that are created later
-// read the content of that time.
+// read the current content then.
 func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 	w := e.Workload
 	d := Decision{State: InSync, Reason: ReasonNoPods, Message: "No pods run; new pods read the current content."}
@@ -256,7 +258,7 @@ func (e *Evaluation) decideExcursions(o Observed, excursions []Excursion) Decisi
 		return Decision{State: Pending, Reason: ReasonVerifying, Action: WriteMixed, Mixed: o.Inspected.Mixed, Trigger: ids[0], Stale: true,
 			Message: "Some pods may have been started with other content of " + what + ". " + restartDue}
 	}
-	if o.StandsBy { // it is for the leader to record that, which may be in doubt about something else
+	if o.StandsBy { // the leader records that, and may be in doubt about something else
 		return e.inSync(None)
 	}
 	return e.inSync(WriteVerified)
@@ -294,7 +296,7 @@ func (e *Evaluation) missing(stale bool) Decision {
 		Message: upperFirst(strings.Join(missing, "; ")) + ": new pods cannot start. " + onHold}
 }
 
-// recorded reports whether the workload carries a record of exactly the current content.
+// recorded reports whether the workload has a record of exactly the current content.
 func (e *Evaluation) recorded() bool {
 	present := e.Present()
 	if e.Workload.RecordDropped() || e.Workload.RecordRekeyed() ||
@@ -309,8 +311,8 @@ func (e *Evaluation) recorded() bool {
 	return true
 }
 
-// witnessed reports whether the record says that the pods run with the current content of all that has changed, and this
-// process knows better, as it saw each change since they started.
+// witnessed reports whether the record says that the pods run with the current content of all that has changed, but
+// this process knows better, because it saw each change since they started.
 func (e *Evaluation) witnessed(changes []change) bool {
 	return !slices.ContainsFunc(changes, func(c change) bool {
 		_, _, _, live := e.timesChanged(c.trackedSource, dependency.Moment{Version: e.started(c.trackedSource)}, 0)
@@ -390,18 +392,18 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 }
 
 // mayHaveRead reports whether the pods may have read the changes: the owner may have changed the
-// template after the content while no replica looked.
+// template after the content while no replica was watching.
 func (e *Evaluation) mayHaveRead(known *dates) bool {
 	return known.complete && !known.afterPods && e.Workload.TemplateWritten.After(known.written)
 }
 
-// of reports whether a verification is about the content and the template as they are now.
+// of reports whether a verification is about the current content and template.
 func (v *Verification) of(w *dependency.Workload, written time.Time) bool {
 	return v != nil && v.WrittenAt.Equal(written) && v.StartedBy == w.StartedBy
 }
 
 // decideStrategyChanged decides when the strategy was changed while a restart by another one was under way. If
-// pods are left, the workload is restarted by the present one instead.
+// pods are left, the workload is restarted by the current one instead.
 func (e *Evaluation) decideStrategyChanged(of Progress) Decision {
 	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
 		Because: "its strategy was changed while " + of.While,
@@ -416,8 +418,8 @@ func (e *Evaluation) decideStrategyChanged(of Progress) Decision {
 	return d
 }
 
-// inSync decides when the pods run with the current content. Action is what the record needs so
-// that it says so; None: it does.
+// inSync decides when the pods run with the current content. Action is what the record needs to
+// say so; None if it does already.
 func (e *Evaluation) inSync(action Action) Decision {
 	d := Decision{State: InSync, Reason: "ContentApplied", Action: action,
 		Message: "The pods run with the current content. The next change restarts them."}

@@ -32,8 +32,8 @@ const (
 	MatchAnnotation  = prefix + "match"
 )
 
-// native is the dialect of configdep itself. Each annotation is looked for on the workload, then on its namespace; what
-// neither has is as the defaults say.
+// native is the dialect of configdep itself. Each annotation is looked up on the workload, then on its namespace, then
+// in the defaults.
 type native struct{}
 
 // Owns implements Dialect.
@@ -77,8 +77,8 @@ func (native) Policy(p *Policy, workload, namespace map[string]string, defaults 
 	parse(&r, MinIntervalAnnotation, parseDuration, &p.MinInterval, "")
 }
 
-// Namespace implements Dialect. A label says the same as the annotation of the mode, which counts if there are both:
-// webhooks can be told to look for labels only.
+// Namespace implements Dialect. A label may declare the mode, because webhooks can select by labels only; if there
+// are both, the annotation counts.
 func (d native) Namespace(annotations, labels map[string]string) map[string]string {
 	var out map[string]string
 	set := func(key, value string) {

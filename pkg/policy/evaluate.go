@@ -22,12 +22,12 @@ type Source struct {
 	unseen bool
 }
 
-// Glob is a glob of the policy, with the sources that it names. A source that the template reads is
-// none of these.
+// Glob is a glob of the policy, with the sources that it names, except those that the template
+// reads.
 type Glob struct {
 	dependency.Pattern
 	*dependency.Matched
-	// Observed reports whether sources of its kind are read. If not, it names none.
+	// Observed reports whether sources of its kind are read. If not, the glob names none.
 	Observed bool
 }
 
@@ -37,10 +37,10 @@ type Evaluation struct {
 	Policy   Policy
 	Sources  []Source // by kind and name
 	Globs    []Glob   // by kind and name
-	// Hash stands for the content of all sources that trigger; in mode Off, of those that
-	// would in mode Auto.
+	// Hash is a hash of the content of all sources that trigger restarts; in mode Off, of
+	// those that would in mode Auto.
 	Hash string
-	// Record is what the workload remembers of its pods' start.
+	// Record is the workload's record of the content with which its pods were started.
 	Record Record
 
 	graph    *dependency.Graph
@@ -58,21 +58,21 @@ type Evaluator struct {
 	Defaults Defaults
 }
 
-// Index gives access to what is known of the cluster. Read calls f with it as it is now, which f must neither change nor
-// keep; it returns false, without a call, while that does not equal the cluster.
+// Index gives access to what is known of the cluster. Read calls f with the current graph, which f must neither change
+// nor keep; it returns false, without a call, while the graph does not equal the cluster.
 type Index interface {
 	Read(f func(Evaluator)) bool
 }
 
-// Evaluate applies the policy in force to a workload.
+// Evaluate applies the effective policy to a workload.
 func (v Evaluator) Evaluate(w *dependency.Workload) *Evaluation {
 	e := v.Prepare(w)
 	e.Complete()
 	return e
 }
 
-// Prepare is the part of Evaluate that goes by annotations alone, and costs as much as these: the policy and the
-// record. Sources, Globs and Hash are there once it is completed.
+// Prepare is the part of Evaluate that depends on annotations only, and whose cost is proportional to them: the
+// policy and the record. Sources, Globs and Hash are set by Complete.
 func (v Evaluator) Prepare(w *dependency.Workload) *Evaluation {
 	g := v.Graph
 	p := NewPolicy(w.Annotations, g.NamespaceOf(w), v.Defaults)
@@ -140,8 +140,9 @@ func (e *Evaluation) Complete() {
 	e.Hash = e.graph.Digester().ContentHash(w.Namespace, content)
 }
 
-// Missing names the sources and keys without which new pods do not start, each in a
-// clause, of many the first; absent reports whether a whole source is among them.
+// Missing names the sources and keys without which new pods cannot start, each in a
+// clause, and only the first if there are many; absent reports whether a whole source is
+// among them.
 func (e *Evaluation) Missing() (clauses []string, absent bool) {
 	more := 0
 	for i := range e.Sources {
@@ -169,8 +170,8 @@ func (e *Evaluation) Missing() (clauses []string, absent bool) {
 	return clauses, absent
 }
 
-// Present returns the record that says: the pods run with the current content. A glob
-// that names nothing is remembered too, so that the first match is a change.
+// Present returns the record which says that the pods run with the current content. A
+// glob that names nothing is recorded too, so that the first match is a change.
 func (e *Evaluation) Present() Record {
 	r := Record{Hash: e.Hash, Sources: make(map[string]string, len(e.tracked))}
 	for i := range e.tracked {

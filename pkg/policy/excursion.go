@@ -11,22 +11,24 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Excursion is a time in which content was not the current one. Containers that were started in it
-// have read something else. When content changed and changed back, it lasted from the one to the
-// other; when content changed before a rollback to pods that may never have been replaced, it lasted
-// until that change.
+// Excursion is a period in which content differed from the current content. Containers that were
+// started in it have read other content. If content changed and changed back, the period lasted from
+// one change to the other; if content changed before a rollback to pods that may never have been
+// replaced, it lasted until that change.
 type Excursion struct {
 	// ID names the source or the glob.
 	ID string
-	// From is when it began, zero if that is not known; To is when it ended.
+	// From is when the period began, zero if that is not known; To is when it ended.
 	From, To time.Time
-	// Containers are those that read it; nil: any may.
+	// Containers are the containers that read the content; nil: any container may.
 	Containers []string
 	// OlderPods: only pods that are older than the current template may have been started in it.
 	OlderPods bool
-	// Witnessed: this process saw each change of it as an event, so that it knows better than one that did not.
+	// Witnessed: this process saw each of its changes as an event, so it knows better than a process that did
+	// not.
 	Witnessed bool
-	// order is the place of the last change in the order of reading: several may have one time.
+	// order is the place of the last change in the order of reading, because several changes
+	// may have the same time.
 	order uint64
 }
 
@@ -34,8 +36,8 @@ func (x Excursion) same(other Excursion) bool {
 	return x.ID == other.ID && x.order == other.order && x.From.Equal(other.From) && x.To.Equal(other.To) && x.OlderPods == other.OlderPods
 }
 
-// doubts returns the changes since the record that the pods are taken to have read, because their
-// template is newer, although some pods may be older than the template.
+// doubts returns the changes since the record that the pods are assumed to have read, because
+// their template is newer, although some pods may be older than the template.
 func (e *Evaluation) doubts() (out []Excursion) {
 	if !e.Workload.StartUnsure {
 		return nil
@@ -70,8 +72,8 @@ func (e *Evaluation) doubt(u *trackedSource) (x Excursion, doubted bool) {
 	}
 	from, _, times, live := e.timesChanged(u, since, 0)
 	x.Witnessed = e.Workload.CameBack && live
-	// Pods of a template that carries the hash were created when the content was there. Their
-	// containers may have been restarted in place since, if it was other content in between.
+	// Pods of a template that has the hash were created with that content. If the content was
+	// different in between, their containers may have been restarted in place with it.
 	back := differs && e.broughtBack(u) && !e.outdated(u)
 	if !back && e.Workload.Marks.TemplateHash == e.Hash {
 		x.From = from
@@ -80,8 +82,8 @@ func (e *Evaluation) doubt(u *trackedSource) (x Excursion, doubted bool) {
 	return x, true
 }
 
-// podsSince returns a moment after which all pods of the workload started, and which this process saw, that of its
-// opting in included: what changed before that was read, or adopted.
+// podsSince returns a moment that this process saw and after which all pods of the workload started, or its opting
+// in: content that changed before was read, or adopted.
 func (e *Evaluation) podsSince() dependency.Moment {
 	w := e.Workload
 	since := e.graph.Latest(w.CreatedAt, w.PodsAfter, e.graph.Since())
@@ -94,7 +96,7 @@ func (e *Evaluation) podsSince() dependency.Moment {
 	return since
 }
 
-// beforeTemplate reports whether a change was made before the template, as far as is known, and not before all pods.
+// beforeTemplate reports whether a change was made before the template, as far as is known, but not before all pods.
 func (e *Evaluation) beforeTemplate(c *change) bool {
 	if e.graph.SeveralCounters() {
 		return e.startedAfter(c) || c.order <= e.Workload.TemplateOrder
@@ -150,10 +152,10 @@ func (u *trackedSource) containers() (names []string) {
 	return names
 }
 
-// excursions returns what has changed and changed back since the record was made, or, if that is older, since the
-// pods were started.
+// excursions returns what has changed and changed back since the record was made, or since the pods were started
+// if the record is older.
 func (e *Evaluation) excursions() (out []Excursion) {
-	// A hash that is left on the template alone, and is not the current one, is about earlier pods.
+	// A hash that is only on the template, and differs from the current one, is about earlier pods.
 	bare := e.Record.Sources == nil
 	if !e.Comparable() || bare && e.Record.Hash != e.Hash {
 		return nil
@@ -206,8 +208,8 @@ func (e *Evaluation) excursions() (out []Excursion) {
 	return out
 }
 
-// adoptedUnseen reports whether the first record of the pods was made after a change that this process saw, and that they have
-// not read, as far as it knows: a leader that had seen it too would have restarted them.
+// adoptedUnseen reports whether the first record of the pods was made after a change that this process saw and that, as
+// far as it knows, they have not read: a leader that had seen the change too would have restarted them.
 func (e *Evaluation) adoptedUnseen(c *change) bool {
 	return e.Workload.RecordedFirst && !e.graph.SeveralCounters() && !e.afterRecord(c) && e.sawAfter(c, e.Workload.OptedAt) && !e.mayHaveWaited()
 }
@@ -269,8 +271,8 @@ func (e *Evaluation) timesChanged(u *trackedSource, since dependency.Moment, ord
 	return time.Time{}, last, times, live
 }
 
-// cameBack reports whether a ConfigMap or Secret of a tracked source has had its content before, and other content in between, as
-// far as this process remembers.
+// cameBack reports whether a ConfigMap or Secret of a tracked source has returned to content that it had before, as far
+// as this process remembers.
 func (e *Evaluation) cameBack(u *trackedSource) (found bool) {
 	had := func(r *dependency.Reference, s *dependency.Source) bool {
 		now := dependency.AppendContent(nil, r, s)
@@ -293,8 +295,8 @@ func (e *Evaluation) cameBack(u *trackedSource) (found bool) {
 	return found
 }
 
-// restored reports whether a tracked source has changed since its pods started, and has the content again that it had
-// then, as far as this process remembers.
+// restored reports whether a tracked source has changed since its pods started and now has the same content as then,
+// as far as this process remembers.
 func (e *Evaluation) restored(u *trackedSource) bool {
 	started := e.started(u)
 	if u.glob != nil || started == 0 {
@@ -307,8 +309,8 @@ func (e *Evaluation) restored(u *trackedSource) bool {
 	})
 }
 
-// otherWhenRecorded reports whether the content of a tracked source was, or may have been, another one than the record says when
-// that was written: it came back with a template, or is of a replica that lagged.
+// otherWhenRecorded reports whether the content of a tracked source differed, or may have differed, from the record
+// when the record was written: the record came back with a template, or was written by a replica that lagged.
 func (e *Evaluation) otherWhenRecorded(u *trackedSource) bool {
 	if e.decided != 0 || u.glob != nil || e.graph.SeveralCounters() {
 		return false
@@ -323,7 +325,8 @@ func (e *Evaluation) otherWhenRecorded(u *trackedSource) bool {
 	})
 }
 
-// wasOther reports whether a tracked source had other content when this process began to look, or may have had.
+// wasOther reports whether a tracked source had, or may have had, other content when this process began to
+// watch.
 func (e *Evaluation) wasOther(u *trackedSource) bool {
 	if u.glob == nil {
 		c := u.counted

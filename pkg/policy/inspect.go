@@ -16,24 +16,24 @@ import (
 type Inspection struct {
 	// Of are the excursions that Decide asked about.
 	Of []Excursion
-	// StartedBy is that of the workload. If it differs now, the template has been written since, and the
-	// inspection says nothing.
+	// StartedBy is copied from the workload. If it differs now, the template has been written since, and
+	// the inspection is void.
 	StartedBy uint64
-	// Mixed are the IDs of the excursions that a container may have been started in.
+	// Mixed are the IDs of the excursions in which a container may have been started.
 	Mixed []string
-	// Unreported: a container waits, as far as is known, that may have been started in one of the others: its kubelet
-	// need not have reported that yet. The pods have to be looked at again.
+	// Unreported: a container that seems to be waiting may have been started in one of the other excursions, because
+	// its kubelet need not have reported that yet. The pods have to be looked up again.
 	Unreported bool
 }
 
-// of reports whether an inspection is about excursions, and about the template as it is now.
+// of reports whether an inspection is about the given excursions and the current template.
 func (i *Inspection) of(w *dependency.Workload, excursions []Excursion) bool {
 	return i != nil && i.StartedBy == w.StartedBy && slices.EqualFunc(i.Of, excursions, Excursion.same)
 }
 
-// InspectPods finds out in which excursions a container may have been started, so that it may have
-// read the content of that time. A container that is waiting will read the current content, once its kubelet has said
-// that it has not been started. Each calls look for every pod, one after the other; if it fails, so does InspectPods.
+// InspectPods finds out in which excursions a container may have been started, so that it may have read the content
+// of that time. A container that is waiting will read the current content, once its kubelet has reported that it has
+// not been started. Each calls look for every pod in sequence; if it fails, so does InspectPods.
 func InspectPods(excursions []Excursion, each func(look func(*corev1.Pod)) error) (*Inspection, error) {
 	mixed := make([]bool, len(excursions))
 	found := &Inspection{}
@@ -71,7 +71,8 @@ func lookAt(p *corev1.Pod) pod {
 	return out
 }
 
-// anyReader reports whether f is true of the status of a container that may have read what an excursion is about.
+// anyReader reports whether f is true for the status of a container that may have read the content of an
+// excursion.
 func (x *Excursion) anyReader(p pod, f func(*corev1.ContainerStatus) bool) bool {
 	if len(x.Containers) == 0 {
 		for _, s := range p.statuses {
@@ -88,8 +89,8 @@ func (x *Excursion) anyReader(p pod, f func(*corev1.ContainerStatus) bool) bool 
 }
 
 // mayBeReadUnreported reports whether a pod is old enough for a container to have been started in an excursion, and one
-// of them is waiting for reasons that the API server or the kubelet gives before it starts anything. The kubelet
-// reports what it has started when it has started all containers, whose images it pulls one after the other.
+// of them is waiting for a reason that the API server or the kubelet sets before anything is started. The kubelet
+// reports started containers only when it has started all of them, and it pulls their images in sequence.
 func (x *Excursion) mayBeReadUnreported(p pod) bool {
 	if p.CreationTimestamp.After(x.To.Add(dependency.ClockMargin)) {
 		return false

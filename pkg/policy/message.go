@@ -11,8 +11,9 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// What several messages say. Every replica makes them from what it has read. Whether there is a
-// leader, and what holds it up, is not known: they say what is due, not what is being done.
+// Texts that several messages share. Every replica computes messages from what it has read. It
+// does not know whether there is a leader, or what holds it up: so messages say what is due,
+// not what is being done.
 const (
 	restartDue = "A restart is due."
 	onHold     = "Automatic restarts are on hold until this is fixed."
@@ -28,7 +29,8 @@ func (e *Evaluation) heldByInterval(at time.Time) string {
 	return fmt.Sprintf("A restart is due at %s: the minimum interval between automatic restarts is %v.", due, minimum)
 }
 
-// notSeen says of what changes are not seen that would restart the workload; empty: of nothing.
+// notSeen names the sources that would restart the workload but whose changes are not seen;
+// empty if there are none.
 func (e *Evaluation) notSeen() string {
 	var names []string
 	for i := range e.Sources {
@@ -64,10 +66,10 @@ func missingKeys(keys []string) string {
 	return "the keys " + enumerate(keys)
 }
 
-// maxNamed is how many things of a kind a message names; the rest it counts.
+// maxNamed is how many items of a list a message names; it counts the rest.
 const maxNamed = 10
 
-// enumerate renders "a", "a and b", "a, b and c", or of many "a, b, c and 12 more".
+// enumerate renders "a", "a and b", "a, b and c", or for many "a, b, c and 12 more".
 func enumerate(names []string) string {
 	last := len(names) - 1
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Note notes on a workload what annotations say of it: its own and those of its namespace,
-// some of which came with a version. It returns the policy.
+// Note notes on a workload what its annotations and those of its namespace say about it;
+// version is the version with which some of them came. It returns the policy.
 func Note(w, previous *dependency.Workload, namespace map[string]string, defaults Defaults, version string, at dependency.Arrival) Policy {
 	p := NewPolicy(w.Annotations, namespace, defaults)
 	in := p.Mode != Off || len(p.Problems) > 0 // one whose annotations have a mistake has tried to opt in
@@ -38,6 +38,6 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 	return p
 }
 
-// Dormant reports whether there is nothing to decide on a workload, once it has been noted what annotations say: it has not
-// opted in, and no restart is under way.
+// Dormant reports whether there is nothing to decide for a workload after Note: it has not opted in, and no restart is
+// under way.
 func Dormant(w *dependency.Workload) bool { return !w.OptedIn && UnderWay(w) == nil }

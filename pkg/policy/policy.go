@@ -13,22 +13,22 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Defaults are what flags of the server say where no annotation does.
+// Defaults apply where no annotation does. They are flags of the server.
 type Defaults struct {
 	Mode   Mode
 	Settle time.Duration
-	// ReleaseSettle is Settle for content that may belong to a release; see Policy. It does not
-	// count where it is shorter.
+	// ReleaseSettle is Settle for content that may belong to a release; see Policy. It is
+	// ignored if it is shorter.
 	ReleaseSettle time.Duration
 	MinInterval   time.Duration
 	// Strategies are those that workloads may ask for; nil: all. Some need rights that the server may lack.
 	Strategies []Strategy
 }
 
-// DeclaredByDefault is Policy.DeclaredBy where no annotation declares a mode.
+// DeclaredByDefault is Policy.DeclaredBy if no annotation declares a mode.
 const DeclaredByDefault = "Default"
 
-// Policy is what is in force for one workload.
+// Policy is the effective policy of one workload.
 type Policy struct {
 	Mode Mode
 	// DeclaredBy says where the mode comes from.
@@ -38,28 +38,29 @@ type Policy struct {
 	Sources, Exclude []dependency.Pattern
 	// Kinds limits mode Auto; nil means all.
 	Kinds []dependency.SourceKind
-	// LiveVolumes: the application reads mounted files again, so that only environment
-	// variables and subPath mounts need a restart.
+	// LiveVolumes: the application reloads mounted files, so only environment variables
+	// and subPath mounts need a restart.
 	LiveVolumes bool
-	// Settle is how long content must have been quiet before a restart.
+	// Settle is how long content must have stayed unchanged before a restart.
 	Settle time.Duration
 	// ReleaseSettle applies instead to content that was changed by a client that writes the pod
 	// template as well, and so may be in the middle of a release: it is how long that client must
 	// have changed no source or template in the namespace. Zero: it makes no difference.
 	ReleaseSettle time.Duration
-	// MinInterval is the least time between two automatic restarts.
+	// MinInterval is the minimum time between two automatic restarts.
 	MinInterval time.Duration
-	// Problems are the annotations that cannot be parsed, each in a sentence. While there
-	// are any, nothing restarts the workload by itself.
+	// Problems are the invalid annotations, each in a sentence. While there are any,
+	// automatic restarts are on hold.
 	Problems []string
-	// TooManyPatterns reports whether one of the problems is that the patterns, each of which is valid, are too many.
+	// TooManyPatterns reports whether one of the problems is that there are too many patterns, each of which is
+	// valid.
 	TooManyPatterns bool
 	// StrategyNotAllowed reports whether one of the problems is that the strategy, which is valid, may not be asked for.
 	StrategyNotAllowed bool
 }
 
-// NewPolicy returns the policy of a workload, by its annotations and those of its namespace, in the dialect in which these are;
-// what they leave open comes from the defaults.
+// NewPolicy returns the policy of a workload, from its annotations and those of its namespace, in their dialect, and
+// from the defaults.
 func NewPolicy(workload, namespace map[string]string, defaults Defaults) Policy {
 	p := Policy{
 		Mode:        defaults.Mode,
@@ -78,16 +79,16 @@ func NewPolicy(workload, namespace map[string]string, defaults Defaults) Policy 
 	return p
 }
 
-// errNotAllowed: a strategy is valid, but not switched on.
+// errNotAllowed: a strategy is valid, but not enabled.
 var errNotAllowed = errors.New("configdep is installed without this strategy (--strategies)")
 
-// Patterns are what names sources besides the template, or excludes them.
+// Patterns name sources in addition to the template, or exclude them.
 func (p *Policy) Patterns() dependency.Patterns {
 	return dependency.Patterns{Sources: p.Sources, Exclude: p.Exclude}
 }
 
-// bound makes a problem of more globs than can be tried on the sources of a template, and on those that the policy
-// names.
+// bound adds a problem if there are too many globs for the number of sources that the template and the policy
+// name.
 func (p *Policy) bound(sources int) {
 	globs, work := 0, 0
 	for _, patterns := range [][]dependency.Pattern{p.Sources, p.Exclude} {
@@ -109,7 +110,7 @@ func (p *Policy) bound(sources int) {
 		SourcesAnnotation, ExcludeAnnotation, globs, work, sources, maxComparisons))
 }
 
-// notAdmitted makes a problem of globs that the graph does not admit.
+// notAdmitted adds a problem for globs that the graph does not admit.
 func (p *Policy) notAdmitted() {
 	p.refuse(fmt.Sprintf("too many patterns in the namespace: the different patterns in %s of all its workloads may count as %d in total, and each as %d (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in %s adds its own count); workloads that were created earlier leave no room for the patterns of this one",
 		SourcesAnnotation, dependency.MaxGlobWork, dependency.MaxWorkOfGlob, ExcludeAnnotation))
@@ -127,7 +128,7 @@ type reader struct {
 }
 
 // parse sets out from an annotation, if there is one, and returns where it was found, or
-// the given place if it was not. One that cannot be parsed is a problem.
+// otherwise the given place. An annotation that cannot be parsed is a problem.
 func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, otherwise string) string {
 	value, found := r.workload[key]
 	where, what, on := key, "annotation", ""
@@ -163,7 +164,7 @@ func abbreviate(value string) string {
 	return strings.ToValidUTF8(value[:most], "") + "…"
 }
 
-// matchers try the patterns of a policy on many sources.
+// matchers match many sources against the patterns of a policy.
 type matchers struct {
 	sources, exclude dependency.Matcher
 }
@@ -172,7 +173,7 @@ func (p *Policy) matchers() matchers {
 	return matchers{dependency.NewMatcher(p.Sources), dependency.NewMatcher(p.Exclude)}
 }
 
-// naming is what the patterns of a policy say of a source.
+// naming is what the patterns of a policy say about a source.
 type naming struct {
 	excluded bool
 	byName   bool
@@ -181,7 +182,7 @@ type naming struct {
 
 func (n *naming) named() bool { return n.byName || len(n.globs) > 0 }
 
-// of returns what they say of a source. Buffer is what was returned of the last one.
+// of returns what they say about a source. Buffer is reused from the previous result.
 func (m *matchers) of(kind dependency.SourceKind, name string, buffer naming) naming {
 	return naming{
 		excluded: m.exclude.Matches(kind, name),
@@ -190,8 +191,8 @@ func (m *matchers) of(kind dependency.SourceKind, name string, buffer naming) na
 	}
 }
 
-// verdict reports whether a change of a source restarts the workload, and if not, why.
-// Remembered reports whether an absent source counted: it carries no annotation, and its deletion is a
+// verdict reports whether a change of a source restarts the workload, and if not, why. Remembered
+// reports whether an absent source counted: it has no annotations any longer, but its deletion is a
 // change for workloads in mode Matched.
 func (p *Policy) verdict(n naming, r *dependency.Reference, source *dependency.Source, remembered bool) (triggers bool, reason string) {
 	switch {
@@ -252,5 +253,5 @@ func (p *Policy) effective(r *dependency.Reference) dependency.Reference {
 	return out
 }
 
-// wholly is the use of a source of which everything counts, because an annotation names it.
+// wholly is the use of a source that counts as a whole, because an annotation names it.
 var wholly = []dependency.Use{{Type: dependency.Annotation, Optional: true}}

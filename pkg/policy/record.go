@@ -14,17 +14,17 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// The annotations that make a restart and remember it.
+// The annotations that cause a restart and record it.
 const (
 	// ConfigHashAnnotation is the hash of the content with which the pods were started: on
-	// the workload, and on the pod template, where it makes the rollout.
+	// the workload, and on the pod template, where it causes the rollout.
 	ConfigHashAnnotation = prefix + "config-hash"
-	// AppliedSourcesAnnotation, on the workload, stands for the same content source by
-	// source. So a change of content can be named, and is distinguished from one of the policy.
+	// AppliedSourcesAnnotation, on the workload, records the same content source by source. So
+	// a change can be attributed to a source, and distinguished from a change of the policy.
 	AppliedSourcesAnnotation = prefix + "applied-sources"
-	// VerifiedAnnotation, on the workload, is when its pods were last in doubt, and were looked
-	// up and found to have been started with the recorded content; with the resourceVersion of
-	// the workload at that time.
+	// VerifiedAnnotation, on the workload, is when its pods were last looked up, after a doubt,
+	// and found to have been started with the recorded content; with the resourceVersion of the
+	// workload at that time.
 	VerifiedAnnotation = prefix + "verified-at"
 	// ReloadedAtAnnotation, on the pod template, makes the template differ when the hash
 	// does not: it is the time of a restart on request.
@@ -36,7 +36,7 @@ const (
 	RecreatingAnnotation = prefix + "recreating"
 )
 
-// MarksOf returns what annotations of a workload say that is ours to write.
+// MarksOf returns the annotations of a workload that are ours to write.
 func MarksOf(annotations map[string]string) dependency.Marks {
 	return dependency.Marks{
 		Hash:       annotations[ConfigHashAnnotation],
@@ -57,17 +57,17 @@ const (
 	TriggerUnknown = "Unknown" // content has changed, and the record does not tell of which source
 )
 
-// Record is what a workload remembers of the content with which its pods were started.
+// Record is a workload's record of the content with which its pods were started.
 type Record struct {
-	// Hash is the hash of all of it; empty when nothing is remembered.
+	// Hash is the hash of all of the content; empty if there is no record.
 	Hash string
-	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS stands for the names
-	// of the keys that there were, or of a glob is how many there were. It is nil when only the hash is
-	// remembered, as after an owner has removed the annotations of the workload and not those of its pod template.
+	// Sources has an entry SCOPE.DIGEST.KEYS for each source, by its ID, where KEYS stands for the names of the
+	// keys that existed, or for a glob is how many sources it matched. It is nil if only the hash is recorded, for
+	// example after an owner removed the annotations of the workload but not those of its pod template.
 	Sources map[string]string
 }
 
-// RecordOf returns what a workload remembers. The annotations of the workload are newer than
+// RecordOf returns the record of a workload. The annotations of the workload are newer than
 // those of its template, which cannot be changed without restarting pods.
 func RecordOf(w *dependency.Workload) Record {
 	hash, sources := w.Record()
@@ -91,15 +91,15 @@ type LastReload struct {
 	Trigger     string           `json:"trigger,omitempty"`
 	RequestedBy string           `json:"requestedBy,omitempty"`
 	Reason      string           `json:"reason,omitempty"`
-	// Automatic is when the last restart without a request was made, and Streak how many
-	// have followed each other closely, which makes the next one wait longer.
+	// Automatic is the time of the last automatic restart, and Streak is how many of
+	// these followed each other closely, which makes the next one wait longer.
 	Automatic *metav1.MicroTime `json:"automatic,omitempty"`
 	Streak    int               `json:"streak,omitempty"`
-	// Evicted: it was made by evicting pods, and not by another template.
+	// Evicted: the pods were evicted, and the template was not changed.
 	Evicted bool `json:"evicted,omitempty"`
 }
 
-// LastReloadOf returns what a workload remembers of its last restart, or nil. An invalid value,
+// LastReloadOf returns the workload's record of its last restart, or nil. An invalid value,
 // which another client may have written, counts as none.
 func LastReloadOf(w *dependency.Workload) *LastReload { return lastReloadFrom(w.LastReload()) }
 
@@ -120,7 +120,7 @@ func NewRequestedReload(previous *LastReload, now time.Time, user, reason string
 	return last
 }
 
-// NewAutomaticReload returns the record of a restart without a request.
+// NewAutomaticReload returns the record of an automatic restart.
 func NewAutomaticReload(previous *LastReload, now time.Time, minInterval time.Duration, trigger string) LastReload {
 	at := metav1.NewMicroTime(now)
 	last := LastReload{Time: at, Trigger: trigger, Automatic: &at, Streak: 1}
@@ -130,8 +130,8 @@ func NewAutomaticReload(previous *LastReload, now time.Time, minInterval time.Du
 	return last
 }
 
-// automatic returns when the last restart without a request was made, if that is known.
-// Clocks differ, but a time that lies far ahead is invalid.
+// automatic returns the time of the last automatic restart, if it is known. Clocks
+// differ, but a time in the far future is invalid.
 func (l *LastReload) automatic(now time.Time) (at time.Time, known bool) {
 	if l == nil || l.Automatic == nil || l.Automatic.After(now.Add(maxInterval)) {
 		return time.Time{}, false
@@ -153,7 +153,7 @@ func interval(minimum time.Duration, streak int) time.Duration {
 	return max(minimum, min(wait, maxInterval))
 }
 
-// notBefore returns when the next automatic restart may be made.
+// notBefore returns the earliest time of the next automatic restart.
 func notBefore(last *LastReload, minimum time.Duration, now time.Time) time.Time {
 	at, known := last.automatic(now)
 	if !known {
@@ -171,12 +171,12 @@ type Restart struct {
 	Last    LastReload
 	// Always makes the template differ even when the hash does not.
 	Always bool
-	// Pods are all that exist, for a strategy that names them.
+	// Pods are all existing pods, for a strategy that names them.
 	Pods []types.UID
 }
 
-// RestartPatch returns the JSON merge patch that restarts the pods of a workload as the
-// policy says, and records with which content. It names only our annotations, and the API server
+// RestartPatch returns the JSON merge patch that restarts the pods of a workload according to
+// the policy, and records with which content. It names only our annotations, and the API server
 // refuses it with a conflict if the workload has another UID or version.
 func (p *Policy) RestartPatch(w *dependency.Workload, r *Restart) ([]byte, error) {
 	s := p.RestartsBy()
@@ -213,8 +213,8 @@ func BaselinePatch(w *dependency.Workload, present Record) ([]byte, error) {
 	return patch(w, annotations, nil)
 }
 
-// restore adds what belongs to the record and another client has removed with it: the pods to evict, and the last
-// restart, which the back-off follows.
+// restore adds annotations that belong to the record and that another client removed with it: the pods to evict,
+// and the last restart, on which the back-off depends.
 func restore(annotations object, w *dependency.Workload) {
 	put := func(key, value, carried string) {
 		if _, said := annotations[key]; !said && value != "" && carried == "" {
@@ -237,8 +237,8 @@ func VerifiedPatch(w *dependency.Workload, present Record, now time.Time) ([]byt
 	return patch(w, annotations, nil)
 }
 
-// mixed takes the place of the digest of content that is not the same for all pods; and, in a record that is expressed
-// by another key, of that which differs from the current.
+// mixed replaces the digest of content that is not the same for all pods. In a record that was translated to another
+// key, it replaces digests of content that differs from the current.
 const mixed = "mixed"
 
 // MixedPatch returns the JSON merge patch that records that some pods were started with
@@ -257,11 +257,11 @@ func (e *Evaluation) MixedPatch(ids []string) ([]byte, error) {
 	return BaselinePatch(e.Workload, r)
 }
 
-// abandoned takes the place of the digest of all content when pods are left that were to be evicted.
+// abandoned replaces the digest of all content if pods are left that were to be evicted.
 const abandoned = "abandoned"
 
-// abandoned reports whether the record says only that pods are left that were to be evicted: they
-// run with other content than the rest, of unknown sources.
+// abandoned reports whether the record only says that pods are left that were to be evicted: they
+// run with other content than the rest, but it is not known of which sources.
 func (r *Record) abandoned() bool {
 	return r.Sources == nil && r.Hash == dependency.KeyOf(r.Hash)+abandoned
 }
@@ -280,9 +280,9 @@ func AbandonedPatch(w *dependency.Workload, present Record) ([]byte, error) {
 	return patch(w, annotations, nil)
 }
 
-// EndPatch returns the JSON merge patch that ends a restart of which nothing is left to do. It also writes a record
-// again that another client has removed: as long as this process remembers that record, it
-// remembers with it that the restart is under way.
+// EndPatch returns the JSON merge patch that ends a completed restart. It also writes the record again if another
+// client removed it: as long as this process remembers that record, it also remembers that the restart is under
+// way.
 func EndPatch(w *dependency.Workload) ([]byte, error) {
 	annotations := object{RecreatingAnnotation: nil}
 	if hash, sources := w.Record(); w.RecordDropped() {

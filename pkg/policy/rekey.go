@@ -10,21 +10,21 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Vouched is what the record of a workload said of its content before the key of the hash was
-// replaced. It is needed because digests of different keys cannot be compared: later, nothing else
-// shows whether a record made with the previous key says the current content.
+// Vouched is what the record of a workload said about its content before the key of the hash was
+// replaced. It is needed because digests made with different keys cannot be compared: later,
+// nothing else shows whether a record made with the previous key matches the current content.
 type Vouched struct {
 	workload *dependency.Workload
 	record   Record
 	// same are the tracked sources whose content was as recorded, and whole reports whether all of it was.
 	same  map[string]bool
 	whole bool
-	// keys are those that there were by the record, of tracked sources of which all were still there.
+	// keys are the recorded keys of tracked sources whose recorded keys all still existed.
 	keys map[string][]string
 }
 
-// Vouch returns what the record of a workload says of the content of a graph, or nil: it
-// cannot be compared.
+// Vouch returns what the record of a workload says about the content of a graph, or nil
+// if it cannot be compared.
 func (v Evaluator) Vouch(w *dependency.Workload) *Vouched {
 	e := v.Evaluate(w)
 	if !e.Comparable() || e.Record.abandoned() { // the latter is the same with any key
@@ -41,10 +41,10 @@ func (v Evaluator) Vouch(w *dependency.Workload) *Vouched {
 	return vouched
 }
 
-// Translate returns a workload with its record expressed by another key of the hash: that of the
-// graph, which was read again with it after a place in the order of reading. A tracked source that
-// was as recorded, and has not changed since, gets the entry of its current content; any other
-// keeps the digest of the previous key, which differs from all.
+// Translate returns a workload with its record translated to another key of the hash, with which
+// the graph was read again after a place in the order of reading. A tracked source that was as
+// recorded, and has not changed since, gets the entry of its current content; any other keeps the
+// digest of the previous key, which differs from all.
 func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64) *dependency.Workload {
 	e := now.Evaluate(w)
 	if w.UID != v.workload.UID || e.Record.Hash != v.record.Hash || dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash) {
@@ -77,8 +77,8 @@ func (v *Vouched) Translate(now Evaluator, w *dependency.Workload, order uint64)
 	return w.WithRecord(hash, mustJSON(sources))
 }
 
-// readAgainAfter reports whether anything that belongs to a tracked source was read with other content, or
-// perhaps other content, after a place in the order of reading.
+// readAgainAfter reports whether any part of a tracked source was, or may have been, read with other
+// content after a place in the order of reading.
 func (u *trackedSource) readAgainAfter(e *Evaluation, order uint64) bool {
 	if u.counted != nil {
 		return e.lookUp(u.counted).written.Order > order

@@ -18,8 +18,8 @@ type scope struct {
 	known bool
 }
 
-// invalid reports whether restarts were on hold, because an annotation was invalid: it says nothing of what counts, so
-// that what the record remembers still did.
+// invalid reports whether restarts were on hold because an annotation was invalid: then it is not known what counted,
+// and the sources in the record are assumed to.
 func (s *scope) invalid() bool { return s.known && len(s.Problems) > 0 }
 
 // remembersUnit reports whether the record knows a tracked source, whatever its keys were.
@@ -50,8 +50,8 @@ func (e *Evaluation) scopeBefore() *scope {
 	return e.before
 }
 
-// remembers reports whether the record knows a source that is absent, so that its deletion may be a change in mode
-// Matched: not if this process knows that it had no mark by then.
+// remembers reports whether the record contains a source that is absent, so that its deletion may be a change in
+// mode Matched; it is not if this process knows that the source had no mark by then.
 func (e *Evaluation) remembers(r *dependency.Reference) bool {
 	if _, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]; !remembered {
 		return false
@@ -114,7 +114,7 @@ func (e *Evaluation) countedBeforeInGlob(u *trackedSource, name string) bool {
 }
 
 // eachNamedBefore calls f for the sources of a kind that patterns named when the annotations that say what counts last
-// changed, as far as EachRecent does. It reports whether these were all, or f wanted no more of each pattern.
+// changed, as far as EachRecent does. It reports whether these were all, or f ended the iteration of each pattern.
 func (e *Evaluation) eachNamedBefore(kind dependency.SourceKind, f func(*dependency.Source) bool) (complete bool) {
 	before := e.scopeBefore()
 	complete = true

@@ -11,7 +11,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// When changed content counts as settled, so that what is written one after the other makes one restart.
+// When changed content counts as settled, so that a series of writes causes one restart.
 
 // How many settle times a restart waits at most, and how many of those for releases.
 const (
@@ -43,7 +43,7 @@ func (e *Evaluation) datesOf(changes []change) dates {
 	return d
 }
 
-// lastChange returns since when the content settles; zero: nothing says that it changed recently.
+// lastChange returns the time from which the settle time counts; zero: no recent change is known.
 func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
 	if known.seen.IsZero() && known.complete { // it changed before this process looked
 		return known.written
@@ -57,7 +57,8 @@ func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
 	if known.seen.IsZero() {
 		return last
 	}
-	// What else came lately belongs to the change: a source for which pods were waiting.
+	// A source that appeared recently and for which pods were waiting belongs to the
+	// change, too.
 	for i := range e.tracked {
 		last = later(last, e.change(&e.tracked[i]).seen)
 	}
@@ -65,8 +66,8 @@ func (e *Evaluation) lastChange(changes []change, known *dates) time.Time {
 }
 
 // settles returns when changed content counts as settled, and the settle time that applies;
-// release reports whether that is the one for content that may belong to a release. Seen is when
-// the content last changed.
+// release reports whether this is the settle time for content that may belong to a release. Seen
+// is when the content last changed.
 func (e *Evaluation) settles(o Observed, changes []change, seen time.Time) (at time.Time, settle time.Duration, release bool) {
 	settle, limit := e.Policy.Settle, settleLimit
 	if seen.IsZero() {
@@ -76,8 +77,8 @@ func (e *Evaluation) settles(o Observed, changes []change, seen time.Time) (at t
 		since := seen.Add(-e.Policy.ReleaseSettle * releaseLimit)
 		for i := range changes {
 			changes[i].trackedSource.eachSource(func(s *dependency.Source) bool {
-				// What a glob names comes in the order of its changes: those that are earlier, or that the pods
-				// have read, belong to no release that is under way.
+				// The sources of a glob come in the order of their changes: those that changed earlier, or that
+				// the pods have read, do not belong to a release that is under way.
 				c := changes[i].trackedSource.changedWith(s.Change)
 				if changes[i].trackedSource.glob != nil && (!c.seen.After(since) || e.startedAfter(&c)) {
 					return false
@@ -93,8 +94,8 @@ func (e *Evaluation) settles(o Observed, changes []change, seen time.Time) (at t
 	return settledAt(o, seen, settle, limit), settle, release
 }
 
-// settledAt returns when content that last changed when it was seen to counts as settled: the
-// settle time later, and at most limit settle times after it was first seen to differ.
+// settledAt returns when content counts as settled: the settle time after its last change was
+// seen, and at most limit settle times after it was first seen to differ.
 func settledAt(o Observed, seen time.Time, settle time.Duration, limit int) time.Time {
 	settled := seen.Add(settle)
 	if o.StaleSince.IsZero() || settle > math.MaxInt64/time.Duration(limit) {

@@ -33,7 +33,7 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 		changed = e.changedUnrecorded()
 	case r.Sources == nil && r.Hash == e.Hash:
 	case r.Sources == nil:
-		// Only the hash is left, so that it cannot be told which source has changed.
+		// Only the hash is left, so it is not known which source has changed.
 		for i := range e.tracked {
 			changed = append(changed, e.change(&e.tracked[i]))
 		}
@@ -51,8 +51,9 @@ func (e *Evaluation) stale() (changed []change, trigger string) {
 	return changed, changed[0].trackedSource.id
 }
 
-// Comparable reports whether there is a record that can be compared with the current content: one
-// that was made with the same key of the hash, or one that says with any key that pods are left.
+// Comparable reports whether there is a record that can be compared with the current content: a
+// record that was made with the same key of the hash, or one that says with any key that pods are
+// left.
 func (e *Evaluation) Comparable() bool {
 	return e.Record.abandoned() || e.Record.Hash != "" && dependency.KeyOf(e.Record.Hash) == dependency.KeyOf(e.Hash)
 }
@@ -74,13 +75,14 @@ func (e *Evaluation) unread(changes []change) []change {
 	})
 }
 
-// recordedMixed reports whether pods were found to be started with different content.
+// recordedMixed reports whether pods were found to have been started with different
+// content.
 func (e *Evaluation) recordedMixed(u *trackedSource) bool {
 	return e.Record.Sources[u.id] == u.mixedEntry() || e.Record.abandoned()
 }
 
 // broughtBack reports whether the record was written no later than the pods started: in one write with
-// their template, as kubectl rollout undo does, or before. Then it says nothing of the pods, unless
+// their template, as kubectl rollout undo does, or before. Then it says nothing about the pods, unless
 // some are older. Pods that had to wait for a source started no earlier than the version behind its
 // change, which may be that of the record: then nothing shows that the record is older.
 func (e *Evaluation) broughtBack(u *trackedSource) bool {
@@ -95,10 +97,11 @@ func (e *Evaluation) recordVersion() uint64 {
 }
 
 // adoptedByWebhook reports whether a change at a moment was adopted by the webhook: the workload
-// opted in and got its record in one write, after that moment. The record may say older content,
-// if the replica that made it had not read the change yet. It is no such write if the template came
-// with it too: kubectl rollout undo may have restored all three, with the record of earlier pods. And
-// with several revision counters nothing tells which came first: the order of reading does not.
+// opted in and got its record in one write, after that moment. The record may have older content, if
+// the replica that made it had not read the change yet. A write that also changed the template does
+// not count: kubectl rollout undo may have restored all three, with the record of earlier pods. And
+// with several revision counters, it is not known which came first: the order of reading does not
+// show it.
 func (e *Evaluation) adoptedByWebhook(at dependency.Moment) bool {
 	w := e.Workload
 	return w.OptedAt.Version > 0 && w.OptedAt == w.RecordedAt && !w.RecordedWithTemplate &&
@@ -133,8 +136,8 @@ func (e *Evaluation) findStart(u *trackedSource) uint64 {
 	return least
 }
 
-// startedAfter reports whether the first container that reads a tracked source started after a change. Where the lower bound of the
-// template is just the upper bound of the change, it did as well: one revision is not that of two writes.
+// startedAfter reports whether the first container that reads a tracked source started after a change. If the lower
+// bound of the template equals the upper bound of the change, it did as well: two writes do not have the same revision.
 func (e *Evaluation) startedAfter(c *change) bool {
 	started := e.started(c.trackedSource)
 	return started > c.at.Version || started > 0 && started == c.at.Version && started == e.Workload.StartVersion
@@ -152,8 +155,8 @@ func (e *Evaluation) afterRecord(c *change) bool {
 // hashDiffers reports whether only a hash is recorded, and it is not the current one: any tracked source may differ.
 func (e *Evaluation) hashDiffers() bool { return e.Record.Sources == nil && e.Record.Hash != e.Hash }
 
-// toldByRecord reports whether a change that a list showed may be the one that the record of another replica was made
-// for: it says what came of it.
+// toldByRecord reports whether a change that a list showed may be the one for which another replica made the record:
+// then the record tells the outcome.
 func (e *Evaluation) toldByRecord(c *change) bool {
 	u, recorded := c.trackedSource, e.Workload.RecordedAt
 	if e.decided != 0 || e.graph.SeveralCounters() || c.after == 0 || c.after >= recorded.Version || !e.knows(u) || e.differs(u) {
@@ -164,12 +167,12 @@ func (e *Evaluation) toldByRecord(c *change) bool {
 }
 
 // outdated reports whether the record was written before the pods that read a tracked source were started,
-// so that it says nothing of them.
+// so that it says nothing about them.
 func (e *Evaluation) outdated(u *trackedSource) bool { return e.recordVersion() < e.started(u) }
 
-// changed returns the tracked sources of which the pods run with other content, by the kind of record: a tracked source
-// that the record does not know has changed since it began to count; one whose record is older than
-// the pods, since they started; any other differs from the record.
+// changed returns the tracked sources whose pods run with other content. A tracked source that the record does not
+// contain must have changed since it began to count; one whose record is older than the pods, since they started; any
+// other must differ from the record.
 func (e *Evaluation) changed() (changed []change) {
 	for i := range e.tracked {
 		u := &e.tracked[i]
@@ -220,8 +223,8 @@ func (e *Evaluation) changedSinceCounted(u *trackedSource) (found bool) {
 	return found
 }
 
-// countedWhenChanged reports whether this process saw a change of a source, which is nil if it has gone, when that
-// counted already.
+// countedWhenChanged reports whether this process saw a change of a source when it already counted. The source is
+// nil if it no longer exists.
 //
 // One that counted before the annotations said what counts now, in this tracked source or in another, counts since then, so that
 // the record may know the change: what was read after that was decided on is one. Any other record, however late
@@ -346,8 +349,8 @@ func (e *Evaluation) findChange(u *trackedSource) change {
 	return c
 }
 
-// undated reports whether no time need tell when what is read of a source that is there last changed: a key may
-// have been removed, of which an update leaves no time.
+// undated reports whether it may not be known when the content of an existing source last changed: a key may
+// have been removed, and such an update leaves no time.
 func (e *Evaluation) undated(u *trackedSource) bool {
 	entry := e.Record.Sources[u.id]
 	switch {

@@ -11,14 +11,14 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Strategy is a way to restart a workload. Each has a file here, with what it writes and how it is described, and one in
-// the package strategy, with what it does to the cluster.
+// Strategy is a way to restart a workload. Each has a file here, with what it writes and how it is described, and a
+// file in package strategy, with what it does to the cluster.
 type Strategy interface {
 	// Name is its value of StrategyAnnotation.
 	Name() string
 	// NamesPods reports whether a restart names the pods that exist; see Restart.
 	NamesPods() bool
-	// MarksTemplate reports whether a restart is a rollout: the pod template carries the hash.
+	// MarksTemplate reports whether a restart is a rollout: the pod template gets the hash.
 	MarksTemplate() bool
 	// Describe returns what a restart does. Caveat is what keeps a rollout from replacing pods; empty: nothing does.
 	Describe(caveat string) Description
@@ -27,9 +27,9 @@ type Strategy interface {
 	// Progress describes a restart that is under way.
 	Progress() Progress
 
-	// begin adds what begins a restart to the patch that records it.
+	// begin adds the annotations that begin a restart to the patch that records it.
 	begin(w *dependency.Workload, r *Restart, out *restartPatch)
-	// end removes from annotations what says that a restart is under way.
+	// end removes the annotations which say that a restart is under way.
 	end(w *dependency.Workload, annotations object)
 }
 
@@ -51,8 +51,8 @@ func ParseStrategy(value string) (Strategy, error) {
 	return nil, fmt.Errorf("must be one of %s", strings.Join(names, ", "))
 }
 
-// RestartsBy returns the strategy by which the workload is restarted. That of a workload that has not opted in needs no
-// controller to continue it.
+// RestartsBy returns the strategy by which the workload is restarted. For a workload that has not opted in, it is one
+// that needs no controller to continue it.
 func (p *Policy) RestartsBy() Strategy {
 	if p.Mode == Off || p.Strategy == nil {
 		return Annotate
@@ -70,7 +70,8 @@ func UnderWay(w *dependency.Workload) Strategy {
 	return nil
 }
 
-// superseded returns the strategy by which a restart is under way that is to be made by another one now; nil: there is none.
+// superseded returns the strategy of a restart that is under way and must now be done by another strategy; nil: there
+// is none.
 func (e *Evaluation) superseded() Strategy {
 	if s := UnderWay(e.Workload); s != nil && s != e.Policy.RestartsBy() {
 		return s
@@ -94,7 +95,7 @@ type Progress struct {
 	While   string // completes "The strategy was changed while "
 }
 
-// restartPatch is what a patch that restarts a workload consists of.
+// restartPatch is the content of a patch that restarts a workload.
 type restartPatch struct {
 	workload, template object // annotations; no template: it stays as it is
 	last               LastReload

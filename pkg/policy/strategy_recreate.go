@@ -13,8 +13,8 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Recreate evicts the pods one after the other, which leaves the template as it is. The controller does that, and only
-// for workloads that have opted in.
+// Recreate evicts the pods one by one, and does not change the template. The controller does that, and only for
+// workloads that have opted in.
 var Recreate Strategy = recreate{}
 
 type recreate struct{}
@@ -28,7 +28,7 @@ func (recreate) NamesPods() bool { return true }
 // MarksTemplate implements Strategy.
 func (recreate) MarksTemplate() bool { return false }
 
-// Describe implements Strategy. What keeps a rollout from replacing pods does not concern it.
+// Describe implements Strategy. The caveats of rollouts do not apply to evictions.
 func (recreate) Describe(string) Description {
 	return Description{What: "pods", Done: "are being evicted, one by one", Would: "would be evicted, one by one"}
 }
@@ -72,14 +72,15 @@ func podsToEvict(pods []types.UID) string {
 	return strings.Join(slices.Compact(ids), ",")
 }
 
-// podID stands for a pod in few bytes. If two are alike, one pod is evicted for nothing.
+// podID identifies a pod in few bytes. If two pods have the same, one of them is evicted
+// for nothing.
 func podID(uid types.UID) string { return checksum([]string{string(uid)}) }
 
 // PodsToEvict are the pods that RecreatingAnnotation names.
 type PodsToEvict map[string]bool
 
-// PodsToEvictOf returns the pods of a workload that had to be evicted when its last restart
-// began. Valid reports whether the value is one of ours; if not, it is unknown which pods are left.
+// PodsToEvictOf returns the pods of a workload that had to be evicted when its last restart began.
+// Valid reports whether the value has our format; if not, it is unknown which pods are left.
 func PodsToEvictOf(w *dependency.Workload) (pods PodsToEvict, valid bool) {
 	value := w.Recreating()
 	if value == noPod {

@@ -15,25 +15,25 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// tracked source is what a record remembers as one: a source, or all sources that only a glob names, so
-// that one of them that appears or vanishes is a change.
+// trackedSource is what a record tracks with one entry: a source, or all sources that only a glob
+// names, so that it is a change if one of them appears or disappears.
 type trackedSource struct {
 	of *Evaluation
 	id string
-	// counted is the source; nil: it is a glob, of which matched is what it names, and others are sources
-	// of the template that it names as well, and that do not belong to it.
+	// counted is the source; nil: it is a glob. Then matched are the sources that it names, and others
+	// are sources of the template that it also names but that do not belong to it.
 	counted *counted
 	glob    *dependency.Pattern
 	matched *dependency.Matched
 	others  []string
 
-	// What has been computed of it, as long as the graph stays the same; nil: it has not.
+	// A cache that is valid as long as the graph stays the same; nil: not computed yet.
 	stands  *summary
 	changed *change
 	start   *uint64
 }
 
-// summary is what a record remembers of a tracked source.
+// summary is what a record contains about a tracked source.
 type summary struct {
 	scope  string // which keys count, and how they are seen
 	digest string // what the pods read of them; empty: a glob that names nothing
@@ -46,13 +46,13 @@ type counted struct {
 	source               *dependency.Source
 	content              []byte   // what stands for what is read of it
 	keys                 []string // these keys
-	// What has been looked up of it, as long as the graph stays the same.
+	// A cache of lookups that is valid as long as the graph stays the same.
 	known   bool
 	written dependency.Moment // an upper bound of when what is read last changed
 	last    dependency.Change // of the content
 }
 
-// lookUp completes what is known of a source.
+// lookUp completes what is known about a source.
 func (e *Evaluation) lookUp(c *counted) *counted {
 	switch {
 	case c.known:
@@ -61,8 +61,8 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 	default:
 		key := e.sourceKey(&c.Reference)
 		c.written, c.last = e.graph.LastWritten(e.Workload.Namespace, &c.Reference), e.graph.LastChange(key)
-		// It may have gone after the pods had started, and before this process read their template, or
-		// while another template was there that did not name it.
+		// It may have been deleted after the pods had started and before this process read their
+		// template, or while another template did not name it.
 		unused := e.graph.UnusedDeletion(key)
 		if c.last.Version == 0 && (unused.Version > e.Workload.StartVersion || e.Workload.StartUnsure) {
 			c.written, c.last = unused.Moment(), unused
@@ -75,7 +75,7 @@ func (e *Evaluation) lookUp(c *counted) *counted {
 	return c
 }
 
-// entry is what a record remembers of the tracked source.
+// entry is the entry of the tracked source in a record.
 func (u *trackedSource) entry() string {
 	s := u.summary()
 	if s.digest == "" {
@@ -84,14 +84,14 @@ func (u *trackedSource) entry() string {
 	return s.scope + "." + s.digest + "." + s.keys
 }
 
-// isCurrent reports whether an entry says the current content of the tracked source. It does not compare which
-// keys there are: some of them may be seen by no container.
+// isCurrent reports whether an entry matches the current content of the tracked source. It does not compare
+// which keys exist: some of them may be visible to no container.
 func (u *trackedSource) isCurrent(entry string) bool {
 	own := u.entry()
 	return entry[:strings.LastIndexByte(entry, '.')+1] == own[:strings.LastIndexByte(own, '.')+1]
 }
 
-// mixedEntry is what a record remembers of the tracked source when some pods were started with other
+// mixedEntry is the entry of the tracked source in a record if some pods were started with other
 // content of it than others.
 func (u *trackedSource) mixedEntry() string { return u.summary().scope + "." + mixed + "." }
 
@@ -107,9 +107,10 @@ func (e *Evaluation) globs() (globs []trackedSource) {
 	return globs
 }
 
-// count adds a reference to the tracked sources. A source that only annotations name belongs, while it is there,
-// to each glob that does, and has a tracked source of its own if it is named without one: an edit of one of them
-// changes nothing for the others. What the template reads is set apart from the globs that name it as well.
+// count adds a reference to the tracked sources. A source that only annotations name belongs, while it exists,
+// to each glob that names it, and also has its own tracked source if it is named without a glob: so an edit of
+// one of them changes nothing for the others. Sources that the template reads do not belong to the globs that
+// also name them.
 func (e *Evaluation) count(c *counted, n naming, globs []trackedSource) {
 	if onlyAnnotated(&c.Reference) {
 		if !n.byName && len(n.globs) > 0 && c.source != nil {
@@ -129,8 +130,8 @@ func (e *Evaluation) match(u *trackedSource) {
 	u.matched = e.graph.Matched(e.Workload.Namespace, *u.glob, e.Policy.Exclude, u.others)
 }
 
-// summary returns what a record remembers of the tracked source. It is computed on first use: nothing is remembered of workloads that
-// have not opted in.
+// summary returns what a record contains about the tracked source. It is computed on first use, because workloads that
+// have not opted in have no record.
 func (u *trackedSource) summary() *summary {
 	if u.stands != nil {
 		return u.stands
@@ -175,13 +176,14 @@ const (
 	keyNameLength = 6
 )
 
-// hadOtherKeys reports whether an entry was made when there was a key that is not there now, or may have been.
+// hadOtherKeys reports whether there was, or may have been, a key that does not exist now when an entry was
+// made.
 func (u *trackedSource) hadOtherKeys(entry string) bool {
 	_, known := u.keysThen(entry)
 	return !known
 }
 
-// keysThen returns the keys that there were when an entry was made, if all of them are still there.
+// keysThen returns the keys that existed when an entry was made, if all of them still exist.
 func (u *trackedSource) keysThen(entry string) (names []string, known bool) {
 	before, keys := entry[strings.LastIndexByte(entry, '.')+1:], u.summary().keys
 	switch {
@@ -208,8 +210,8 @@ func (u *trackedSource) keysThen(entry string) (names []string, known bool) {
 	return names, true
 }
 
-// eachSource calls f for the sources of a tracked source that are there, those of a glob that changed last first, until
-// f returns false.
+// eachSource calls f for the existing sources of a tracked source, for a glob the last changed first, until f returns
+// false.
 func (u *trackedSource) eachSource(f func(*dependency.Source) bool) {
 	switch {
 	case u.glob != nil:
@@ -223,9 +225,9 @@ func onlyAnnotated(r *dependency.Reference) bool {
 	return len(r.Uses) == 1 && r.Uses[0].Type == dependency.Annotation
 }
 
-// scopeOf stands for the keys that count and how containers see them, so that a change of the
-// policy or the template is not taken for one of the content. Variables do not show what a
-// ConfigMap has in binaryData, and files do.
+// scopeOf identifies the keys that count and how containers see them, so that a change of the
+// policy or the template is not mistaken for a change of content. Variables do not show the
+// binaryData of a ConfigMap, and files do.
 func scopeOf(r *dependency.Reference) string {
 	variables, files := *r, *r
 	variables.Uses, files.Uses = nil, nil
@@ -248,7 +250,7 @@ func scopeOf(r *dependency.Reference) string {
 	}
 }
 
-// keysOf stands for the keys that a reference reads.
+// keysOf identifies the keys that a reference reads.
 func keysOf(r *dependency.Reference) string {
 	keys, all := r.Keys()
 	if all {
