@@ -13,39 +13,41 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// What requests may hold of memory at once, from all callers and whatever is in them. Others wait.
+// The memory that all requests may use at the same time, from all callers and whatever their
+// content. Further requests wait.
 const (
-	// maxBody bounds a request. It holds a workload twice, of which kube-apiserver takes none larger than 3 MB.
+	// maxBody limits the body of a request. It contains a workload twice, and kube-apiserver accepts none
+	// larger than 3 MB.
 	maxBody = 6 << 20
-	// bodies bounds the bytes of requests, which are in memory twice for a moment. A request counts for at least
-	// leastBody, which also bounds their number.
+	// bodies limits the total size of bodies, which are in memory twice for a moment. A request counts as at
+	// least leastBody, which also limits their number.
 	bodies    = 12 << 20
 	leastBody = 64 << 10
-	// bodiesOfHost is the part that one host may have, so that one that sends slowly leaves room for others.
+	// bodiesOfHost is the share of one host, so that a host that sends slowly leaves room for others.
 	bodiesOfHost = maxBody
-	// decoding bounds what is made of them, and decodingOfHost the part of one host. A request that takes more than that
+	// decoding limits the size of decoded bodies, and decodingOfHost the share of one host. A request that needs more
 	// is left to the controller.
 	decoding       = 24 << 20
 	decodingOfHost = decoding * 3 / 4
 )
 
-// What is made of JSON takes more than its bytes: an array of zeros or nulls, where containers should be, becomes one of
-// containers. So what takes room is counted before: each comma and each bracket that opens.
+// Decoded JSON can be much larger than its bytes: an array of zeros or nulls, in the place of containers, becomes an
+// array of containers. So the elements are counted before decoding: each comma and each opening bracket.
 const (
-	// ofElement is what an element of a pod template takes at most: a container, in an array that has grown
-	// (TestOfElement).
+	// ofElement is the maximum size of an element of a pod template: a container, in an array that has
+	// grown (TestOfElement).
 	ofElement = 1 << 10
-	// ofAny is the same for an element of what is decoded without a type, and ofAnnotation of an annotation.
+	// ofAny is the same for an element that is decoded without a type, and ofAnnotation for an annotation.
 	ofAny        = 512
 	ofAnnotation = 128
 )
 
-// elements returns how many values there are in JSON at most.
+// elements returns an upper bound on the number of values in JSON.
 func elements(raw []byte) int64 {
 	return 1 + int64(bytes.Count(raw, []byte(","))+bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("[")))
 }
 
-// shares are a budget of which one host has a part at most.
+// shares is a budget of which one host can have at most a share.
 type shares struct {
 	all    *semaphore.Weighted
 	ofHost int64
@@ -63,7 +65,7 @@ func newShares(all, ofHost int64) *shares {
 	return &shares{all: semaphore.NewWeighted(all), ofHost: ofHost, hosts: map[string]*share{}}
 }
 
-// acquire waits for a part of the budget, which release gives back.
+// acquire waits for a part of the budget, which release returns.
 func (s *shares) acquire(ctx context.Context, host string, n int64) (release func(), err error) {
 	s.mu.Lock()
 	own := s.hosts[host]
@@ -96,7 +98,7 @@ func (s *shares) acquire(ctx context.Context, host string, n int64) (release fun
 	}, nil
 }
 
-// hostOf returns from where a request comes.
+// hostOf returns the host from which a request comes.
 func hostOf(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -1,10 +1,12 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission answers the admission webhook for workloads: it keeps our annotations on
-// what is about to be written, by the same evaluation as the API and the controller. It
-// changes nothing else, and whatever goes wrong, the workload is admitted as it is.
+// Package admission is the admission webhook for workloads: it preserves or sets our
+// annotations on workloads that are about to be written, with the same evaluation as the API
+// and the controller. It changes nothing else, and if anything fails, the workload is
+// admitted unchanged.
 //
-// Callers are not known (kube-apiserver does not authenticate to webhooks by itself), so an
-// answer depends on what is asked and on the index alone, and nothing is done by it.
+// Callers are not authenticated (by default, kube-apiserver does not authenticate to
+// webhooks), so an answer depends only on the request and the index, and has no side
+// effects.
 package admission

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// maxFinds bounds the sources that are looked up for one workload.
+	// maxFinds limits the sources that are looked up for one workload.
 	maxFinds = 16
-	// findLimit bounds the time for all of them: well below that for which kube-apiserver waits.
+	// findLimit limits the time for all of them, well below the timeout of kube-apiserver.
 	findLimit = time.Second
-	// findRate bounds how many are looked up in a second for all callers together, after findBurst at once: each is a
-	// request to kube-apiserver, and callers may be strangers.
+	// findRate limits how many are looked up in a second for all callers together, after findBurst at once: each is a
+	// request to kube-apiserver, and callers are not authenticated.
 	findRate, findBurst = 50, 200
 )
 

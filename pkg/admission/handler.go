@@ -25,26 +25,27 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Path is where workloads are sent.
+// Path is the URL path of the webhook.
 const Path = "/admission/workloads"
 
 // defaultPatience is how long a request waits for its turn, and how long its body may take to arrive: less than the
-// caller waits.
+// timeout of the caller.
 const defaultPatience = 2 * time.Second
 
-// Finder looks up a source as it is now; nil: there is none.
+// Finder looks up the current state of a source; nil: it does not exist.
 type Finder interface {
 	Find(context.Context, *dependency.Digester, dependency.SourceKey) (*dependency.Source, error)
 }
 
-// Config is what a Handler is made from.
+// Config configures a Handler.
 type Config struct {
 	Index  policy.Index
 	Finder Finder
 	Clock  clock.PassiveClock
 	// Namespaces are those that the graph holds; empty: all.
 	Namespaces []string
-	// Exempt reports whether workloads of a namespace are admitted as they are, for every caller; nil: of none.
+	// Exempt reports whether workloads of a namespace are admitted unchanged, for every caller; nil: no
+	// namespace is exempt.
 	Exempt func(namespace string) bool
 }
 
@@ -66,10 +67,12 @@ func NewHandler(c Config) *Handler {
 	}
 }
 
-// maxText bounds what is told of a request that is not understood, in the log and in the answer.
+// maxText limits the length of what is said about an invalid request, in the log and in the
+// answer.
 const maxText = 512
 
-// log logs what is wrong with a request, in few lines and short ones, as strangers may cause them.
+// log logs what is wrong with a request, with a limited rate and length, because unauthenticated
+// callers can cause it.
 func (h *Handler) log(ctx context.Context, level klog.Level, message string, err error, keysAndValues ...any) {
 	if logger := klog.FromContext(ctx); h.logged.AllowN(h.Clock.Now(), 1) {
 		logger.V(int(level)).Info(message, append(keysAndValues, "err", shortened(err.Error()))...)
@@ -83,8 +86,8 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "..."
 }
 
-// ServeHTTP implements http.Handler. What is no AdmissionReview of a workload gets an error
-// of HTTP, and kube-apiserver goes on without us.
+// ServeHTTP implements http.Handler. Anything other than an AdmissionReview of a workload
+// gets an HTTP error, and kube-apiserver continues without the webhook.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := h.Clock.Now()
 	status, answer, err := h.serve(w, r)
@@ -165,7 +168,7 @@ func (h *Handler) review(ctx context.Context, r *request) *admissionv1.Admission
 	return response
 }
 
-// passes reports whether a workload is admitted as it is, whatever is in it.
+// passes reports whether a workload is admitted unchanged, whatever its content.
 func (h *Handler) passes(r *request) bool {
 	return r.SubResource != "" || r.operation() == "" ||
 		h.Exempt != nil && h.Exempt(r.Namespace) ||
@@ -204,8 +207,8 @@ func (h *Handler) admit(ctx context.Context, r *request) (patch []byte, result s
 	return patch, string(action), nil
 }
 
-// marks asks which annotations a workload is to carry. It returns false while the index
-// does not equal the cluster.
+// marks returns which annotations a workload should have. It returns false while the
+// index does not equal the cluster.
 func (h *Handler) marks(ctx context.Context, object *written, before *written) (marks policy.DesiredAnnotations, action policy.AdmissionAction, ready bool) {
 	admission := policy.Admission{NewTemplate: before == nil || !sameTemplate(object, before)}
 	if before != nil {
@@ -230,7 +233,7 @@ func (h *Handler) marks(ctx context.Context, object *written, before *written) (
 	if !ready || len(absent) == 0 {
 		return marks, action, ready
 	}
-	// They may have been made a moment ago, by the same kubectl apply.
+	// They may have been created a moment ago, by the same kubectl apply.
 	found, err := h.find(ctx, digester, absent)
 	if err != nil {
 		h.log(ctx, 2, "Could not look up the sources of a workload; leaving it to the controller", err, "workload", klog.KRef(object.Namespace, object.Name))

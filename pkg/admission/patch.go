@@ -11,9 +11,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// patch returns the JSON patch that gives a workload its marks, or nil if it carries them.
-// It names our annotations alone, so that nothing else can be changed by it, known to us or
-// not.
+// patch returns the JSON patch that gives a workload its marks, or nil if it has them. It
+// names only our annotations, so it cannot change anything else, including fields that we
+// do not know.
 func (w *written) patch(m policy.DesiredAnnotations) ([]byte, error) {
 	operations := mark(nil, "/metadata", w.annotations != nil, w.annotations, m.Workload)
 
@@ -27,7 +27,7 @@ func (w *written) patch(m policy.DesiredAnnotations) ([]byte, error) {
 	return jsonpatch.Marshal(operations)
 }
 
-// mark appends what makes annotations be as they are wanted.
+// mark appends operations that bring annotations to their wanted values.
 func mark(operations []jsonpatch.Operation, metadata string, exists bool, present map[string]string, want map[string]*string) []jsonpatch.Operation {
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		value, found := present[key]

@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// review is an AdmissionReview of which only what matters here is decoded.
+// review is an AdmissionReview of which only the needed parts are decoded.
 type review struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -43,7 +43,8 @@ type request struct {
 	malformed      error  // why there are none
 }
 
-// readReview reads an AdmissionReview of a workload. What it says of itself is checked here, before anything is done by it.
+// readReview reads an AdmissionReview of a workload. It validates what the request says about itself before that is
+// used.
 func readReview(body []byte) (*review, error) {
 	v := &review{}
 	if err := json.Unmarshal(body, v); err != nil {
@@ -55,7 +56,8 @@ func readReview(body []byte) (*review, error) {
 	return v, v.Request.read()
 }
 
-// maxUID is more than the UID of a request has, which comes back in the answer.
+// maxUID is an upper bound on the length of the UID of a request, which is returned in
+// the answer.
 const maxUID = 128
 
 func (r *request) read() error {
@@ -78,7 +80,7 @@ func (r *request) read() error {
 	return nil
 }
 
-// isName reports whether an object can have a name. The time that it takes is bounded.
+// isName reports whether an object can have a name. It takes limited time.
 func isName(name string, validate validation.ValidateNameFunc) bool {
 	return len(name) <= utilvalidation.DNS1123SubdomainMaxLength && len(validate(name, false)) == 0
 }
@@ -90,8 +92,8 @@ func (r *request) readObjects() {
 	r.Object, r.OldObject = nil, nil // what matters of them has been copied
 }
 
-// operation returns what is done, if it is something that pods can be started by. Anything may be said here, so this is
-// what goes into metrics.
+// operation returns the operation if it can start pods. A request may contain any string here, so metrics use this
+// result.
 func (r *request) operation() string {
 	switch r.Operation {
 	case admissionv1.Create, admissionv1.Update:
@@ -101,7 +103,7 @@ func (r *request) operation() string {
 	}
 }
 
-// cost returns how much memory it takes at most to decode what is in a request.
+// cost returns an upper bound on the memory that it takes to decode a request.
 func (r *request) cost() int64 {
 	if r.malformed != nil {
 		return 0

@@ -19,8 +19,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// shape is a workload of which only the parts are looked at that matter here. They have yet to be decoded, so that
-// what that costs is known before.
+// shape is a workload with only the parts that are needed, not decoded yet, so that the cost of decoding can be
+// estimated.
 type shape struct {
 	Metadata struct {
 		Annotations json.RawMessage `json:"annotations"`
@@ -42,21 +42,22 @@ func readShape(raw []byte) (*shape, error) {
 	return s, nil
 }
 
-// cost returns how much memory a workload takes at most when it is decoded, to be compared and patched.
+// cost returns an upper bound on the memory of a workload when it is decoded, to be compared and
+// patched.
 func (s *shape) cost() int64 {
 	return int64(len(s.Metadata.Annotations)+2*len(s.Spec.Template)) + // its strings, of the template by each way
 		elements(s.Metadata.Annotations)*ofAnnotation + elements(s.Spec.Template)*ofAny
 }
 
-// costOfTypes returns what is added when it is decoded by its type as well.
+// costOfTypes returns what is added if it is decoded with its type as well.
 func (s *shape) costOfTypes() int64 { return elements(s.Spec.Template) * ofElement }
 
-// written is a workload as it came: what is read of it, and its annotations as they are.
+// written is a workload as it was sent: the parts that are read, and its annotations.
 type written struct {
 	*dependency.Workload
 
 	annotations map[string]string
-	// As it is written: it may have fields that our libraries do not know.
+	// The raw JSON, which may have fields that our libraries do not know.
 	template map[string]any
 }
 
@@ -72,7 +73,7 @@ func readWorkload(k *kind.Kind, namespace, name string, s *shape) (*written, err
 			return nil, fmt.Errorf("reading a %s: %w", k.Name, err)
 		}
 	}
-	// One that is created need not say its namespace.
+	// The namespace may be absent on create.
 	w.Workload = policy.ReadWorkload(&dependency.Object{
 		Kind: k.Name, Traits: k.Traits, Template: &template,
 		Meta:   &metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: w.annotations},
@@ -102,12 +103,12 @@ func (s *shape) marked() (*written, error) {
 	return w, nil
 }
 
-// remembered returns what is remembered of a workload by its annotations.
+// remembered returns the record in the annotations of a workload.
 func (w *written) remembered() *policy.Written {
 	return &policy.Written{Workload: w.annotations, Template: w.templateAnnotations()}
 }
 
-// templateAnnotations returns nil when there are none, and an empty map when they are empty.
+// templateAnnotations returns nil if there are none, and an empty map if they are empty.
 func (w *written) templateAnnotations() map[string]string {
 	metadata, _ := w.template["metadata"].(map[string]any)
 	annotations, found := metadata["annotations"].(map[string]any)
@@ -121,7 +122,7 @@ func (w *written) templateAnnotations() map[string]string {
 	return out
 }
 
-// sameTemplate reports whether two workloads have the same pod template, but for our
+// sameTemplate reports whether two workloads have the same pod template, except for our
 // annotations.
 func sameTemplate(a, b *written) bool {
 	return reflect.DeepEqual(unmarked(a.template), unmarked(b.template))

@@ -40,8 +40,8 @@ func (c *Controller) continueRestart(ctx context.Context, s *step) (time.Duratio
 	return next.After, nil
 }
 
-// tellWaits leaves an event when a restart has been waiting for the same thing for a
-// minute: that a pod is replaced takes a moment. Why may differ each time.
+// tellWaits sends an event if a restart has been waiting for the same thing for a minute:
+// replacing a pod takes a moment. Why may differ each time.
 func (c *Controller) tellWaits(s *step, what, why string) {
 	n, now := c.note(s.workload.WorkloadKey), c.Clock.Now()
 	switch {

@@ -22,16 +22,16 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// Config is what a Controller is made from.
+// Config configures a Controller.
 type Config struct {
 	Client workload.Client
-	// Sink is told of what happens to workloads.
+	// Sink is notified of what happens to workloads.
 	Sink  notify.Sink
 	Clock clock.WithTicker
-	// Workers is the number of workloads that are handled at once.
+	// Workers is the number of workloads that are handled at the same time.
 	Workers int
-	// NoRevisions: ControllerRevisions are not looked up. Where they would decide, a StatefulSet or DaemonSet is
-	// restarted in doubt.
+	// NoRevisions: ControllerRevisions are not looked up. If they would be needed for a decision, the
+	// StatefulSet or DaemonSet is restarted in doubt.
 	NoRevisions bool
 }
 
@@ -45,64 +45,68 @@ type Controller struct {
 	notes map[dependency.WorkloadKey]*note
 	// restored is how often revisions have gone back.
 	restored int
-	// found is what was found out about pods while this replica stands by.
+	// found are the results of looking up pods while this replica stands by.
 	found map[dependency.WorkloadKey]*policy.Inspection
 
 	another  atomic.Bool   // another replica leads
 	readUpTo atomic.Uint64 // the revision up to which everything has been read; 0: that cannot be told
 }
 
-// note is what is remembered of a workload during a term, in which this replica leads or stands by.
+// note is what is remembered about a workload during a term, in which this replica leads or stands
+// by.
 type note struct {
-	// written is the version of our last write, and writtenAt is when it was made. Until it has come
-	// back through the index, or is taken for lost, nothing is decided.
+	// written is the version of our last write, and writtenAt is when it was made. Nothing is
+	// decided until it has come back through the index, or is regarded as lost.
 	written   uint64
 	writtenAt time.Time
-	// hash is that of the record that was written then, and decided the place of the latest change
-	// that had been read when it was decided on, in the order of reading.
+	// hash is the hash of the record that was written then, and decided is the place, in the order
+	// of reading, of the latest change that had been read when this record was decided on.
 	hash    string
 	decided uint64
 	said    said
-	// staleSince is when content was first seen to differ from that of a record.
+	// staleSince is when content was first seen to differ from the record.
 	staleSince time.Time
 	record     string
-	// looked is when pods were last looked at.
+	// looked is when pods were last looked up.
 	looked time.Time
-	// unreported is how often in a row the kubelets had yet to report.
+	// unreported is how many times in a row the kubelets had yet to report.
 	unreported int
-	// told is the last thing that was told in an event about a workload that is blocked.
+	// told is the last event about the workload being blocked.
 	told string
-	// waits is what a restart that is under way waits for, since when, and whether that was told.
+	// waits is what a restart that is under way waits for, since when, and whether an event says
+	// so.
 	waits      string
 	waitsSince time.Time
 	waitsTold  bool
 	restart    strategy.Memory
-	// managed: automatic restarts were on when the workload was last looked at, and declaredBy where
-	// that was said.
+	// managed: automatic restarts were on when the workload was last handled, and declaredBy is
+	// where that was declared.
 	managed    bool
 	declaredBy string
-	// doubted: a replica that does not lead has seen something to look after; see StandBy.
+	// doubted: a replica that does not lead has seen something to check; see StandBy.
 	doubted bool
 	pace    pace
 }
 
-// said is what a record says besides its hash: two with the same hash may be of different moments.
+// said is the content of a record besides its hash: two records with the same hash may have been
+// made at different moments.
 type said struct{ verified, reload string }
 
 func saidBy(m *dependency.Marks) said { return said{m.Verified, m.LastReload} }
 
-// stands reports whether the record of a workload is the one that we wrote last, as far as it is there.
+// stands reports whether the record of a workload is the one that we wrote last, as far as it still
+// exists.
 func (n *note) stands(w *dependency.Workload) bool {
 	return w.Marks.Hash == "" || saidBy(&w.Marks) == n.said
 }
 
-// lostAfter is how long a write of ours may take to come back through the index. After that it is taken
-// for lost: etcd may have been restored to a state from before it, which the index does not notice if it
-// has read nothing of what came after that state. If the write is only late, the next one conflicts.
+// lostAfter is how long our write may take to come back through the index. After that, it is regarded as
+// lost: etcd may have been restored to an earlier state, which the index does not notice if it has read
+// nothing after that state. If the write is only late, the next one conflicts.
 const lostAfter = 5 * time.Minute
 
-// awaits returns for how long to wait for our last write, when the workload has been read in a version; 0:
-// it has come back, or is taken for lost.
+// awaits returns for how long to wait for our last write, given the version of the workload that has been
+// read; 0: the write has come back, or is regarded as lost.
 func (n *note) awaits(now time.Time, resourceVersion string) time.Duration {
 	if dependency.ParseVersion(resourceVersion) >= n.written {
 		return 0
@@ -117,7 +121,7 @@ func New(c Config) *Controller { return &Controller{Config: c} }
 func (c *Controller) Synced(now policy.Evaluator, at dependency.Progress) {
 	c.mu.Lock()
 	if at.Restored != c.restored {
-		// The revisions of our writes mean nothing any more.
+		// The revisions of our writes are no longer valid.
 		c.restored, c.notes = at.Restored, map[dependency.WorkloadKey]*note{}
 	}
 	c.mu.Unlock()
@@ -135,8 +139,8 @@ func (c *Controller) Changed(_ policy.Evaluator, at dependency.Progress, delta d
 	})
 }
 
-// enqueue has workloads queued, outside the lock: they may be all that there are. If the term ends meanwhile, its queue
-// drops them, and the next one begins with all.
+// enqueue queues workloads, outside the lock, because there may be very many. If the term ends meanwhile, its queue
+// drops them, and the next term begins with all workloads.
 func (c *Controller) enqueue(each func(add func(dependency.WorkloadKey))) {
 	c.mu.Lock()
 	queue, leads := c.queue, c.leads
@@ -172,7 +176,7 @@ func (c *Controller) enqueueAll(g *dependency.Graph) {
 	})
 }
 
-// rests reports whether there is nothing to do about a workload, nor to remember, as of most in a cluster in which few
+// rests reports whether there is nothing to do or to remember about a workload, as for most in a cluster in which few
 // have opted in.
 func (c *Controller) rests(w *dependency.Workload) bool {
 	if !policy.Dormant(w) {
@@ -183,7 +187,7 @@ func (c *Controller) rests(w *dependency.Workload) bool {
 	return c.notes[w.WorkloadKey] == nil
 }
 
-// Run restarts workloads until the context is done, and returns when nothing is under way any more.
+// Run restarts workloads until the context is done, and returns when nothing is under way.
 func (c *Controller) Run(ctx context.Context, index policy.Index) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Leading: restarting workloads whose content changes")
@@ -195,9 +199,9 @@ func (c *Controller) Run(ctx context.Context, index policy.Index) {
 	c.serve(ctx, index, c.Workers, true)
 }
 
-// serve handles workloads by a number of workers until the context is done.
+// serve runs the workers until the context is done.
 func (c *Controller) serve(ctx context.Context, index policy.Index, workers int, leads bool) {
-	// Each workload has a pace of its own; see pace.
+	// Each workload has its own pace; see pace.
 	name := "configdep_rollouts"
 	if !leads {
 		name = "configdep_standby"
@@ -220,8 +224,8 @@ func (c *Controller) serve(ctx context.Context, index policy.Index, workers int,
 	wg.Wait()
 }
 
-// begin begins a term. Of earlier ones it is remembered what was known when records were written, as long as they stand,
-// of the workloads that there are; nil: that is not known.
+// begin begins a term. From earlier terms, it keeps what was known when records were written, as long as these stand,
+// of the given workloads; nil: the workloads are not known.
 func (c *Controller) begin(queue workqueue.TypedDelayingInterface[dependency.WorkloadKey], leads bool, all *dependency.Graph) {
 	c.mu.Lock()
 	earlier, restored := c.notes, c.restored
@@ -279,13 +283,13 @@ func (c *Controller) standing() bool {
 	return c.queue != nil && !c.leads
 }
 
-// AnotherLeads is told whether another replica leads.
+// AnotherLeads tells the controller whether another replica leads.
 func (c *Controller) AnotherLeads(leads bool) { c.another.Store(leads) }
 
 // StandsBy reports whether StandBy runs and another replica leads.
 func (c *Controller) StandsBy() bool { return c.standing() && c.another.Load() }
 
-// Found returns what was found out about the pods of a workload while this replica stands by, or nil.
+// Found returns the result of looking up the pods of a workload while this replica stands by, or nil.
 func (c *Controller) Found(key dependency.WorkloadKey) *policy.Inspection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -299,7 +303,7 @@ func (c *Controller) Busy() bool {
 	return c.leads && c.queue.Len() > 0
 }
 
-// note returns what is remembered of a workload.
+// note returns what is remembered about a workload.
 func (c *Controller) note(key dependency.WorkloadKey) *note {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Election says how replicas agree on who leads.
+// Election configures leader election.
 type Election struct {
 	Lock          resourcelock.Interface
 	LeaseDuration time.Duration
@@ -23,14 +23,14 @@ type Election struct {
 	// StandBy is called while this replica does not lead. Its context is done before lead is called, which waits until it
 	// has returned. Optional.
 	StandBy func(context.Context)
-	// AnotherLeads is told whether another replica leads, when that changes. Optional.
+	// AnotherLeads is called when it changes whether another replica leads. Optional.
 	AnotherLeads func(bool)
 }
 
-// Run calls lead whenever this replica leads, with a context that is done when it does
-// not any more, until the context of Run is done. Losing the lease ends lead and nothing
-// else: the replica serves on and tries again. The lease is given up when lead has
-// returned, so that the next leader never works beside us.
+// Run calls lead whenever this replica becomes the leader, with a context that is done
+// when it stops leading, until the context of Run is done. Losing the Lease ends lead and
+// nothing else: the replica keeps serving and tries again. The Lease is released when
+// lead has returned, so that two leaders never work at the same time.
 func (e *Election) Run(ctx context.Context, lead func(context.Context)) {
 	for ctx.Err() == nil {
 		e.term(ctx, lead)
@@ -52,7 +52,7 @@ func (e *Election) term(ctx context.Context, lead func(context.Context)) {
 		LeaseDuration: e.LeaseDuration,
 		RenewDeadline: e.RenewDeadline,
 		RetryPeriod:   e.RetryPeriod,
-		// The elector would release the lease, and try to for long, before it ends lead.
+		// The elector would try, for long, to release the Lease before it ends lead.
 		ReleaseOnCancel: false,
 		Name:            "configdep",
 		Callbacks: leaderelection.LeaderCallbacks{
@@ -109,7 +109,7 @@ func (e *Election) standBy(ctx context.Context) (end func()) {
 	}
 }
 
-// turn is taken once, or not at all any more when it has ended.
+// turn can be taken once, and only until it has ended.
 type turn struct {
 	mu    sync.Mutex
 	taken chan struct{} // closed when f has returned; nil: not taken
@@ -129,7 +129,7 @@ func (t *turn) take(f func()) {
 	f()
 }
 
-// end waits until what took the turn has returned.
+// end waits until the function that took the turn has returned.
 func (t *turn) end() {
 	t.mu.Lock()
 	t.over = true
@@ -140,7 +140,7 @@ func (t *turn) end() {
 	}
 }
 
-// release gives the lease up, if it is ours.
+// release releases the Lease, if we hold it.
 func (e *Election) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.RenewDeadline)
 	defer cancel()

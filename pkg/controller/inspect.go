@@ -20,9 +20,9 @@ import (
 // during that.
 const restlessPause = 5 * time.Second
 
-// inspect looks up whether a container of the current template was started while the content was not
-// the current one. It returns nil while the controller of the workload has yet to see the template:
-// the status of the workload shows when it has.
+// inspect looks up whether a container of the current template was started while the content was
+// different. It returns nil while the controller of the workload has yet to see the template: the
+// status of the workload shows when it has.
 func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, error) {
 	w := s.workload
 	if w.Rollout.Reason == dependency.ReasonNotObserved {
@@ -34,7 +34,7 @@ func (c *Controller) inspect(ctx context.Context, s *step) (*policy.Inspection, 
 	}
 	excursions := s.Excursions
 	if w.RevisionIsNew() && !selected.Reused {
-		// The ReplicaSet was made for the template, so that all of its pods are newer.
+		// The ReplicaSet was created for the template, so all of its pods are newer.
 		excursions = slices.DeleteFunc(slices.Clone(excursions), func(x policy.Excursion) bool { return x.OlderPods })
 	}
 	found, err := policy.InspectPods(excursions, func(look func(*corev1.Pod)) error {

@@ -10,43 +10,45 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// pace limits how fast a workload is written. Events of the workload, of its sources and of its
-// namespace, each of which causes another look at it, do not make it faster.
+// pace limits how fast a workload is written. Events of the workload, its sources and its
+// namespace, which all put the workload into the queue, do not make writes faster.
 //
-// Two things slow it down. A request that fails is tried again with a delay that doubles
-// with each failure. A write of what has been written before means that another client takes
-// it away: after some such rounds, the next write waits for a delay that doubles with
+// Two things slow writes down. A failed request is retried with a delay that doubles with
+// each failure. If the same content has to be written again, another client must have
+// removed it: after some such rounds, the next write waits for a delay that doubles with
 // each round.
 //
-// A write of new content is no round of a fight and causes no delay of its own, but it has to
-// wait for one that is under way, up to longestDelay. Otherwise it is made at once; how
-// often content may restart a workload is a matter of its policy.
+// A write of new content is not such a round and causes no delay, but it has to wait for a
+// delay that is under way, up to longestDelay. Otherwise it is made at once; the policy
+// limits how often content may restart a workload.
 type pace struct {
 	failures int
-	// rounds counts the writes of what was written before, and last is when one was made.
+	// rounds counts the writes that repeat an earlier one, and last is the time of the
+	// last.
 	rounds int
 	last   time.Time
 	// written are the last writes, each by a checksum of what it said.
 	written []uint64
-	// notBefore is when the next request may be made. After a conflict, hastened takes its place
-	// as soon as the workload has another version than the one that was patched: conflict.
+	// notBefore is the earliest time of the next request. After a conflict, hastened applies
+	// instead as soon as the workload has another version than conflict, the one that was
+	// patched.
 	notBefore, hastened time.Time
 	conflict            string
 }
 
 const (
-	// longestDelay is that of each kind.
+	// longestDelay limits both kinds of delay.
 	longestDelay = 5 * time.Minute
 	// firstRetry is the delay after a request that failed.
 	firstRetry = 5 * time.Millisecond
-	// After freeConflicts conflicts in a row, requests are made nextConflict apart at least,
-	// also when the workload has changed.
+	// After freeConflicts conflicts in a row, requests are at least nextConflict apart, even
+	// if the workload has changed.
 	freeConflicts = 5
 	nextConflict  = time.Second
 
 	// freeRounds is how many rounds cause no delay; after one more, the next write waits.
 	freeRounds = 3
-	// firstRound is the delay then.
+	// firstRound is the first delay after that.
 	firstRound = time.Second
 
 	// remembered is how many writes are remembered.
@@ -62,7 +64,7 @@ func (p *pace) wait(now time.Time, version string) time.Duration {
 	return max(0, until.Sub(now))
 }
 
-// failed notes that a request about a version has failed, and returns how long to wait.
+// failed records that a request about a version has failed, and returns how long to wait.
 func (p *pace) failed(now time.Time, version string, err error) time.Duration {
 	delay := double(firstRetry, p.failures)
 	p.failures++
@@ -78,8 +80,8 @@ func (p *pace) failed(now time.Time, version string, err error) time.Duration {
 	return delay
 }
 
-// wrote notes that a request has succeeded, and what it wrote. It reports whether that is a
-// fight; then the next round waits.
+// wrote records that a request has succeeded, and what it wrote. It reports whether two
+// clients are fighting; then the next round waits.
 func (p *pace) wrote(now time.Time, what uint64) (fight bool) {
 	p.failures, p.notBefore, p.conflict = 0, time.Time{}, ""
 	if !slices.Contains(p.written, what) {
@@ -89,7 +91,7 @@ func (p *pace) wrote(now time.Time, what uint64) (fight bool) {
 		p.written = append(p.written, what)
 		return false
 	}
-	// A fight is over when it has paused for twice as long as we did.
+	// A fight is over after a pause of twice our delay.
 	if now.Sub(p.last) > 2*double(firstRound, max(0, p.rounds-freeRounds))+time.Minute {
 		p.rounds = 0
 	}
@@ -102,7 +104,7 @@ func (p *pace) wrote(now time.Time, what uint64) (fight bool) {
 	return true
 }
 
-// double returns a delay, doubled n times, and the longest at most.
+// double returns a delay, doubled n times, but at most the longest.
 func double(first time.Duration, n int) time.Duration {
 	delay := first
 	for range n {

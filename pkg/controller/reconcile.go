@@ -23,21 +23,22 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// step is a decision with all that is needed to carry it out.
+// step is a decision with everything that is needed to carry it out.
 type step struct {
 	policy.Decision
 	workload *dependency.Workload
 	policy   policy.Policy
 	present  policy.Record
 	order    uint64 // the place of the latest change that was read
-	// data is the patch, or err why there is none, where only the evaluation can make it.
+	// data is the patch, or err is why there is none, for actions that need the
+	// evaluation to create it.
 	data []byte
 	err  error
 }
 
 // reconcile handles one workload. It returns after which time to do so again, if time alone
-// changes what is to be done or a request has failed. A worker handles a workload at a time,
-// so that its note needs no lock.
+// changes what is to be done or a request has failed. Only one worker handles a workload at
+// a time, so its note needs no lock.
 func (c *Controller) reconcile(ctx context.Context, index policy.Index, key dependency.WorkloadKey) (time.Duration, error) {
 	var found findings
 	for {
@@ -90,14 +91,14 @@ func (c *Controller) reconcile(ctx context.Context, index policy.Index, key depe
 // behindPause is how long to wait before checking again whether everything that a record knows has been read.
 const behindPause = time.Second
 
-// findings are what was looked up because a decision asked for it.
+// findings are the results of lookups that a decision asked for.
 type findings struct {
 	verified  *policy.Verification
 	inspected *policy.Inspection
 }
 
-// act carries out a decision. It reports whether to decide again by what it has found, or after which
-// time. If the controller of the workload has yet to see the template, nothing is found, and
+// act carries out a decision. It reports whether to decide again with what it has found, or after
+// which time. If the controller of the workload has yet to see the template, nothing is found, and
 // nothing is done until the next change of the status puts the workload into the queue.
 func (c *Controller) act(ctx context.Context, s *step, found *findings) (again bool, after time.Duration, err error) {
 	switch s.Action {
@@ -123,7 +124,7 @@ func (c *Controller) act(ctx context.Context, s *step, found *findings) (again b
 	return again, after, err
 }
 
-// recheck returns after which time the decision changes by time alone, or zero.
+// recheck returns after which time the decision changes without any event, or zero.
 func (s *step) recheck(now time.Time) time.Duration {
 	if s.RecheckAt.IsZero() {
 		return 0
@@ -131,7 +132,7 @@ func (s *step) recheck(now time.Time) time.Duration {
 	return max(time.Millisecond, s.RecheckAt.Sub(now))
 }
 
-// decide asks what is to be done; nil: the workload has gone, or rests.
+// decide returns what is to be done; nil: the workload does not exist, or rests.
 func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, found findings) (s *step) {
 	index.Read(func(known policy.Evaluator) {
 		g := known.Graph
@@ -164,14 +165,15 @@ func (c *Controller) decide(index policy.Index, key dependency.WorkloadKey, foun
 	return s
 }
 
-// follow notes which record a workload carries. With another one it was restarted, by this replica or another.
+// follow notes which record a workload has. If the record is another one, the workload was restarted, by this
+// replica or another.
 func (n *note) follow(e *policy.Evaluation) {
 	if n.record != e.Record.Hash {
 		n.record, n.staleSince = e.Record.Hash, time.Time{}
 	}
 }
 
-// observed returns what is known of the record of a workload, which has a hash.
+// observed returns what is known about the record of a workload, which has a hash.
 func (n *note) observed(w *dependency.Workload, hash string) policy.Observed {
 	o := policy.Observed{StaleSince: n.staleSince}
 	if n.hash == hash && n.stands(w) {
@@ -183,7 +185,8 @@ func (n *note) observed(w *dependency.Workload, hash string) policy.Observed {
 	return o
 }
 
-// settle notes since when content has differed; while a workload is blocked, it need not settle.
+// settle notes since when content has differed; while a workload is blocked, content need not
+// settle.
 func (n *note) settle(d *policy.Decision, now time.Time) {
 	switch {
 	case !d.Stale, d.State == policy.Blocked:
@@ -193,7 +196,7 @@ func (n *note) settle(d *policy.Decision, now time.Time) {
 	}
 }
 
-// record writes what the pods were started with, which restarts nothing.
+// record writes the record, which restarts nothing.
 func (c *Controller) record(ctx context.Context, s *step) error {
 	data, err := s.data, s.err
 	switch s.Action {
@@ -222,7 +225,7 @@ func (c *Controller) record(ctx context.Context, s *step) error {
 // rollOut restarts the pods of the workload.
 func (c *Controller) rollOut(ctx context.Context, s *step) error {
 	w := s.workload
-	// After a rollback the template may carry the hash already.
+	// After a rollback, the template may have the hash already.
 	always := w.Marks.TemplateHash == s.present.Hash
 	// And pods of an earlier template with this hash may still run, with other content.
 	always = always || w.Rollout.Phase != dependency.RolloutComplete || w.OthersLeft()
@@ -259,8 +262,8 @@ func (c *Controller) rollOut(ctx context.Context, s *step) error {
 // patch sends a patch and notes its version.
 func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	w := s.workload
-	// If revisions go back during the request, all notes are dropped. The version of this patch
-	// then goes into a note that nothing reads.
+	// If revisions go back during the request, all notes are dropped. Then the version of this
+	// patch is written to a note that is not used.
 	n := c.note(w.WorkloadKey)
 	patched, err := workload.Patch(ctx, c.Client, w.WorkloadKey, data, nil)
 	if err != nil {
@@ -273,7 +276,7 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	marks := policy.MarksOf(patched.GetAnnotations())
 	n.hash, n.said = marks.Hash, saidBy(&marks)
 	if n.pace.wrote(c.Clock.Now(), s.checksum()) && !c.standing() {
-		// The same words each time, so that the events of a fight are counted in one.
+		// The same message each time, so that the events of a fight are counted in one.
 		c.notify(w, notify.Reverted, fmt.Sprintf(
 			"Another client keeps reverting what configdep writes to this %s, or its sources keep changing back and forth. configdep waits longer before each write, up to %v.",
 			w.Kind, duration.HumanDuration(longestDelay)))
@@ -281,7 +284,8 @@ func (c *Controller) patch(ctx context.Context, s *step, data []byte) error {
 	return nil
 }
 
-// refused reports whether a request has certainly changed nothing: the API server has said so.
+// refused reports whether a request has certainly changed nothing, because the API server
+// refused it.
 func refused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
@@ -291,14 +295,14 @@ func refused(err error) bool {
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusRequestTimeout
 }
 
-// checksum stands for what a step writes, whatever the version of the workload.
+// checksum identifies what a step writes, whatever the version of the workload.
 func (s *step) checksum() uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.Action, s.present.Hash, s.present.Sources, s.Mixed)
 	return h.Sum64()
 }
 
-// tellUnmanaged leaves an event when automatic restarts are switched off for a workload that
+// tellUnmanaged sends an event when automatic restarts are turned off for a workload that
 // was restarted automatically: kubectl rollout undo does so when it goes back to a revision
 // from before the workload opted in.
 func (c *Controller) tellUnmanaged(n *note, s *step) {
@@ -328,7 +332,7 @@ func whyOff(w *dependency.Workload, before, now string) string {
 	return what
 }
 
-// tellBlocked leaves an event when automatic restarts of a workload are blocked, once for each
+// tellBlocked sends an event when automatic restarts of a workload are blocked, once for each
 // cause.
 func (c *Controller) tellBlocked(n *note, s *step) {
 	told := ""
@@ -354,8 +358,8 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 	}
 }
 
-// tellLookFailed leaves an event when a decision needs a look at the pods or their templates, or
-// an eviction, and that fails. Other writes tell of their failures themselves.
+// tellLookFailed sends an event if a decision needs a lookup of the pods or their templates, or
+// an eviction, and that fails. Other writes report their failures themselves.
 func (c *Controller) tellLookFailed(s *step, err error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // deleted meanwhile
@@ -367,7 +371,7 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 	}
 }
 
-// notify tells of something that is no restart.
+// notify sends an event about something other than a restart.
 func (c *Controller) notify(w *dependency.Workload, what notify.What, message string) {
 	c.Sink.Notify(notify.Event{What: what, Workload: w.WorkloadKey, UID: w.UID, Message: message})
 }

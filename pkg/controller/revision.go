@@ -12,10 +12,10 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// revisionIsNewer looks up whether all pods of the current template were created after the last
-// write of the content: the revision of the template was created in a later second. It is needed when
-// both changed while no replica watched. In doubt, also where ControllerRevisions are not looked up, they were not. It returns nil while the controller
-// of the workload has yet to see the template: the status of the workload shows when it has.
+// revisionIsNewer looks up whether all pods of the current template were created after the last write of the content:
+// the revision of the template was created in a later second. It is needed if both changed while no replica watched. In
+// doubt, it reports that they were not, also if ControllerRevisions are not looked up. It returns nil while the
+// controller of the workload has yet to see the template: the status of the workload shows when it has.
 func (c *Controller) revisionIsNewer(ctx context.Context, s *step) (*policy.Verification, error) {
 	w := s.workload
 	if w.Rollout.Reason == dependency.ReasonNotObserved {

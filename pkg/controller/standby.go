@@ -14,15 +14,15 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// standbyPause is for how long a doubt is left to the leader at most, which looks at pods within seconds; at least for
-// half of it.
+// standbyPause is the maximum time for which a doubt is left to the leader, which looks up pods within seconds; the
+// minimum is half of it.
 const standbyPause = 30 * time.Second
 
-// StandBy looks after what this replica has seen and the leader may have missed, as it was cut off or has started since:
-// content that changed and changed back, or a template that came back. If nothing has been recorded of that after
-// standbyPause, it looks at the pods itself. Where any has read other content, it records that, so that the leader
-// restarts the workload; else Found tells that none has. It goes on until the context is done, and must not be called
-// beside Run.
+// StandBy checks what this replica has seen but the leader may have missed, because it was cut off or started later:
+// content that changed and changed back, or a template that came back. If nothing has been recorded about that after
+// standbyPause, it looks up the pods itself. If a pod has read other content, it records that, so that the leader
+// restarts the workload; otherwise Found reports that none has. It runs until the context is done, and must not run at
+// the same time as Run.
 func (c *Controller) StandBy(ctx context.Context, index policy.Index) {
 	c.serve(ctx, index, 1, false)
 }
@@ -68,7 +68,7 @@ func (c *Controller) assist(ctx context.Context, index policy.Index, key depende
 	}
 }
 
-// find notes what was found out about the pods of a workload.
+// find keeps the result of looking up the pods of a workload.
 func (c *Controller) find(key dependency.WorkloadKey, found *policy.Inspection) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,10 +10,11 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// KubernetesEvents leaves Events on the workloads.
+// KubernetesEvents creates Kubernetes Events on the workloads.
 type KubernetesEvents struct{ Recorder record.EventRecorder }
 
-// reasons are those of Events, by what happened. They are an API; of what is missing here there is none.
+// reasons are the reasons of Events, by what happened. They are an API. There is no Event for what is
+// missing here.
 var reasons = map[What]struct{ eventType, reason string }{
 	Restarted:          {corev1.EventTypeNormal, "ConfigReloaded"},
 	RestartFailed:      {corev1.EventTypeWarning, "ConfigReloadFailed"},

@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notify tells of what happened to workloads: an Event is made where it happens, once, and each Sink makes of it
-// what its readers need. A sink is one file, and one line where the server is put together.
+// Package notify reports what happened to workloads: the code in which it happens creates one Event, and each Sink
+// turns it into what its readers need. A sink is one file, and one line where the server is composed.
 package notify
 
 import (
@@ -42,18 +42,19 @@ type Event struct {
 	UID      types.UID
 	// Message says to users what happened and why, in a sentence.
 	Message string
-	// Trigger is what a restart is for: a source, such as Secret/db, or one of the triggers of package policy.
+	// Trigger is the cause of a restart: a source, such as Secret/db, or one of the triggers of package
+	// policy.
 	Trigger string
-	// At is when a restart was made, and DueAt when it was due; zero: that is not known.
+	// At is the time of a restart, and DueAt is when it was due; zero: that is not known.
 	At, DueAt time.Time
 }
 
-// Sink is told of events, and must not block.
+// Sink receives events, and must not block.
 type Sink interface {
 	Notify(Event)
 }
 
-// Sinks are told one after the other.
+// Sinks are notified in order.
 type Sinks []Sink
 
 // Notify implements Sink.

@@ -21,16 +21,16 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// pause is how long to wait for a pod to be replaced before looking again, when
-// nothing that happens to the workload makes us look earlier.
+// pause is how long to wait for a pod to be replaced before checking again, if no change
+// of the workload causes an earlier check.
 const pause = 5 * time.Second
 
-// deadAfter is how long beyond its grace period a pod may be terminating until its node is taken for
-// dead.
+// deadAfter is how long beyond its grace period a pod may be terminating before its node is regarded
+// as dead.
 const deadAfter = 2 * time.Minute
 
-// eviction evicts the pods that were there when the restart began: one at a time, and one that is ready only while
-// enough others are. Evictions respect PodDisruptionBudgets.
+// eviction evicts the pods that existed when the restart began: one at a time, and a ready pod only while enough
+// others are ready. Evictions respect PodDisruptionBudgets.
 type eviction struct{}
 
 // Continue implements Effects.
@@ -80,7 +80,7 @@ func refusal(err error) string {
 	return err.Error()
 }
 
-// survey is what an eviction depends on, of the pods of a workload.
+// survey summarizes the pods of a workload, for the next step of an eviction.
 type survey struct {
 	evict policy.PodsToEvict
 	// next is the pod to evict next, or nil. Pods that are not ready come first: they serve no
@@ -112,7 +112,7 @@ func (s *survey) add(p *corev1.Pod) {
 
 // dead counts the pods that have been terminating for too long. They are on dead nodes, and are not
 // replaced until they are removed. How long they have been terminating is measured by this server's
-// clock, because that of the API server, which dates their deletion, may differ.
+// clock, because the clock of the API server, which sets the time of deletion, may differ.
 func (m *Memory) dead(pods []endingPod, now time.Time) (n int32) {
 	ending := map[types.UID]time.Time{}
 	for _, p := range pods {

@@ -9,7 +9,8 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// rollout is what follows from another pod template. The controller of the workload does all of it.
+// rollout has nothing to do: the controller of the workload replaces the pods once the pod template
+// has changed.
 type rollout struct{}
 
 // Continue implements Effects.

@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package strategy carries restarts out: what each strategy does to the cluster besides the patch that begins one. How
-// it is described and what it writes is in package policy.
+// Package strategy carries out restarts: what each strategy does to the cluster after the patch that begins a restart.
+// Package policy has what it writes and how it is described.
 package strategy
 
 import (
@@ -24,7 +24,7 @@ type Effects interface {
 	Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error)
 }
 
-// effects has those of each strategy.
+// effects are the effects of each strategy.
 var effects = map[policy.Strategy]Effects{
 	policy.Annotate: rollout{},
 	policy.Recreate: eviction{},
@@ -37,34 +37,33 @@ func Of(s policy.Strategy) Effects { return effects[s] }
 type Restart struct {
 	*dependency.Workload
 
-	// Superseded: the workload is to be restarted by another strategy now.
+	// Superseded: the workload must now be restarted by another strategy.
 	Superseded bool
 	Now        time.Time
 	Memory     *Memory
 }
 
-// Memory is what is kept of a workload between two steps. The zero value has seen nothing.
+// Memory is what is remembered about a workload between two steps. The zero value has seen
+// nothing.
 type Memory struct {
-	// ending is since when pods have been seen to be ending, by their UIDs.
+	// ending is since when pods have been seen to be terminating, by their UIDs.
 	ending map[types.UID]time.Time
 }
 
-// Next says what comes after a step. The zero value: nothing, until the workload changes.
+// Next is what to do after a step. The zero value: nothing, until the workload changes.
 type Next struct {
 	// After is when to take the next step, if no change comes before.
 	After time.Duration
 	// Waits is what the restart waits for; empty: nothing holds it up. Why may differ each time.
 	Waits, Why string
-	// Done: nothing is left to do, which is to be recorded by the patch that policy.EndPatch makes.
+	// Done: the restart is complete, which has to be recorded with policy.EndPatch.
 	Done bool
-	// RollOut: the workload is to be restarted from the start, by the strategy that is in force. Because says why, where that
-	// is not known from the decision.
+	// RollOut: the restart must begin again, by the current strategy. Because says why, if the decision does not.
 	RollOut bool
 	Because string
 }
 
-// Pods returns the UIDs of the pods that a restart by a strategy has to name; one more than can be named is as good as
-// all.
+// Pods returns the UIDs of the pods that a restart by a strategy has to name. It stops at one more than can be named.
 func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dependency.Workload) ([]types.UID, error) {
 	if !s.NamesPods() {
 		return nil, nil
@@ -76,8 +75,8 @@ func Pods(ctx context.Context, client workload.Client, s policy.Strategy, w *dep
 	return pods, nil
 }
 
-// eachPod calls f for the pods of a workload, in the order of their names. A pod is valid during
-// the call.
+// eachPod calls f for the pods of a workload, ordered by name. A pod is valid only during the
+// call.
 func eachPod(ctx context.Context, client workload.Client, w *dependency.Workload, f func(*corev1.Pod)) error {
 	selected, err := workload.Select(ctx, client, w, false)
 	if err == nil {
