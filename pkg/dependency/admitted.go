@@ -11,19 +11,20 @@ import (
 	"github.com/google/btree"
 )
 
-// Each change of a source is tried on all globs of its namespace while nothing else can be read. So a namespace may
-// have globs of MaxGlobWork. Which of more are admitted follows from what is in the cluster alone, so that all replicas
-// say the same: in the order of the oldest workloads that have them, as many as there is room for. So a workload that
-// is new stops none that is older, and when one goes, the next are admitted. Of a glob that is not admitted no more is
-// kept than who has it.
+// Each change of a source is matched against all globs of its namespace while nothing else can be read. So the globs of
+// a namespace are limited to MaxGlobWork. Which globs are admitted if there are more depends only on the cluster, so
+// that all replicas agree: as many as there is room for, ordered by the oldest workload that has them. So a new
+// workload never displaces an older one, and when a workload is deleted, the next globs are admitted. For a glob that
+// is not admitted, only its workloads are kept.
 const (
 	MaxGlobWork = 500
-	// MaxWorkOfGlob bounds that of one, so that one without room leaves little unused.
+	// MaxWorkOfGlob limits the work of one glob, so that a glob without room leaves
+	// little unused.
 	MaxWorkOfGlob = 100
 )
 
-// work returns what it costs to try a glob on a source, and to keep what it names: 1, unless it has more than stars, or
-// exceptions that are globs, or is long.
+// work returns the cost of matching a source against a glob, and of keeping what it names: 1, unless it has other
+// wildcards than stars, or exceptions that are globs, or is long.
 func (id *globID) work() int {
 	n := id.Work() + (len(id.Name)+len(id.except))/256
 	for name := range strings.SplitSeq(id.except, ",") {
@@ -42,7 +43,7 @@ func (r globRank) before(other globRank) bool {
 	return cmp.Or(cmp.Compare(r.created, other.created), compareGlobs(&r.id, &other.id)) < 0
 }
 
-// globSpace is what is kept of the globs of a namespace.
+// globSpace holds the globs of a namespace.
 type globSpace struct {
 	ranks    *btree.BTreeG[globRank]
 	admitted int       // the first so many
@@ -54,7 +55,7 @@ type globSpace struct {
 
 func (s *globSpace) admits(r globRank) bool { return s.last != nil && !s.last.before(r) }
 
-// next returns the first that is not admitted.
+// next returns the first glob that is not admitted.
 func (s *globSpace) next() (r globRank, found bool) {
 	if s.admitted == s.ranks.Len() {
 		return r, false
@@ -69,7 +70,7 @@ func (s *globSpace) next() (r globRank, found bool) {
 	return r, found
 }
 
-// add admits the next.
+// add admits the next glob.
 func (s *globSpace) add(r globRank) {
 	s.admitted, s.work = s.admitted+1, s.work+r.id.work()
 	if s.last == nil || s.last.before(r) {
@@ -77,7 +78,7 @@ func (s *globSpace) add(r globRank) {
 	}
 }
 
-// drop is the reverse of add for any that is admitted.
+// drop reverses add for any admitted glob.
 func (s *globSpace) drop(r globRank) {
 	s.admitted, s.work = s.admitted-1, s.work-r.id.work()
 	if s.last.before(r) || r.before(*s.last) {
@@ -101,8 +102,8 @@ func (g *Graph) rankOf(id *globID) (r globRank, found bool) {
 	return r, found
 }
 
-// ranked brings the rank of a glob up to date, which was another one if any workload had the glob before. Otherwise create
-// returns what is known of it.
+// ranked updates the rank of a glob if any workload had the glob before. Otherwise, create returns what is known about
+// it.
 func (g *Graph) ranked(id *globID, before globRank, had bool, create func() *aggregate) {
 	now, has := g.rankOf(id)
 	if id.work() > MaxWorkOfGlob || had == has && before.created == now.created {
@@ -152,7 +153,7 @@ func (g *Graph) ranked(id *globID, before globRank, had bool, create func() *agg
 	}
 }
 
-// refuse drops what is kept of a glob.
+// refuse drops what is known about a glob.
 func (g *Graph) refuse(id *globID) {
 	if g.globs.get(*id) != nil {
 		g.globs.delete(*id)
@@ -160,7 +161,7 @@ func (g *Graph) refuse(id *globID) {
 	}
 }
 
-// admit begins to keep what a glob names. Of what has been deleted meanwhile, nothing is known.
+// admit begins to track what a glob names. Sources that were deleted before that are not known.
 func (g *Graph) admit(s *globSpace, id *globID) {
 	if g.globs.get(*id) != nil {
 		return
@@ -190,8 +191,8 @@ func (g *Graph) UsersOfGlobs(globs Globs, f func(WorkloadKey)) {
 	}
 }
 
-// Admitted reports whether what the globs of a workload name is known. Otherwise they are too many for its namespace,
-// with those of older workloads.
+// Admitted reports whether all globs of a workload are admitted. Otherwise, they are too many for its namespace,
+// together with those of older workloads.
 func (g *Graph) Admitted(key WorkloadKey) bool {
 	if n := g.extra.get(key); n != nil {
 		for _, id := range n.globs {

@@ -10,8 +10,8 @@ import (
 
 // What changes a graph.
 
-// SetWorkload adds a workload or puts it in the place of one with the same key. Patterns
-// name sources that it uses besides those of its template.
+// SetWorkload adds a workload or replaces the one with the same key. Patterns name
+// sources that it uses in addition to those of its template.
 func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
 	before := g.useOf(w.WorkloadKey)
 	now := use{workload: w, extra: before.extra}
@@ -30,7 +30,7 @@ func (g *Graph) SetWorkload(w *Workload, patterns Patterns) {
 	g.replaceUse(before, now)
 }
 
-// DeleteWorkload removes a workload, if it is there.
+// DeleteWorkload removes a workload, if it exists.
 func (g *Graph) DeleteWorkload(key WorkloadKey) {
 	before := g.useOf(key)
 	if before.workload == nil {
@@ -80,7 +80,7 @@ func (u *use) eachReference(f func(*Reference)) {
 	}
 }
 
-// SetSource adds a source or puts it in the place of one with the same key.
+// SetSource adds a source or replaces the one with the same key.
 func (g *Graph) SetSource(s *Source) {
 	last, before := g.LastChange(s.SourceKey), g.sources.get(s.SourceKey)
 	g.sources.set(&s.SourceKey, s)
@@ -93,8 +93,8 @@ func (g *Graph) SetSource(s *Source) {
 	}
 }
 
-// DeleteSource removes a source, if it is there, and remembers when for those who refer
-// to it.
+// DeleteSource removes a source, if it exists, and remembers the time for workloads that
+// refer to it.
 func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	deleted := g.sources.get(key)
 	if deleted == nil {
@@ -125,8 +125,7 @@ func (g *Graph) DeleteSource(key SourceKey, change Change) {
 	g.endWaiting(key, change)
 }
 
-// SetNamespace notes the annotations of a namespace that are ours and reports whether they
-// have changed.
+// SetNamespace sets our annotations of a namespace and reports whether they have changed.
 func (g *Graph) SetNamespace(name string, annotations map[string]string) (changed bool) {
 	n := g.namespace(name)
 	if maps.Equal(n.annotations, annotations) {
@@ -137,8 +136,8 @@ func (g *Graph) SetNamespace(name string, annotations map[string]string) (change
 	return true
 }
 
-// BeginNamespace is SetNamespace for a change with a place in the order of reading, of which each workload of the
-// namespace has to be told before EndNamespace: by Workload.Opt, with that place.
+// BeginNamespace is SetNamespace for a change with a place in the order of reading. Before EndNamespace,
+// Workload.Opt has to be called with that place for each workload of the namespace.
 func (g *Graph) BeginNamespace(name string, annotations map[string]string, order uint64) (changed bool) {
 	n := g.namespace(name)
 	if maps.Equal(n.annotations, annotations) {
@@ -149,7 +148,8 @@ func (g *Graph) BeginNamespace(name string, annotations map[string]string, order
 	return true
 }
 
-// EndNamespace notes that all workloads of a namespace have been told of its annotations.
+// EndNamespace ends a change that BeginNamespace began: all workloads of the namespace
+// have its annotations.
 func (g *Graph) EndNamespace(name string) {
 	if n := g.namespace(name); n.changing != nil {
 		n.changing = nil
@@ -169,8 +169,8 @@ func (g *Graph) SetTerminating(name string, terminating bool) (changed bool) {
 	return true
 }
 
-// With returns the graph as it would be with some sources besides. It is for one answer:
-// nothing is remembered of it, and it shares everything else with the graph.
+// With returns the graph with some additional sources. It is for one answer: nothing of
+// it is kept, and it shares everything else with the graph.
 func (g *Graph) With(sources []*Source) *Graph {
 	with := *g
 	with.besides = make(map[SourceKey]*Source, len(sources))

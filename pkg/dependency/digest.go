@@ -17,8 +17,8 @@ import (
 // KeySize is the size in bytes of the key of a Digester.
 const KeySize = 32
 
-// Digest stands for the content of one key of a source. Without the key of the Digester
-// it cannot be checked against a guess, however short the content is.
+// Digest is a keyed hash of the content of one key of a source. Without the key of the
+// Digester, it cannot be checked against a guess, however short the content is.
 type Digest [16]byte
 
 // Digester computes digests: HMAC-SHA256, truncated to 16 bytes. It is safe for
@@ -38,13 +38,13 @@ func NewDigester(key []byte) *Digester {
 	return d
 }
 
-// KeyID names the key without telling anything of it. Hashes with different key ids
-// cannot be compared.
+// KeyID identifies the key without revealing anything about it. Hashes with different key
+// ids cannot be compared.
 func (d *Digester) KeyID() string { return d.keyID }
 
-// Derive returns a secret for another purpose than digests, which says nothing of the key and is the same wherever the
-// key is. It is made by a key that is derived first: that is longer than a digest, so that none is half of a secret,
-// whatever content is digested.
+// Derive returns a secret for another purpose than digests. It reveals nothing about the key, and is the same on every
+// replica with the same key. It is made with a derived key, which is longer than a digest, so that no digest is half
+// of a secret, whatever content is digested.
 func (d *Digester) Derive(purpose string) (secret [sha256.Size]byte) {
 	m := d.macs.Get().(*mac)
 	defer d.macs.Put(m)
@@ -92,12 +92,13 @@ func (d *Digester) Content(value []byte) Digest {
 	return out
 }
 
-// ConfigHash stands for the content that a workload consumes: each key that its pods
-// read, present or absent, with its digest. Names and keys are in order and their
-// lengths are part of the input, so that no two different contents look alike. Metadata
-// is no part of it, and an absent source is the same as one without the keys: the pods
-// see no difference. The namespace is part of it, so that users cannot try what a Secret
-// holds by one of the same name in another namespace. It is written v1.<key id>.<digest>.
+// ConfigHash is a hash of the content that a workload consumes: each key that its pods
+// read, present or absent, with its digest. Names and keys are ordered and their lengths
+// are part of the input, so that different contents have different inputs. Metadata is
+// not part of the input, and an absent source is the same as one without the keys: the
+// pods see no difference. The namespace is part of it, so that users cannot test the
+// content of a Secret with one of the same name in another namespace. Its form is v1.<key
+// id>.<digest>.
 func (d *Digester) ConfigHash(namespace string, references []Reference, lookup func(SourceKind, string) *Source) string {
 	var b []byte
 	for i := range references {
@@ -106,12 +107,12 @@ func (d *Digester) ConfigHash(namespace string, references []Reference, lookup f
 	return d.ContentHash(namespace, b)
 }
 
-// KeyOf returns what a hash begins with: v1.<key id>. with the dot. Hashes of which it differs cannot
-// be compared.
+// KeyOf returns the prefix of a hash: v1.<key id>. with the dot. Hashes with different prefixes
+// cannot be compared.
 func KeyOf(hash string) string { return hash[:strings.LastIndexByte(hash, '.')+1] }
 
-// AppendContent appends what stands for the content that a reference reads of a source, which may
-// be nil, to what that of others is.
+// AppendContent appends the digests of the content that a reference reads from a source, which
+// may be nil, to those of other references.
 func AppendContent(b []byte, r *Reference, source *Source) []byte {
 	if !r.Reads() {
 		return b
@@ -125,13 +126,13 @@ func AppendContent(b []byte, r *Reference, source *Source) []byte {
 	return appendAll(b, sight, source)
 }
 
-// ContentHash is ConfigHash of references with what AppendContent has appended of each, in their order.
+// ContentHash is ConfigHash for the result of AppendContent for each reference, in order.
 func (d *Digester) ContentHash(namespace string, content []byte) string {
 	sum := d.ContentDigest(namespace, content)
 	return "v1." + d.keyID + "." + hex.EncodeToString(sum[:])
 }
 
-// ContentDigest is what ContentHash stands for, without its form.
+// ContentDigest is the digest in ContentHash.
 func (d *Digester) ContentDigest(namespace string, content []byte) Digest {
 	m := d.macs.Get().(*mac)
 	defer d.macs.Put(m)
@@ -139,7 +140,7 @@ func (d *Digester) ContentDigest(namespace string, content []byte) Digest {
 	return m.digest(m.prefix, content)
 }
 
-// appendAll appends every key that is seen, and after the last that there is no more.
+// appendAll appends every key that is seen, and an end mark after the last.
 func appendAll(b []byte, sight *sight, source *Source) []byte {
 	if source != nil {
 		b = slices.Grow(b, len(source.Keys)*(1+1+len("app.properties")+len(Digest{}))) // about

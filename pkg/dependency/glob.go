@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 )
 
-// A glob may name all sources of a namespace, and be that of all its workloads. So what it names is
-// kept as one: an aggregate for each namespace and glob, which all workloads with that glob share. A
-// change of a source costs the same for any number of sources and workloads, and what a workload
-// adds or leaves out is taken from that when it is asked for.
+// A glob may name all sources of a namespace, and all workloads may have it. So its sources are kept
+// in one aggregate for each namespace and glob, which all workloads with that glob share. A change
+// of a source costs the same for any number of sources and workloads. What a workload adds or leaves
+// out is computed from the aggregate on demand.
 
-// Patterns are what annotations say of the sources of a workload, besides its template.
+// Patterns are the sources that annotations of a workload add or exclude.
 type Patterns struct {
 	Sources, Exclude []Pattern
 }
@@ -24,7 +24,7 @@ func (p *Patterns) equal(other Patterns) bool {
 	return slices.Equal(p.Sources, other.Sources) && slices.Equal(p.Exclude, other.Exclude)
 }
 
-// extra is what a workload uses besides what its template names.
+// extra is what a workload uses in addition to its template.
 type extra struct {
 	patterns   Patterns
 	references []Reference // by their names
@@ -84,8 +84,8 @@ func newExtra(namespace string, patterns Patterns) *extra {
 	return n
 }
 
-// aggregate is what a glob names. It is immutable, but for members, which is completed by the first
-// who asks.
+// aggregate is what a glob names. It is immutable, except for members, which is computed on first
+// use.
 type aggregate struct {
 	id      globID
 	matcher globMatcher
@@ -119,8 +119,8 @@ func (a *aggregate) names(name string) bool {
 	return a.matcher.matches(a.id.Kind, name) && !a.except.Matches(a.id.Kind, name)
 }
 
-// after returns the aggregate when a source that it names has changed. Either may be nil; change is of a
-// deletion.
+// after returns the aggregate after a source that it names has changed. Either state of the source may
+// be nil; change is for a deletion.
 func (a *aggregate) after(before, now *Source, change Change) *aggregate {
 	next := &aggregate{id: a.id, matcher: a.matcher, except: a.except, gone: a.gone, goneBefore: a.goneBefore}
 	if m := a.members.Load(); m != nil {
@@ -135,7 +135,7 @@ func (a *aggregate) after(before, now *Source, change Change) *aggregate {
 	return next
 }
 
-// maxGoneMembers bounds the deletions that are remembered of a glob.
+// maxGoneMembers limits the deletions that are remembered for a glob.
 const maxGoneMembers = 32
 
 // eachAggregate calls f for the aggregates that name a source, until it returns false.
@@ -154,7 +154,8 @@ func (g *Graph) aggregates(key SourceKey) (all []*aggregate) {
 	return all
 }
 
-// aggregateChanged brings a change of a source to the aggregates. Either source may be nil.
+// aggregateChanged applies a change of a source to the aggregates. Either source may be
+// nil.
 func (g *Graph) aggregateChanged(before, now *Source, deletion Change) {
 	key := cmp.Or(now, before).SourceKey
 	for _, a := range g.aggregates(key) {
@@ -163,7 +164,7 @@ func (g *Graph) aggregateChanged(before, now *Source, deletion Change) {
 	}
 }
 
-// setExtra notes what a workload uses besides what its template names.
+// setExtra sets what a workload uses in addition to its template.
 func (g *Graph) setExtra(key WorkloadKey, before, now use) {
 	was, is := before.created(), now.created()
 	if before.extra == now.extra && (now.extra == nil || was == is) {
@@ -203,9 +204,9 @@ func (u *use) created() int64 {
 	return u.workload.Created.Unix()
 }
 
-// goneOfGlob returns what is known to have gone of a glob that is new, and the last deletion before that: by
-// what a workload used before, as otherwise an edit of its annotations would hide that, and by the last deletions
-// in the namespace, as the workload is read on another stream.
+// goneOfGlob returns which sources of a new glob are known to have been deleted, and the last deletion before
+// them. It considers what a workload used before, because otherwise an edit of its annotations would hide a
+// deletion, and the last deletions in the namespace, because the workload is read on another stream.
 func (g *Graph) goneOfGlob(a *aggregate, before use) (gone []goneMember, earlier Change) {
 	earlier = g.deletedElsewhere
 	if d := g.deletionsIn(a.id.namespace); d != nil {

@@ -32,17 +32,17 @@ const (
 	maxDeletionNamespaces = 512
 )
 
-// goneSource is a source that has been deleted, as it was, with when it went.
+// goneSource is a deleted source, with its last state and the time of its deletion.
 type goneSource struct {
 	*Source
 	change Change
 }
 
-// Deleted returns what was known of a source that has been deleted, or nil.
+// Deleted returns what was known about a source that has been deleted, or nil.
 func (g *Graph) Deleted(key SourceKey) *Source { return g.goneOf(key).Source }
 
-// DeletedBefore returns what was known of a source that has been deleted, for one of the same name that comes; nil: there
-// was none. If no workload referred to it, that is no more than when it went at the latest.
+// DeletedBefore returns what was known about a deleted source, for a new one of the same name; nil: there was none. If
+// no workload referred to it, only an upper bound of the time of its deletion is known.
 func (g *Graph) DeletedBefore(key SourceKey) *Source {
 	if gone := g.goneOf(key); gone.Source != nil {
 		return gone.Source
@@ -76,7 +76,7 @@ func (g *Graph) setGone(was *Source, change Change) {
 	g.dropEmpty(was.Namespace, c)
 }
 
-// forgetGone drops what is known of a source that has been deleted.
+// forgetGone drops what is known about a deleted source.
 func (g *Graph) forgetGone(key SourceKey) {
 	if g.goneOf(key).Source != nil {
 		g.gone.delete(key)
@@ -96,7 +96,7 @@ func (g *Graph) dropEmpty(namespace string, c *goneContents) {
 	}
 }
 
-// goneContents are the deleted sources of a namespace of which the content is remembered.
+// goneContents are the deleted sources of a namespace whose content is remembered.
 type goneContents struct {
 	bytes    int
 	list     list.List // of goneContent, the earliest deletion first
@@ -108,8 +108,8 @@ type goneContent struct {
 	bytes int
 }
 
-// add adds a source and returns those of which the content is to be forgotten, so that there are no more
-// than so many bytes.
+// add adds a source and returns the sources whose content has to be forgotten to stay within the limit
+// of bytes.
 func (c *goneContents) add(s *Source, most int) (forget []SourceKey) {
 	c.remove(s.SourceKey)
 	own := goneContent{s.SourceKey, s.contentBytes(most)}
@@ -129,8 +129,8 @@ func (c *goneContents) remove(key SourceKey) {
 	}
 }
 
-// contentBytes returns about how many bytes are needed to remember the content of a source. It does not count on
-// when there are more than most.
+// contentBytes returns approximately how many bytes it takes to remember the content of a source. It stops
+// counting at most.
 func (s *Source) contentBytes(most int) int {
 	h := s.history()
 	n := 512 + 96*len(h.removed) + 64*len(h.episodes)
@@ -172,7 +172,7 @@ func (s *Source) withoutContent(deletion Change) *Source {
 	}
 }
 
-// unknownKeys stands for content that has been forgotten.
+// unknownKeys represents content that has been forgotten.
 var unknownKeys = &[]KeyDigest{}
 
 // deletion is that of a source.
@@ -189,7 +189,8 @@ type deletions struct {
 	before Change // no earlier than those that are not remembered
 }
 
-// of returns the deletion of a source, or that of any that are not remembered.
+// of returns the deletion of a source, or the bound for deletions that are not
+// remembered.
 func (d *deletions) of(key SourceKey) Change {
 	if i := d.find(key); i >= 0 {
 		return d.last[i].change
@@ -212,7 +213,7 @@ func (d *deletions) add(one deletion) {
 	d.keys.Insert(one.SourceKey)
 }
 
-// forget drops the first deletions, so that so many are left.
+// forget drops the earliest deletions until the given number is left.
 func (d *deletions) forget(left int) {
 	for ; len(d.last) > left; d.last = d.last[1:] {
 		d.keys.Delete(d.last[0].SourceKey)
@@ -237,8 +238,8 @@ func (g *Graph) deletionsIn(namespace string) *deletions {
 	return nil
 }
 
-// noteDeletion remembers no more of a deleted source than when it went: what names it may be read only afterwards,
-// on another stream.
+// noteDeletion remembers only the time of a deletion: the workload that names the source may be read only
+// afterwards, on another stream.
 func (g *Graph) noteDeletion(one deletion) {
 	d := g.deletionsIn(one.Namespace)
 	if d == nil {
@@ -298,7 +299,7 @@ func (g *Graph) lastDeletion(key SourceKey) Change {
 	return g.deletedElsewhere
 }
 
-// endUseOf drops what is known of a source that was deleted, if no workload refers to it any more.
+// endUseOf drops what is known about a deleted source if no workload refers to it any longer.
 func (g *Graph) endUseOf(key SourceKey) {
 	gone, unused := g.goneOf(key), g.unused.get(key)
 	if gone.Source == nil && unused == (Change{}) || g.users.any(key) {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Graph holds the workloads and sources of a cluster and knows in both directions who
-// uses whom, so that a change of a source costs one look-up. It is not safe for
+// Graph holds the workloads and sources of a cluster and the references between them in
+// both directions, so that a change of a source costs one lookup. It is not safe for
 // concurrent use, but a Snapshot is; the values in it are immutable.
 type Graph struct {
 	digester  *Digester // of what is in it; see SetDigester
@@ -106,8 +106,8 @@ func newGraph(b bounds) *Graph {
 	return g
 }
 
-// Snapshot returns the graph as it is now. It costs the same for any number of objects, never
-// changes, and can be read by any number of goroutines while the graph is changed.
+// Snapshot returns the current graph. It takes the same time for any number of objects. The
+// result never changes, and any number of goroutines can read it while the graph is changed.
 func (g *Graph) Snapshot() *Graph {
 	s := *g
 	s.workloads, s.sources, s.namespaces = g.workloads.clone(), g.sources.clone(), g.namespaces.clone()
@@ -119,8 +119,8 @@ func (g *Graph) Snapshot() *Graph {
 	return &s
 }
 
-// SetDigester notes by which digester the sources are read that come from now on. As long as there are others, hashes say
-// nothing.
+// SetDigester sets the digester with which sources are read from now on. As long as there are sources of another
+// digester, hashes cannot be compared.
 func (g *Graph) SetDigester(d *Digester) { g.digester = d }
 
 // Digester returns the digester by which the sources were read; nil: none was set.
@@ -130,7 +130,8 @@ func (g *Graph) Digester() *Digester { return g.digester }
 func (g *Graph) SetSince(at Moment) { g.since, g.order = at, max(g.order, at.Order) }
 
 // SetSeveralCounters notes whether resources may have several revision counters, so that
-// versions of one say nothing of when another changed. A graph takes them for one.
+// versions of one say nothing about when another changed. By default, a graph assumes one
+// counter.
 func (g *Graph) SetSeveralCounters(several bool) { g.severalCounters = several }
 
 // Before reports whether one moment was certainly, or with several revision counters by
@@ -162,7 +163,7 @@ func (g *Graph) Since() Moment { return g.since }
 // SeveralCounters reports whether versions of different resources must not be compared.
 func (g *Graph) SeveralCounters() bool { return g.severalCounters }
 
-// namespace returns what there is to say of a namespace.
+// namespace returns what is known about a namespace.
 func (g *Graph) namespace(name string) namespace {
 	if n := g.namespaces.get(name); n != nil {
 		return *n
@@ -194,7 +195,7 @@ func (g *Graph) Source(key SourceKey) *Source {
 	return g.sources.get(key)
 }
 
-// Sources returns a look-up of the sources of one namespace.
+// Sources returns a lookup of the sources of one namespace.
 func (g *Graph) Sources(namespace string) func(SourceKind, string) *Source {
 	return func(kind SourceKind, name string) *Source { return g.Source(SourceKey{kind, namespace, name}) }
 }
@@ -202,8 +203,8 @@ func (g *Graph) Sources(namespace string) func(SourceKind, string) *Source {
 // Namespace returns the annotations of a namespace that are ours.
 func (g *Graph) Namespace(name string) map[string]string { return g.namespace(name).annotations }
 
-// NamespaceOf returns the annotations of the namespace of a workload that are ours. While they change, the workloads
-// are told one after the other: those that have not been told are as if nothing had changed.
+// NamespaceOf returns our annotations of the namespace of a workload. While they change, workloads are updated one
+// by one; for those that have not been updated, it returns the previous annotations.
 func (g *Graph) NamespaceOf(w *Workload) map[string]string {
 	n := g.namespace(w.Namespace)
 	if n.behind(w) {
@@ -212,7 +213,8 @@ func (g *Graph) NamespaceOf(w *Workload) map[string]string {
 	return n.annotations
 }
 
-// Behind reports whether the annotations of the namespace of a workload have changed since it was told of them.
+// Behind reports whether the annotations of the namespace of a workload have changed since the workload was
+// last updated with them.
 func (g *Graph) Behind(w *Workload) bool {
 	n := g.namespace(w.Namespace)
 	return n.behind(w)
@@ -245,8 +247,8 @@ func (g *Graph) LastWritten(namespace string, r *Reference) Moment {
 	return gone.change.Moment()
 }
 
-// First returns a source as it was when this process began to look: without keys, or nil, if it was absent. Known is false
-// if that has been forgotten.
+// First returns the state of a source when this process began to watch: without keys, or nil, if it was absent. Known
+// is false if that has been forgotten.
 func (g *Graph) First(key SourceKey) (s *Source, known bool) {
 	s = g.sourceOrGone(key)
 	switch {
@@ -259,7 +261,7 @@ func (g *Graph) First(key SourceKey) (s *Source, known bool) {
 	}
 }
 
-// sourceOrGone returns a source, or what was known of it when it was deleted, or nil.
+// sourceOrGone returns a source, or what was known about it when it was deleted, or nil.
 func (g *Graph) sourceOrGone(key SourceKey) *Source {
 	if s := g.Source(key); s != nil {
 		return s
@@ -291,7 +293,7 @@ func (g *Graph) ReadSince(key SourceKey, order uint64) (first, last time.Time, t
 	return g.sourceOrGone(key).changed(func(at Moment) bool { return order < at.Order })
 }
 
-// Users returns the workloads that a change of a source concerns, each once. The source need not
+// Users returns the workloads that a change of a source affects, each once. The source need not
 // exist.
 func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 	g.users.of(key, func(w *Workload) bool {
@@ -313,7 +315,7 @@ func (g *Graph) Users(key SourceKey) (keys []WorkloadKey) {
 	return keys
 }
 
-// Used reports whether a change of a source concerns any workload.
+// Used reports whether a change of a source affects any workload.
 func (g *Graph) Used(key SourceKey) bool {
 	used := g.users.any(key)
 	if !used {
@@ -325,8 +327,8 @@ func (g *Graph) Used(key SourceKey) bool {
 	return used
 }
 
-// References returns what the template of a workload refers to, and besides the sources that
-// patterns name without a glob. They need not exist.
+// References returns the references of the template of a workload, and those to sources that
+// patterns name without a glob. The sources need not exist.
 func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
 	if len(patterns) == 0 {
 		return w.References

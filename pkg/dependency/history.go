@@ -9,21 +9,23 @@ import (
 	"time"
 )
 
-// history is what is remembered of a source as it was before.
+// history is what is remembered about earlier states of a source.
 type history struct {
 	// removed are keys that the source had once, with when they were removed.
 	removed []removedKey
 	// episodes are the last changes of the content, the latest last.
 	episodes []episode
-	// changedMore: before the first of the episodes there were others, which have been forgotten.
+	// changedMore: there were earlier episodes, which have been forgotten.
 	changedMore bool
 	// past are the contents before the current one, the latest last.
 	past []Past
-	// first is the content when this process began to look. Nil: it has not changed since. See unknownKeys.
+	// first is the content when this process began to watch. Nil: it has not changed since. See
+	// unknownKeys.
 	first *[]KeyDigest
 }
 
-// history returns what is remembered of the source as it was before. It must not be changed.
+// history returns what is remembered about earlier states of the source. It must not be
+// changed.
 func (s *Source) history() *history {
 	if s.earlier == nil {
 		return &noHistory
@@ -33,7 +35,7 @@ func (s *Source) history() *history {
 
 var noHistory history
 
-// remember sets what is remembered of the source as it was before.
+// remember sets what is remembered about earlier states of the source.
 func (s *Source) remember(h history) {
 	if s.earlier = &h; len(h.removed) == 0 && len(h.episodes) == 0 && len(h.past) == 0 && h.first == nil && !h.changedMore {
 		s.earlier = nil
@@ -57,24 +59,26 @@ type episode struct {
 	listed bool
 }
 
-// Past is a source as it was before its content changed.
+// Past is a source before its content changed.
 type Past struct {
 	*Source // its content, and when it became that
-	// Until is when it changed to another one.
+	// Until is when the content changed.
 	Until Change
 }
 
 const (
-	// maxRemoved bounds the removed keys that are remembered of a source.
+	// maxRemoved limits the removed keys that are remembered for a source.
 	maxRemoved = 32
-	// maxEpisodes bounds its changes.
+	// maxEpisodes limits the changes that are remembered for a source.
 	maxEpisodes = 16
-	// maxPast bounds the contents before the current one, and maxPastKeys the keys of all of them.
+	// maxPast limits the number of earlier contents, and maxPastKeys the number of keys in all of
+	// them.
 	maxPast     = 4
 	maxPastKeys = 4096
 )
 
-// firstAfter returns the content when this process began to look, by what was known before, or nil.
+// firstAfter returns the content when this process began to watch, given what was known before, or
+// nil.
 func (s *Source) firstAfter(before *Source, at Arrival) *[]KeyDigest {
 	same := func(a, b KeyDigest) bool { return a.Key == b.Key && a.Digest == b.Digest && a.Binary == b.Binary }
 	switch {

@@ -11,15 +11,15 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// FieldManager stands for the name of a field manager in this process. The name itself is not
-// kept, because clients may write anything into it. Zero: none.
+// FieldManager identifies a field manager in this process. The name itself is not kept,
+// because clients may write anything into it. Zero: none.
 type FieldManager uint64
 
 // OwnFieldManager is the name under which configdep writes to workloads.
 const OwnFieldManager = "configdep"
 
-// maxManagers bounds what is kept of one object. The API server keeps 10 managers that update,
-// and any number of those that apply.
+// maxManagers limits the managers that are kept for one object. The API server keeps 10
+// managers that update, and any number that apply.
 const maxManagers = 16
 
 var own = managerNamed(OwnFieldManager)
@@ -28,8 +28,9 @@ func managerOf(entry *metav1.ManagedFieldsEntry) FieldManager { return managerNa
 
 func managerNamed(name string) FieldManager { return FieldManager(maphash.String(seed, name) | 1) }
 
-// Of how many field managers of a namespace, and of how many namespaces, it is remembered when they last
-// wrote. Who writes under many names has only those of the same namespace forgotten.
+// The limits on how many field managers of a namespace, and how many namespaces, the time of the last
+// write is remembered for. A client that writes under many names only displaces those of the same
+// namespace.
 const (
 	maxWriters          = 64
 	maxWriterNamespaces = 10_000

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxNames is how many names of what a glob matches are told.
+// MaxNames is how many names of the sources that a glob matches are shown.
 const MaxNames = 100
 
-// Matched is what a glob names of the sources of a namespace: all that there are, but for those that
-// a pattern excludes, those that are ignored, and those that are set apart.
+// Matched are the sources of a namespace that a glob names: all existing ones, except those that a
+// pattern excludes, those that are ignored, and those that are set apart.
 type Matched struct {
 	// Count is how many they are, and Keys how many keys they have.
 	Count, Keys int
@@ -26,7 +26,7 @@ type Matched struct {
 	apart     map[string]bool
 	sum       sum // of what stands for their content
 	ignored   int
-	// ignoredSum stands for the names of those that are ignored.
+	// ignoredSum is a digest of the names of ignored sources.
 	ignoredSum sum
 }
 
@@ -61,7 +61,7 @@ func (g *Graph) Matched(namespace string, glob Pattern, exclude []Pattern, apart
 	return out
 }
 
-// AppendContent appends what stands for the content of all.
+// AppendContent appends a digest of the content of all sources.
 func (m *Matched) AppendContent(b []byte) []byte {
 	b = appendString(b, string(m.aggregate.id.Kind))
 	b = appendString(b, m.aggregate.id.Name)
@@ -69,7 +69,7 @@ func (m *Matched) AppendContent(b []byte) []byte {
 	return m.sum.append(b)
 }
 
-// Ignored stands for the names of those that are ignored; empty: there are none.
+// Ignored is a digest of the names of ignored sources; empty: there are none.
 func (m *Matched) Ignored() string {
 	if m.ignored == 0 {
 		return ""
@@ -77,7 +77,7 @@ func (m *Matched) Ignored() string {
 	return hex.EncodeToString(m.ignoredSum.append(nil))
 }
 
-// Has reports whether a name is one of theirs, whether or not such a source is there.
+// Has reports whether the glob names a source, whether or not the source exists.
 func (m *Matched) Has(name string) bool { return m.aggregate.names(name) && !m.apart[name] }
 
 // Names returns the first of their names, at most 100.
@@ -99,12 +99,12 @@ func (m *Matched) LastChanged() (at metav1.Time) {
 	return at
 }
 
-// maxRecent bounds the sources of a glob that are looked at for a workload: otherwise many workloads and many sources
-// in one namespace would cost others as much as their product.
+// maxRecent limits the sources of a glob that are visited for a workload: otherwise the cost would be the product of
+// the numbers of workloads and sources in a namespace.
 const maxRecent = 256
 
 // EachRecent calls f for the sources whose content this process read last, the latest first, until f returns false or
-// maxRecent have been visited. It reports whether none was left out that f wanted.
+// maxRecent have been visited. It reports whether it visited all that f wanted.
 func (m *Matched) EachRecent(f func(*Source) bool) (complete bool) {
 	return m.each(m.members.byOrder, &orderedByOrder, &m.members.cached.byOrder, f)
 }

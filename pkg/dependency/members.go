@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 )
 
-// members are the sources that a glob names. Those that are ignored are counted apart.
+// members are the sources that a glob names. Ignored sources are counted separately.
 type members struct {
 	count, keys int
 	sum         sum // of what stands for their content
@@ -39,7 +39,7 @@ type ordering struct {
 }
 
 var (
-	// More than MaxNames are kept, so that not each deletion makes that all have to be looked up.
+	// More than MaxNames are kept, so that not every deletion requires a lookup of all.
 	orderedByName  = ordering{func(a, b *Source) int { return strings.Compare(a.Name, b.Name) }, MaxNames + 28}
 	orderedByOrder = ordering{func(a, b *Source) int {
 		return cmp.Or(cmp.Compare(b.Change.Order, a.Change.Order), strings.Compare(a.Name, b.Name))
@@ -131,8 +131,8 @@ func (g *Graph) cachedFirst(a *aggregate, order *ordering, cache *atomic.Pointer
 	return first
 }
 
-// sum is a number modulo 2^128. A sum of digests stands for a set, in any order: without the key of
-// the digests, nothing is known of them that could be used to find two sets that look alike.
+// sum is a number modulo 2^128. A sum of digests identifies a set, in any order: without the key of
+// the digests, two sets with the same sum cannot be found.
 type sum struct{ high, low uint64 }
 
 func (s *sum) add(other sum) {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Object is a workload as the API server has it, in the form that all kinds have in common. Package kind makes it.
+// Object is a workload as read from the API server, in a form that all kinds share. Package kind creates it.
 type Object struct {
 	Kind WorkloadKind
 	Meta *metav1.ObjectMeta
@@ -28,7 +28,8 @@ type Object struct {
 type Traits struct {
 	// Rollable: a change of the pod template replaces the pods.
 	Rollable bool
-	// Recurring: each run has pods of its own, which read the content of their time.
+	// Recurring: each run has its own pods, which read the current content when they
+	// start.
 	Recurring bool
 	// PerNode: a pod runs on each node, so that one may start at any moment although none runs now.
 	PerNode bool
@@ -40,7 +41,7 @@ type Traits struct {
 	UndoRestores bool
 }
 
-// Status is what a workload says of its pods.
+// Status is what a workload reports about its pods.
 type Status struct {
 	Rollout Rollout
 	// Replicas is how many pods there should be; of a kind that is PerNode, with those that stay on nodes which are
@@ -59,7 +60,8 @@ type Status struct {
 	Revision string
 }
 
-// UpdatedPods is what the status of a workload says of which pods are of the current template.
+// UpdatedPods is what the status of a workload reports about which pods have the current
+// template.
 type UpdatedPods uint8
 
 // The values of UpdatedPods.
@@ -69,9 +71,10 @@ const (
 	UpdatedNone
 )
 
-// Marks are what configdep itself has written on a workload, and what is remembered by that. Empty: it has not.
+// Marks are the annotations that configdep itself has written on a workload: its record. Empty: there are none.
 type Marks struct {
-	// Hash stands for the content with which the pods were started, and Sources for the same source by source.
+	// Hash is the hash of the content with which the pods were started, and Sources is the same source by
+	// source.
 	Hash, Sources string
 	// Verified is when the pods were last looked up and found to have been started with that content.
 	Verified string
@@ -79,8 +82,8 @@ type Marks struct {
 	LastReload string
 	// Recreating says which pods are to be evicted.
 	Recreating string
-	// TemplateHash and ReloadedAt are on the pod template: the same as Hash, and what makes the template differ from
-	// all previous ones.
+	// TemplateHash and ReloadedAt are on the pod template: the same as Hash, and a time that makes the template
+	// differ from all previous ones.
 	TemplateHash, ReloadedAt string
 }
 
@@ -91,7 +94,7 @@ type Annotations struct {
 	Marks    Marks
 }
 
-// NewWorkload returns what is kept of an object. Which of its annotations mean what is the business of package policy.
+// NewWorkload returns the part of an object that is kept. Package policy interprets its annotations.
 func NewWorkload(o *Object, annotations Annotations) *Workload {
 	references, truncated := References(&o.Template.Spec)
 	w := &Workload{

@@ -36,8 +36,8 @@ func (p Pattern) Matches(kind SourceKind, name string) bool {
 	return err == nil && matched
 }
 
-// Work returns the relative cost of trying the pattern on a name: 0 for a plain name, 1 for a glob with only stars, else
-// 1 plus its length, as path.Match reads it again from each place where it may begin.
+// Work returns the relative cost of matching a name: 0 for a plain name, 1 for a glob with only stars, else 1 plus its
+// length, because path.Match reads it again from each place where it may begin.
 func (p Pattern) Work() int {
 	switch {
 	case !p.Glob():
@@ -48,7 +48,7 @@ func (p Pattern) Work() int {
 	return 1
 }
 
-// Matcher tries patterns on many sources. Its zero value names none.
+// Matcher matches many sources against patterns. Its zero value names none.
 type Matcher struct {
 	names map[sourceID]bool
 	globs []globMatcher
@@ -74,7 +74,7 @@ func (m *Matcher) Matches(kind SourceKind, name string) bool {
 	return m.Names(kind, name) || m.anyGlob(kind, name)
 }
 
-// Names reports whether a pattern that is no glob names a source.
+// Names reports whether a pattern that is not a glob names a source.
 func (m *Matcher) Names(kind SourceKind, name string) bool { return m.names[sourceID{kind, name}] }
 
 // Globs appends to found which of the globs name a source: their numbers, in the order of the

@@ -27,15 +27,15 @@ type Progress struct {
 	// either is known, both are false.
 	SeveralCounters bool
 	// Restored counts how often revisions were found to have gone back, as after a restore of
-	// etcd. What was noted by a revision before that means nothing any more.
+	// etcd. Revisions from before that are no longer valid.
 	Restored int
 }
 
-// Delta is what one input has changed, or several.
+// Delta is what one or more inputs have changed.
 type Delta struct {
-	// Workloads are those that are in the graph, and those that have just gone from it. A workload is named whenever
-	// something that it depends on was written, even if nothing in it has changed by that.
+	// Workloads are workloads in the graph, or just deleted from it. A workload is named whenever something that it
+	// depends on was written, even if the workload has not changed.
 	Workloads []WorkloadKey
-	// Sources are those that were written, have come, or have just gone.
+	// Sources are the sources that were written, created or deleted.
 	Sources []SourceKey
 }

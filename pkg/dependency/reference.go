@@ -61,14 +61,15 @@ func (u *Use) Reads() bool {
 	}
 }
 
-// Reference is all that one pod template has to do with one source.
+// Reference contains all uses of one source by one pod template.
 type Reference struct {
 	Kind SourceKind
 	Name string
 	// Uses are in the order of the template.
 	Uses []Use
-	// RequiredKeys are the keys without which pods do not start, sorted. They can be
-	// more than what is read: a volume needs all of its items, whichever are mounted.
+	// RequiredKeys are the keys without which pods cannot start, sorted. They can be more
+	// than the keys that are read: a volume needs all of its items, even if only some are
+	// mounted.
 	RequiredKeys []string
 }
 
@@ -120,7 +121,7 @@ func (r *Reference) sight() *sight {
 }
 
 // sees tells how the content of a key, which may be nil, reaches the containers. The
-// kubelet makes environments of data alone, and files of binaryData too.
+// kubelet makes environments only from data, and files from binaryData too.
 func (s *sight) sees(k *KeyDigest) byte {
 	if k == nil {
 		return seenNot
@@ -165,8 +166,8 @@ func (s *sight) findWays() {
 	}
 }
 
-// requiredByVariables returns the keys of which environment variables are made that pods do not start
-// without.
+// requiredByVariables returns the keys that environment variables require, so that pods cannot start
+// without them.
 func (r *Reference) requiredByVariables() map[string]bool {
 	keys := map[string]bool{}
 	for i := range r.Uses {
@@ -199,7 +200,7 @@ func compareReferences(a, b Reference) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 }
 
-// sortedSet sorts keys and removes what stands there twice. It works in place.
+// sortedSet sorts keys and removes duplicates. It works in place.
 func sortedSet(keys []string) []string {
 	slices.Sort(keys)
 	return slices.Compact(keys)

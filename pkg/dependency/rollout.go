@@ -19,8 +19,8 @@ const (
 	RolloutFailed RolloutPhase = "Failed"
 )
 
-// Rollout is what the status of a workload says of its rollout. The rules are those of
-// kubectl rollout status.
+// Rollout is what the status of a workload reports about its rollout. The rules are those
+// of kubectl rollout status.
 type Rollout struct {
 	Phase RolloutPhase
 	// Reason is a word, and Message a clause, for a phase other than Complete.

@@ -22,7 +22,7 @@ type SourceKey struct {
 	Name      string
 }
 
-// Source is what remains of a ConfigMap or a Secret once it has been read.
+// Source is the part of a ConfigMap or a Secret that is kept.
 type Source struct {
 	SourceKey
 	UID             types.UID
@@ -55,11 +55,11 @@ type Source struct {
 	earlier *history
 }
 
-// SourceMarks are what users say by annotations of a ConfigMap or a Secret.
+// SourceMarks are what users declare by annotations on a ConfigMap or a Secret.
 type SourceMarks struct {
 	// Ignored: it never restarts anything.
 	Ignored bool
-	// Match: it restarts the workloads that ask for sources so marked.
+	// Match: it restarts workloads in mode Matched.
 	Match bool
 }
 
@@ -67,7 +67,7 @@ type SourceMarks struct {
 type Change struct {
 	// Version is an upper bound, as a resourceVersion.
 	Version uint64
-	// Exact: it is the version of the change, and not only a bound.
+	// Exact: it is the version of the change, and not just an upper bound.
 	Exact bool
 	// Seen is when this process saw it; zero for what it found when it began to look.
 	Seen time.Time
@@ -82,8 +82,8 @@ type Change struct {
 // Moment returns when it was.
 func (c *Change) Moment() Moment { return Moment{c.Version, c.Order} }
 
-// After completes a source by what was known of it before, or nil. Deleted is what was
-// known of a deleted source of the same name, or nil.
+// After completes a source with what was known about it before, or nil. Deleted is what
+// was known about a deleted source of the same name, or nil.
 func (s *Source) After(previous, deleted *Source, at Arrival) {
 	version := ParseVersion(s.ResourceVersion)
 	if at.Rekeyed && previous != nil && previous.UID == s.UID && previous.ResourceVersion == s.ResourceVersion {
@@ -244,7 +244,7 @@ func (s *Source) Shown(r *Reference) (names []string) {
 	return names
 }
 
-// KeyDigest stands for one key and its content.
+// KeyDigest is one key and the digest of its content.
 type KeyDigest struct {
 	Key    string
 	Digest Digest
@@ -288,7 +288,7 @@ func (s *Source) hasOther(other *Source) bool {
 	return s != nil && (s.unknown || slices.ContainsFunc(s.Keys, func(k KeyDigest) bool { return !other.Has(k.Key) }))
 }
 
-// FromConfigMap digests a ConfigMap, whose content it overwrites where it can.
+// FromConfigMap digests a ConfigMap and overwrites its content where possible.
 func FromConfigMap(d *Digester, cm *corev1.ConfigMap, marks SourceMarks) *Source {
 	s := newSource(ConfigMap, &cm.ObjectMeta, marks, len(cm.Data)+len(cm.BinaryData))
 	for key, value := range cm.Data {
@@ -340,9 +340,9 @@ func (s *Source) complete(d *Digester) {
 }
 
 // contentChanged returns when a field manager that owns content last wrote the object, and
-// which, else when it was created. It is a function of the object alone, so that every replica
-// and a restarted one say the same. The price: a manager that owns content and writes
-// metadata only counts as well.
+// which, else when it was created. It is a function of the object alone, so that all replicas
+// agree, also after a restart. As a consequence, a manager that owns content and writes only
+// metadata counts as well.
 func contentChanged(m *metav1.ObjectMeta) (latest metav1.Time, by FieldManager) {
 	latest = m.CreationTimestamp
 	for i := range m.ManagedFields {

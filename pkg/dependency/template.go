@@ -10,21 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// How much of what a pod template consumes is kept. A volume with many sources that is mounted many times
-// consumes each of them at each mount, so that a small template could fill any memory; and what is recorded
-// of the sources must fit into an annotation.
+// Limits on the references of a pod template that are kept. A volume with many sources that is mounted many
+// times consumes each of them at each mount, so a small template could fill any memory; and the record of
+// the sources must fit into an annotation.
 const (
 	// MaxSources is how many sources a template may consume.
 	MaxSources = 500
 	// MaxUses is in how many places it may consume them. A place that names keys counts for each.
 	MaxUses = 5000
-	// maxLooks is how many mounts are looked at, once for each source of their volume.
+	// maxLooks is how many mounts are visited, once for each source of their volume.
 	maxLooks = 10 * MaxUses
 )
 
-// References returns what a pod template consumes, in the order of kind and name. The
-// rules are those by which the kubelet makes environments and volumes. If that is more than
-// MaxSources or MaxUses, it is truncated, and says nothing of the rest.
+// References returns what a pod template consumes, in the order of kind and name. The rules
+// are those by which the kubelet makes environments and volumes. If there are more than
+// MaxSources or MaxUses, the result is truncated.
 func References(pod *corev1.PodSpec) (references []Reference, truncated bool) {
 	c := collector{index: map[sourceID]int{}, mounts: map[string][]mount{}}
 	containers := containersOf(pod)
@@ -77,8 +77,8 @@ type collector struct {
 // maxName is how long the name of an object can be.
 const maxName = validation.DNS1123SubdomainMaxLength
 
-// add records a use. Keys that pods cannot start without are named apart from those that
-// the use reads. A name that no object can have refers to nothing.
+// add records a use. Keys that pods cannot start without are given separately from those
+// that the use reads. A name that no object can have refers to nothing.
 func (c *collector) add(kind SourceKind, name string, use Use, requiredKeys ...string) {
 	if name == "" || len(name) > maxName {
 		return

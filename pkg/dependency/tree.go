@@ -9,9 +9,8 @@ import (
 	"github.com/google/btree"
 )
 
-// tree is a map that is sorted, and whose copies cost nothing: they share what is in both, and
-// what one of them changes it copies first. A copy may be read while the original is changed, by
-// any number of goroutines.
+// tree is a sorted map with cheap copies: copies share their nodes, and a node is copied before
+// it is changed. Any number of goroutines may read a copy while the original is changed.
 type tree[K, V any] struct {
 	items *btree.BTreeG[entry[K, V]]
 }
@@ -109,8 +108,7 @@ func (t users) clone() users { return users{t.items.Clone()} }
 
 func (t users) len() int { return t.items.Len() }
 
-// replace puts a workload with its references in the place of one with the same key. Either may
-// be none.
+// replace replaces the workload with the same key and its references. Either may be none.
 func (t users) replace(before, now use) {
 	if before.workload == now.workload {
 		if before.extra == now.extra {

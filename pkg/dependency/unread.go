@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Unread is a source that is there, and of which no more is known: objects of its type are not read.
+// Unread is a source of which only its existence is known: objects of its type are not read.
 type Unread struct {
 	SourceKey
 	Type            string
@@ -17,14 +17,14 @@ type Unread struct {
 	Created         metav1.Time
 }
 
-// LeaveOut notes that no objects of a kind are read, so that it is not known which there are. It is called
+// LeaveOut declares that no objects of a kind are read, so that it is not known which exist. It is called
 // before anything is read.
 func (g *Graph) LeaveOut(kind SourceKind) { g.leftOut = kind }
 
-// Observes reports whether objects of a kind are read, so that it is known which there are.
+// Observes reports whether objects of a kind are read, so that it is known which exist.
 func (g *Graph) Observes(kind SourceKind) bool { return kind.Observed() && kind != g.leftOut }
 
-// Unread returns a source that is there and is not read, or nil.
+// Unread returns a source that exists but is not read, or nil.
 func (g *Graph) Unread(key SourceKey) *Unread {
 	if g.unread.len() == 0 || g.Source(key) != nil {
 		return nil
@@ -32,7 +32,7 @@ func (g *Graph) Unread(key SourceKey) *Unread {
 	return g.unread.get(key)
 }
 
-// EachUnread calls f for every source that is there and is not read.
+// EachUnread calls f for every source that exists but is not read.
 func (g *Graph) EachUnread(f func(*Unread)) { g.unread.each(f) }
 
 // SetUnread notes that a source is there, or that it was written. What is known of one of that name which has been deleted
@@ -55,7 +55,7 @@ func (g *Graph) SetUnread(u *Unread, at Arrival) {
 	g.endWaiting(u.SourceKey, change)
 }
 
-// DeleteUnread notes that a source of a type has gone, if it is there, and remembers when for those who refer to it.
+// DeleteUnread removes a source of a type, if it exists, and remembers the time for workloads that refer to it.
 func (g *Graph) DeleteUnread(key SourceKey, typ string, change Change) {
 	if u := g.unread.get(key); u == nil || u.Type != typ {
 		return

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The kubelet holds a whole pod back until all of its volumes can be made. A container
-// whose environment cannot be made fails alone: the others start, except those that come
-// after an init container that has yet to finish. (kubelet: WaitForAttachAndMount in
-// SyncPod, and computePodActions and SyncPod of the runtime manager.)
+// The kubelet holds a whole pod back until all of its volumes can be created. A container
+// whose environment cannot be created fails alone: the others start, except those after
+// an init container that has yet to finish. (kubelet: WaitForAttachAndMount in SyncPod,
+// and computePodActions and SyncPod of the runtime manager.)
 //
 // So the containers of a pod start through gates, each of which opens when what it requires is
 // present: gate 0 is for the volumes, gate i+1 for stage i.
@@ -50,7 +50,8 @@ func readsEnvironment(c *corev1.Container) bool {
 	})
 }
 
-// gate is what is known of when the containers behind it started, of the current template.
+// gate is what is known about when the containers behind it started, for the current
+// template.
 type gate struct {
 	// start is a lower bound, as a resourceVersion.
 	start uint64
@@ -214,8 +215,8 @@ func (g *Graph) beginWaiting(w *Workload) {
 	}
 }
 
-// arrival is a change of a source for which workloads wait. They may be many, so that they are told some at a time. What
-// is known of those that have not been told is found out when it is asked for, as if they had been told first.
+// arrival is a change of a source for which workloads wait. There may be many, so they are updated in parts. A workload
+// that has not been updated yet is evaluated on demand, as if it had been.
 type arrival struct {
 	key    SourceKey
 	change Change
@@ -223,7 +224,8 @@ type arrival struct {
 	graph  *Graph // the sources as they were then, and what versions mean
 }
 
-// gatesOf returns the gates of a workload, whether or not it has been told of all that came.
+// gatesOf returns the gates of a workload, whether or not it has been updated with all
+// arrivals.
 func (g *Graph) gatesOf(w *Workload) []gate {
 	gates := w.gates
 	if len(gates) > 0 {
@@ -274,7 +276,8 @@ func (a *arrival) open(w *Workload, gates []gate) []gate {
 	return gates
 }
 
-// maxTold is how many workloads are told of a change of a source at once. One may cost some milliseconds.
+// maxTold is how many workloads are updated for a change of a source in one part. One may take some
+// milliseconds.
 const maxTold = 1
 
 // endWaiting opens the gates that have what they require after a change of a source.
@@ -289,7 +292,8 @@ func (g *Graph) endWaiting(key SourceKey, change Change) {
 	g.TellWaiting(g.bounds.told)
 }
 
-// TellWaiting tells so many workloads of changes of sources for which they wait, and reports whether there are more.
+// TellWaiting updates the given number of workloads for changes of sources for which they wait, and reports whether
+// there are more.
 func (g *Graph) TellWaiting(most int) (more bool) {
 	for len(g.arrivals) > 0 {
 		first := &g.arrivals[0]
@@ -315,7 +319,7 @@ func (g *Graph) TellWaiting(most int) (more bool) {
 	return false
 }
 
-// tell tells a workload of all that has come.
+// tell updates a workload with all arrivals.
 func (g *Graph) tell(w *Workload) *Workload {
 	if len(w.gates) == 0 || w.heard == g.arrived {
 		return w
@@ -330,8 +334,8 @@ func (g *Graph) tell(w *Workload) *Workload {
 	return &next
 }
 
-// Told returns a workload, or nil, that has been told of all that has come for which it may have waited. That is needed
-// before another state takes its place.
+// Told returns a workload, or nil, updated with all arrivals for which it may have waited. That is needed before
+// another state replaces it.
 func (g *Graph) Told(key WorkloadKey) *Workload {
 	w := g.Workload(key)
 	if w == nil || len(g.arrivals) == 0 {

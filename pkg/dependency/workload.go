@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WorkloadKind is the kind of an object that makes pods, or a pod that nothing made.
+// WorkloadKind is the kind of an object that creates pods, or of a pod without a
+// controller.
 type WorkloadKind string
 
 // WorkloadKey names a workload in the cluster.
@@ -30,7 +31,7 @@ type WorkloadKey struct {
 // case, as in deployment.web. The names of workloads are in lower case already.
 func (k WorkloadKey) ViewName() string { return strings.ToLower(string(k.Kind)) + "." + k.Name }
 
-// Workload is what remains of a workload once it has been read.
+// Workload is the part of a workload that is kept.
 type Workload struct {
 	WorkloadKey
 	UID             types.UID
@@ -40,13 +41,14 @@ type Workload struct {
 	// known.
 	CreatedAt Moment
 	Labels    map[string]string
-	// Annotations are those by which users say how the workload is to be restarted.
+	// Annotations are the annotations by which users declare how the workload is
+	// restarted.
 	Annotations map[string]string
 	Marks       Marks
 	Traits
 	Status
 	References []Reference
-	// Truncated: the pod template consumes more than References holds; see MaxSources and MaxUses.
+	// Truncated: the pod template names more than References contains; see MaxSources and MaxUses.
 	Truncated bool
 	// Terminating: the workload is being deleted.
 	Terminating bool
@@ -63,8 +65,8 @@ type Workload struct {
 	TemplatePending bool
 	// RecordedWithTemplate: another pod template came in the same write as the record.
 	RecordedWithTemplate bool
-	// RecordedFirst: this process saw, by an event, the record come where there had been none, and no restart with it. It says
-	// the content that its writer had read, and not what the pods had.
+	// RecordedFirst: this process saw, by an event, that the first record was written, without a restart. It says which
+	// content its writer had read, and not which content the pods had.
 	RecordedFirst bool
 	completed     bool // the rollout of the template that is applied, and no other has pods
 	// writtenByUs: templateBy is configdep, and no other manager has written the template in that second.
@@ -77,12 +79,11 @@ type Workload struct {
 	OptedAt Moment
 	// OptedOver is what the annotation of the workload itself said of that before.
 	OptedOver string
-	// Scope stands for the annotations that say which sources count, and ScopedAt is when they first changed after the
-	// last record, or last before it, from ScopedFrom. Zero: they have not.
+	// Scope identifies the annotations that say which sources count, and ScopedAt is when they first changed after the
+	// last record, or last before it, from ScopedFrom. Zero: they have not changed.
 	Scope, ScopedFrom string
 	ScopedAt          Moment
-	// noted is when it was last noted what the annotations of the workload and its namespace say, in the order of
-	// reading; 0: it has not been.
+	// noted is the place, in the order of reading, of the last Opt; 0: there was none.
 	noted uint64
 
 	// StartVersion is a lower bound of when the first pods of the current template were
@@ -107,14 +108,14 @@ type Workload struct {
 	// stageNumbers are those of stages by their containers; nil: they are few.
 	stageNumbers map[string]int
 	gates        []gate // nil: no container of the template had to wait for anything
-	// heard is how many changes of sources it has been told of; see arrival.
+	// heard is how many arrivals it has been updated with; see arrival.
 	heard uint64
 
 	// RecordedAt is an upper bound of when the record was last written. Zero: it has not
 	// been written since the workload was first read.
 	RecordedAt Moment
-	// RecordedAgain is an upper bound of when the record was last written as it was, after another client had removed it; 0:
-	// it has not been.
+	// RecordedAgain is an upper bound of when the record was last written unchanged, after another client had removed
+	// it; 0: it was not.
 	RecordedAgain uint64
 	// restart is the template of a restart of ours that wrote the record; 0: the record is another one.
 	restart uint64
@@ -137,7 +138,7 @@ type Workload struct {
 	applied    uint64    // that of the template of the pods; 0: it is not known
 }
 
-// Moment says when something happened, as far as this process knows.
+// Moment is when something happened, as far as this process knows.
 type Moment struct {
 	// Version is a resourceVersion.
 	Version uint64
@@ -146,7 +147,7 @@ type Moment struct {
 	Order uint64
 }
 
-// Arrival says how an object was read.
+// Arrival is how an object was read.
 type Arrival struct {
 	// Live: it came as an event, so that nothing can have been missed.
 	Live bool
@@ -161,7 +162,8 @@ type Arrival struct {
 	After uint64
 }
 
-// After completes a workload by what was known before of the workload of that name, or nil.
+// After completes a workload with what was known before about the workload of that name, or
+// nil.
 func (w *Workload) After(previous *Workload, at Arrival) {
 	before := previous // the same object; nil: none, or it was deleted and created again
 	if previous != nil && previous.UID != w.UID {
@@ -184,8 +186,8 @@ func (w *Workload) After(previous *Workload, at Arrival) {
 	}
 }
 
-// written returns when the object was written as it is, which is an upper bound of when anything of
-// it changed.
+// written returns when the object was last written, which is an upper bound of when any part of it
+// changed.
 func (w *Workload) written(at Arrival) Moment {
 	return Moment{ParseVersion(w.ResourceVersion), at.Order}
 }
@@ -310,8 +312,8 @@ func (w *Workload) compareRollout(before *Workload, samePods bool, at Arrival) {
 	}
 }
 
-// OthersLeft reports whether there may be pods of other templates although the rollout is complete: it does not count
-// them.
+// OthersLeft reports whether there may be pods of other templates although the rollout is complete, because the
+// rollout does not count them.
 func (w *Workload) OthersLeft() bool { return w.Surplus }
 
 // restarted reports whether the template is that of a restart of ours. It carries a time that no other has; or it was made
@@ -322,8 +324,8 @@ func (w *Workload) restarted(before *Workload) bool {
 	return w.writtenByUs && (is(w.Marks.ReloadedAt, before.Marks.ReloadedAt) || w.CountsAll && is(w.Marks.TemplateHash, before.Marks.TemplateHash))
 }
 
-// maxTemplates bounds the templates that are remembered of a workload whose rollouts are never
-// complete.
+// maxTemplates limits the templates that are remembered for a workload whose rollouts are
+// never complete.
 const maxTemplates = 8
 
 // keepTemplates remembers which templates may have pods.
@@ -356,7 +358,8 @@ func (w *Workload) neverHad(template uint64) bool {
 	return w.since != nil && template != 0 && !slices.Contains(w.since, template)
 }
 
-// lastReload returns when the last restart was made, as the workload says; zero: it does not.
+// lastReload returns the time of the last restart according to the workload's annotation;
+// zero: there is none.
 func (w *Workload) lastReload() time.Time {
 	text := w.Marks.LastReload
 	var last struct{ Time time.Time }
@@ -383,9 +386,9 @@ type Opting struct {
 	Over string
 }
 
-// Opt notes what the annotations of the workload and its namespace say, the last of which came with
-// a version. Previous is what was known of the workload before, or nil. A workload that has opted
-// out keeps no record that another client has removed.
+// Opt sets what the annotations of the workload and its namespace say, the last of which came with
+// a version. Previous is what was known about the workload before, or nil. A workload that has
+// opted out keeps no record that another client has removed.
 func (w *Workload) Opt(o Opting, previous *Workload, version string, at Arrival) {
 	in, scope := o.In, o.Scope
 	w.OptedIn, w.Scope, w.noted = in, scope, at.Order
