@@ -29,7 +29,7 @@ func (x *Index) remove(stream *stream, o *object) {
 	x.apply(stream, o.ResourceVersion, func() touched { return x.drop(stream, o.Namespace, o.Name, o.ResourceVersion, seen{at: since}) })
 }
 
-// apply applies an event, and has the sinks told of it.
+// apply applies an event, and notifies the sinks of it.
 func (x *Index) apply(stream *stream, version string, change func() touched) {
 	if stream.namespaces() { // that all of it has been applied is said with the last of it
 		x.begin(version)
@@ -43,8 +43,9 @@ func (x *Index) apply(stream *stream, version string, change func() touched) {
 	x.tellWaiting()
 }
 
-// tellWaiting tells workloads of changes of sources for which they wait. They may be many, so that others have the
-// index in between. For them it is as if all had been told. It reports whether others have had the index.
+// tellWaiting updates workloads for changes of sources for which they wait. There may be many, so it lets others
+// use the index in between, for whom it is as if all had been updated. It reports whether others have used the
+// index.
 func (x *Index) tellWaiting() (letGo bool) {
 	for x.graph.TellWaiting(1) {
 		if x.countApplied() {
@@ -55,7 +56,8 @@ func (x *Index) tellWaiting() (letGo bool) {
 	return letGo
 }
 
-// yield tells the sinks what has been noted, and lets others have the index. The lock is held before and after.
+// yield notifies the sinks of what has been noted, and lets others use the index. The lock is held before and
+// after.
 func (x *Index) yield() {
 	x.mu.Unlock()
 	x.tellSinks()
@@ -67,9 +69,9 @@ func (x *Index) begin(version string) {
 	x.progress.Latest = max(x.progress.Latest, dependency.ParseVersion(version))
 }
 
-// An input that concerns many objects is applied in turns, between which others can have the index. A turn ends after
-// turnObjects or turnTime, whichever comes first, as one object can cost as much as thousands of others. Streams are
-// independent of each other; and that all of a list has been applied is said with the last of it.
+// An input that affects many objects is applied in turns, between which others can use the index. A turn ends after
+// turnObjects or turnTime, whichever comes first, because one object can take as long as thousands of others. Streams
+// are independent of each other, and a list counts as applied only with its last turn.
 const (
 	turnObjects = 256
 	turnTime    = 2 * time.Millisecond
@@ -87,13 +89,13 @@ func (x *Index) letOthers() {
 	x.change()
 }
 
-// replace applies a list: what it does not hold is gone. It reports whether this was the last
-// of the first lists.
+// replace applies a list: objects that are not in it have been deleted. It reports whether
+// this was the last of the first lists.
 func (x *Index) replace(stream *stream, objects []any, version string) (synced bool) {
 	defer x.tellSinks()
 	known, first, rekeyed := x.beginList(stream, version)
-	// Nothing else brings or takes objects of the stream, so that it is known which of them
-	// change, while the index goes on.
+	// Nothing else adds or removes objects of the stream, so it is known which of them
+	// change while the index is in use.
 	gone := stream.names(known)
 	var changed []versioned
 	for _, o := range objects {
@@ -105,7 +107,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 			changed = append(changed, versioned{o, dependency.ParseVersion(o.ResourceVersion)})
 		}
 	}
-	// In the order in which they were written, so that one that was read later has a later version.
+	// Ordered by version, so that objects which were read later have later versions.
 	slices.SortStableFunc(changed, func(a, b versioned) int { return cmp.Compare(a.version, b.version) })
 
 	x.change()
@@ -147,7 +149,7 @@ func (x *Index) replace(stream *stream, objects []any, version string) (synced b
 	return true
 }
 
-// tellPart has the sinks told of what has been touched so far, and lets others have the index. More of the same input
+// tellPart notifies the sinks of what has been touched so far, and lets others use the index. More of the same input
 // follows.
 func (x *Index) tellPart(what *touched) {
 	x.note(*what)
@@ -161,9 +163,10 @@ type versioned struct {
 	version uint64
 }
 
-// beginList notes that a stream has been listed at a version: what is known of it may lack what
-// came and went before. That all up to there has been applied is not said yet. It returns the
-// graph as it is, and whether this is one of the first lists, and one with another key.
+// beginList notes that a stream has been listed at a version: objects may have been created and
+// deleted unseen before that. It does not yet advance the progress to that version. It returns
+// the current graph, and whether this is one of the first lists, and whether it is read with
+// another key.
 func (x *Index) beginList(stream *stream, version string) (known *dependency.Graph, first, rekeyed bool) {
 	x.change()
 	defer x.mu.Unlock()
@@ -205,7 +208,7 @@ func (x *Index) bookmark(stream *stream, version string) {
 	x.note(touched{})
 }
 
-// put brings what remains of an object into the graph and returns what it concerns.
+// put adds a reduced object to the graph and returns what it affects.
 func (x *Index) put(o *object, at dependency.Arrival) touched {
 	switch {
 	case o.workload != nil:
@@ -225,14 +228,14 @@ func (x *Index) put(o *object, at dependency.Arrival) touched {
 	case o.namespace != nil:
 		return x.setNamespace(o.Name, *o.namespace, o.terminating, o.ResourceVersion, at)
 	case o.dropped != (dependency.WorkloadKey{}):
-		// A workload that was shown and now has a controller is shown no longer.
+		// A workload that was shown and now has a controller is no longer shown.
 		return x.dropWorkload(o.dropped)
 	}
 	return touched{}
 }
 
-// users returns the workloads that use a source. How many there may be, they are found without
-// the lock.
+// users returns the workloads that use a source. They are found without the lock, because
+// there may be many.
 func (x *Index) users(key dependency.SourceKey) (what touched) {
 	if len(x.waiting) > 0 { // the sinks are told nothing before everything has been read
 		return what
@@ -246,8 +249,8 @@ func (x *Index) users(key dependency.SourceKey) (what touched) {
 	return what
 }
 
-// arrival returns how what is being applied was read: live, by an event, or by a list. Until everything
-// has been read, nothing is known of the order of events of several resources, so that they have no time.
+// arrival returns how the current input was read: live, by an event, or by a list. Until everything has
+// been read, the order of events of different resources is not known, so they have no time.
 func (x *Index) arrival(live bool) dependency.Arrival {
 	x.order++
 	at := dependency.Arrival{Live: live, Order: x.order}
@@ -257,7 +260,7 @@ func (x *Index) arrival(live bool) dependency.Arrival {
 	return at
 }
 
-// drop removes an object of a stream, which was there at a time, from the graph and returns what this concerns.
+// drop removes an object of a stream, which existed at a time, from the graph and returns what this affects.
 func (x *Index) drop(stream *stream, namespace, name, version string, since seen) touched {
 	switch {
 	case stream.sources != "":
@@ -275,7 +278,7 @@ func (x *Index) drop(stream *stream, namespace, name, version string, since seen
 	}
 }
 
-// deletion returns when something was deleted that was there at a time.
+// deletion returns when an object was deleted that existed at a time.
 func (x *Index) deletion(version string, since seen) dependency.Change {
 	at := x.arrival(true)
 	return dependency.Change{Version: dependency.ParseVersion(version), Seen: at.Seen, Order: at.Order, After: since.revision, Since: since.at}
@@ -289,15 +292,16 @@ func (x *Index) dropWorkload(key dependency.WorkloadKey) touched {
 	return touched{workloads: []dependency.WorkloadKey{key}}
 }
 
-// changingNamespace is a change of the annotations of a namespace that workloads are being told of. The namespaces are
-// one stream, so that there is one at a time.
+// changingNamespace is a change of the annotations of a namespace that is being applied to its workloads. All
+// namespaces are one stream, so there is one such change at a time.
 type changingNamespace struct {
 	version string
 	at      dependency.Arrival
 }
 
 // setNamespace applies the annotations of a namespace, which are defaults for all workloads in it, and whether it is
-// being deleted. They may be many, so that others have the index in between. What is left to be told of is returned.
+// being deleted. There may be many workloads, so it lets others use the index in between. It returns what the sinks
+// have yet to be notified of.
 func (x *Index) setNamespace(name string, annotations map[string]string, terminating bool, version string, at dependency.Arrival) (out touched) {
 	annotated, ending := x.graph.BeginNamespace(name, annotations, at.Order), x.graph.SetTerminating(name, terminating)
 	if !annotated && !ending {
@@ -325,7 +329,8 @@ func (x *Index) setNamespace(name string, annotations map[string]string, termina
 	return out
 }
 
-// workload returns a workload, or nil, and tells it first of the annotations of its namespace, if it has not been.
+// workload returns a workload, or nil, and first applies the annotations of its namespace to it, if that has not
+// been done.
 func (x *Index) workload(key dependency.WorkloadKey) *dependency.Workload {
 	w := x.graph.Told(key)
 	if w == nil || !x.graph.Behind(w) {
@@ -336,14 +341,14 @@ func (x *Index) workload(key dependency.WorkloadKey) *dependency.Workload {
 	return &next
 }
 
-// setWorkload brings a workload into the graph, with what annotations say of it: its own
-// and those of its namespace, one of which has just come in a version.
+// setWorkload adds a workload to the graph, with what annotations say about it: its own
+// and those of its namespace, one of which has just been read in a version.
 func (x *Index) setWorkload(w, previous *dependency.Workload, version string, at dependency.Arrival) {
 	p := policy.Note(w, previous, x.graph.Namespace(w.Namespace), x.defaults, version, at)
 	x.graph.SetWorkload(w, p.Patterns())
 }
 
-// observe notes the version of what is about to be applied.
+// observe notes the version of the input that is about to be applied.
 func (x *Index) observe(stream *stream, version string) {
 	x.begin(version)
 	x.seen.observe(stream.name, dependency.ParseVersion(version), x.clock.Now())

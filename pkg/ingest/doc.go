@@ -3,13 +3,13 @@
 
 // Package ingest keeps the dependency graph equal to the cluster.
 //
-// One reflector per resource lists and watches it. What it reads is reduced to a value
-// of package dependency before anything else sees it: the values of ConfigMaps and
-// Secrets become digests right behind the decoder and are kept nowhere. Reflectors with
-// a store of our own, and not shared informers, because handlers of informers lag behind
-// their store and never see bookmarks, and the versions of this API rest on both.
+// One reflector per resource lists and watches it. What it reads is reduced to a value of
+// package dependency before anything else sees it: the values of ConfigMaps and Secrets
+// become digests directly after the decoder and are not kept. It uses reflectors with its
+// own store instead of shared informers, because handlers of informers lag behind their
+// store and never see bookmarks, and the versions of this API depend on both.
 //
-// Index holds the graph, applies one change at a time and tells a Sink of each, in order.
-// The package imports dependency and policy (whose annotations it notes on workloads), and
-// nothing else of this project.
+// Index holds the graph, applies one change at a time and notifies a Sink of each, in
+// order. The package imports dependency and policy (whose annotations it notes on
+// workloads), and nothing else of this project.
 package ingest

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-// framer separates the events of a watch in protobuf, each of which has its size before it.
+// framer separates the events of a watch in protobuf, each of which is preceded by its
+// size.
 type framer struct{ runtime.Framer }
 
 func newFramer() runtime.Framer { return framer{protobuf.LengthDelimitedFramer} }
@@ -19,10 +20,10 @@ func newFramer() runtime.Framer { return framer{protobuf.LengthDelimitedFramer} 
 // NewFrameReader implements runtime.Framer.
 func (framer) NewFrameReader(r io.ReadCloser) io.ReadCloser { return &frameReader{ReadCloser: r} }
 
-// frameReader reads an event into a buffer that has room for it, and into no other: the decoder of client-go begins
-// with a small buffer, doubles it as often as it is told that it is too small, and leaves what it held to the garbage
-// collector, where content could be found for as long as nothing else is written there. It has to be given something each
-// time; so it gets one byte, of what comes before any content.
+// frameReader reads an event only into a buffer that has room for it: the decoder of client-go begins with a small
+// buffer, doubles it as long as it is too small, and leaves the old one to the garbage collector, where content could
+// be found until the memory is reused. The decoder has to get some data each time, so it gets one byte, which precedes
+// any content.
 type frameReader struct {
 	io.ReadCloser
 	left int // bytes of the event

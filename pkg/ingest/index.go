@@ -16,28 +16,28 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Sink is told of every change of the graph, in order. The graph is a snapshot of when that was
-// so, which nothing changes: sinks may keep it, and the index goes on while they use it. Only what is
-// told next waits.
+// Sink is notified of every change of the graph, in order. The graph is an immutable snapshot at that
+// change: sinks may keep it, and the index continues while they use it. Only the next notification
+// waits.
 type Sink interface {
 	// Synced is called when the graph equals the cluster for the first time, and each time that
 	// everything has been read again: because the key of the digests was replaced, or because
-	// revisions have gone back, as after a restore of etcd (then at.Restored has grown). In
-	// between nothing is told.
+	// revisions have gone back, as after a restore of etcd (then at.Restored has grown). There
+	// are no other notifications before that.
 	Synced(now policy.Evaluator, at dependency.Progress)
-	// Changed is called after each change that concerns workloads, or sources if one of the sinks is told of these.
+	// Changed is called after each change that affects workloads, or sources if TellsOfSources.
 	Changed(now policy.Evaluator, at dependency.Progress, delta dependency.Delta)
 	// Progressed is called when there is progress without such a change.
 	Progressed(at dependency.Progress)
-	// TellsOfSources reports whether the sink is to be told of changes of sources that concern no workload. Each of them
-	// then costs a snapshot.
+	// TellsOfSources reports whether the sink must be notified of changes of sources that affect no workload. Each of
+	// these then costs a snapshot.
 	TellsOfSources() bool
 }
 
 // Index holds the dependency graph of the cluster. Its methods are safe for concurrent use.
 type Index struct {
 	sinks []Sink
-	// tellsOfSources: one of them is told of all changes of sources.
+	// tellsOfSources: one of the sinks is notified of all changes of sources.
 	tellsOfSources bool
 	clock          clock.PassiveClock
 	defaults       policy.Defaults
@@ -45,7 +45,8 @@ type Index struct {
 	resources      []string // that are awaited, by the names of their streams
 	batch          int      // the objects of a turn
 
-	// reading is held by those who read a snapshot, so that no key of the digests is replaced meanwhile.
+	// reading is held while a snapshot is read, so that the key of the digests is not replaced in the
+	// meantime.
 	reading sync.RWMutex
 
 	mu       sync.RWMutex // is held for what changes the graph, and for no look at all of it
@@ -91,8 +92,8 @@ func newIndex(c clock.PassiveClock, resources []string, sinks ...Sink) *Index {
 }
 
 // regressed is called when revisions have gone back, as after etcd was restored from a backup:
-// nothing that is known may be compared with what comes, so that everything is read again.
-// The lock is held.
+// what is known cannot be compared with new input, so everything is read again. The lock is
+// held.
 func (x *Index) regressed(resource string, now, before uint64) {
 	klog.Background().Error(nil, "The revision of a resource has gone back, as after a restore of etcd: reading everything again",
 		"resource", resource, "revision", now, "before", before)
@@ -114,7 +115,7 @@ func (x *Index) hasRegressed() bool {
 // SetDefaults sets the policy of workloads without annotations. It is called before Run.
 func (x *Index) SetDefaults(d policy.Defaults) { x.defaults = d }
 
-// Within limits the index to what is in a scope. It is called before Run.
+// Within limits the index to a scope. It is called before Run.
 func (x *Index) Within(scope Scope) {
 	x.scope, x.resources = scope, namesOf(scope.streams(nil))
 	x.Reset()
@@ -135,7 +136,7 @@ func (x *Index) change() {
 	x.applied, x.turnBegan = 0, x.clock.Now()
 }
 
-// snapshot returns the graph as it is now. The lock is held, not for reading alone.
+// snapshot returns the current graph. The write lock is held.
 func (x *Index) snapshot() *dependency.Graph {
 	if x.taken == nil {
 		x.taken = x.graph.Snapshot()
@@ -181,8 +182,8 @@ func (x *Index) Synced() error {
 	return fmt.Errorf("waiting for the first list of %s", joinSorted(x.waiting))
 }
 
-// Read implements policy.Index. The index goes on while f runs, but does not begin to read everything again with another
-// key of the digests.
+// Read implements policy.Index. The index continues while f runs, but does not begin to read everything again with
+// another key of the digests.
 func (x *Index) Read(f func(policy.Evaluator)) bool {
 	x.reading.RLock()
 	defer x.reading.RUnlock()
@@ -198,7 +199,7 @@ func (x *Index) evaluator(g *dependency.Graph) policy.Evaluator {
 	return policy.Evaluator{Graph: g, Defaults: x.defaults}
 }
 
-// current returns the graph as it is now; nil: it does not equal the cluster.
+// current returns the current graph; nil: it does not equal the cluster.
 func (x *Index) current() *dependency.Graph {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -241,7 +242,7 @@ func (x *Index) now() dependency.Progress {
 		p.Watermark = min(p.Watermark, least)
 	}
 	if p.Restored > 0 {
-		// Versions that clients were given must not come again.
+		// Versions that clients have received must not be used again.
 		p.Watermark, p.Latest, p.Floor = max(p.Watermark, x.told.Watermark), max(p.Latest, x.told.Latest), max(p.Floor, x.told.Floor)
 	}
 	return p

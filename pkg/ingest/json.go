@@ -15,8 +15,8 @@ import (
 	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// Custom resources come in JSON, as the API server has no other form of them. They are read object by object, too, and with
-// the same bound on each. None of them is a ConfigMap or a Secret.
+// Custom resources are read in JSON, because the API server has no other format for them. They are also read object by
+// object, with the same limit on each. None of them is a ConfigMap or a Secret.
 
 var errNoJSON = errors.New("what came is not an object in JSON")
 
@@ -95,7 +95,7 @@ func eachMember(d *json.Decoder, f func(name string) error) error {
 	return err
 }
 
-// boundedReader bounds what is read for one object.
+// boundedReader limits what is read for one object.
 type boundedReader struct {
 	from io.Reader
 	left int
@@ -129,7 +129,7 @@ func (f jsonFramer) NewFrameReader(r io.ReadCloser) io.ReadCloser {
 	}{bounded, r}), bounded}
 }
 
-// jsonFrameReader reads events, each of which is bounded.
+// jsonFrameReader reads events of limited size.
 type jsonFrameReader struct {
 	io.ReadCloser
 	bounded *boundedReader

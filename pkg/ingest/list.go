@@ -58,7 +58,7 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 	return list, checkWhole(list, kind, s)
 }
 
-// checkWhole refuses a list that is not what was asked for.
+// checkWhole refuses a list that is not what was requested.
 func checkWhole(list *metav1.List, kind string, s *stream) error {
 	switch {
 	case kind != s.kind+"List":
@@ -89,8 +89,8 @@ func readItem(w *window, s *stream, list *metav1.List, field protowire.Number, s
 	return nil
 }
 
-// window is the part of an answer that has been read and not been decoded. Its buffer is
-// used again and again, and nothing of the answer stays behind in it.
+// window is the part of a response that has been read but not decoded. Its buffer is
+// reused, and no part of the response stays in it.
 type window struct {
 	from       io.Reader
 	buffer     []byte
@@ -98,8 +98,8 @@ type window struct {
 	taken      int // so far
 }
 
-// maxObject bounds what is allocated for one object. etcd takes no request beyond 1.5 MB,
-// unless it is told to.
+// maxObject limits what is allocated for one object. By default, etcd accepts no request
+// beyond 1.5 MB.
 const maxObject = 64 << 20
 
 // take returns the next bytes. They may be changed, and are valid until the next call.
@@ -148,8 +148,8 @@ func (w *window) ReadByte() (byte, error) {
 	return b[0], nil
 }
 
-// eachField calls f for each field of a message that has a length, and f takes it; numbers
-// are passed over. The message has size bytes, or with -1 all that comes.
+// eachField calls f for each length-delimited field of a message, and f takes it; numbers
+// are skipped. The message has size bytes, or with -1 ends with the input.
 func (w *window) eachField(size int, f func(field protowire.Number, size int) error) error {
 	end := w.taken + size
 	for size < 0 || w.taken < end {

@@ -11,10 +11,10 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// object is what a reflector gets to see in place of an API object: enough of its
-// metadata to keep track of it, and the value that goes into the graph. It has one of
-// workload, source, unread and namespace (its annotations), or, for a workload that is not shown,
-// its key in dropped; a bookmark has none of them.
+// object is what a reflector sees instead of an API object: enough of its metadata to track it,
+// and the value for the graph. It has one of workload, source, unread and namespace (its
+// annotations), or, for a workload that is not shown, its key in dropped; a bookmark has none of
+// them.
 type object struct {
 	metav1.ObjectMeta
 	workload  *dependency.Workload
@@ -39,7 +39,7 @@ func reduced(m metav1.Object) *object {
 	return o
 }
 
-// kept reports whether the graph holds something for the object.
+// kept reports whether the object has a value for the graph.
 func (o *object) kept() bool {
 	return o.workload != nil || o.source != nil || o.unread != nil || o.namespace != nil
 }

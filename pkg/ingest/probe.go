@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Before a watch ends, the API server sends a bookmark, on a resource on which nothing is
-// written too. It has a newer revision only if the API server has learned of one, which it
+// Before a watch ends, the API server sends a bookmark, even if nothing is written to the
+// resource. It has a newer revision only if the API server has learned of one, which it
 // does when a client asks for the current state.
 const (
 	bookmarkBeforeEnd = 2 * time.Second
@@ -22,14 +22,15 @@ const (
 	firstWatch = 5 * time.Second
 )
 
-// MinVersionLag is the least time for which streams are watched at once.
+// MinVersionLag is the minimum duration of a watch.
 const MinVersionLag = firstWatch
 
 // probe asks for the current revision of a stream, until the context is done: once after
-// the sync, and then shortly before the end of each watch, unless something has just come.
+// the sync, and then shortly before the end of each watch, unless an event has just
+// arrived.
 //
-// An answer must be at least as new as whatever was seen before it was asked for, if all
-// resources have revisions of one counter: so this also tells when they do not.
+// If all resources share one revision counter, an answer must be at least as new as
+// everything seen before the request: so this also detects when they do not.
 func (x *Index) probe(ctx context.Context, s *stream, synced <-chan struct{}, watches <-chan time.Duration, revision func(context.Context, *stream) (uint64, error)) {
 	select {
 	case <-synced:
@@ -75,7 +76,7 @@ func (x *Index) latest(s *stream) (latest, own uint64) {
 	return x.progress.Latest, x.seen.of(s.name).revision
 }
 
-// silent reports whether nothing has come of a stream since a time.
+// silent reports whether a stream has received nothing since a time.
 func (x *Index) silent(s *stream, since time.Time) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -28,10 +28,10 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Reader reads resources from an API server. It decodes an answer object by object while
-// it arrives, and reduces each at once: no list is ever held as it was sent, and values of
-// ConfigMaps and Secrets are digested where they lie in the buffer. That is what makes a
-// start quick, and memory independent of content.
+// Reader reads resources from an API server. It decodes a response object by object while
+// it arrives, and reduces each at once: no list is ever held in full, and values of
+// ConfigMaps and Secrets are digested in place in the buffer. So a start is fast, and
+// memory does not depend on content.
 type Reader struct {
 	base   *url.URL
 	client *http.Client
@@ -39,9 +39,9 @@ type Reader struct {
 	lag    time.Duration
 }
 
-// NewReader returns a Reader that connects as the configuration says, and reads what is in a scope. Watches last for a
-// time, which is how far it may lag behind on a resource on which nothing is written; at
-// least MinVersionLag. It does no I/O.
+// NewReader returns a Reader that connects with a configuration, and reads a scope. Watches last for the given time,
+// which is how far it may lag behind on a resource to which nothing is written; at least MinVersionLag. NewReader does
+// no I/O.
 func NewReader(config *rest.Config, scope Scope, lag time.Duration) (*Reader, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -54,8 +54,8 @@ func NewReader(config *rest.Config, scope Scope, lag time.Duration) (*Reader, er
 	return &Reader{base, client, scope, lag}, nil
 }
 
-// requests returns what makes requests for the stream. client-go makes their paths, and refuses a namespace
-// that is no segment of one.
+// requests returns the client for requests of the stream. client-go builds their paths, and refuses a
+// namespace that is not a path segment.
 func (r *Reader) requests(s *stream) func(metav1.ListOptions) *rest.Request {
 	version := schema.GroupVersion{Version: "v1"} // of the options
 	form := runtime.ContentTypeProtobuf
@@ -87,9 +87,9 @@ func apiPath(gv schema.GroupVersion) string {
 	return "/apis/" + gv.String()
 }
 
-// revision returns the current revision of a stream: that of a list of an object whose name no object
-// has. With a namespace, kube-apiserver looks up that one key; without, it would go through all
-// objects.
+// revision returns the current revision of a stream: the revision of a list that selects a name which
+// no object has. With a namespace, kube-apiserver looks up that one key; without, it would go through
+// all objects.
 func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, "-")
 	if s.namespace == "" && !s.namespaces() {
@@ -102,8 +102,8 @@ func (r *Reader) revision(ctx context.Context, s *stream) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// Find reads one source as it is now; nil: there is none, its type is not read, or there can be none by that name. The key
-// may come from a stranger: no request is made for what is not a name.
+// Find reads the current state of one source; nil: it does not exist, its type is not read, or its name is not valid.
+// The key may come from an unauthenticated caller: no request is made for an invalid name.
 func (r *Reader) Find(ctx context.Context, digester *dependency.Digester, key dependency.SourceKey) (*dependency.Source, error) {
 	if len(validation.ValidateNamespaceName(key.Namespace, false)) > 0 || len(validation.NameIsDNSSubdomain(key.Name, false)) > 0 {
 		return nil, nil //nolint:nilnil // there is none
@@ -139,9 +139,9 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 	request := r.requests(s)
 	lasts := firstWatch
 	return whole{&cache.ListWatch{
-		// A reflector begins with whatever the API server has cached, and by that we could
-		// take the content of the past for a change; so lists are of the current state. They are not
-		// in pages, each of which would cost a round trip.
+		// A reflector begins with the state that the API server has cached, so we could mistake past
+		// content for a change; so lists are of the current state. They are not paged, because each
+		// page would cost a round trip.
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			answer, err := request(metav1.ListOptions{}).Stream(ctx)
 			if err != nil {
@@ -170,8 +170,8 @@ func (r *Reader) lister(s *stream, watches chan time.Duration) cache.ListerWatch
 	}}
 }
 
-// watchGrace is how much longer than it was asked for a watch may last. A proxy that answers for an API
-// server which has gone would let it last for ever.
+// watchGrace is how much longer than requested a watch may last. A proxy in front of an API server that
+// no longer exists would keep it open forever.
 const watchGrace = 10 * time.Second
 
 // boundedWatch is a watch with a deadline.
@@ -187,14 +187,14 @@ func (w boundedWatch) Stop() {
 }
 
 // whole makes a reflector list and then watch. The alternative, a watch that begins with
-// all objects, costs the API server twice as much, and us too: each object comes in an
-// envelope of its own.
+// all objects, takes twice as much in the API server and here: each object is in its own
+// envelope.
 type whole struct{ *cache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is how client-go asks.
 func (whole) IsWatchListSemanticsUnSupported() bool { return true }
 
-// serializer negotiates protobuf, or JSON for a stream that comes in it, and decodes that by the decoder.
+// serializer negotiates protobuf, or JSON for streams in JSON, and decodes with the given decoder.
 type serializer struct{ *objectDecoder }
 
 func (s serializer) SupportedMediaTypes() []runtime.SerializerInfo {
@@ -235,8 +235,8 @@ func (serializer) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) 
 	return d
 }
 
-// statusOnly decodes the errors of whatever stands between us and the API server. Objects
-// must not come that way: they would pass as they are.
+// statusOnly decodes errors from proxies between us and the API server. It must not
+// decode objects, which would not be reduced.
 type statusOnly struct{ runtime.Serializer }
 
 func (s statusOnly) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {

@@ -15,11 +15,11 @@ type rekeyed struct {
 	order   uint64 // of what was read when the key was replaced
 }
 
-// Rekey is called when the key of the hash has been replaced, and what was read with it has been
-// applied: nothing else is until it returns. Everything has to be read again, and the index is
-// not synced until then. What is known besides digests stays: the order of what has happened,
-// and whether the content is that of each record. So no change is lost that this process saw,
-// and nothing is restarted because of another key.
+// Rekey is called when the key of the hash has been replaced, and all input that was read with
+// it has been applied: nothing is applied until Rekey returns. Everything has to be read again,
+// and the index is not synced until then. Everything except digests is kept: the order of
+// events, and whether the content matches each record. So no change that this process saw is
+// lost, and nothing is restarted because of the new key.
 func (x *Index) Rekey() {
 	g, kept := x.beginRekey()
 	switch {
@@ -34,8 +34,8 @@ func (x *Index) Rekey() {
 }
 
 // beginRekey waits for running readers, and keeps others out until everything has been read again.
-// It returns what was read with the key before, or nil if that has been compared already, and
-// whether anything is known that can be kept.
+// It returns the graph of the previous key, or nil if that has been compared already, and whether
+// anything is known that can be kept.
 func (x *Index) beginRekey() (g *dependency.Graph, kept bool) {
 	x.reading.Lock()
 	defer x.reading.Unlock()
@@ -54,7 +54,8 @@ func (x *Index) beginRekey() (g *dependency.Graph, kept bool) {
 	return x.snapshot(), true
 }
 
-// vouch returns what each record says of the content that was read with the key before.
+// vouch returns what each record says about the content that was read with the previous
+// key.
 func (x *Index) vouch(g *dependency.Graph) map[dependency.WorkloadKey]*policy.Vouched {
 	vouched, then := map[dependency.WorkloadKey]*policy.Vouched{}, policy.Evaluator{Graph: g, Defaults: x.defaults}
 	g.EachWorkload(func(w *dependency.Workload) {
@@ -65,10 +66,10 @@ func (x *Index) vouch(g *dependency.Graph) map[dependency.WorkloadKey]*policy.Vo
 	return vouched
 }
 
-// translate says records with the current key, once everything has been read with it. The lock
-// is held, and released after each workload: the index is not synced yet. What is applied
-// meanwhile is newer than the lists. If it concerns a workload whose turn has yet to come, its
-// record is said with what is there then.
+// translate translates records to the current key, once everything has been read with it. The
+// lock is held, and released after each workload: the index is not synced yet. Input that is
+// applied in between is newer than the lists. If it affects a workload that has not been
+// translated yet, its record is translated with the content at that time.
 func (x *Index) translate() {
 	before := x.rekeyed
 	for key, v := range before.vouched {

@@ -15,11 +15,11 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// Replay feeds an index with API objects in the place of an API server: in simulations, or
-// from files. Secrets and ConfigMaps that it is given lose their content.
+// Replay feeds an index with API objects instead of an API server: in simulations, or from
+// files. It overwrites the content of the Secrets and ConfigMaps that it is given.
 type Replay struct {
-	// Encoded: ConfigMaps and Secrets are encoded as the API server sends them, and decoded as
-	// they are then. They keep their content.
+	// Encoded: ConfigMaps and Secrets are first encoded as the API server does, and then
+	// decoded. The given objects keep their content.
 	Encoded bool
 
 	index   *Index
@@ -117,8 +117,8 @@ func (r *Replay) Bookmark(resource, version string) error {
 	return nil
 }
 
-// Probe applies the answer to the question for the current revision of a resource, asked for
-// just now. If revisions have gone back, the index is reset, and everything has to be listed
+// Probe applies the answer to a request for the current revision of a resource, made just
+// now. If revisions have gone back, the index is reset, and everything has to be listed
 // again by a new Replay.
 func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) error {
 	s := r.streams[resource]
@@ -133,7 +133,7 @@ func (r *Replay) Probe(ctx context.Context, resource string, revision uint64) er
 	return nil
 }
 
-// reduce returns what remains of an object.
+// reduce reduces an object.
 func (r *Replay) reduce(s *stream, m metav1.Object) (*object, error) {
 	o, ok := m.(interface{ Marshal() ([]byte, error) })
 	if !r.Encoded || s.sources == "" || !ok {

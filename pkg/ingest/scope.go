@@ -13,18 +13,18 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Scope is which objects are read. The zero value: all.
+// Scope says which objects are read. The zero value: all.
 type Scope struct {
 	// Namespaces are those that are read one by one; empty: all.
 	Namespaces []string
 	// WithoutSecrets: no Secret is read.
 	WithoutSecrets bool
-	// UnreadTypes are the types of Secrets that are not read: that there is one, and no more, is known by its metadata.
+	// UnreadTypes are the types of Secrets of which only the metadata is read, so that only their existence is known.
 	UnreadTypes []string
 }
 
-// secrets returns what is read of Secrets: those of which the content is, and the metadata of the others by type. The
-// types select by what the API server sends, so that no content comes of those that are not read.
+// secrets returns the streams for Secrets: one for Secrets that are read, and one for the metadata of each unread
+// type. The API server selects by type, so it sends no content of those that are not read.
 func (c Scope) secrets(digester *dependency.Digester) []*stream {
 	if c.WithoutSecrets {
 		return nil

@@ -15,9 +15,9 @@ type seen struct {
 	place    int // in the heap
 }
 
-// seenStreams is what is known of all streams of which something has come. With a stream for each resource
-// of each namespace they are many, and each event asks for the least of their revisions: so they
-// are kept as a heap.
+// seenStreams are all streams that have received something. With a stream for each resource of each
+// namespace there may be many, and each event needs the lowest of their revisions: so they are kept in a
+// heap.
 type seenStreams struct {
 	byName map[string]*seen
 	heap   seenHeap
@@ -25,7 +25,7 @@ type seenStreams struct {
 
 func newSeenStreams() seenStreams { return seenStreams{byName: map[string]*seen{}} }
 
-// of returns what is known of a stream.
+// of returns what is known about a stream.
 func (s *seenStreams) of(name string) seen {
 	if known := s.byName[name]; known != nil {
 		return *known
@@ -49,7 +49,7 @@ func (s *seenStreams) observe(name string, revision uint64, at time.Time) {
 	}
 }
 
-// watermark returns the least revision of all streams; false: there are none.
+// watermark returns the lowest revision of all streams; false: there are none.
 func (s *seenStreams) watermark() (uint64, bool) {
 	if len(s.heap) == 0 {
 		return 0, false
@@ -57,7 +57,7 @@ func (s *seenStreams) watermark() (uint64, bool) {
 	return s.heap[0].revision, true
 }
 
-// seenHeap has the stream with the least revision first. It is a heap.Interface.
+// seenHeap has the stream with the lowest revision first. It is a heap.Interface.
 type seenHeap []*seen
 
 func (h seenHeap) Len() int           { return len(h) }

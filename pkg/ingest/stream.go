@@ -30,18 +30,17 @@ type stream struct {
 	sources   dependency.SourceKind   // or
 	unread    string                  // the type of Secrets that are not read, or none of them: namespaces
 	json      bool                    // it comes in JSON, and not in protobuf
-	// reduce reduces an object, and decode one as it is encoded, which it
-	// overwrites where content is.
+	// reduce reduces an object, and decode an encoded one, whose content it overwrites.
 	reduce func(metav1.Object) (*object, error)
 	decode func([]byte) (*object, error)
 }
 
-// namespaces reports whether it is that of namespaces, which are in none.
+// namespaces reports whether it is the stream of namespaces, which are cluster-scoped.
 func (s *stream) namespaces() bool { return s.workloads == "" && s.sources == "" && s.unread == "" }
 
 type name struct{ namespace, name string }
 
-// names returns what the graph holds of the stream.
+// names returns the names of the stream's objects in the graph.
 func (s *stream) names(g *dependency.Graph) map[name]struct{} {
 	names := map[name]struct{}{}
 	switch {
@@ -78,8 +77,8 @@ func (s *stream) in(namespace string) *stream {
 	return &one
 }
 
-// streams returns all that is read, with the digester for content. Namespaces themselves are read in
-// either case: their annotations are defaults.
+// streams returns all streams, with the digester for content. Namespaces are always read, because
+// their annotations are defaults.
 func (c Scope) streams(digester *dependency.Digester) (in []*stream) {
 	for _, s := range c.resources(digester) {
 		if len(c.Namespaces) == 0 || s.namespaces() {
@@ -169,7 +168,8 @@ func workloads(k *kind.Kind) *stream {
 	}
 	s.decode = func(raw []byte) (*object, error) {
 		if k.Hidden != nil {
-			// Of what is not shown, no more than the metadata is decoded: the first field of all objects.
+			// For objects that are not shown, only the metadata is decoded, which is the first field of
+			// all objects.
 			var m metav1.PartialObjectMetadata
 			if err := m.Unmarshal(raw); err != nil {
 				return nil, err

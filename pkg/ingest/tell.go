@@ -9,7 +9,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// touched is what a change concerns: workloads, those that use sources, and those that have globs.
+// touched is what a change affects: workloads, those that use sources, and those that have globs.
 // No workload is looked up for it.
 type touched struct {
 	workloads []dependency.WorkloadKey
@@ -31,13 +31,13 @@ func (t *touched) add(other touched) {
 // reset makes it empty. What was added before may still be read.
 func (t *touched) reset() { *t = touched{} }
 
-// empty reports whether no workload is concerned.
+// empty reports whether no workload is affected.
 func (t *touched) empty() bool {
 	return len(t.workloads) == 0 && len(t.sources) == 0 && len(t.globs) == 0 && !t.all
 }
 
-// in returns the workloads, each once, that something concerns in a graph. Those that have just
-// gone are among them.
+// in returns the affected workloads in a graph, each once, including those that have just been
+// deleted.
 func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
 	switch alone := len(t.globs) == 0 && !t.all; {
 	case alone && len(t.sources) == 0 && len(t.workloads) == 1:
@@ -56,7 +56,7 @@ func (t *touched) in(g *dependency.Graph) []dependency.WorkloadKey {
 	return keys.UnsortedList()
 }
 
-// unsure is what has been touched while nothing was known of the revision counters.
+// unsure is what was touched before it was known whether there is one revision counter.
 type unsure struct {
 	workloads sets.Set[dependency.WorkloadKey]
 	sources   sets.Set[dependency.SourceKey]
@@ -79,7 +79,7 @@ func (u *unsure) touched() touched {
 	return touched{workloads: u.workloads.UnsortedList(), sources: u.sources.UnsortedList(), globs: u.globs, changed: u.changed.UnsortedList()}
 }
 
-// news is what sinks are told: that the graph has synced, or what a change concerns.
+// news is a notification for sinks: that the graph has synced, or what a change affects.
 type news struct {
 	graph   *dependency.Graph // nil: there is only progress
 	at      dependency.Progress
@@ -87,9 +87,8 @@ type news struct {
 	synced  bool
 }
 
-// note has the sinks told of a change, in the state in which the graph is now. Before the first
-// sync they are not: they would handle every workload once for each of its sources. The lock is
-// held.
+// note queues a notification of a change, with the current graph. Before the first sync, there
+// are none: sinks would handle every workload once for each of its sources. The lock is held.
 func (x *Index) note(what touched) {
 	what.globs = append(what.globs, x.graph.TakeChangedGlobs()...)
 	if len(x.waiting) > 0 {
@@ -105,7 +104,7 @@ func (x *Index) note(what touched) {
 	x.news = append(x.news, n)
 }
 
-// tellSinks tells the sinks what they have not been told yet. The index goes on meanwhile.
+// tellSinks sends pending notifications to the sinks. The index continues meanwhile.
 func (x *Index) tellSinks() {
 	x.telling.Lock()
 	defer x.telling.Unlock()

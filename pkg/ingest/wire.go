@@ -16,17 +16,17 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// magic stands before every object that the API server encodes in protobuf.
+// magic precedes every object that the API server encodes in protobuf.
 const magic = "k8s\x00"
 
 var errNoObject = errors.New("what came is not an object in protobuf")
 
-// objectDecoder decodes what an API server sends besides lists: the objects of a stream,
-// and errors.
+// objectDecoder decodes everything except lists that an API server sends: the objects of
+// a stream, and errors.
 type objectDecoder struct{ *stream }
 
 // Decode decodes an envelope: the kind, and the object itself. It overwrites what it decodes, or
-// fails to decode, but for errors of the API server, which client-go may read once more.
+// fails to decode, except errors of the API server, which client-go may read again.
 func (d *objectDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	o, gvk, err := d.decodeEnvelope(data)
 	if _, isStatus := o.(*metav1.Status); !isStatus {
@@ -109,8 +109,8 @@ func (eventDecoder) Decode(data []byte, _ *schema.GroupVersionKind, into runtime
 	return event, nil, err
 }
 
-// sourceDecoder decodes ConfigMaps or Secrets: it digests their values where they lie, so
-// that no object with content is ever made.
+// sourceDecoder decodes ConfigMaps or Secrets: it digests their values in place, so no
+// object with content is ever created.
 type sourceDecoder struct {
 	kind     dependency.SourceKind
 	digester *dependency.Digester
@@ -180,8 +180,9 @@ func decodeMetadata(raw []byte) (*metav1.ObjectMeta, error) {
 	return m, err
 }
 
-// blankAnnotations overwrites the values of annotations that no dialect reads, and that are not of
-// bookmarks: what kubectl applied last, which is one of them, holds all content once more.
+// blankAnnotations overwrites the values of annotations that no dialect reads and that do not
+// belong to bookmarks: one of them, kubectl's last-applied-configuration, contains all content
+// again.
 func blankAnnotations(metadata []byte) error {
 	return eachField(metadata, func(field protowire.Number, entry []byte) error {
 		if field != annotationsField {
@@ -201,7 +202,7 @@ func (d *sourceDecoder) key(entry []byte) (dependency.KeyDigest, error) {
 	return dependency.KeyDigest{Key: key, Digest: d.digester.Content(value)}, err
 }
 
-// entryOf returns an entry of a map, the value where it lies.
+// entryOf returns an entry of a map, with the value in place.
 func entryOf(entry []byte) (key string, value []byte, err error) {
 	err = eachField(entry, func(field protowire.Number, content []byte) error {
 		switch field {
@@ -215,7 +216,7 @@ func entryOf(entry []byte) (key string, value []byte, err error) {
 	return key, value, err
 }
 
-// eachField calls f for each field of a message that has a length; others are passed over.
+// eachField calls f for each length-delimited field of a message; others are skipped.
 func eachField(message []byte, f func(protowire.Number, []byte) error) error {
 	for len(message) > 0 {
 		field, typ, n := protowire.ConsumeTag(message)
