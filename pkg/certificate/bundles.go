@@ -49,20 +49,21 @@ type Bundles struct {
 	want wanted
 }
 
-// wanted is what objects are to trust.
+// wanted is what objects should trust.
 type wanted struct {
 	bundle []byte // PEM-encoded; empty as long as nothing is known
 	others bool   // whether other CAs may remain
 }
 
-// Targets are the objects that name the CAs of the server. Those without a name are none.
+// Targets are the objects that name the CAs of the server. An empty name means that there
+// is no such object.
 type Targets struct {
 	APIService, WebhookConfiguration string
 	// ConfigMap, in Namespace, has the CAs in the entry ca.crt.
 	Namespace, ConfigMap string
 }
 
-// NewBundles makes a Bundles of objects.
+// NewBundles creates a Bundles for objects.
 func NewBundles(client dynamic.Interface, targets Targets) *Bundles {
 	b := &Bundles{changed: newSignal()}
 	add := func(resource schema.GroupVersionResource, namespace, name string, places func(*unstructured.Unstructured) []place) {
@@ -102,8 +103,8 @@ func (b *Bundles) wanted() wanted {
 	return b.want
 }
 
-// over returns the correct bundle for a place that holds another. If others may remain, those
-// that have not expired follow what is wanted.
+// over returns the correct bundle for a place that holds another. If other CAs may remain,
+// those that have not expired follow the wanted ones.
 func (w *wanted) over(present []byte, now time.Time) []byte {
 	right := slices.Clone(w.bundle)
 	if !w.others {
@@ -125,8 +126,8 @@ func (b *Bundles) InPlace(ca *x509.Certificate) bool {
 	return !slices.ContainsFunc(b.targets, func(t *target) bool { return !t.trusts(ca) })
 }
 
-// known reports whether every object has been looked for. Then all is known of the beginning of
-// the term.
+// known reports whether every object has been looked up. Then the state at the beginning of the
+// term is known.
 func (b *Bundles) known() bool {
 	return !slices.ContainsFunc(b.targets, func(t *target) bool {
 		t.mu.Lock()
@@ -175,7 +176,7 @@ type target struct {
 	first *unstructured.Unstructured // as it was when it was looked for; nil: it did not exist
 }
 
-// place is where an object holds a bundle, and which.
+// place is a place in an object for a bundle, and the bundle in it.
 type place struct {
 	pointer string // of JSON, to what is to be added or replaced
 	bundle  []byte
@@ -263,7 +264,8 @@ func (t *target) missedAtFirst(ca *x509.Certificate) bool {
 	return t.known && !t.trustedBy(t.first, ca)
 }
 
-// trustedBy reports whether a state of the object trusts a CA. One that does not exist does.
+// trustedBy reports whether a state of the object trusts a CA. A missing object counts as
+// trusting it.
 func (t *target) trustedBy(o *unstructured.Unstructured, ca *x509.Certificate) bool {
 	return o == nil || !slices.ContainsFunc(t.places(o), func(p place) bool {
 		return !slices.ContainsFunc(parseCerts(p.bundle), ca.Equal)

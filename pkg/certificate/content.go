@@ -19,7 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the Secret holds, besides the names of every TLS Secret: tls.crt and tls.key.
+// The keys of the Secret, in addition to those of every TLS Secret: tls.crt and tls.key.
 const (
 	bundleEntry   = "ca.crt"       // the CAs to trust, oldest first
 	caKeyEntry    = "ca.key"       // the keys of those that still sign
@@ -30,8 +30,8 @@ const (
 	publishedAnnotation = "configdep.io/ca-published"
 )
 
-// Content is what the Secret holds, PEM-encoded. It may be anything, as any client may have
-// written it.
+// Content is the content of the Secret, PEM-encoded. It may be invalid, because any client
+// may have written it.
 type Content struct {
 	Bundle, CAKeys, Cert, Key, Previous []byte
 	Published                           string
@@ -46,7 +46,7 @@ func ContentOf(secret *corev1.Secret) Content {
 	}
 }
 
-// putInto replaces the content of a Secret, and leaves alone what else is in it.
+// putInto replaces the content of a Secret, and leaves other keys alone.
 func (c *Content) putInto(secret *corev1.Secret) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
@@ -73,8 +73,8 @@ func (c *Content) equal(other *Content) bool {
 }
 
 // Usable reports whether there is a certificate that can be served: it parses, its key
-// belongs to it, it verifies by the bundle, and it has not expired. One that is not valid
-// yet is usable, as the clock that is wrong may be ours.
+// belongs to it, it verifies by the bundle, and it has not expired. A certificate that is
+// not valid yet is usable, because our clock may be wrong.
 func (c *Content) Usable(now time.Time) bool { return parse(c, now).leaf != nil }
 
 // authority is a CA in the bundle.
@@ -98,7 +98,7 @@ type past struct {
 	roots []*x509.Certificate
 }
 
-// parsed is a Content of which only what is good is left.
+// parsed is the valid part of a Content.
 type parsed struct {
 	authorities []authority // in the order of the bundle, none expired
 	leaf        *leaf       // nil: none can be served
@@ -147,7 +147,7 @@ func (p *parsed) parseLeaf(certPEM, keyPEM []byte, now time.Time) *leaf {
 	return l
 }
 
-// roots returns the CAs in the bundle by which a certificate verifies as that of a server.
+// roots returns the CAs in the bundle that verify a certificate as a server's.
 func (p *parsed) roots(chain []*x509.Certificate, now time.Time) (roots []*x509.Certificate) {
 	pool, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, a := range p.authorities {
@@ -172,7 +172,7 @@ func (p *parsed) roots(chain []*x509.Certificate, now time.Time) (roots []*x509.
 	return roots
 }
 
-// remember notes a certificate that a replica may serve, until it expires.
+// remember keeps a certificate that a replica may serve, until it expires.
 func (p *parsed) remember(chain []*x509.Certificate, now time.Time) {
 	if !now.Before(chain[0].NotAfter) || p.leaf != nil && p.leaf.cert().Equal(chain[0]) || p.remembers(chain[0]) {
 		return
@@ -201,8 +201,8 @@ func (p *parsed) newest() int {
 	return -1
 }
 
-// trim drops the CAs that can sign nothing, and by which no replica serves. It reports whether
-// there were any.
+// trim drops the CAs that can no longer sign and whose certificates no replica serves. It
+// reports whether there were any.
 func (p *parsed) trim() bool {
 	var needed []*x509.Certificate
 	if p.leaf != nil {
@@ -218,7 +218,7 @@ func (p *parsed) trim() bool {
 	return len(p.authorities) < before
 }
 
-// content is what parse has been given, in one form.
+// content is the reverse of parse, in a canonical form.
 func (p *parsed) content() (Content, error) {
 	var c Content
 	for _, a := range p.authorities {
@@ -252,7 +252,7 @@ func Fingerprint(cert *x509.Certificate) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// chains cuts a list of certificates before each that is not of a CA.
+// chains splits a list of certificates before each that is not a CA's.
 func chains(certs []*x509.Certificate) (out [][]*x509.Certificate) {
 	for _, c := range certs {
 		if !c.IsCA || len(out) == 0 {
@@ -296,7 +296,7 @@ func parseKeys(data []byte) (keys []crypto.Signer) {
 	return keys
 }
 
-// signsFor reports whether a key is that of a CA.
+// signsFor reports whether a key belongs to a CA.
 func signsFor(key crypto.Signer, ca *x509.Certificate) bool {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	mayNot := ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0

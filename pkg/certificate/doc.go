@@ -1,24 +1,24 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificate keeps a serving certificate of the server's own making in a Secret
-// that all replicas share, and the CAs that kube-apiserver trusts in the objects that name
+// Package certificate issues the server's certificate, keeps it in a Secret that all
+// replicas share, and publishes its CAs in the objects by which kube-apiserver trusts
 // them.
 //
-// What is to be done is decided by pure functions over the content of the Secret (Profile).
-// Around them are a Store, by which every replica reads, watches and repairs the Secret and the
-// leader renews what is in it, and Bundles, by which the leader keeps caBundle correct.
+// Pure functions over the content of the Secret (Profile) decide what is to be done. Around
+// them are a Store, with which every replica reads, watches and repairs the Secret and the
+// leader renews its content, and Bundles, with which the leader keeps caBundle correct.
 //
-// One rule holds at any moment, over rotations, restarts and accidents: each certificate
-// that some replica may serve verifies by the caBundle that is in the cluster. So
+// One invariant holds at any moment, through rotations, restarts and accidents: each
+// certificate that some replica may serve is verified by the caBundle in the cluster. So
 //
 //   - the Secret remembers each certificate that was served and has not expired, and its
 //     bundle holds the CAs of them all;
 //   - a new CA signs nothing until it has been in the cluster's objects for the overlap;
 //   - nothing needed is remembered anywhere else.
 //
-// Users may restore the Secret from a backup while a replica starts, leads at once, and knows
-// nothing newer. So
+// Users may restore the Secret from a backup while a replica starts that becomes the leader
+// at once and knows nothing newer. So
 //
 //   - every replica holds all certificates that it has seen and that have not expired, and
 //     repairs a Secret that lacks one;
@@ -28,16 +28,16 @@
 //   - what the Secret says of a CA that is published counts for a new leader only if the CA is
 //     in the cluster's objects.
 //
-// A replica that starts while the Secret is empty makes another, by a CA that no client trusts
-// yet. The other replicas have that CA trusted, but switch to no certificate of a CA that they
-// have only seen; and that replica switches to theirs.
+// A replica that starts while the Secret is empty issues another certificate, by a CA that no
+// client trusts yet. The other replicas publish that CA, but do not switch to a certificate of
+// a CA that they have only seen; and that replica switches to theirs.
 //
-// The manifests make the Secret, and nothing here does. While it does not exist, nothing is
-// renewed, as it could not be noted; replicas serve by what they hold, and the leader has that
-// trusted.
+// The manifests create the Secret; this package does not. While it does not exist, nothing is
+// renewed, because a new certificate could not be stored; replicas serve with what they hold,
+// and the leader keeps that trusted.
 //
-// A CA of ours may sign for the names of the Service alone. When these change, so that it may not
-// sign for them, another CA is made, as if it were too old.
+// Our CA may sign only for the names of the Service. If these change so that it may not sign for
+// them, another CA is created, as if it were too old.
 //
 // Private keys are never logged. The package imports no other of ours.
 package certificate

@@ -15,12 +15,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// reread is how often a file is read again. The kubelet brings changes of a Secret within a
-// minute or so.
+// reread is how often a file is read again. The kubelet updates mounted Secrets within
+// about a minute.
 const reread = 5 * time.Second
 
-// Follow keeps objects correct by a bundle in a file, until the context is done. While the
-// file cannot be read, or holds no bundle, the one before remains.
+// Follow keeps objects correct, with the bundle in a file, until the context is done.
+// While the file cannot be read, or contains no bundle, the previous bundle remains.
 func Follow(ctx context.Context, path string, bundles *Bundles) {
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
@@ -46,8 +46,8 @@ func Follow(ctx context.Context, path string, bundles *Bundles) {
 	}
 }
 
-// readBundle returns the certificates of a file and nothing else that may be in it, such as
-// a private key: what it returns is made public.
+// readBundle returns only the certificates in a file, and nothing else that may be in it,
+// such as a private key, because the result is published.
 func readBundle(path string) (bundle []byte, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

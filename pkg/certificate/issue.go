@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// newAuthority makes a CA for the names of the profile and for nothing else: with its key, a thief
-// can be this server, as they could with the serving certificate, and no other.
+// newAuthority creates a CA that is valid only for the names of the profile: an attacker with its
+// key can impersonate this server, as with the key of the serving certificate, but no other.
 func (p *Profile) newAuthority(now time.Time) (authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -57,8 +57,8 @@ func everyAddress() []*net.IPNet {
 	}
 }
 
-// maySign reports whether the name constraints of a CA allow certificates for all of some DNS names.
-// A CA without constraints, as versions before made them, may sign anything.
+// maySign reports whether the name constraints of a CA allow certificates for all given DNS names. A
+// CA without constraints, from an earlier version, may sign anything.
 func maySign(ca *x509.Certificate, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		in := func(domain string) bool { return within(name, domain) }
@@ -74,7 +74,7 @@ func within(name, domain string) bool {
 	return domain == "" || name == domain || strings.HasSuffix(name, "."+strings.TrimPrefix(domain, "."))
 }
 
-// newLeaf makes a serving certificate, which never outlives its CA.
+// newLeaf issues a serving certificate, which never outlives its CA.
 func (p *Profile) newLeaf(signer authority, now time.Time) (*leaf, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// Profile says what certificates are made.
+// Profile describes the certificates to issue.
 type Profile struct {
 	// Names are the DNS names of the serving certificate. The first is its common name.
 	Names []string
-	// Lifetime is that of the serving certificate, which is renewed when a third of it is left.
+	// Lifetime is the lifetime of the serving certificate, which is renewed when a third of it
+	// is left.
 	Lifetime time.Duration
-	// CALifetime is that of the CA.
+	// CALifetime is the lifetime of the CA.
 	CALifetime time.Duration
 }
 
-// MinLifetime is the least lifetime of a serving certificate. The times in a
-// certificate are in seconds, and a renewal takes some.
+// MinLifetime is the minimum lifetime of a serving certificate. The times in a
+// certificate have a resolution of a second, and a renewal takes some seconds.
 const MinLifetime = 10 * time.Second
 
 // Validate returns everything that is wrong with the lifetimes.
@@ -43,8 +44,8 @@ const maxSkew = 5 * time.Minute
 // skew is how far the clocks of peers may be behind ours.
 func (p *Profile) skew() time.Duration { return min(maxSkew, p.Lifetime/20) }
 
-// Overlap is how long a new CA is trusted before it signs a serving certificate: the time
-// that every kube-apiserver has to learn of it.
+// Overlap is how long a new CA is trusted before it signs a serving certificate, so that
+// every kube-apiserver can learn of it.
 func (p *Profile) Overlap() time.Duration { return min(time.Hour, p.CALifetime/20) }
 
 // succession is how much of the lifetime of a CA is left when it gets a successor. It is
@@ -67,9 +68,9 @@ func lastChance(cert *x509.Certificate) time.Time {
 type Plan struct {
 	// Content is what the Secret should hold.
 	Content Content
-	// Did says what is new in it.
+	// Did describes what is new in it.
 	Did []string
-	// Look is when there may be something to do again, if nothing happens until then.
+	// Look is when to check again, if nothing happens until then.
 	Look time.Time
 }
 
@@ -150,16 +151,16 @@ func roundUp(t time.Time) time.Time {
 	return t
 }
 
-// never is when what is not published will be trusted.
+// never is the time at which an unpublished CA will be trusted.
 var never = time.Unix(1<<40, 0)
 
-// signer returns which CA is to sign a serving certificate now, or -1. All clients will
+// signer returns which CA should sign a serving certificate now, or -1. All clients will
 // trust the newest at the given time.
 func (p *Profile) signer(s *parsed, newest int, trustedAt time.Time, inPlace func(*x509.Certificate) bool, now time.Time) int {
 	trusted := !now.Before(trustedAt)
-	// Without a certificate for the name by which it is called, the server is trusted by no client.
+	// No client trusts a server without a certificate for the name by which it is called.
 	useless := s.leaf == nil || s.leaf.cert().VerifyHostname(p.Names[0]) != nil
-	// While the newest is not trusted, the one before can sign.
+	// While the newest is not trusted, the previous one can sign.
 	older := -1
 	for i := range newest {
 		if a := s.authorities[i]; a.key != nil && maySign(a.cert, p.Names) && a.cert.NotAfter.Sub(now) > p.Lifetime/10 &&
@@ -191,9 +192,9 @@ func (p *Profile) overlapped(s *parsed, ca *x509.Certificate, inPlace func(*x509
 	return s.published == Fingerprint(ca) && inPlace(ca) && !now.Before(s.since.Add(p.Overlap()))
 }
 
-// inherit returns what a leader continues with. A note from before it led that a CA is published
-// may have come back with a backup, and no longer be true. So it does not count if the CA was
-// missing somewhere when the term began.
+// inherit returns the content with which a leader continues. An annotation from before its term,
+// saying that a CA is published, may have been restored from a backup and no longer be true. So
+// it does not count if the CA was missing somewhere when the term began.
 func inherit(c Content, began time.Time, missing func(ca *x509.Certificate) bool, now time.Time) Content {
 	s := parse(&c, now)
 	for _, a := range s.authorities {
@@ -204,7 +205,7 @@ func inherit(c Content, began time.Time, missing func(ca *x509.Certificate) bool
 	return c
 }
 
-// due reports whether the serving certificate is to be replaced.
+// due reports whether the serving certificate has to be replaced.
 func (p *Profile) due(s *parsed, now time.Time) bool {
 	cert := s.leaf.cert()
 	return !now.Before(renewal(cert)) || !p.named(cert) ||
@@ -218,12 +219,12 @@ func (p *Profile) named(cert *x509.Certificate) bool {
 	return slices.Equal(slices.Sorted(slices.Values(cert.DNSNames)), slices.Sorted(slices.Values(p.Names)))
 }
 
-// gains reports whether a CA can sign a certificate that is better than one.
+// gains reports whether a CA can sign a better certificate than the given one.
 func (p *Profile) gains(cert, ca *x509.Certificate, now time.Time) bool {
 	return !p.named(cert) || earlier(now.Add(p.Lifetime), ca.NotAfter).Sub(cert.NotAfter) > p.Lifetime/10
 }
 
-// look returns when time alone changes what is to be done.
+// look returns when something is to be done even if nothing happens.
 func (p *Profile) look(s *parsed, newest *x509.Certificate, now time.Time) time.Time {
 	times := []time.Time{newest.NotAfter.Add(-p.succession()), renewal(s.leaf.cert()), lastChance(s.leaf.cert())}
 	if s.published != "" {
@@ -244,12 +245,12 @@ func (p *Profile) look(s *parsed, newest *x509.Certificate, now time.Time) time.
 	return next
 }
 
-// succeeds reports whether a replica that serves by one content, h, may switch to another, f.
-// It never goes back, nor switches to a certificate that clients may not trust yet. A Secret
-// that it refuses is repaired.
+// succeeds reports whether a replica that serves with one content, h, may switch to another,
+// f. It never goes back, nor switches to a certificate that clients may not trust yet. A
+// Secret that it refuses is repaired.
 //
-// What a replica holds names CAs that it has only seen, in Secrets that it refused. They prove
-// nothing: the leader has yet to publish them.
+// A replica also holds CAs that it has only seen, in Secrets that it refused. They do not
+// count: the leader has yet to publish them.
 func (p *Profile) succeeds(h, f *parsed, now time.Time) bool {
 	if f.leaf == nil {
 		return false
@@ -270,14 +271,14 @@ func (p *Profile) succeeds(h, f *parsed, now time.Time) bool {
 	case newer && !now.Before(lastChance(ours)):
 		return true // the leader had no better choice
 	}
-	// A replica that found no Secret made one of these two, and replicas that serve by the other
-	// wrote a Secret with both. So that all agree, the one that was published first wins. That
-	// is not the one that was made just now.
+	// A replica that found no certificate issued one of these two, and replicas that serve with
+	// the other wrote a Secret with both. So that all agree, the one that was published first
+	// wins, which is not the one that was just issued.
 	return !p.trusted(h, now) && f.precedes(h)
 }
 
-// signs reports whether a certificate is by a CA that signs here, or by that of the certificate
-// that is served.
+// signs reports whether a certificate is from a CA that signs here, or from the CA of the
+// certificate that is served.
 func (p *parsed) signs(l *leaf) bool {
 	return slices.ContainsFunc(l.roots, func(ca *x509.Certificate) bool {
 		return slices.ContainsFunc(p.leaf.roots, ca.Equal) ||
@@ -292,8 +293,8 @@ func (p *Profile) trusted(s *parsed, now time.Time) bool {
 	return !now.Before(at) || !s.leaf.cert().NotBefore.Add(p.skew()).Before(at)
 }
 
-// publishedSince returns since when the CA of the serving certificate has been published, at the
-// latest: CAs are published with all that are older.
+// publishedSince returns an upper bound of when the CA of the serving certificate was published:
+// CAs are published together with all older ones.
 func (p *parsed) publishedSince() time.Time {
 	for _, a := range slices.Backward(p.authorities) {
 		if Fingerprint(a.cert) == p.published {
@@ -306,7 +307,8 @@ func (p *parsed) publishedSince() time.Time {
 	return never
 }
 
-// precedes reports whether a content was published before another, or made, if neither was published.
+// precedes reports whether a content was published before another, or issued, if neither was
+// published.
 func (p *parsed) precedes(other *parsed) bool {
 	if ours, theirs := p.publishedSince(), other.publishedSince(); !ours.Equal(theirs) {
 		return ours.Before(theirs)
@@ -314,12 +316,12 @@ func (p *parsed) precedes(other *parsed) bool {
 	return p.leaf.cert().NotBefore.Before(other.leaf.cert().NotBefore)
 }
 
-// combine returns what to continue with, where one content is what this replica holds, and
-// the other what was found in the Secret: users may have deleted it, damaged it, or restored
-// it from a backup, and another replica may have made a new one then.
+// combine returns the content to continue with, given what this replica holds and what was
+// found in the Secret: users may have deleted it, damaged it, or restored it from a backup,
+// and another replica may have created a new one then.
 //
 // The result has the certificates of both that have not expired, and their CAs. So replicas
-// that each repair the Secret by what they hold agree after one round.
+// that each repair the Secret with what they hold agree after one round.
 //
 // It also reports whether the found certificate succeeds the held one.
 func (p *Profile) combine(held, found *Content, now time.Time) (c Content, accepted bool, err error) {
@@ -338,7 +340,8 @@ func (p *Profile) combine(held, found *Content, now time.Time) (c Content, accep
 	return c, accepted, err
 }
 
-// add adds the certificates of another content and their CAs, as a replica may serve by them.
+// add adds the certificates of another content and their CAs, because a replica may serve
+// with them.
 func (p *parsed) add(other *parsed, now time.Time) {
 	var served []past
 	if other.leaf != nil {
@@ -347,7 +350,7 @@ func (p *parsed) add(other *parsed, now time.Time) {
 	for _, s := range append(served, other.previous...) {
 		for _, ca := range s.roots {
 			if !p.trusts(ca) {
-				// Before the others, as the newest is the last.
+				// Before the others, because the newest comes last.
 				p.authorities = slices.Insert(p.authorities, 0, authority{cert: ca})
 			}
 		}
@@ -380,9 +383,9 @@ func (p *Profile) take(held, found *Content, now time.Time) (holds Content, acce
 	return holds, accepted, lacks, err
 }
 
-// lacks reports whether the Secret, as it was found, lacks a certificate by which some replica
-// may serve, or the CA of one. What expires within the skew is not worth a write, as
-// peers whose clocks are ahead have dropped it.
+// lacks reports whether the Secret, as it was found, lacks a certificate that some replica may
+// serve, or its CA. Certificates that expire within the skew are not worth a write, because
+// peers whose clocks are ahead have dropped them.
 func (p *Profile) lacks(held, found *Content, now time.Time) (bool, error) {
 	now = now.Add(p.skew())
 	if !held.Usable(now) {
@@ -392,7 +395,7 @@ func (p *Profile) lacks(held, found *Content, now time.Time) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// In the form of the result, as no other difference matters.
+	// In the canonical form, because no other difference matters.
 	as, err := parse(found, now).content()
 	return !c.equal(&as), err
 }
