@@ -303,7 +303,7 @@ func (t *target) run(ctx context.Context) {
 		again := false
 		switch patch, err := t.patch(); {
 		case err != nil:
-			logger.Error(err, "Encoding a patch of the CAs")
+			logger.Error(err, "Encoding a patch of the CAs failed")
 		case patch == nil:
 		case limit.Wait(ctx) != nil:
 			return
@@ -318,10 +318,10 @@ func (t *target) run(ctx context.Context) {
 			case apierrors.IsNotFound(err): // its deletion is about to be seen
 			case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
 				again = true // another client has written it, most of the time
-				logger.V(2).Info("Could not update the CAs, will try again", "reason", err.Error())
+				logger.V(2).Info("Could not update the CAs, will retry", "reason", err.Error())
 			default:
 				again = true
-				logger.Error(err, "Updating the CAs, will try again")
+				logger.Error(err, "Updating the CAs failed, will retry")
 			}
 		}
 		var later <-chan time.Time

@@ -173,10 +173,10 @@ func TestACAWithoutConstraintsGoesOn(t *testing.T) {
 	renewed := 0
 	for now.Before(start.Add(1400 * day)) {
 		plan := next(t, usual, c, everywhere, now)
-		if slices.Contains(plan.Did, "made a CA") {
+		if slices.Contains(plan.Did, "created a CA") {
 			t.Fatalf("it made a CA after %d days", now.Sub(start)/day)
 		}
-		if slices.Contains(plan.Did, "made a serving certificate") {
+		if slices.Contains(plan.Did, "issued a serving certificate") {
 			renewed++
 		}
 		if err := serves(&plan.Content, certPEM(first), now); err != nil {
@@ -205,7 +205,7 @@ func TestAnotherService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"made a CA", "made a serving certificate"}, plan.Did); diff != "" {
+	if diff := cmp.Diff([]string{"created a CA", "issued a serving certificate"}, plan.Did); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if cert := certOf(t, plan.Content); cert.VerifyHostname(p.Names[0]) != nil || !plan.Content.Usable(at) {

@@ -35,7 +35,7 @@ func Follow(ctx context.Context, path string, bundles *Bundles) {
 			bundles.Set(bundle)
 			said = ""
 		case err.Error() != said:
-			klog.FromContext(ctx).Error(err, "Reading the CA bundle, the one before remains", "file", path)
+			klog.FromContext(ctx).Error(err, "Reading the CA bundle failed; continuing with the previous one", "file", path)
 			said = err.Error()
 		}
 		select {
@@ -64,7 +64,7 @@ func readBundle(path string) (bundle []byte, err error) {
 		bundle = append(bundle, certPEM(cert)...)
 	}
 	if bundle == nil {
-		return nil, errors.New(path + " holds no PEM-encoded certificate")
+		return nil, errors.New(path + " contains no PEM-encoded certificate")
 	}
 	return bundle, nil
 }

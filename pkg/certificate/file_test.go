@@ -66,7 +66,7 @@ func TestBundlesThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ca.crt")
 	for content, want := range map[string]string{
-		"": "holds no PEM-encoded certificate",
+		"": "contains no PEM-encoded certificate",
 		"-----BEGIN CERTIFICATE-----\nZ2FyYmFnZQ==\n-----END CERTIFICATE-----\n": "parsing a certificate in " + path,
 	} {
 		writeFile(t, path, []byte(content))

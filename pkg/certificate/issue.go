@@ -21,7 +21,7 @@ import (
 func (p *Profile) newAuthority(now time.Time) (authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return authority{}, fmt.Errorf("making the key of a CA: %w", err)
+		return authority{}, fmt.Errorf("creating the key of a CA: %w", err)
 	}
 	template := &x509.Certificate{
 		// The time distinguishes a CA from the next in a bundle that holds both.
@@ -78,7 +78,7 @@ func within(name, domain string) bool {
 func (p *Profile) newLeaf(signer authority, now time.Time) (*leaf, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the key of a serving certificate: %w", err)
+		return nil, fmt.Errorf("creating the key of a serving certificate: %w", err)
 	}
 	template := &x509.Certificate{
 		DNSNames:              p.Names,

@@ -33,7 +33,7 @@ func (p *Profile) Validate() error {
 		errs = append(errs, fmt.Errorf("the lifetime of the serving certificate is %v, and must be at least %v", p.Lifetime, MinLifetime))
 	}
 	if p.CALifetime < 2*p.Lifetime {
-		errs = append(errs, fmt.Errorf("the lifetime of the CA is %v, and must be at least twice that of the serving certificate, which is %v", p.CALifetime, p.Lifetime))
+		errs = append(errs, fmt.Errorf("the lifetime of the CA is %v, and must be at least twice the lifetime of the serving certificate, which is %v", p.CALifetime, p.Lifetime))
 	}
 	return errors.Join(errs...)
 }
@@ -93,13 +93,13 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 		}
 		s.authorities = append(s.authorities, a)
 		newest = len(s.authorities) - 1
-		plan.Did = append(plan.Did, "made a CA")
+		plan.Did = append(plan.Did, "created a CA")
 	}
 	ca := s.authorities[newest].cert
 	there := inPlace(ca)
 	if there && s.published != Fingerprint(ca) {
 		s.published, s.since = Fingerprint(ca), roundUp(now)
-		plan.Did = append(plan.Did, "noted that the newest CA is published")
+		plan.Did = append(plan.Did, "recorded that the newest CA is published")
 	}
 	trustedAt := never
 	if there && s.published == Fingerprint(ca) {
@@ -119,10 +119,10 @@ func (p *Profile) Next(c Content, inPlace func(ca *x509.Certificate) bool, now t
 		for i := range signer {
 			s.authorities[i].key = nil
 		}
-		plan.Did = append(plan.Did, "made a serving certificate")
+		plan.Did = append(plan.Did, "issued a serving certificate")
 	}
 	if s.trim() {
-		plan.Did = append(plan.Did, "dropped CAs by which no replica serves")
+		plan.Did = append(plan.Did, "dropped CAs whose certificates no replica serves")
 	}
 
 	plan.Look = p.look(s, ca, now)

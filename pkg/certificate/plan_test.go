@@ -140,12 +140,12 @@ func TestTheLifeOfACA(t *testing.T) {
 		}
 	}
 	want := []string{
-		"day 1499: made a serving certificate; 1 CAs, 1 keys, served by the old one",
-		"day 1552: made a CA; 2 CAs, 2 keys, served by the old one",
-		"day 1552: noted that the newest CA is published; 2 CAs, 2 keys, served by the old one",
-		"day 1559: made a serving certificate; 2 CAs, 1 keys, served by the new one",
-		"day 1589: dropped CAs by which no replica serves; 1 CAs, 1 keys, served by the new one",
-		"day 1619: made a serving certificate; 1 CAs, 1 keys, served by the new one",
+		"day 1499: issued a serving certificate; 1 CAs, 1 keys, served by the old one",
+		"day 1552: created a CA; 2 CAs, 2 keys, served by the old one",
+		"day 1552: recorded that the newest CA is published; 2 CAs, 2 keys, served by the old one",
+		"day 1559: issued a serving certificate; 2 CAs, 1 keys, served by the new one",
+		"day 1589: dropped CAs whose certificates no replica serves; 1 CAs, 1 keys, served by the new one",
+		"day 1619: issued a serving certificate; 1 CAs, 1 keys, served by the new one",
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -167,7 +167,7 @@ func TestANewCAWaits(t *testing.T) {
 	c.CAKeys = nil // a user wants another CA
 	before := certOf(t, c)
 	made := next(t, p, c, nowhere, start.Add(time.Hour))
-	if diff := cmp.Diff([]string{"made a CA"}, made.Did); diff != "" || cas(made.Content) != 2 {
+	if diff := cmp.Diff([]string{"created a CA"}, made.Did); diff != "" || cas(made.Content) != 2 {
 		t.Fatalf("%d CAs, (-want +got):\n%s", cas(made.Content), diff)
 	}
 	for _, tt := range []struct {
@@ -177,18 +177,18 @@ func TestANewCAWaits(t *testing.T) {
 		did     []string
 	}{
 		{"it is not published", nowhere, day, nil},
-		{"it is published", everywhere, day, []string{"noted that the newest CA is published"}},
+		{"it is published", everywhere, day, []string{"recorded that the newest CA is published"}},
 		{"not long enough", everywhere, day + 59*time.Minute, nil},
 		{"it was taken out again", nowhere, day + 2*time.Hour, nil},
-		{"long enough", everywhere, day + 3*time.Hour, []string{"made a serving certificate"}},
-		{"while a replica may serve by the one before", everywhere, 89 * day, []string{"made a serving certificate"}},
-		{"no replica may", everywhere, 91 * day, []string{"dropped CAs by which no replica serves"}},
+		{"long enough", everywhere, day + 3*time.Hour, []string{"issued a serving certificate"}},
+		{"while a replica may serve by the one before", everywhere, 89 * day, []string{"issued a serving certificate"}},
+		{"no replica may", everywhere, 91 * day, []string{"dropped CAs whose certificates no replica serves"}},
 	} {
 		plan := next(t, p, made.Content, tt.inPlace, start.Add(tt.after))
 		if diff := cmp.Diff(tt.did, plan.Did); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", tt.name, diff)
 		}
-		if !slices.Contains(plan.Did, "dropped CAs by which no replica serves") && cas(plan.Content) != 1 {
+		if !slices.Contains(plan.Did, "dropped CAs whose certificates no replica serves") && cas(plan.Content) != 1 {
 			if _, err := before.Verify(x509.VerifyOptions{Roots: poolOf(parseCerts(plan.Content.Bundle)...), CurrentTime: start}); err != nil {
 				t.Errorf("%s: the certificate before is no longer trusted", tt.name)
 			}
@@ -229,12 +229,12 @@ func TestChangesOfFlags(t *testing.T) {
 	}{
 		"none":                       {usual, nil},
 		"names in another order":     {Profile{[]string{usual.Names[1], usual.Names[0]}, usual.Lifetime, usual.CALifetime}, nil},
-		"one name less":              {Profile{[]string{service}, usual.Lifetime, usual.CALifetime}, []string{"made a serving certificate"}},
-		"another name":               {Profile{[]string{service, "other"}, usual.Lifetime, usual.CALifetime}, []string{"made a CA", "noted that the newest CA is published"}},
-		"a name below":               {Profile{[]string{service, "x." + service}, usual.Lifetime, usual.CALifetime}, []string{"made a serving certificate"}},
-		"a shorter life":             {Profile{usual.Names, day, usual.CALifetime}, []string{"made a serving certificate"}},
+		"one name less":              {Profile{[]string{service}, usual.Lifetime, usual.CALifetime}, []string{"issued a serving certificate"}},
+		"another name":               {Profile{[]string{service, "other"}, usual.Lifetime, usual.CALifetime}, []string{"created a CA", "recorded that the newest CA is published"}},
+		"a name below":               {Profile{[]string{service, "x." + service}, usual.Lifetime, usual.CALifetime}, []string{"issued a serving certificate"}},
+		"a shorter life":             {Profile{usual.Names, day, usual.CALifetime}, []string{"issued a serving certificate"}},
 		"a longer life":              {Profile{usual.Names, 100 * day, usual.CALifetime}, nil},
-		"too long a life for the CA": {Profile{usual.Names, 2000 * day, 5000 * day}, []string{"made a CA", "noted that the newest CA is published"}},
+		"too long a life for the CA": {Profile{usual.Names, 2000 * day, 5000 * day}, []string{"created a CA", "recorded that the newest CA is published"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := next(t, tt.p, c, everywhere, at)
@@ -291,7 +291,7 @@ func TestInvalidContent(t *testing.T) {
 				if err := serves(&plan.Content, good.Bundle, at); (err == nil) != tt.signed {
 					t.Errorf("by the CA before: %v; it did %q", err, plan.Did)
 				}
-			} else if made := slices.Contains(plan.Did, "made a CA"); made == tt.signed {
+			} else if made := slices.Contains(plan.Did, "created a CA"); made == tt.signed {
 				t.Errorf("it did %q", plan.Did)
 			}
 			// And it is well from then on.
@@ -321,15 +321,15 @@ func TestACertificateOfAnotherMaking(t *testing.T) {
 				t.Errorf("the one before is not trusted: %v", err)
 			}
 		}
-		if len(plan.Did) > 0 && plan.Did[0] != "made a serving certificate" || len(told) == 1 {
+		if len(plan.Did) > 0 && plan.Did[0] != "issued a serving certificate" || len(told) == 1 {
 			told = append(told, fmt.Sprintf("%v: %s; %d CAs", now.Sub(start.Add(100*day)), strings.Join(plan.Did, ", "), cas(plan.Content)))
 		}
 		c, now = plan.Content, plan.Look
 	}
 	want := []string{
-		"0s: made a CA, noted that the newest CA is published; 2 CAs",
-		"1h0m0s: made a serving certificate; 2 CAs",
-		"6360h0m0s: dropped CAs by which no replica serves; 1 CAs",
+		"0s: created a CA, recorded that the newest CA is published; 2 CAs",
+		"1h0m0s: issued a serving certificate; 2 CAs",
+		"6360h0m0s: dropped CAs whose certificates no replica serves; 1 CAs",
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -428,7 +428,7 @@ func TestLifetimesAreValidated(t *testing.T) {
 		"usual":                {90 * day, 1825 * day, nil},
 		"short":                {10 * time.Second, 20 * time.Second, nil},
 		"too short":            {time.Second, time.Minute, []string{"the lifetime of the serving certificate is 1s, and must be at least 10s"}},
-		"a CA that is too old": {day, day, []string{"the lifetime of the CA is 24h0m0s, and must be at least twice that of the serving certificate, which is 24h0m0s"}},
+		"a CA that is too old": {day, day, []string{"the lifetime of the CA is 24h0m0s, and must be at least twice the lifetime of the serving certificate, which is 24h0m0s"}},
 	} {
 		p := Profile{Names: usual.Names, Lifetime: tt.leaf, CALifetime: tt.ca}
 		var got []string

@@ -248,8 +248,8 @@ func (w *world) lead() {
 	if !plan.Content.equal(&found) {
 		w.logf("the leader writes, as it %s", strings.Join(plan.Did, ", "))
 		w.write(plan.Content)
-		w.cas += count(plan.Did, "made a CA")
-		w.leaves += count(plan.Did, "made a serving certificate")
+		w.cas += count(plan.Did, "created a CA")
+		w.leaves += count(plan.Did, "issued a serving certificate")
 		if len(plan.Did) == 0 {
 			w.repaired++
 		}

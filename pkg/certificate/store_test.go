@@ -140,7 +140,7 @@ func TestALostRaceForTheCertificate(t *testing.T) {
 	if currentCert(s) != string(theirs.Cert) {
 		t.Error("the certificate is not the other's")
 	}
-	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "will try again") {
+	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "will retry") {
 		t.Errorf("the log has an error:\n%s", log)
 	}
 	if diff := cmp.Diff([]string{"get", "update", "get"}, verbs(client)); diff != "" {

@@ -135,7 +135,7 @@ func TestController_LosingTheLeadIsNoFailure(t *testing.T) {
 		}()
 		stop()
 		c.expectEvents("the lead is lost")
-		if log := c.log.String(); strings.Contains(log, "will try again") {
+		if log := c.log.String(); strings.Contains(log, "will retry") {
 			t.Errorf("logged: %s", log)
 		}
 		c.refusing(nil)

@@ -325,9 +325,9 @@ func TestReconcile_BlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."
 		invalid = `Warning InvalidAnnotation Deployment/shop/web: Invalid annotation configdep.io/settle="soon": ` +
 			`must be a duration such as "0", "500ms", "30s" or "5m". Automatic restarts are on hold until this is fixed.`
-		patterns = "Warning ConfigTooManyPatterns Deployment/shop/web: Too many patterns in the namespace: the different ones in configdep.io/sources of all its workloads may count as 500 in all, " +
-			"and each as 100 (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in configdep.io/exclude adds its own); " +
-			"those of workloads that were created earlier leave no room for those of this one. Automatic restarts are on hold until this is fixed."
+		patterns = "Warning ConfigTooManyPatterns Deployment/shop/web: Too many patterns in the namespace: the different patterns in configdep.io/sources of all its workloads may count as 500 in total, " +
+			"and each as 100 (one with * counts as 1, one with ? or [ ] as 1 plus its length, and each pattern in configdep.io/exclude adds its own count); " +
+			"workloads that were created earlier leave no room for the patterns of this one. Automatic restarts are on hold until this is fixed."
 		many = "Warning ConfigTooManySources Deployment/shop/web: The pod template names more than 500 ConfigMaps and Secrets, or names them in more than " +
 			"5000 places (a place counts once for each key that it names). configdep does not know all of its sources. Automatic restarts are on hold until this is fixed."
 	)

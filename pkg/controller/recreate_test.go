@@ -191,7 +191,7 @@ func TestRecreate_WaitsForDisruptionBudgets(t *testing.T) {
 		c.took()
 		c.advance(5 * time.Second)
 		c.expect("then", "1h2m6.5s evict web-0")
-		if log := c.log.String(); strings.Contains(log, "will try again") {
+		if log := c.log.String(); strings.Contains(log, "will retry") {
 			t.Errorf("logged as an error: %s", log)
 		}
 	})

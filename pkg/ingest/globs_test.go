@@ -81,7 +81,7 @@ func TestIndex_BlocksTooManyGlobs(t *testing.T) {
 			}
 			must(t, newStore(x, deployments).Replace(list, "10"), newStore(x, secrets).Replace(nil, "10"))
 			expect("at first", dependency.MaxGlobWork, more)
-			if want := fmt.Sprintf("may count as %d in all", dependency.MaxGlobWork); !strings.Contains(sink.message, want) || !strings.Contains(sink.message, policy.SourcesAnnotation) {
+			if want := fmt.Sprintf("may count as %d in total", dependency.MaxGlobWork); !strings.Contains(sink.message, want) || !strings.Contains(sink.message, policy.SourcesAnnotation) {
 				t.Errorf("the message is %q", sink.message)
 			}
 			store := newStore(x, deployments)

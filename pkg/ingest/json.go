@@ -18,7 +18,7 @@ import (
 // Custom resources are read in JSON, because the API server has no other format for them. They are also read object by
 // object, with the same limit on each. None of them is a ConfigMap or a Secret.
 
-var errNoJSON = errors.New("what came is not an object in JSON")
+var errNoJSON = errors.New("the response is not a JSON object")
 
 // readJSONList decodes a whole list, as the API server sends it, object by object.
 func readJSONList(answer io.Reader, s *stream) (*metav1.List, error) {
@@ -162,7 +162,7 @@ func (d jsonDecoder) Decode(data []byte, _ *schema.GroupVersionKind, _ runtime.O
 		status := &metav1.Status{}
 		return status, &gvk, json.Unmarshal(data, status)
 	default:
-		return nil, nil, fmt.Errorf("a %s came in the place of a %s", t.Kind, d.kind)
+		return nil, nil, fmt.Errorf("a %s came instead of a %s", t.Kind, d.kind)
 	}
 }
 

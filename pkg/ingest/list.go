@@ -39,7 +39,7 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 			return err
 		case 2:
 			if kind != s.kind+"List" {
-				return fmt.Errorf("a %s came in the place of a %sList", kind, s.kind)
+				return fmt.Errorf("a %s came instead of a %sList", kind, s.kind)
 			}
 			list = &metav1.List{}
 			return w.eachField(size, func(field protowire.Number, size int) error { return readItem(w, s, list, field, size) })
@@ -62,9 +62,9 @@ func readList(answer io.Reader, s *stream) (*metav1.List, error) {
 func checkWhole(list *metav1.List, kind string, s *stream) error {
 	switch {
 	case kind != s.kind+"List":
-		return fmt.Errorf("a %s came in the place of a %sList", kind, s.kind)
+		return fmt.Errorf("a %s came instead of a %sList", kind, s.kind)
 	case list.Continue != "": // what it lacks would be taken for deleted
-		return fmt.Errorf("a %sList came in pages, which was not asked for: only whole lists are read", s.kind)
+		return fmt.Errorf("a %sList came in pages, which were not requested: only whole lists are read", s.kind)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (x *Index) probe(ctx context.Context, s *stream, synced <-chan struct{}, wa
 		asked := x.clock.Now()
 		now, err := revision(ctx, s)
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Asking for the present revision, will try again", "resource", s.name, "err", err)
+			klog.FromContext(ctx).V(2).Info("Asking for the current revision failed, will retry", "resource", s.name, "err", err)
 			return false, nil
 		}
 		x.probed(ctx, s, asked, now, before, own)

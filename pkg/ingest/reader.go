@@ -254,6 +254,6 @@ func (s statusOnly) Decode(data []byte, defaults *schema.GroupVersionKind, into 
 type decodeOnly struct{ runtime.Decoder }
 
 func (decodeOnly) Encode(runtime.Object, io.Writer) error {
-	return errors.New("nothing is written")
+	return errors.New("this client only reads")
 }
 func (decodeOnly) Identifier() runtime.Identifier { return "configdep-reader" }

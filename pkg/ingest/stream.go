@@ -142,7 +142,7 @@ func workloads(k *kind.Kind) *stream {
 		}
 		whole, ok := m.(kind.Object)
 		if !ok {
-			return nil, fmt.Errorf("a %T came in the place of a %s", m, k.Name)
+			return nil, fmt.Errorf("a %T came instead of a %s", m, k.Name)
 		}
 		read, err := k.Read(whole)
 		switch {

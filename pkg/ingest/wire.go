@@ -19,7 +19,7 @@ import (
 // magic precedes every object that the API server encodes in protobuf.
 const magic = "k8s\x00"
 
-var errNoObject = errors.New("what came is not an object in protobuf")
+var errNoObject = errors.New("the response is not a protobuf object")
 
 // objectDecoder decodes everything except lists that an API server sends: the objects of
 // a stream, and errors.
@@ -62,7 +62,7 @@ func (d *objectDecoder) decodeEnvelope(data []byte) (runtime.Object, *schema.Gro
 		status := &metav1.Status{}
 		return status, gvk, status.Unmarshal(raw)
 	default:
-		return nil, nil, fmt.Errorf("a %s came in the place of a %s", kind, d.kind)
+		return nil, nil, fmt.Errorf("a %s came instead of a %s", kind, d.kind)
 	}
 }
 

@@ -58,7 +58,7 @@ func typed[T Object](read func(T) *dependency.Object) func(Object) (*dependency.
 	return func(o Object) (*dependency.Object, error) {
 		t, ok := o.(T)
 		if !ok {
-			return nil, fmt.Errorf("a %T came in the place of a %T", o, t)
+			return nil, fmt.Errorf("a %T came instead of a %T", o, t)
 		}
 		return read(t), nil
 	}

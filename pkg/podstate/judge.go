@@ -134,7 +134,7 @@ func (v *Verdict) worsen(other Verdict) {
 func (k *Knowledge) container(p *Pod, c *Container) ContainerVerdict {
 	out := ContainerVerdict{Verdict: Verdict{State: Current, Reason: ReasonNothingRead, Message: nothingRead}}
 	if c.Waiting != "" {
-		out.Verdict = Verdict{NotStarted, c.Waiting, "It is not running; it reads the current content when it starts."}
+		out.Verdict = Verdict{NotStarted, c.Waiting, "It is not running; it will read the current content when it starts."}
 		return out
 	}
 	for i := range k.sources {
@@ -181,12 +181,12 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 	name := string(s.Kind) + " " + s.Name
 	switch {
 	case s.source == nil && slices.ContainsFunc(reads.Uses, required):
-		return Verdict{Unknown, ReasonSourceMissing, name + " is missing, so that there is nothing to compare with."}
+		return Verdict{Unknown, ReasonSourceMissing, name + " is missing, so there is nothing to compare with."}
 	case lacks(reads, s):
-		return Verdict{Unknown, ReasonKeyMissing, name + " lacks a key that it was started with, so that there is nothing to compare with."}
+		return Verdict{Unknown, ReasonKeyMissing, name + " lacks a key that the container was started with, so there is nothing to compare with."}
 	case s.source == nil && s.change.Seen.IsZero():
 		// It is optional, and not known to have ever been there.
-		return Verdict{Current, ReasonStartedAfter, name + " is absent, and was not seen to be there since it started."}
+		return Verdict{Current, ReasonStartedAfter, name + " is absent, and has been absent since the container started, as far as is known."}
 	case k.startedAfter(p, c, s, reads):
 		return Verdict{Current, ReasonStartedAfter, "It started after the content that it reads was last written."}
 	}
@@ -201,7 +201,7 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 	case !s.change.Seen.IsZero() && !touched(s, reads):
 		return otherKeys(name)
 	default:
-		return Verdict{Unknown, ReasonClockMargin, fmt.Sprintf("It started about when %s was last written; times within %v of each other are not compared.", name, margin(reads))}
+		return Verdict{Unknown, ReasonClockMargin, fmt.Sprintf("It started at about the time when %s was last written; times within %v of each other are not compared.", name, margin(reads))}
 	}
 }
 
@@ -218,33 +218,33 @@ func (k *Knowledge) before(p *Pod, c *Container, s *known, reads *dependency.Ref
 		case !touched(s, reads):
 			return otherKeys(name)
 		case s.record == equal && !k.recordedAfter(s), wasSame(s, reads):
-			return Verdict{Unknown, ReasonChangedBack, name + " has changed since it started, and back to what it was before; with which of them it was started is not known."}
+			return Verdict{Unknown, ReasonChangedBack, name + " has changed since the container started and changed back, so it is not known with which content it was started."}
 		case s.record == equal && k.inForce(p):
 			return Verdict{Unknown, ReasonRecordedLater, recordedLater(name)}
 		default:
-			return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}
+			return Verdict{Stale, ReasonStartedBefore, name + " has changed since the container started."}
 		}
 	}
 	// No replica that remembers it saw the write: it may have been metadata alone, of content
 	// that changed before the container started.
 	switch {
 	case k.createdForOther(p, c), s.record == different && sameKeys(reads, s.Reference):
-		return Verdict{Stale, ReasonRecordDiffers, name + " was written after it started, and its content is not what is recorded of the pod."}
+		return Verdict{Stale, ReasonRecordDiffers, name + " was written after the container started, and its content differs from the content recorded for the pod."}
 	case s.record == different:
 		return otherKeys(name)
 	case s.record == equal:
 		return Verdict{Unknown, ReasonRecordedLater, recordedLater(name)}
 	default:
-		return Verdict{Unknown, ReasonNothingRecorded, name + " was written after it started, and nothing says whether its content changed."}
+		return Verdict{Unknown, ReasonNothingRecorded, name + " was written after the container started, and it is not known whether its content changed."}
 	}
 }
 
 func recordedLater(name string) string {
-	return name + " was written after it started; what is recorded now need not be what it was started with."
+	return name + " was written after the container started; the recorded content need not be the content it was started with."
 }
 
 func otherKeys(name string) Verdict {
-	return Verdict{Unknown, ReasonOtherKeys, "Other keys of " + name + " have changed since it started; when those that it reads last did is not known."}
+	return Verdict{Unknown, ReasonOtherKeys, "Other keys of " + name + " have changed since the container started; it is not known when the keys that it reads last changed."}
 }
 
 // inThePast judges a container that certainly started while a source had one of the contents that
@@ -259,7 +259,7 @@ func (k *Knowledge) inThePast(p *Pod, c *Container, s *known, reads *dependency.
 		if same(reads, was.Source, s.source) {
 			return Verdict{Current, ReasonSameContent, "What it reads of " + name + " is the same as when it started."}, true
 		}
-		return Verdict{Stale, ReasonStartedBefore, name + " has changed since it started."}, true
+		return Verdict{Stale, ReasonStartedBefore, name + " has changed since the container started."}, true
 	}
 	return Verdict{}, false
 }

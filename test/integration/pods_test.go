@@ -113,7 +113,7 @@ func TestPodsThatWereNotReplacedAreStale(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		wide := kubectl(t, "-n", namespace, "get", "cfgdep", "statefulset.web", "--subresource=pods", "-o", "wide")
-		for _, want := range []string{"CONTAINERS", "app=Stale(StartedBefore), side=Current(NothingRead)", "Secret db has changed since it started."} {
+		for _, want := range []string{"CONTAINERS", "app=Stale(StartedBefore), side=Current(NothingRead)", "Secret db has changed since the container started."} {
 			if !strings.Contains(wide, want) {
 				t.Errorf("-o wide prints no %q:\n%s", want, wide)
 			}

@@ -154,13 +154,13 @@ func TestGetShowsWhichPodsAreStale(t *testing.T) {
 		Summary:          got.Summary,
 		Pods: []v1alpha1.PodContent{{
 			Name: "web-0", UID: "web-0-uid", NodeName: "node-1", Phase: "Running", CreationTimestamp: metav1.NewTime(now.Add(-600 * time.Second)),
-			TemplateRevision: "web-1", State: "Stale", Reason: "StartedBefore", Message: "Secret db has changed since it started.", StaleSources: []string{"Secret/db"},
+			TemplateRevision: "web-1", State: "Stale", Reason: "StartedBefore", Message: "Secret db has changed since the container started.", StaleSources: []string{"Secret/db"},
 			Containers: []v1alpha1.ContainerContent{
 				{
 					Name: "app", Type: "Regular", StartedAt: new(metav1.NewTime(now.Add(-600 * time.Second))), RestartCount: 2,
-					State: "Stale", Reason: "StartedBefore", Message: "Secret db has changed since it started.",
+					State: "Stale", Reason: "StartedBefore", Message: "Secret db has changed since the container started.",
 					Sources: []v1alpha1.ContainerSource{{
-						Kind: "Secret", Name: "db", State: "Stale", Reason: "StartedBefore", Message: "Secret db has changed since it started.",
+						Kind: "Secret", Name: "db", State: "Stale", Reason: "StartedBefore", Message: "Secret db has changed since the container started.",
 						LastChanged: new(metav1.NewTime(now.Add(-time.Minute))),
 					}},
 				},

@@ -207,7 +207,7 @@ func (s *scene) withoutARight() {
 		if err != nil {
 			return err
 		}
-		if strings.Count(string(log), "Reading the serving certificate, will try again") < 2 {
+		if strings.Count(string(log), "Reading the serving certificate failed, will retry") < 2 {
 			return errors.New("it has not")
 		}
 		return nil
