@@ -28,7 +28,7 @@ func checkKubernetes(ctx context.Context, client discovery.ServerVersionInterfac
 	err := backoff.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (bool, error) {
 		info, err := client.ServerVersion()
 		if err != nil {
-			klog.FromContext(ctx).Info("Asking for the version of Kubernetes, will try again", "err", err)
+			klog.FromContext(ctx).Info("Asking for the version of Kubernetes failed, will retry", "err", err)
 			return false, nil
 		}
 		unsupported = supports(info.GitVersion)

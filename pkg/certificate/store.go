@@ -131,7 +131,7 @@ func (s *Store) load(ctx context.Context, mayFill, mayRepair bool) error {
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Making a serving certificate, as the Secret holds none that can be served", "secret", s.secret.Name(), "empty", empty, "did", plan.Did)
+	klog.FromContext(ctx).Info("The Secret contains no certificate that can be served, issuing one", "secret", s.secret.Name(), "empty", empty, "did", plan.Did)
 	err = s.write(ctx, found, &plan.Content)
 	if apierrors.IsConflict(err) { // with another replica that makes one
 		return s.load(ctx, false, false)
@@ -156,9 +156,9 @@ func (s *Store) Watch(ctx context.Context) {
 		accepted, lacks, err := s.take(&found)
 		switch {
 		case err != nil:
-			logger.Error(err, "Reading the Secret, continuing with the previous certificate", "secret", s.secret.Name())
+			logger.Error(err, "Reading the Secret failed; continuing with the previous certificate", "secret", s.secret.Name())
 		case !accepted:
-			logger.Error(nil, "The Secret holds no certificate that this replica can switch to, continuing with the previous one", "secret", s.secret.Name())
+			logger.Error(nil, "The Secret contains no certificate that this replica can switch to; continuing with the previous one", "secret", s.secret.Name())
 		case string(found.Cert) != string(before.Cert):
 			logger.Info("The serving certificate has been replaced", "secret", s.secret.Name())
 		}
@@ -266,7 +266,7 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 			pause = rest
 		case ctx.Err() == nil:
 			pause = backoff.Step()
-			klog.FromContext(ctx).Error(err, "Keeping the serving certificate, will try again", "secret", s.secret.Name())
+			klog.FromContext(ctx).Error(err, "Maintaining the serving certificate failed, will retry", "secret", s.secret.Name())
 		}
 		timer := time.NewTimer(min(max(pause, 0), rest))
 		select {

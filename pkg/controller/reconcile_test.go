@@ -171,7 +171,7 @@ func TestReconcile_ConflictDecidesAgain(t *testing.T) {
 		c.advance(time.Hour)
 		c.expect("the new pods have read the content", "1m1.04s baseline web")
 		c.expectEvents("nothing has failed")
-		if log := c.log.String(); strings.Contains(log, "will try again") {
+		if log := c.log.String(); strings.Contains(log, "will retry") {
 			t.Errorf("a conflict is logged: %s", log)
 		}
 	})

@@ -103,7 +103,7 @@ func (s *Secret) Load(ctx context.Context, try func(ctx context.Context, mayFill
 			seen = time.Now()
 		}
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Reading "+s.holds+", will try again", "secret", s.name)
+			klog.FromContext(ctx).Error(err, "Reading "+s.holds+" failed, will retry", "secret", s.name)
 		}
 		return err == nil, nil
 	})
@@ -161,7 +161,7 @@ func (s *Secret) keepRepaired(ctx context.Context, repair func(context.Context) 
 		case errors.Is(err, ErrMissing): // until it is seen again
 		default:
 			if !apierrors.IsConflict(err) {
-				klog.FromContext(ctx).Error(err, "Repairing the Secret of "+s.holds+", will try again", "secret", s.name)
+				klog.FromContext(ctx).Error(err, "Repairing the Secret of "+s.holds+" failed, will retry", "secret", s.name)
 			}
 			later = time.After(backoff.Step())
 		}

@@ -146,10 +146,10 @@ func (p *path) lead(ctx context.Context) {
 			queue.Forget(item)
 		case ctx.Err() != nil:
 		case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
-			logger.V(2).Info("Could not write the path of the webhook, will try again", "reason", err.Error())
+			logger.V(2).Info("Could not write the path of the webhook, will retry", "reason", err.Error())
 			queue.AddRateLimited(item) // another client has written it, most of the time
 		default:
-			logger.Error(err, "Writing the path of the webhook into its configuration, will try again")
+			logger.Error(err, "Writing the path of the webhook into its configuration failed, will retry")
 			queue.AddRateLimited(item)
 		}
 		queue.Done(item)

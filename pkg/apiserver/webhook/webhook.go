@@ -129,7 +129,7 @@ func (w *Webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.C
 	dynamic := dynamiccertificates.NewDynamicServingCertificateController(config, nil, w.serving.Cert, nil, nil)
 	w.serving.Cert.AddListener(dynamic)
 	if err := dynamic.RunOnce(); err != nil {
-		klog.FromContext(ctx).Error(err, "Loading the certificate of the webhook, will try again")
+		klog.FromContext(ctx).Error(err, "Loading the certificate of the webhook failed, will retry")
 	}
 	serving.Go(func() { dynamic.Run(1, ctx.Done()) })
 	config.GetConfigForClient = dynamic.GetConfigForClient
