@@ -241,7 +241,7 @@ func TestUnknownOptionalSource(t *testing.T) {
 }
 
 // Whatever is wrong with us, or is not for us, passes as it is.
-func TestPassesAsItIs(t *testing.T) {
+func TestHandler_AdmitsUnchanged(t *testing.T) {
 	o := parse(t, deployment("app:1", optedIn, ""))
 	unsynced := newCluster(t, secret("db", "password", "x"))
 	unsynced.begin(ingest.Scope{}, 0)

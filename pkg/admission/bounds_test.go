@@ -279,7 +279,7 @@ func TestReadWorkload(t *testing.T) {
 	}
 	if len(w.References) != 1 || w.References[0].Name != "db" || w.Namespace != "shop" || w.Name != "web" || w.Kind != kind.Deployment ||
 		w.Annotations["configdep.io/reload"] != "auto" || w.Marks.TemplateHash != "x" {
-		t.Errorf("it is %+v", w.Workload)
+		t.Errorf("the workload is %+v", w.Workload)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	for range turns {
 		wg.Go(func() {
 			if got := send(t.Context()); got.Code != http.StatusOK {
-				t.Errorf("one whose turn it was got %d: %s", got.Code, got.Body)
+				t.Errorf("a request whose turn it was got %d: %s", got.Code, got.Body)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if got := send(gone); got.Code != http.StatusServiceUnavailable {
-		t.Errorf("one too many got %d: %s", got.Code, got.Body)
+		t.Errorf("a request beyond the limit got %d: %s", got.Code, got.Body)
 	}
 	close(finder.answer)
 	wg.Wait()

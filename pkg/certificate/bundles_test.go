@@ -127,7 +127,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		ca := parseCerts([]byte(bundle))[0]
 		settle()
 		if !b.InPlace(ca) || b.InPlace(parseCerts(other.Bundle)[0]) {
-			t.Error("what is in place is not known")
+			t.Error("the objects have not been looked up")
 		}
 		// What others have in an object stays.
 		o, err := client.Resource(webhookConfigurations).Get(t.Context(), "configdep-apiserver", metav1.GetOptions{})
@@ -169,7 +169,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		}
 		settle()
 		if !b.InPlace(parseCerts(other.Bundle)[0]) {
-			t.Error("it waits for an object that does not exist")
+			t.Error("publishing waits for an object that does not exist")
 		}
 		if _, err := client.Resource(APIServices).Create(t.Context(), apiService(""), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -210,17 +210,17 @@ func TestARightIsMissing(t *testing.T) {
 				<-time.After(20 * time.Second)
 				mu.Lock()
 				if refused < 3 || refused > 100 {
-					t.Errorf("it was tried %d times", refused)
+					t.Errorf("the patch was tried %d times", refused)
 				}
 				refuse = false
 				mu.Unlock()
 				if b.InPlace(ca) {
-					t.Error("it is taken for published")
+					t.Error("the CA counts as published")
 				}
 				<-time.After(time.Minute / 2)
 				synctest.Wait()
 				if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, client, APIServices, ours)); diff != "" || !b.InPlace(ca) {
-					t.Errorf("it is not corrected (-want +got):\n%s", diff)
+					t.Errorf("the object is not corrected (-want +got):\n%s", diff)
 				}
 			})
 		})

@@ -75,7 +75,7 @@ func TestClientsRefuseOtherNames(t *testing.T) {
 	}
 	for _, name := range usual.Names {
 		if err := handshake(t, ours, c.Bundle, name); err != nil {
-			t.Errorf("what the server makes, by %s: %v", name, err)
+			t.Errorf("the certificate that the server issues, by %s: %v", name, err)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -153,7 +153,7 @@ func asBefore(t *testing.T, p Profile, now time.Time) Content {
 		t.Fatal(err)
 	}
 	if a.cert.PermittedDNSDomains != nil || a.cert.ExcludedIPRanges != nil {
-		t.Fatal("it has constraints")
+		t.Fatal("the CA has constraints")
 	}
 	l, err := p.newLeaf(a, now)
 	if err != nil {
@@ -167,14 +167,14 @@ func asBefore(t *testing.T, p Profile, now time.Time) Content {
 }
 
 // A CA without constraints goes on until its time has come; only its successor has them.
-func TestACAWithoutConstraintsGoesOn(t *testing.T) {
+func TestCAWithoutConstraints_StaysInUse(t *testing.T) {
 	c := asBefore(t, usual, start)
 	first, now := parseCerts(c.Bundle)[0], start
 	renewed := 0
 	for now.Before(start.Add(1400 * day)) {
 		plan := next(t, usual, c, everywhere, now)
 		if slices.Contains(plan.Did, "created a CA") {
-			t.Fatalf("it made a CA after %d days", now.Sub(start)/day)
+			t.Fatalf("a CA was created after %d days", now.Sub(start)/day)
 		}
 		if slices.Contains(plan.Did, "issued a serving certificate") {
 			renewed++
@@ -195,7 +195,7 @@ func TestACAWithoutConstraintsGoesOn(t *testing.T) {
 }
 
 // When the Service has another name, another CA is needed. The certificate before is good for no
-// client that calls by that name, so that waiting would help nobody.
+// client that calls by that name, so waiting would not help.
 func TestAnotherService(t *testing.T) {
 	c := next(t, usual, Content{}, nowhere, start).Content
 	c = next(t, usual, c, everywhere, start).Content
@@ -209,7 +209,7 @@ func TestAnotherService(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if cert := certOf(t, plan.Content); cert.VerifyHostname(p.Names[0]) != nil || !plan.Content.Usable(at) {
-		t.Errorf("it serves as %q, and that is usable: %v", cert.DNSNames, plan.Content.Usable(at))
+		t.Errorf("the certificate is for %q, and usable: %v", cert.DNSNames, plan.Content.Usable(at))
 	}
 	// Replicas may still serve by the one before.
 	if err := serves(&c, plan.Content.Bundle, at); err != nil {

@@ -85,7 +85,7 @@ func TestTheLeaderRepairsTheSecret(t *testing.T) {
 		synctest.Wait()
 		secret := get(t, client)
 		if after := ContentOf(secret); !after.equal(&before) || string(secret.Data["note"]) != "mine" || secret.Annotations["note"] != "mine" {
-			t.Error("it is not what it was")
+			t.Error("the content has changed")
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestANewLeaderOfARestoredSecret(t *testing.T) {
 		<-time.After(2 * usual.Overlap())
 		current = next(t, usual, current, everywhere, time.Now()).Content
 		if err := serves(&current, backup.Bundle, time.Now()); err == nil {
-			t.Fatal("it is served by the same CA")
+			t.Fatal("the certificate is from the same CA")
 		}
 		stranger := next(t, usual, Content{}, nowhere, time.Now()).Content
 		client := fake.NewClientset(secretWith(current))
@@ -152,7 +152,7 @@ func TestANewLeaderOfARestoredSecret(t *testing.T) {
 		put(t, client, backup.putInto)
 		started := replica(t, client)
 		if currentCert(started) != string(backup.Cert) {
-			t.Error("it does not start with what was restored")
+			t.Error("the leader does not start with the restored content")
 		}
 		lead(t, started, objects)
 		<-time.After(usual.Overlap() * 9 / 10)
@@ -186,12 +186,12 @@ func TestANewLeaderChecksWhatIsPublished(t *testing.T) {
 		<-time.After(usual.Overlap() * 9 / 10)
 		synctest.Wait()
 		if currentCert(s) != string(backup.Cert) {
-			t.Error("it signs by a CA that has just been published")
+			t.Error("the leader signs with a CA that has just been published")
 		}
 		<-time.After(usual.Overlap())
 		synctest.Wait()
 		if c := s.content(); string(c.Cert) == string(backup.Cert) || serves(&c, backup.Bundle, time.Now()) != nil {
-			t.Error("it has not renewed the certificate")
+			t.Error("the leader has not renewed the certificate")
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 				trusts(&current), trusts(&stranger), currentCert(s) != string(current.Cert))
 		}
 		if writes := verbs(client); slices.Contains(writes, "create") || slices.Contains(writes, "update") {
-			t.Errorf("it wrote: %v", writes)
+			t.Errorf("the leader wrote: %v", writes)
 		}
 		if n := len(verbs(client)); n > 80*24*10 {
 			t.Errorf("%d requests in 80 days", n)
@@ -244,7 +244,7 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 			t.Error("the certificate is not in the Secret, is not renewed, or is by another CA")
 		}
 		if !trusts(&stranger) {
-			t.Error("it has removed a CA by which others may serve")
+			t.Error("the leader has removed a CA whose certificate others may serve")
 		}
 		<-time.After(usual.Overlap())
 		synctest.Wait()

@@ -79,7 +79,7 @@ func TestTheFirstCertificate(t *testing.T) {
 		t.Errorf("%d CAs; names (-want +got):\n%s", len(ca), diff)
 	}
 	if got := cert.NotAfter.Sub(start); got != 90*day {
-		t.Errorf("it lives %v", got)
+		t.Errorf("the lifetime is %v", got)
 	}
 	if got := ca[0].NotAfter.Sub(start); got != 5*365*day {
 		t.Errorf("its CA lives %v", got)
@@ -92,12 +92,12 @@ func TestTheFirstCertificate(t *testing.T) {
 		t.Error(err)
 	}
 	if want := cert.NotAfter.Add(-90*day/3 - time.Minute); plan.Look.Before(want.Add(-time.Hour)) || plan.Look.After(want.Add(time.Hour)) {
-		t.Errorf("it looks again at %v, not when a third is left", plan.Look)
+		t.Errorf("the next check is at %v, not when a third is left", plan.Look)
 	}
 	var secret corev1.Secret
 	c.putInto(&secret)
 	if back := ContentOf(&secret); !back.equal(&c) {
-		t.Error("what is put into a Secret is not what comes out of it")
+		t.Error("the content changes when it is written to a Secret and read again")
 	}
 }
 
@@ -292,7 +292,7 @@ func TestInvalidContent(t *testing.T) {
 					t.Errorf("by the CA before: %v; it did %q", err, plan.Did)
 				}
 			} else if made := slices.Contains(plan.Did, "created a CA"); made == tt.signed {
-				t.Errorf("it did %q", plan.Did)
+				t.Errorf("the plan did %q", plan.Did)
 			}
 			// And it is well from then on.
 			for now := plan.Look; now.Before(at.Add(200 * day)); now = plan.Look {
@@ -401,10 +401,10 @@ func TestTheSecretIsRepaired(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(got.Cert, tt.serves.Cert) {
-				t.Error("it is not the certificate to serve")
+				t.Error("the certificate is not the one to serve")
 			}
 			if tt.unchanged && !got.equal(&tt.held) {
-				t.Error("it is not what it was")
+				t.Error("the content has changed")
 			}
 			got = next(t, usual, got, everywhere, now).Content
 			for _, c := range append(tt.trusts, tt.serves) {
@@ -414,7 +414,7 @@ func TestTheSecretIsRepaired(t *testing.T) {
 			}
 			again, _, err := usual.combine(&got, &got, now)
 			if err != nil || !again.equal(&got) {
-				t.Errorf("it is not done (%v)", err)
+				t.Errorf("the repair is not complete (%v)", err)
 			}
 		})
 	}

@@ -145,10 +145,10 @@ func TestGraph_AdmitsGlobInDoubt(t *testing.T) {
 	remove("other", 20)
 	use("younger", 2, "b1*") // it does not know more of what has gone by another glob
 	if use("older", 1); !g.Admitted(younger) {
-		t.Fatal("it is not admitted when there is room")
+		t.Fatal("the glob is not admitted although there is room")
 	}
 	if diff := gocmp.Diff([]string{"@20"}, gone("b1*")); diff != "" {
-		t.Errorf("what is known to have gone (-want +got):\n%s", diff)
+		t.Errorf("the known deletions (-want +got):\n%s", diff)
 	}
 	if diff := gocmp.Diff([]string(nil), gone("c*")); diff != "" {
 		t.Errorf("of a glob that no workload has (-want +got):\n%s", diff)

@@ -212,13 +212,13 @@ func TestSource_CreatedAgain(t *testing.T) {
 			again.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: seen, Seen: now, Order: 2})
 			g.SetSource(again)
 			if got, want := g.LastChange(key), (Change{Version: 30, Exact: seen, Seen: now, Order: 2}); got != want {
-				t.Errorf("it changed at %+v, want %+v", got, want)
+				t.Errorf("the content changed at %+v, want %+v", got, want)
 			}
 			if got := g.LastWritten("shop", optional).Version; got != 30 {
-				t.Errorf("what is optional was written at %d, want 30", got)
+				t.Errorf("the optional key was written at %d, want 30", got)
 			}
 			if _, _, times, _ := g.ChangedSince(key, Moment{Version: 15}); times == 0 {
-				t.Error("it has not changed")
+				t.Error("the content has not changed")
 			}
 		})
 	}

@@ -128,7 +128,7 @@ func TestGraph_StartedOfContainers(t *testing.T) {
 				t.Errorf("started at %d, want %d", got, tt.want)
 			}
 			if got := w.g.Started(before, tt.use); got != was {
-				t.Errorf("what was read of the graph before has changed: %d, was %d", got, was)
+				t.Errorf("an earlier result of the graph has changed: %d, was %d", got, was)
 			}
 			w.g.SetSeveralCounters(true)
 			if got := w.g.Started(w.g.Workload(d.WorkloadKey), tt.use); got != 0 {

@@ -196,7 +196,7 @@ func TestMatched_EachRecentOfMany(t *testing.T) {
 	}
 	m := g.Matched("shop", Pattern{Secret, "s-*"}, nil, apart)
 	if got, want := m.LastChanged().Unix(), int64(n-1-MaxSources); got != want {
-		t.Errorf("they changed last at %d, want %d", got, want)
+		t.Errorf("the sources of the glob last changed at %d, want %d", got, want)
 	}
 	var got, want []string
 	for i := range 256 {

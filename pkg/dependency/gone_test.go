@@ -271,11 +271,11 @@ func TestGraph_DeletedBefore(t *testing.T) {
 	}
 	reads := &Reference{Kind: ConfigMap, Name: "x", Uses: []Use{{Type: Env, Keys: []string{"gone"}}}}
 	if at := set("1", "10", "gone").LastWritten(reads); at.Version != 10 {
-		t.Errorf("it was last written at %d, want 10", at.Version)
+		t.Errorf("the source was last written at %d, want 10", at.Version)
 	}
 	g.DeleteSource(key, Change{Version: 20, Seen: seenAt})
 	if at := set("2", "30").LastWritten(reads); at.Version != 20 {
-		t.Errorf("what had gone when it was created again was last written at %d, want 20", at.Version)
+		t.Errorf("the deleted source that was created again was last written at %d, want 20", at.Version)
 	}
 
 	// As long as a workload refers to it, nothing makes that forgotten.
@@ -288,6 +288,6 @@ func TestGraph_DeletedBefore(t *testing.T) {
 		g.DeleteSource(other, Change{Version: 50, Seen: seenAt})
 	}
 	if at := set("3", "60").LastWritten(reads); at.Version != 40 {
-		t.Errorf("what a workload began to refer to when it had gone was last written at %d, want 40", at.Version)
+		t.Errorf("the source that was deleted before a workload referred to it was last written at %d, want 40", at.Version)
 	}
 }

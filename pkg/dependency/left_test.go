@@ -48,7 +48,7 @@ func TestAddLeft(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, append([]leftTemplate(nil), tt.before...), cmp.AllowUnexported(leftTemplate{}, remembered{})); diff != "" {
-				t.Errorf("what there was has changed (-want +got):\n%s", diff)
+				t.Errorf("the original has changed (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -129,7 +129,7 @@ func TestLastWriteBy_IsBounded(t *testing.T) {
 		g.noteWrite("busy", FieldManager(i+1), start)
 	}
 	if got := g.LastWriteBy("shop", 1); !got.Equal(start) {
-		t.Errorf("it is forgotten: %v", got)
+		t.Errorf("the write is forgotten: %v", got)
 	}
 	if n := g.writersOf("busy").Len(); n != maxWriters {
 		t.Errorf("%d are remembered, want %d", n, maxWriters)

@@ -166,7 +166,7 @@ func TestGraph_LastWritten(t *testing.T) {
 	c.write("2", 3, false)
 	check("it comes back, and no pod can start without it", Moment{102, 102})
 	if was := c.graph.Deleted(c.key); was != nil {
-		t.Errorf("it is there, and %+v is remembered as deleted", was)
+		t.Errorf("the source exists, and %+v is remembered as deleted", was)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestGraph_Terminating(t *testing.T) {
 	g.SetTerminating("other", true)
 	check("and has annotations", true, "shop", "other")
 	if !g.SetTerminating("shop", false) {
-		t.Error("it is none any more, which is a change")
+		t.Error("SetTerminating does not report that the namespace is no longer terminating")
 	}
 	check("it is another one", false, "shop", "other")
 }

@@ -128,6 +128,6 @@ func TestGraph_WithAnotherVersion(t *testing.T) {
 	}
 	with = g.With([]*Source{{SourceKey: key}, {SourceKey: SourceKey{ConfigMap, "shop", "b"}}, {SourceKey: SourceKey{ConfigMap, "other", "c"}}})
 	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil, nil).Names()); diff != "" {
-		t.Errorf("what a glob names (-want +got):\n%s", diff)
+		t.Errorf("the sources of the glob (-want +got):\n%s", diff)
 	}
 }

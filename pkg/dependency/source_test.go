@@ -165,7 +165,7 @@ func FuzzOwnsContent(f *testing.F) {
 	})
 }
 
-func TestResolveTellsWhatIsMissing(t *testing.T) {
+func TestResolve_NamesWhatIsMissing(t *testing.T) {
 	d := testDigester()
 	source := FromConfigMap(d, &corev1.ConfigMap{Data: map[string]string{"a": ""}, BinaryData: map[string][]byte{"b": nil}}, SourceMarks{})
 	required := func(uses ...Use) *Reference {

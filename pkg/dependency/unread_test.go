@@ -114,7 +114,7 @@ func TestGraph_Resolve(t *testing.T) {
 				g.SetUnread(replaced, Arrival{})
 			}
 			if u := g.Unread(source.SourceKey); u != nil {
-				t.Errorf("what is read is known as %+v", u)
+				t.Errorf("a source that is read is known as unread: %+v", u)
 			}
 			for _, g := range []*Graph{g, g.Snapshot(), g.With(nil)} {
 				for _, f := range tt.found {

@@ -71,7 +71,7 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 		})
 	}
 	if _, err := byKind["Pod"].decode([]byte{0xff}); err == nil {
-		t.Error("what is no object was decoded")
+		t.Error("bytes that are not an object were decoded")
 	}
 	bookmark, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9"}}).Marshal()
 	if err != nil {

@@ -195,7 +195,7 @@ func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
 }
 
 // Before everything is read no sink is told: half of the sources would look missing.
-func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
+func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {
 	r := &recorder{}
 	x, _ := newTestIndex(r, "deployments", "secrets", "jobs")
 	awaits := func(want string) {
@@ -247,7 +247,7 @@ func TestNothingIsToldBeforeTheFirstSync(t *testing.T) {
 
 // Each case starts from the Deployments web and api, which read the Secret db, and idle,
 // whose annotation names the Secrets tls and feature-*, and the Secrets db and unused.
-func TestWhoIsToldOfAChange(t *testing.T) {
+func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Index) error
 		want   string

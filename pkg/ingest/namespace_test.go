@@ -103,13 +103,13 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 				whole, wholeTold, wholeUsers := run(n + 1)
 				parts, partsTold, partsUsers := run(3)
 				if diff := cmp.Diff(whole, parts); diff != "" {
-					t.Errorf("what is noted (-at once +in parts):\n%s", diff)
+					t.Errorf("the annotations (-at once +in parts):\n%s", diff)
 				}
 				if diff := cmp.Diff(wholeTold, partsTold); diff != "" {
-					t.Errorf("what is told (-at once +in parts):\n%s", diff)
+					t.Errorf("the notifications (-at once +in parts):\n%s", diff)
 				}
 				if diff := cmp.Diff(wholeUsers, partsUsers); diff != "" {
-					t.Errorf("who uses what annotations name (-at once +in parts):\n%s", diff)
+					t.Errorf("the users of sources that annotations name (-at once +in parts):\n%s", diff)
 				}
 			})
 		}

@@ -212,7 +212,7 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 			t.Errorf("revision %d, %v", v, err)
 		}
 		if asked := <-w.asked; strings.Contains(asked.URL.Query().Get("fieldSelector"), "metadata.namespace") { // the path has one
-			t.Errorf("it asks for %s", asked.URL)
+			t.Errorf("the request is for %s", asked.URL)
 		}
 	}
 

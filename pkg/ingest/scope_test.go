@@ -157,7 +157,7 @@ func TestUnreadOnTheWire(t *testing.T) {
 		t.Errorf("in an event %s (-want +got):\n%s", event.Type, diff)
 	}
 	if strings.Contains(dump.Pretty(event.Object), password) {
-		t.Error("what passes holds the password")
+		t.Error("the event contains the password")
 	}
 	event = <-events.ResultChan()
 	if o, ok := event.Object.(*object); !ok || event.Type != watch.Bookmark || o.kept() || o.ResourceVersion != "9" {

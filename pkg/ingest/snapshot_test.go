@@ -38,12 +38,12 @@ func TestIndex_ReadsSnapshots(t *testing.T) {
 		}
 		key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}
 		if w := g.Workload(key); w == nil || !strings.Contains(view(g, w), "Secret/db@2") {
-			t.Errorf("what is read has changed: %v", w)
+			t.Errorf("the snapshot has changed: %v", w)
 		}
 		x.Read(func(known policy.Evaluator) {
 			now := known.Graph
 			if now.Workload(key) != nil {
-				t.Error("who reads now does not see the last change")
+				t.Error("a new reader does not see the last change")
 			}
 		})
 	})
@@ -87,7 +87,7 @@ func TestIndex_TellsSinksOfSnapshots(t *testing.T) {
 	}
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}
 	if s := kept.Source(key); s == nil || s.ResourceVersion != "101" {
-		t.Errorf("what a sink has kept has changed: %v", s)
+		t.Errorf("the snapshot that a sink kept has changed: %v", s)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestIndex_RestartsAfterReaders(t *testing.T) {
 					x.reading.RUnlock()
 					select {
 					case <-done:
-						t.Fatal("it has not waited")
+						t.Fatal("the key was replaced while a reader was running")
 					default:
 					}
 				}

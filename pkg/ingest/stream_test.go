@@ -104,7 +104,7 @@ func TestStreams(t *testing.T) {
 		"/api/v1/pods":              "!pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/controller-uid|status.phase!=Succeeded,status.phase!=Failed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what is read, by labels and fields (-want +got):\n%s", diff)
+		t.Errorf("the streams, by labels and fields (-want +got):\n%s", diff)
 	}
 	wantNames := []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces"}
 	if diff := cmp.Diff(wantNames, names); diff != "" {

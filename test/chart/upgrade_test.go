@@ -35,7 +35,7 @@ func TestUpgradesLeaveWhatTheServerKeeps(t *testing.T) {
 		args   []string
 	}{
 		{name: "on the server's side, as Helm 4"},
-		{name: "on the server's side, whoever else owns fields", args: []string{"--force-conflicts"}},
+		{name: "server-side, with fields of other owners", args: []string{"--force-conflicts"}},
 		{name: "on the client's side, as Helm 3", args: []string{"--server-side=false"}},
 		{name: "on the client's side again"},
 		{name: "replaced", args: []string{"--force-replace", "--server-side=false"}},

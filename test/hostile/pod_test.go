@@ -75,7 +75,7 @@ func (a *arena) pod(t *testing.T) {
 	attacks := map[string][]byte{
 		"containers that are numbers":  aDeployment("shop", `"object": {"spec": {"template": {"spec": {"containers": [`+elements+`0]}}}}`),
 		"arguments":                    full(`"object": {"spec": {"template": {"spec": {"containers": [{"args": [%s ""]}]}}}}`, `"",`),
-		"fields that nobody knows":     full(`"object": {"spec": {"template": {"other": [%s 0]}}}`, "0,"),
+		"unknown fields":               full(`"object": {"spec": {"template": {"other": [%s 0]}}}`, "0,"),
 		"annotations":                  full(`"object": {"metadata": {"annotations": {%s "a": ""}}, "spec": {"template": {}}}`, `"a": "",`),
 		"an operation as long as that": []byte(strings.Replace(string(full(`"object": {}, "other": "%s"`, "x")), "CREATE", strings.Repeat("y", 1<<20), 1)),
 		"a number as long as that":     full(`"object": {"spec": {"paused": %s}}`, "1"),

@@ -43,7 +43,7 @@ var (
 	metadata      = peer{address: "169.254.169.254"} // where cloud providers have credentials
 )
 
-// flow is a connection that somebody opens to the server (in), or the server to somebody.
+// flow is a connection to the server (in) or from it.
 type flow struct {
 	in       bool
 	peer     peer

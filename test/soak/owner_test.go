@@ -174,7 +174,7 @@ func (o *owner) do(ctx context.Context, op operation) error {
 		return o.create(ctx, op.source, changed)
 	case "write again":
 	default:
-		return fmt.Errorf("nobody knows how to %q", op.do)
+		return fmt.Errorf("%q is not an operation", op.do)
 	}
 	return o.update(ctx, op.source, changed)
 }
@@ -403,7 +403,7 @@ func (o *owner) deleteWorkload(ctx context.Context, m *manifest) error {
 	})
 }
 
-// deletePod deletes one of the pods, which is then made anew.
+// deletePod deletes one of the pods, which is then created again.
 func (o *owner) deletePod(ctx context.Context, m *manifest) error {
 	return try(ctx, "deleting a pod of "+m.name, func(ctx context.Context) error {
 		pods, err := o.client.CoreV1().Pods(o.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + m.name})

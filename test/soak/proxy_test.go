@@ -271,7 +271,7 @@ func leader() int {
 	return last
 }
 
-// carryOut does what a request asks for, whether or not somebody waits for the answer. It
+// carryOut does what a request asks for, whether or not a client waits for the answer. It
 // returns nil when there is none, because the API server is away.
 func (p *proxy) carryOut(r *http.Request) (answer *httptest.ResponseRecorder) {
 	answer = httptest.NewRecorder()

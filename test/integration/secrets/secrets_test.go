@@ -349,7 +349,7 @@ func checkConfigMapsOnly(t *testing.T, s *shop) {
 	}
 }
 
-// One after the other in one cluster, as whoever goes over from the base to the overlay.
+// In sequence in one cluster, as when switching from the base to the overlay.
 func TestSecrets(t *testing.T) {
 	s := newShop(t)
 	s.fill()
