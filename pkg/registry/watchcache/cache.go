@@ -169,7 +169,7 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 		c.progress(watermark)
 		c.now.floor, c.now.relisted, c.now.dropped = floor, 0, 0
 		c.now.since = c.now.version()
-		c.now.synced = true
+		c.on(replaceAll)
 		c.now.epoch++
 		version := c.now.since.String()
 		for _, o := range objects {
@@ -183,7 +183,7 @@ func (c *Cache[T]) Replace(objects []T, watermark, floor uint64) {
 // Reset forgets everything, until the next Replace.
 func (c *Cache[T]) Reset() {
 	c.change(func() {
-		c.now.synced = false
+		c.on(forgetAll)
 		c.now.epoch++
 		c.clear()
 		c.all = true
@@ -258,8 +258,10 @@ func (c *Cache[T]) Drain(spread time.Duration) {
 // SetAlone notes that versions of other replicas mean nothing, or that they do again.
 func (c *Cache[T]) SetAlone(alone bool) {
 	c.change(func() {
-		if next := c.now.peers.when(!alone); next != c.now.peers {
-			c.now.peers, c.all = next, true
+		if alone {
+			c.on(doNotCompare)
+		} else {
+			c.on(compare)
 		}
 	})
 }
@@ -270,9 +272,8 @@ func (c *Cache[T]) SetAlone(alone bool) {
 func (c *Cache[T]) SetLocal() { c.change(c.setLocal) }
 
 func (c *Cache[T]) setLocal() {
-	if !c.now.peers.local() {
+	if c.on(neverCompare) {
 		c.now.watermark, c.now.counter = c.now.watermark+maxWatermark+1, uint64(c.First)
-		c.now.peers, c.all = unrelatedPeers, true
 	}
 }
 
@@ -296,7 +297,7 @@ func (c *Cache[T]) Current(revision uint64, asked time.Time) {
 
 // progress is part of a change, and so is what follows.
 func (c *Cache[T]) progress(watermark uint64) {
-	if watermark = min(watermark, maxWatermark); watermark > c.now.watermark && !c.now.peers.local() {
+	if watermark = min(watermark, maxWatermark); watermark > c.now.watermark && c.now.versions != versionsLocal {
 		c.now.watermark, c.now.counter, c.moved = watermark, uint64(c.First), true
 	}
 }
@@ -307,7 +308,7 @@ func (c *Cache[T]) progress(watermark uint64) {
 func (c *Cache[T]) step() {
 	switch c.now.counter++; {
 	case c.now.counter < topCounter:
-	case c.now.peers.local():
+	case c.now.versions == versionsLocal:
 		c.now.watermark, c.now.counter = c.now.watermark+1, uint64(c.First)
 	default:
 		klog.Background().Error(nil, "The watermark has not moved for too many changes: resource versions mean nothing to other replicas until a restart", "watermark", c.now.watermark)

@@ -39,6 +39,8 @@
 // know what was there and has gone before. Versions below that point are expired (410)
 // there, but for those that it has published itself: it knows what it has shown.
 //
+// How far a watch is with that, what takes it further, and what a cache can be asked for, is in state.go.
+//
 // This rests on all inputs having revisions of one counter, which is so when they are in
 // one etcd. The code that feeds the cache has to see to it.
 package watchcache

@@ -69,16 +69,16 @@ func (c *Cache[T]) await(ctx context.Context, v version, patient bool) (*snapsho
 		switch {
 		case !now.synced:
 			return nil, c.NotReady()
-		case now.version.watermark() >= v.watermark() && (v == 0 || !now.peers.alone()), v != 0 && now.own(v):
+		case now.version.watermark() >= v.watermark() && (v == 0 || !now.alone()), v != 0 && now.own(v):
 			return now, nil
-		case v != 0 && now.peers.alone() && !patient:
+		case v != 0 && now.alone() && !patient:
 			return nil, apierrors.NewResourceExpired(fmt.Sprintf("resource version %s is of another replica, which this one cannot compare with its own (%s)", v, now.version))
 		}
 		select {
 		case <-next:
 		case <-ctx.Done():
 			err := storage.NewTooLargeResourceVersionError(uint64(v), uint64(now.version), 1)
-			if known, ok := err.(*apierrors.StatusError); ok && now.peers.alone() { //nolint:errorlint // it is not wrapped
+			if known, ok := err.(*apierrors.StatusError); ok && now.alone() { //nolint:errorlint // it is not wrapped
 				known.ErrStatus.Message += ": it is of another replica, which this one cannot compare with its own"
 			}
 			return nil, err
@@ -144,7 +144,7 @@ func (c *Cache[T]) List(ctx context.Context, o ListOptions[T]) (*List[T], error)
 // exclusive reports whether no other replica has contributed to a list, or may. It is so for
 // one that begins while versions of others mean nothing: no watch could begin from a
 // version that belongs to no replica. The token says so, because a neighbour may know better.
-func (s *snapshot[T]) exclusive(r request) bool { return r.own || r.after == "" && s.peers.alone() }
+func (s *snapshot[T]) exclusive(r request) bool { return r.own || r.after == "" && s.alone() }
 
 // request is what a list asks for.
 type request struct {

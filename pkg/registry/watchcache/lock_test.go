@@ -73,13 +73,13 @@ func TestWatchFromElsewhereHoldsNothingOnceItHasCaughtUp(t *testing.T) {
 		w := r.Interface.(*watcher[*configMap])
 		late(c, 126, 131, "a/1", "y")
 		r.next()
-		if len(w.members) == 0 {
+		if len(w.told) == 0 {
 			t.Error("nothing is held of an object that was sent, though others may come that the client has seen")
 		}
 		put(c, 140, "a/2", "z")
 		r.next()
-		if w.members != nil {
-			t.Errorf("of %d objects it is held whether they were sent", len(w.members))
+		if w.told != nil {
+			t.Errorf("of %d objects it is held whether they were sent", len(w.told))
 		}
 	})
 }

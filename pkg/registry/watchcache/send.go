@@ -21,20 +21,20 @@ const (
 	lastBookmark   = 2 * time.Second
 )
 
-// caughtUp returns the version of a bookmark: the present one, if there is nothing that
-// the watch has yet to send.
-func (w *watcher[T]) caughtUp(before version) version {
-	now := w.cache.latest.Load()
-	if w.lost(now) || w.position < now.events.start {
-		return before
-	}
-	// Events of other scopes do not wake this watch.
-	for at := w.position; at < now.events.end; at++ {
-		if w.scope.has(now.events.at(at).key) {
-			return before
+// sendEvents sends the events that there are. More is closed once there are others, and at is the
+// version up to which the client then knows everything. It returns false when the watch has to end.
+func (w *watcher[T]) sendEvents() (at version, more <-chan struct{}, ok bool) {
+	for {
+		var events []*event[T]
+		if events, at, more, ok = w.next(); !ok || more != nil {
+			return at, more, ok
+		}
+		for _, e := range events {
+			if !w.handle(e) {
+				return 0, nil, false
+			}
 		}
 	}
-	return now.version
 }
 
 // handle sends what an event means to this watch.
@@ -42,57 +42,90 @@ func (w *watcher[T]) handle(e *event[T]) bool {
 	if !w.scope.has(e.key) {
 		return true
 	}
-	had, has := w.membership(e)
-	var none T
-	typ, o := watch.Deleted, e.previous
-	switch {
-	case has && had:
-		typ, o = watch.Modified, e.object
-	case has:
-		typ, o = watch.Added, e.object
-	case !had:
+	typ, o := w.tell(e)
+	if typ == "" {
 		return true
-	case e.previous == none:
-		o = e.object
 	}
-	if e.version.watermark() < w.catchUpAfter {
-		// The object may lack what the client has seen of it elsewhere. It is sent that as
-		// well in the end, but must not go on elsewhere before.
-		w.note(shownOlder)
+	if !w.on(w.sending(e.version)) {
+		return false
 	}
 	v, more := w.label(e.version)
 	if !more {
 		w.emit(watch.Event{Type: watch.Error, Object: statusOf(w.expired())})
 		return false
 	}
+	var none T
 	if sent := e.sent.Load(); sent != nil && (o == e.object || e.object == none) {
 		return w.emitAs(typ, sent, v)
 	}
 	return w.send(typ, o, v)
 }
 
-// membership reports whether the client has an object as a match, and is to have it after an event; neither: the event
-// is not for it.
-func (w *watcher[T]) membership(e *event[T]) (had, has bool) {
-	had, has = w.matches(e.previous), w.matches(e.object)
-	if w.options.Matches == nil && e.version.watermark() >= w.catchUpAfter {
-		w.members = nil // whatever comes is beyond, and a client that has all objects is told of it
+// tell returns what the client is told of an event, and notes that it is; "": nothing.
+func (w *watcher[T]) tell(e *event[T]) (watch.EventType, T) {
+	var none T
+	had, has := w.matches(e.previous), w.matches(e.object)
+	if w.told != nil {
+		switch {
+		case w.told[e.key]: // of each event since
+		case w.hasSeen(e):
+			return "", none
+		case !had && !has:
+			// If another replica may have shown it as a match, it is sent as deleted.
+			had = w.mayMatch(e.previous) || w.mayMatch(e.object)
+		}
+		w.told[e.key] = true
 	}
-	if w.members == nil {
-		return had, has
+	if has || e.previous == none {
+		return eventType(had, has), e.object
 	}
-	member, known := w.members[e.key]
+	return eventType(had, has), e.previous
+}
+
+// hasSeen reports whether the client has seen elsewhere what an event shows, if it has been sent nothing
+// of the object here. Once this replica has caught up, a client that has all objects is sent every
+// event, so that what it was told need not be held.
+func (w *watcher[T]) hasSeen(e *event[T]) bool {
+	return e.cause <= w.catchUpAfter && !e.timed && (w.options.Matches != nil || w.sending(e.version) == sendOlder)
+}
+
+// eventType returns what a client is told of an object that it had, or may have had, and has now; "":
+// nothing.
+func eventType(had, has bool) watch.EventType {
 	switch {
-	case !known && e.cause <= w.catchUpAfter && !e.timed:
-		return false, false // the client has seen it
-	case known:
-		had = member
-	case !had && !has:
-		// If another replica may have shown it as a match, it is sent as deleted.
-		had = w.mayMatch(e.previous) || w.mayMatch(e.object)
+	case had && has:
+		return watch.Modified
+	case has:
+		return watch.Added
+	case had:
+		return watch.Deleted
+	default:
+		return ""
 	}
-	w.members[e.key] = has
-	return had, has
+}
+
+// sending returns what sending something of a version is to the state. An object may lack what the client
+// has seen of it elsewhere if it is older than the watermark that the client came with. The client is
+// sent that as well in the end, but must not go on elsewhere before.
+func (w *watcher[T]) sending(v version) watchInput {
+	if v.watermark() < w.catchUpAfter {
+		return sendOlder
+	}
+	return sendCurrent
+}
+
+// idle notes that everything up to a version has been sent, and tells the client if it waits for that.
+func (w *watcher[T]) idle(at version) bool {
+	before := w.state
+	w.on(sentAll)
+	switch {
+	case before == initializing && w.options.endsInitial():
+		return w.sendBookmark(at, true)
+	case before == unresumable && w.options.AllowBookmarks && w.sending(at) == sendCurrent:
+		return w.sendBookmark(at, false)
+	default:
+		return true
+	}
 }
 
 // emitAs sends an object in a version, by an encoding that others can use too.
@@ -104,13 +137,10 @@ func (w *watcher[T]) emitAs(typ watch.EventType, o *encodedOnce[T], v version) b
 // whose watch began elsewhere has seen what this replica does not know, so that it gets none of
 // this replica's own.
 func (w *watcher[T]) at(v version) version {
-	if w.origin == originOwn {
-		return max(v, w.floor)
+	if w.state.seenElsewhere() {
+		v = v.shared()
 	}
-	if v.watermark() >= w.catchUpAfter {
-		w.note(shownAll)
-	}
-	return max(v.shared(), w.floor)
+	return max(v, w.floor)
 }
 
 // label returns the version of an object that is sent, which is higher than all before: clients
@@ -134,7 +164,31 @@ func (w *watcher[T]) send(typ watch.EventType, o T, v version) bool {
 	return w.emit(watch.Event{Type: typ, Object: w.cache.stamp(o, v)})
 }
 
+// sendProgress tells the client, if it wants to know, up to which version it knows everything.
+func (w *watcher[T]) sendProgress(at version) bool {
+	return !w.options.AllowBookmarks || w.sendBookmark(w.upTo(at), false)
+}
+
+// upTo returns the present version, if there is nothing that the watch has yet to send, and else a version
+// from before.
+func (w *watcher[T]) upTo(before version) version {
+	now := w.cache.latest.Load()
+	if w.lost(now) || w.position < now.events.start {
+		return before
+	}
+	// Events of other scopes do not wake this watch.
+	for at := w.position; at < now.events.end; at++ {
+		if w.scope.has(now.events.at(at).key) {
+			return before
+		}
+	}
+	return now.version
+}
+
 func (w *watcher[T]) sendBookmark(v version, endOfInitial bool) bool {
+	if w.sending(v) == sendCurrent { // an older one shows nothing
+		w.on(sendCurrent)
+	}
 	o := w.cache.New()
 	w.floor = w.at(v)
 	o.SetResourceVersion(w.floor.String())

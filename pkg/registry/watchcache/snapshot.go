@@ -21,11 +21,10 @@ type moment[T Object] struct {
 	// dropped is the highest cause of the events that have been dropped.
 	dropped  uint64
 	relisted uint64 // the last Relisted
-	peers    peers
-	synced   bool
-	epoch    int // counts Replace, after which no watch goes on
-	drains   int // counts Drain
-	spread   time.Duration
+	cacheState
+	epoch  int // counts Replace, after which no watch goes on
+	drains int // counts Drain
+	spread time.Duration
 	// current is a revision that is not lower than any that a client had seen when it was asked for.
 	current uint64
 	asked   time.Time
@@ -74,13 +73,13 @@ func (s *snapshot[T]) own(v version) bool {
 // knowsAfter reports whether everything is known that came after a version of another
 // replica.
 func (m *moment[T]) knowsAfter(v version) bool {
-	return !m.peers.alone() && !v.isUnresumable() && !v.local() && v.watermark() >= m.floor && v.watermark() >= m.dropped
+	return !m.alone() && !v.isUnresumable() && !v.local() && v.watermark() >= m.floor && v.watermark() >= m.dropped
 }
 
 // young reports whether this replica has yet to get to where it knows what came after any
 // version, its own if others may have contributed to what it stands for included: lists
 // are not in pages then, as no client could watch from their versions.
-func (m *moment[T]) young() bool { return !m.peers.alone() && m.watermark < m.floor }
+func (m *moment[T]) young() bool { return !m.alone() && m.watermark < m.floor }
 
 // get returns an object.
 func (s *snapshot[T]) get(key string) (T, bool) {

@@ -3,93 +3,194 @@
 
 package watchcache
 
-// What has to be sent to the client of a watch follows from two states: that of the watch, and what the versions of
-// other replicas mean to this one. Both are here, with all that changes them.
-
-// origin is where the client of a watch has got what it has.
-type origin uint8
+// watchState is how far a watch is, and how what its client has seen compares with what this replica
+// has published.
+type watchState uint8
 
 const (
-	// originOwn: from this replica, which knows exactly what the client has. It gets this replica's versions.
-	originOwn origin = iota
-	// originForeign: from a replica that is not known, which had applied the inputs in another order. It gets versions that belong
-	// to no replica.
-	originForeign
-	// originUnresumable: the same, and since then it has been shown something older than it had seen there. It gets
-	// versions with which it cannot go on elsewhere, where it would not be known that it has to be sent that once more.
-	originUnresumable
+	// ended: nothing is sent any more.
+	ended watchState = iota
+	// starting: it is not known yet where to begin.
+	starting
+	// initializing: the client is sent the objects as they were when the watch began, and what has
+	// happened since.
+	initializing
+	// following: the client has seen what this replica has published up to some event, and is sent each
+	// one that follows.
+	following
+	// behind: the client comes from another replica, with a version up to whose watermark this replica
+	// has yet to apply something. The client has been shown nothing older than that here.
+	behind
+	// unresumable: the same, but the client has been shown something older. It gets versions from which
+	// no watch can begin: another replica would not know that it has to be sent more.
+	unresumable
+	// caughtUp: the client comes from another replica, with a version up to whose watermark this replica
+	// has applied everything. What it has seen beyond that is not known.
+	caughtUp
 
-	origins
+	watchStates
 )
 
-// happening is what changes the origin.
-type happening uint8
+// seenElsewhere reports whether the client may have seen at another replica what this one has yet to
+// send. Then no version of this replica says what it has seen.
+func (s watchState) seenElsewhere() bool { return s == behind || s == unresumable || s == caughtUp }
+
+// watchInput is what may take a watch to another state.
+type watchInput uint8
 
 const (
-	// shownOlder: an event is sent that may lack inputs whose effects the client has seen.
-	shownOlder happening = iota
-	// shownAll: all inputs whose effects the client had seen when it came have been applied here too, and sent.
-	shownAll
-	// adopted: nothing that the client may have seen is missing here any more, and all of it has been sent.
-	adopted
-	// ended: the watch.
-	ended
+	// Where it begins; see snapshot.start.
+	startUnsynced watchInput = iota // nowhere: the cache has not synced
+	startExpired                    // nowhere: what came after the version is not known
+	startInitial                    // with all objects
+	startNow                        // after the present version
+	startOwn                        // after a version of this replica
+	startBehind                     // after one of another replica, the watermark of which is not reached here
+	startCaughtUp                   // after one of another replica, the watermark of which is
 
-	happenings
+	sentAll     // everything that has been published has been sent
+	sendOlder   // an object is about to be sent, from before the watermark that the client came with
+	sendCurrent // an object or a bookmark is about to be sent, from that watermark or later
+	knowsAll    // all that the client can have seen elsewhere has been applied here, and sent
+	historyLost // it is not known any more what other replicas have shown since the client was there
+	stop        // the client, the server or an error ends the watch
+
+	watchInputs
 )
 
-// transitions says what comes of each origin.
-var transitions = [origins][happenings]origin{
-	originOwn:         {shownOlder: originOwn, shownAll: originOwn, adopted: originOwn, ended: originOwn},
-	originForeign:     {shownOlder: originUnresumable, shownAll: originForeign, adopted: originOwn, ended: originForeign},
-	originUnresumable: {shownOlder: originUnresumable, shownAll: originForeign, adopted: originUnresumable, ended: originForeign},
+// watchTransitions has the state to which each input leads. What is missing does not happen, and would
+// end the watch.
+var watchTransitions = [watchStates][watchInputs]watchState{
+	starting: {
+		startUnsynced: ended,
+		startExpired:  ended,
+		startInitial:  initializing,
+		startNow:      following,
+		startOwn:      following,
+		startBehind:   behind,
+		startCaughtUp: caughtUp,
+		stop:          ended,
+	},
+	initializing: {
+		sentAll:     following,
+		sendCurrent: initializing,
+		historyLost: initializing,
+		stop:        ended,
+	},
+	following: {
+		sentAll:     following,
+		sendOlder:   following, // the client came with a watermark that no replica has reached
+		sendCurrent: following,
+		historyLost: following,
+		stop:        ended,
+	},
+	behind: {
+		sentAll:     behind,
+		sendOlder:   unresumable,
+		sendCurrent: caughtUp,
+		knowsAll:    following,
+		historyLost: ended,
+		stop:        ended,
+	},
+	unresumable: {
+		sentAll:     unresumable,
+		sendOlder:   unresumable,
+		sendCurrent: caughtUp,
+		knowsAll:    unresumable, // until the client has a version from which a watch can begin
+		historyLost: ended,
+		stop:        ended,
+	},
+	caughtUp: {
+		sentAll:     caughtUp,
+		sendCurrent: caughtUp,
+		knowsAll:    following,
+		historyLost: ended,
+		stop:        ended,
+	},
 }
 
-// note changes the origin by what has happened.
-func (w *watcher[T]) note(h happening) {
-	before, now := w.origin, transitions[w.origin][h]
-	if before == now {
-		return
+// after returns the state to which an input leads.
+func (s watchState) after(in watchInput) watchState { return watchTransitions[s][in] }
+
+// on takes the watch to the state to which an input leads, and does what comes with that. It returns
+// false when the watch has ended.
+func (w *watcher[T]) on(in watchInput) bool {
+	before := w.state
+	w.state = before.after(in)
+	if w.state == before {
+		return w.state != ended
 	}
-	w.origin = now
 	switch {
-	case now == originUnresumable:
+	case w.state == unresumable:
 		w.floor = w.floor.unresumable()
-		w.cache.unresumable.Add(1) // it waits for the watermark
-	case before == originUnresumable:
+		w.cache.unresumable.Add(1)
+	case before == unresumable:
 		w.floor = w.floor.shared()
 		w.cache.unresumable.Add(-1)
-	case now == originOwn:
-		w.members = nil
 	}
+	switch {
+	case w.state == following:
+		w.told = nil
+	case w.state == caughtUp && w.options.Matches == nil:
+		w.told = nil // from now on all events are sent
+	}
+	return w.state != ended
 }
 
-// peers is what the versions of other replicas mean to this one.
-type peers uint8
+// comparability says whether versions of other replicas can be compared with those of this one.
+type comparability uint8
 
 const (
-	// comparablePeers: they say up to which revision everything has been seen, as there is one counter of revisions.
-	comparablePeers peers = iota
-	// unknownPeers: nothing, as it is not known whether there is one counter.
-	unknownPeers
-	// unrelatedPeers: nothing, for ever, and this one's mean nothing to them. What is called the watermark counts events.
-	unrelatedPeers
+	versionsComparable   comparability = iota
+	versionsIncomparable               // not now
+	versionsLocal                      // never again: the watermark counts events
 )
 
+// cacheState is what requests depend on: nothing is served until the cache has synced.
+type cacheState struct {
+	synced   bool
+	versions comparability
+}
+
 // alone reports whether versions of other replicas mean nothing.
-func (p peers) alone() bool { return p != comparablePeers }
+func (s cacheState) alone() bool { return s.versions != versionsComparable }
 
-// local reports whether that is so for ever.
-func (p peers) local() bool { return p == unrelatedPeers }
+// cacheInput is what takes a cache from one state to another.
+type cacheInput uint8
 
-// when returns what comes when it is known, or not known any more, that there is one counter.
-func (p peers) when(oneCounter bool) peers {
+const (
+	replaceAll   cacheInput = iota // Replace
+	forgetAll                      // Reset
+	compare                        // SetAlone(false)
+	doNotCompare                   // SetAlone(true)
+	neverCompare                   // SetLocal, or the counter of versions has come to its end
+	cacheInputs
+)
+
+// after returns the state to which an input leads.
+func (s cacheState) after(in cacheInput) cacheState {
 	switch {
-	case p == unrelatedPeers:
-		return p
-	case oneCounter:
-		return comparablePeers
-	default:
-		return unknownPeers
+	case in == replaceAll:
+		s.synced = true
+	case in == forgetAll:
+		s.synced = false
+	case in == neverCompare:
+		s.versions = versionsLocal
+	case s.versions == versionsLocal: // it stays so
+	case in == compare:
+		s.versions = versionsComparable
+	case in == doNotCompare:
+		s.versions = versionsIncomparable
 	}
+	return s
+}
+
+// on takes the cache to the state to which an input leads. It returns false when that is the same. It is
+// part of a change.
+func (c *Cache[T]) on(in cacheInput) (changed bool) {
+	before := c.now.cacheState
+	c.now.cacheState = before.after(in)
+	changed = c.now.cacheState != before
+	c.all = c.all || changed
+	return changed
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
-	"k8s.io/utils/clock"
 )
 
 // WatchOptions says what to watch, and from where.
@@ -31,6 +30,17 @@ type WatchOptions[T Object] struct {
 	AllowBookmarks bool
 }
 
+// initial reports whether a watch from a version begins with the present objects.
+func (o *WatchOptions[T]) initial(from version) bool {
+	if o.SendInitialEvents != nil {
+		return *o.SendInitialEvents
+	}
+	return from == 0
+}
+
+// endsInitial reports whether a bookmark has to end the initial events, if there are any.
+func (o *WatchOptions[T]) endsInitial() bool { return o.AllowBookmarks && o.SendInitialEvents != nil }
+
 // Watch returns what happens from now on, or from a version on. An error is one of the
 // request, or that the cache has not synced. Whatever else is wrong comes as an event of
 // type ERROR, as clients expect it: they try again for ever after an HTTP error.
@@ -39,15 +49,8 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	w := &watcher[T]{
-		cache:   c,
-		options: o,
-		result:  make(chan watch.Event, 16),
-		initial: from == 0 && o.SendInitialEvents == nil || o.SendInitialEvents != nil && *o.SendInitialEvents,
-		scope:   scope{o.Namespace, o.Name},
-	}
-	w.ctx, w.cancel = context.WithCancel(ctx)
-	if w.initial {
+	w := newWatcher(ctx, c, o)
+	if o.initial(from) {
 		_, err = c.await(ctx, from, false)
 	}
 	if err == nil {
@@ -61,6 +64,7 @@ func (c *Cache[T]) Watch(ctx context.Context, o WatchOptions[T]) (watch.Interfac
 		w.result <- watch.Event{Type: watch.Error, Object: statusOf(err)}
 		close(w.result)
 		w.cancel()
+		w.on(stop)
 		return w, nil
 	}
 	go w.run()
@@ -73,7 +77,7 @@ type watcher[T Object] struct {
 	cache   *Cache[T]
 	options WatchOptions[T]
 	scope   scope
-	initial bool
+	state   watchState
 	ctx     context.Context
 	cancel  context.CancelFunc
 	result  chan watch.Event
@@ -83,12 +87,10 @@ type watcher[T Object] struct {
 	position uint64    // of the next event in the ring
 	objects  *trees[T] // when the watch began, until it has begun
 	// floor is the version that the client has; those of events are higher.
-	floor   version
-	pending bool // the bookmark that ends the initial events has yet to be sent
-	origin  origin
-	// catchUpAfter is the watermark of the version at which a watch began that is not own. CatchUp is what has
-	// become since of what inputs after that have touched. Of what comes, inputs up
-	// to that are left out, until something of the object has been sent.
+	floor version
+	// What follows is of a watch that began at a version of unknown origin, with the watermark
+	// catchUpAfter. CatchUp is what has become since of what inputs after that have touched. Of what
+	// comes, inputs up to that are left out, until something of the object has been sent.
 	catchUpAfter uint64
 	catchUp      []catchUpEvent[T]
 	through      version // that of a client that has seen all of these events
@@ -96,12 +98,22 @@ type watcher[T Object] struct {
 	// is not known.
 	began time.Time
 	seen  uint64
-	// members are the objects that were sent (true) or sent as deleted (false), by key; nil: they
-	// do not matter.
-	members map[string]bool
+	// told has the keys of the objects of which the client has been sent an event, or would have been if
+	// they matched; nil: they do not matter.
+	told map[string]bool
+}
 
-	bookmark clock.Timer      // when the next one is due
-	leaving  <-chan time.Time // see leave; nil: it stays
+// newWatcher returns a watch that has yet to begin.
+func newWatcher[T Object](ctx context.Context, c *Cache[T], o WatchOptions[T]) *watcher[T] {
+	w := &watcher[T]{
+		cache:   c,
+		options: o,
+		scope:   scope{o.Namespace, o.Name},
+		state:   starting,
+		result:  make(chan watch.Event, 16),
+	}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	return w
 }
 
 // adopt makes a watch that began elsewhere an own one, if all that the client had seen by then has
@@ -111,7 +123,7 @@ func (w *watcher[T]) adopt(now *snapshot[T]) {
 		w.seen = now.current
 	}
 	if w.seen != 0 && w.seen <= now.watermark {
-		w.note(adopted)
+		w.on(knowsAll)
 	}
 }
 
@@ -120,77 +132,38 @@ func (w *watcher[T]) run() {
 	defer w.cache.watches.Add(-1)
 	w.cache.enter(w.scope)
 	defer w.cache.leave(w.scope)
-	defer w.note(ended)
+	defer w.on(stop)
 	defer close(w.result)
 	defer w.cancel()
-	if w.initial && !w.sendInitial() || len(w.catchUp) > 0 && !w.sendCatchUp() {
+	if !w.sendFirst() {
 		return
 	}
-	w.objects, w.catchUp = nil, nil
 	utilflowcontrol.WatchInitialized(w.ctx)
 
-	w.bookmark = w.cache.Clock.NewTimer(w.nextBookmark())
-	defer w.bookmark.Stop()
+	bookmark := w.cache.Clock.NewTimer(w.nextBookmark())
+	defer bookmark.Stop()
+	var leave <-chan time.Time
 	for {
 		at, more, ok := w.sendEvents()
-		if !ok || !w.sendDue(at) || !w.wait(at, more) {
+		if !ok || !w.idle(at) {
 			return
 		}
-	}
-}
-
-// sendEvents sends all events that have come. More is closed once there are others, and at is the version up to
-// which the client then knows everything. It returns false when the watch has to end.
-func (w *watcher[T]) sendEvents() (at version, more <-chan struct{}, ok bool) {
-	for {
-		events, at, more, ok := w.next()
-		if !ok {
-			return 0, nil, false
+		if leave == nil {
+			leave = w.leave()
 		}
-		for i := range events {
-			if !w.handle(events[i]) {
-				return 0, nil, false
+		select {
+		case <-more:
+		case <-leave:
+			w.sendProgress(at)
+			return
+		case <-bookmark.C():
+			if !w.sendProgress(at) {
+				return
 			}
+			bookmark.Reset(w.nextBookmark())
+		case <-w.ctx.Done():
+			return
 		}
-		if more != nil {
-			return at, more, true
-		}
-	}
-}
-
-// sendDue sends the bookmarks that the client waits for: that which ends the initial events, and the one with which it
-// can go on again.
-func (w *watcher[T]) sendDue(at version) bool {
-	if w.pending {
-		w.pending = false
-		if !w.sendBookmark(at, true) {
-			return false
-		}
-	}
-	if w.origin == originUnresumable && w.options.AllowBookmarks && at.watermark() >= w.catchUpAfter {
-		return w.sendBookmark(at, false)
-	}
-	return true
-}
-
-// wait returns when there is more to send, after a bookmark if one is due. It returns false when the watch has to end.
-func (w *watcher[T]) wait(at version, more <-chan struct{}) bool {
-	if w.leaving == nil {
-		w.leaving = w.leave()
-	}
-	bookmark := func() bool { return !w.options.AllowBookmarks || w.sendBookmark(w.caughtUp(at), false) }
-	select {
-	case <-more:
-		return true
-	case <-w.leaving:
-		bookmark()
-		return false
-	case <-w.bookmark.C():
-		ok := bookmark()
-		w.bookmark.Reset(w.nextBookmark())
-		return ok
-	case <-w.ctx.Done():
-		return false
 	}
 }
 
@@ -211,7 +184,7 @@ func (w *watcher[T]) next() (events []*event[T], at version, more <-chan struct{
 			w.position += uint64(len(events))
 			return events, now.version, nil, true
 		}
-		if w.origin != originOwn {
+		if w.state.seenElsewhere() {
 			w.adopt(now)
 		}
 		if more != nil {
@@ -234,7 +207,7 @@ func (w *watcher[T]) leave() <-chan time.Time {
 // lost reports whether it is no longer known what the client has to be sent: the cache
 // has started over; or the client may have seen elsewhere what is not known here.
 func (w *watcher[T]) lost(now *snapshot[T]) bool {
-	return w.epoch != now.epoch || w.origin != originOwn && (now.peers.alone() || w.catchUpAfter < now.relisted)
+	return w.epoch != now.epoch || (now.alone() || w.catchUpAfter < now.relisted) && w.state.after(historyLost) == ended
 }
 
 // ResultChan implements watch.Interface.

@@ -1,0 +1,134 @@
+// Copyright The configdep Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package watchcache
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// A client that comes from another replica is sent as deleted what it may hold and does not match: another
+// replica may have shown a state that did, unless one stream alone decides whether an object matches.
+func TestWatchFromElsewhere_DeletesWhatMayHaveMatched(t *testing.T) {
+	has := func(part string) func(*configMap) bool {
+		return func(o *configMap) bool { return strings.Contains(o.value, part) }
+	}
+	late := func(c *Cache[*configMap], value string) {
+		c.Apply(105, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", value), Cause: 105, Timed: true}})
+	}
+	for name, tt := range map[string]struct {
+		before, after func(*Cache[*configMap])
+		want          []string
+	}{
+		"an object that changes": {
+			after: func(c *Cache[*configMap]) { put(c, 110, "a/1", "own 1") },
+			want:  []string{"DELETED a/1=own 0@110.1*"},
+		},
+		"an object that changes, and might have matched by what it is now alone": {
+			before: func(c *Cache[*configMap]) { put(c, 101, "a/1", "0") },
+			after:  func(c *Cache[*configMap]) { put(c, 110, "a/1", "own 1") },
+			want:   []string{"DELETED a/1=0@110.1*"},
+		},
+		"an object that changes, and might have matched by what it was alone": {
+			after: func(c *Cache[*configMap]) { put(c, 110, "a/1", "1") },
+			want:  []string{"DELETED a/1=own 0@110.1*"},
+		},
+		"an object that comes": {
+			before: func(c *Cache[*configMap]) { drop(c, 101, "a/1") },
+			after:  func(c *Cache[*configMap]) { put(c, 110, "a/1", "own 1") },
+			want:   []string{"DELETED a/1=own 1@110.1*"},
+		},
+		"an object that goes": {
+			after: func(c *Cache[*configMap]) { drop(c, 110, "a/1") },
+			want:  []string{"DELETED a/1=own 0@110.1*"},
+		},
+		"an object of which that is told already": {
+			after: func(c *Cache[*configMap]) { put(c, 110, "a/1", "own 1"); put(c, 111, "a/1", "own 2") },
+			want:  []string{"DELETED a/1=own 0@110.1*"},
+		},
+		"an object that cannot have matched": {
+			before: func(c *Cache[*configMap]) { put(c, 101, "a/1", "0") },
+			after:  func(c *Cache[*configMap]) { put(c, 110, "a/1", "1") },
+		},
+		"an object that follows from the time": {
+			before: func(c *Cache[*configMap]) { late(c, "own 1") },
+			want:   []string{"DELETED a/1=own 1@105.1*"},
+		},
+		"an object that follows from the time, and cannot have matched": {
+			before: func(c *Cache[*configMap]) { late(c, "1") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := syncedCache(here)
+				c.Replace([]*configMap{newObject("a/1", "own 0")}, 100, 100)
+				if tt.before != nil {
+					tt.before(c)
+				}
+				r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(105, 0, elsewhere), Matches: has("own x"), MatchesOwn: has("own")})
+				if tt.after != nil {
+					tt.after(c)
+				}
+				r.expect(name, tt.want...)
+			})
+		})
+	}
+}
+
+// What a client has seen elsewhere is not sent again to those that select: for each object it is held
+// whether something was sent. The others are sent whatever comes once the replica has caught up.
+func TestWatchFromElsewhere_LeavesOutWhatItsClientHasSeen(t *testing.T) {
+	for name, tt := range map[string]struct {
+		matches func(*configMap) bool
+		want    []string
+	}{
+		"of all objects":  {nil, []string{"MODIFIED a/2=y@110.1*"}},
+		"of those chosen": {func(*configMap) bool { return true }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := syncedCache(here, "a/1", "a/2")
+				r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(110, 0, elsewhere), Matches: tt.matches})
+				late(c, 105, 106, "a/1", "x")
+				r.expect("before the watermark is reached")
+				put(c, 110, "a/2", "y")
+				r.expect("as it is reached", tt.want...)
+			})
+		})
+	}
+}
+
+// A client lists again if there are fewer versions left after its own than it has to be sent.
+func TestWatchFromElsewhere_ExpiresWhenVersionsAreUsedUp(t *testing.T) {
+	for name, tt := range map[string]struct {
+		counter uint64
+		want    []string
+		end     bool
+	}{
+		"with enough left":          {topCounter - 4, []string{"MODIFIED a/1=x@120~", "MODIFIED a/2=x@120~"}, false},
+		"with one too few left":     {topCounter - 3, []string{"ERROR 410"}, true},
+		"with none left":            {topCounter - 1, []string{"ERROR 410"}, true},
+		"with a counter that ended": {topCounter, []string{"ERROR 410"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := syncedCache(here, "a/1", "a/2")
+				late(c, 100, 130, "a/1", "x")
+				late(c, 100, 131, "a/2", "x")
+				r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(120, tt.counter, elsewhere)})
+				if tt.end {
+					r.expectEnd(name, tt.want...)
+				} else {
+					r.expect(name, tt.want...)
+					r.Stop()
+					synctest.Wait()
+				}
+				if n := c.unresumable.Load(); n != 0 {
+					t.Errorf("watches are woken for %d that have ended", n)
+				}
+			})
+		})
+	}
+}
