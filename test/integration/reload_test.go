@@ -279,7 +279,7 @@ func TestReloadIfStale(t *testing.T) {
 		})
 	}
 
-	ifStale(false, "it is not recorded with which content the pods were started")
+	ifStale(false, "the content with which the pods were started is not recorded")
 	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadAlways})
 	pods = runningPods(t, namespace, "web", 2, pods)
 	rolledOut()
