@@ -79,7 +79,7 @@ func TestBadRequestsAreRefusedWithAStatus(t *testing.T) {
 		"another namespace":         {post(`{"metadata":{"namespace":"elsewhere"}}`), badRequest("namespace")},
 		"an unknown mode":           {post(`{"spec":{"mode":"Sometimes"}}`), invalid(`spec.mode: Unsupported value: "Sometimes": supported values: "Always", "IfStale"`)},
 		"a long reason":             {post(`{"spec":{"reason":"` + strings.Repeat("ä", 257) + `"}}`), invalid("spec.reason: Too long: may not be more than 256 characters")},
-		"a reason of two lines":     {post(`{"spec":{"reason":"x\nERROR"}}`), invalid(`spec.reason: Invalid value: "\n": must be one line of text`)},
+		"a reason of two lines":     {post(`{"spec":{"reason":"x\nERROR"}}`), invalid(`spec.reason: Invalid value: "\n": must be a single line without control or invisible characters`)},
 		"everything wrong at once":  {post(`{"spec":{"mode":"x","reason":"` + strings.Repeat("x", 257) + `"}}`), invalid("[spec.mode: Unsupported value")},
 		"half a dry run":            {postWith("dryRun=Some", "{}"), invalid("dryRun: Unsupported value")},
 		"an unknown validation":     {postWith("fieldValidation=Some", "{}"), invalid("fieldValidation: Unsupported value")},
