@@ -100,6 +100,20 @@ func TestWatchFromElsewhere_LeavesOutWhatItsClientHasSeen(t *testing.T) {
 	}
 }
 
+// What a client is sent because it follows from the time may lack an input that it has seen elsewhere. So
+// it is sent what that makes of it as well.
+func TestWatchFromElsewhere_IsToldAllOfWhatItWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := syncedCache(here, "a/1", "a/2")
+		c.Apply(100, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", "late"), Cause: Always}})
+		r := read(t, c, WatchOptions[*configMap]{ResourceVersion: at(120, 0, elsewhere)})
+		r.expect("at first", "MODIFIED a/1=late@120~")
+		put(c, 110, "a/1", "x")
+		put(c, 111, "a/2", "y")
+		r.expect("when the input is applied", "MODIFIED a/1=x@120~")
+	})
+}
+
 // A client lists again if there are fewer versions left after its own than it has to be sent.
 func TestWatchFromElsewhere_ExpiresWhenVersionsAreUsedUp(t *testing.T) {
 	for name, tt := range map[string]struct {

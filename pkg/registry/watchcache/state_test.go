@@ -77,6 +77,9 @@ func checkState(t *testing.T, r *reader, want watchState) {
 	if want == ended {
 		return
 	}
+	if held := w.objects != nil || w.catchUp != nil; held != (want == initializing) {
+		t.Errorf("while it is %s, what it has begun with is held: %v", stateNames[want], held)
+	}
 	if w.floor.isUnresumable() != (want == unresumable) {
 		t.Errorf("while it is %s, its client is at version %s", stateNames[want], show(w.floor.String()))
 	}
