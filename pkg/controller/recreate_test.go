@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
@@ -473,64 +471,5 @@ func TestRecreate_WithAnotherChangeOnTheWay(t *testing.T) {
 			c.advance(5 * time.Second)
 		}
 		c.expect("all of them", "1m16.5s evict web-1", "1m21.5s evict web-2", "1m26.5s recreated web")
-	})
-}
-
-// TestReconcile_RestartIsDatedByItsPatch, so that the minimum interval counts from there: listing the pods
-// that have to go may take a while.
-func TestReconcile_RestartIsDatedByItsPatch(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		first := true
-		c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if first {
-				first = false
-				<-time.After(10 * time.Second)
-			}
-			return false, nil, nil
-		})
-		aboutToRecreate(c)
-		begin := time.Now()
-		c.advance(time.Minute)
-		d, err := c.client.AppsV1().Deployments(namespace).Get(c.t.Context(), "web", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var last policy.LastReload
-		if err := json.Unmarshal([]byte(d.Annotations[policy.LastReloadAnnotation]), &last); err != nil {
-			t.Fatal(err)
-		}
-		if took := last.Time.Sub(begin); took < 10*time.Second {
-			t.Errorf("the restart is dated %v after the content changed", took)
-		}
-	})
-}
-
-// TestReconcile_StrategyThatIsNotAllowed evicts nothing and is told once, also when pods are being evicted while it is switched off.
-// When it is switched on again, the eviction goes on.
-func TestReconcile_StrategyThatIsNotAllowed(t *testing.T) {
-	const told = `Warning ConfigStrategyNotAllowed Deployment/shop/web: Annotation configdep.io/strategy="recreate" is not allowed: ` +
-		`configdep is installed without this strategy (--strategies). Automatic restarts are on hold until this is fixed.`
-	inCluster(t, func(c *cluster) {
-		recreating(c)
-		c.resign()
-		c.defaults.Strategies = []policy.Strategy{policy.Annotate}
-		c.newProcess()
-		c.synced()
-		c.lead()
-		c.replace(true)
-		c.set(secret("db", "3"))
-		c.advance(10 * time.Minute)
-		c.expect("it is switched off")
-		c.expectState("it is switched off", policy.Blocked, policy.ReasonStrategyNotAllowed)
-		c.expectEvents("it is switched off", told)
-		c.resign()
-		c.defaults.Strategies = nil
-		c.newProcess()
-		c.synced()
-		c.lead()
-		c.advance(time.Minute)
-		if got := c.took(); len(got) == 0 || !strings.HasSuffix(got[0], " recreate web") {
-			t.Errorf("the strategy is allowed again: %v", got)
-		}
 	})
 }

@@ -4,99 +4,17 @@
 package ingest
 
 import (
-	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
-
-// recorder is a sink that notes what it is told.
-type recorder struct {
-	calls  []string
-	mirror map[dependency.WorkloadKey]string
-}
-
-func (r *recorder) Synced(known policy.Evaluator, at dependency.Progress) {
-	g := known.Graph
-
-	workloads, sources := g.Size()
-	r.calls = append(r.calls, fmt.Sprintf("synced at %d with %d workloads and %d sources", at.Latest, workloads, sources))
-	r.mirror = map[dependency.WorkloadKey]string{}
-	g.EachWorkload(func(w *dependency.Workload) { r.mirror[w.WorkloadKey] = view(g, w) })
-}
-
-func (r *recorder) Changed(known policy.Evaluator, at dependency.Progress, delta dependency.Delta) {
-	g, workloads := known.Graph, delta.Workloads
-
-	var names []string
-	for _, key := range workloads {
-		w := g.Workload(key)
-		if w == nil {
-			delete(r.mirror, key)
-			names = append(names, "-"+key.ViewName())
-			continue
-		}
-		if r.mirror != nil {
-			r.mirror[key] = view(g, w)
-		}
-		names = append(names, key.ViewName())
-	}
-	slices.Sort(names)
-	r.calls = append(r.calls, fmt.Sprintf("changed at %d: %s", at.Latest, strings.Join(names, " ")))
-}
-
-// TellsOfSources implements Sink.
-func (*recorder) TellsOfSources() bool { return false }
-
-func (r *recorder) Progressed(at dependency.Progress) {
-	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", at.Latest))
-}
-
-// told returns what was told since the last time.
-func (r *recorder) told() []string {
-	out := r.calls
-	r.calls = nil
-	return out
-}
-
-// view is what a sink shows of a workload: its version, that of its sources, those that
-// annotations name among them, and the annotations of its namespace.
-func view(g *dependency.Graph, w *dependency.Workload) string {
-	var b strings.Builder
-	fmt.Fprint(&b, w.WorkloadKey, "@", w.ResourceVersion, " ", g.Namespace(w.Namespace))
-	patterns := patternsOf(g, w)
-	for _, p := range patterns.Sources {
-		if p.Glob() {
-			m := g.Matched(w.Namespace, p, patterns.Exclude, nil)
-			fmt.Fprint(&b, " ", p, " ", m.Count, m.Keys, m.Ignored(), m.LastChanged())
-			for _, name := range m.Names() {
-				fmt.Fprint(&b, " ", name, "@", g.Source(dependency.SourceKey{Kind: p.Kind, Namespace: w.Namespace, Name: name}).ResourceVersion)
-			}
-		}
-	}
-	for _, r := range g.References(w, patterns.Sources) {
-		fmt.Fprint(&b, " ", r.Kind, "/", r.Name)
-		if s := g.Source(dependency.SourceKey{Kind: r.Kind, Namespace: w.Namespace, Name: r.Name}); s != nil {
-			fmt.Fprint(&b, "@", s.ResourceVersion)
-		}
-	}
-	return b.String()
-}
-
-func patternsOf(g *dependency.Graph, w *dependency.Workload) dependency.Patterns {
-	p := policy.NewPolicy(w.Annotations, g.Namespace(w.Namespace), policy.Defaults{Mode: policy.Auto})
-	return p.Patterns()
-}
 
 var (
 	deployments = &stream{name: "deployments", workloads: kind.Deployment}
@@ -108,91 +26,6 @@ var (
 
 // now is the time at which everything happens unless the clock is set.
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
-// newTestIndex returns an index that waits for some resources.
-func newTestIndex(sink Sink, resources ...string) (*Index, *testingclock.FakePassiveClock) {
-	clock := testingclock.NewFakePassiveClock(now)
-	x := newIndex(clock, resources, sink)
-	x.graph.SetDigester(testDigester())
-	return x, clock
-}
-
-func objectMeta(name string, version int) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: fmt.Sprint(version)}
-}
-
-// workloadObject returns a reduced workload that reads Secrets.
-func workloadObject(of dependency.WorkloadKind, name string, version int, secrets ...string) *object {
-	o := &object{ObjectMeta: objectMeta(name, version), workload: &dependency.Workload{
-		WorkloadKey:     dependency.WorkloadKey{Kind: of, Namespace: "ns", Name: name},
-		ResourceVersion: fmt.Sprint(version),
-		Traits:          kind.Of(of).Traits,
-	}}
-	for _, s := range secrets {
-		o.workload.References = append(o.workload.References, dependency.Reference{Kind: dependency.Secret, Name: s})
-	}
-	return o
-}
-
-func deployment(name string, version int, secrets ...string) *object {
-	return workloadObject(kind.Deployment, name, version, secrets...)
-}
-
-func sourceObject(kind dependency.SourceKind, name string, version int) *object {
-	return &object{ObjectMeta: objectMeta(name, version), source: &dependency.Source{
-		SourceKey:       dependency.SourceKey{Kind: kind, Namespace: "ns", Name: name},
-		ResourceVersion: fmt.Sprint(version),
-	}}
-}
-
-func secret(name string, version int) *object { return sourceObject(dependency.Secret, name, version) }
-
-// naming returns a workload whose annotation names sources.
-func naming(o *object, sources string) *object {
-	o.workload.Annotations = map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: sources}
-	return o
-}
-
-// namespaceObject returns a reduced namespace.
-func namespaceObject(name string, version int, annotations map[string]string) *object {
-	return &object{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: fmt.Sprint(version)}, namespace: &annotations}
-}
-
-// controlled is a workload that is not shown, because it has a controller.
-func controlled(kind dependency.WorkloadKind, name string, version int) *object {
-	return &object{
-		ObjectMeta: objectMeta(name, version),
-		dropped:    dependency.WorkloadKey{Kind: kind, Namespace: "ns", Name: name},
-	}
-}
-
-func newStore(x *Index, s *stream) *store { return &store{x, s, make(chan struct{})} }
-
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err) // a reflector would log the object with it
-		}
-	}
-}
-
-// synced returns an index that has synced at revision 100 with the given workloads and
-// Secrets.
-func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
-	t.Helper()
-	r := &recorder{}
-	x, _ := newTestIndex(r, "deployments", "secrets", "jobs")
-	must(t,
-		newStore(x, deployments).Replace(workloads, "100"),
-		newStore(x, secrets).Replace(sources, "90"),
-		newStore(x, jobs).Replace(nil, "80"),
-	)
-	if told := r.told(); len(told) != 1 || !strings.HasPrefix(told[0], "synced at 100") {
-		t.Fatalf("told %q", told)
-	}
-	return x, r
-}
 
 // Before everything is read no sink is told: half of the sources would look missing.
 func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {

@@ -182,7 +182,7 @@ func TestNewPolicy_BoundsGlobs(t *testing.T) {
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonTooManyPatterns || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, which count as 64 (one with ? or [ ] counts as 1 plus its length); multiplied by the 500 sources") {
 		t.Errorf("the decision is %+v", d)
 	}
-	x.annotate(policy.SettleAnnotation, "soon") // which is to be mended first
+	x.annotate(policy.SettleAnnotation, "soon") // which has to be corrected first
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonInvalidAnnotation || !strings.Contains(d.Message, "Invalid annotation configdep.io/settle") || !strings.Contains(d.Message, "too many patterns") {
 		t.Errorf("with an invalid annotation as well, the decision is %+v", d)
 	}

@@ -31,7 +31,7 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 		"another one is asked for":               {[]policy.Strategy{policy.Annotate}, "annotation", "", "", ""},
 		"the namespace asks for it":              {[]policy.Strategy{policy.Annotate}, "", "recreate", inherited, policy.ReasonStrategyNotAllowed},
 		"the namespace does, the workload not":   {[]policy.Strategy{policy.Annotate}, "annotation", "recreate", "", ""},
-		"one that nobody knows is still invalid": {[]policy.Strategy{policy.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, recreate`, policy.ReasonInvalidAnnotation},
+		"an unknown strategy is still invalid": {[]policy.Strategy{policy.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, recreate`, policy.ReasonInvalidAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))
