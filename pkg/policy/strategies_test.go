@@ -24,13 +24,13 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 		want                string // the problem
 		reason              string
 	}{
-		"all are allowed":                        {nil, "recreate", "", "", ""},
-		"it is allowed":                          {[]policy.Strategy{policy.Annotate, policy.Recreate}, "recreate", "", "", ""},
-		"it is not":                              {[]policy.Strategy{policy.Annotate}, "recreate", "", own, policy.ReasonStrategyNotAllowed},
-		"none is asked for":                      {[]policy.Strategy{policy.Annotate}, "", "", "", ""},
-		"another one is asked for":               {[]policy.Strategy{policy.Annotate}, "annotation", "", "", ""},
-		"the namespace asks for it":              {[]policy.Strategy{policy.Annotate}, "", "recreate", inherited, policy.ReasonStrategyNotAllowed},
-		"the namespace does, the workload not":   {[]policy.Strategy{policy.Annotate}, "annotation", "recreate", "", ""},
+		"all are allowed":                      {nil, "recreate", "", "", ""},
+		"it is allowed":                        {[]policy.Strategy{policy.Annotate, policy.Recreate}, "recreate", "", "", ""},
+		"it is not":                            {[]policy.Strategy{policy.Annotate}, "recreate", "", own, policy.ReasonStrategyNotAllowed},
+		"none is asked for":                    {[]policy.Strategy{policy.Annotate}, "", "", "", ""},
+		"another one is asked for":             {[]policy.Strategy{policy.Annotate}, "annotation", "", "", ""},
+		"the namespace asks for it":            {[]policy.Strategy{policy.Annotate}, "", "recreate", inherited, policy.ReasonStrategyNotAllowed},
+		"the namespace does, the workload not": {[]policy.Strategy{policy.Annotate}, "annotation", "recreate", "", ""},
 		"an unknown strategy is still invalid": {[]policy.Strategy{policy.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, recreate`, policy.ReasonInvalidAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
