@@ -262,7 +262,7 @@ func (o *options) tryAll(ctx context.Context, work string, mutants []mutant, acc
 
 // testPackages returns the packages whose unit tests run code that is changed, and the simulation.
 func (o *options) testPackages(ctx context.Context) ([]string, error) {
-	listed, err := output(ctx, o.root, "go", append([]string{"list", "-f", "{{.ImportPath}}"}, defaultPackages...)...)
+	listed, err := output(ctx, o.root, "go", append([]string{"list", "-f", "{{.ImportPath}}"}, o.packages...)...)
 	if err != nil {
 		return nil, err
 	}
