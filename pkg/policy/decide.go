@@ -139,10 +139,53 @@ type Decision struct {
 	// some containers may have been started, for WriteMixed.
 	Excursions []Excursion
 	Mixed      []string
+	// Timed: a replica that has read the same may decide otherwise, because it has not seen the same happen, or
+	// because it is another time there. What that one decides is Timed as well, unless this one is Provisional:
+	// only what this process has seen speaks for it.
+	Timed, Provisional bool
 }
 
 // Decide returns the state of a workload and what is to be done.
 func (e *Evaluation) Decide(o Observed) Decision {
+	d := e.decide(o)
+	d.Timed = e.timed(&d)
+	d.Provisional = d.Timed && e.provisional(&d)
+	return d
+}
+
+// timed returns Decision.Timed.
+func (e *Evaluation) timed(d *Decision) bool {
+	switch {
+	case e.recalls, e.Workload.RecordDropped(), e.Workload.RecordRekeyed(): // another replica may not remember the same
+		return true
+	case d.State == Unmanaged, !e.Workload.Rollable:
+		return false
+	case d.State == Settling, d.State == Pending:
+		return true
+	case d.State == Blocked:
+		return d.Stale || e.Record.Hash != e.Hash || e.InDoubt()
+	default: // what is recorded next may be only this process's idea
+		return !e.Comparable() || d.Action != None && d.Action != Continue
+	}
+}
+
+// provisional returns Decision.Provisional of a decision that is timed.
+func (e *Evaluation) provisional(d *Decision) bool {
+	if d.State == Unmanaged { // the record is shown, though nothing is decided by it
+		return e.Workload.RecordDropped() || e.Workload.RecordRekeyed()
+	}
+	return !e.writtenStale() && (d.Stale || e.inquires())
+}
+
+// writtenStale reports whether annotations say that pods run with other content, or may: every replica reads them.
+func (e *Evaluation) writtenStale() bool {
+	changed, _ := e.stale()
+	return e.superseded() != nil || slices.ContainsFunc(changed, func(c change) bool {
+		return e.hashDiffers() || e.differs(c.trackedSource) || e.recordedMixed(c.trackedSource)
+	})
+}
+
+func (e *Evaluation) decide(o Observed) Decision {
 	if !e.Workload.Rollable {
 		return e.decideOther()
 	}

@@ -301,9 +301,9 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			tc.do(x)
 			got := x.evaluate().Decide(policy.Observed{Now: x.now})
 			// WrittenAt is for Verify alone, and counts in its own tests.
-			ignore := cmpopts.IgnoreFields(policy.Decision{}, "WrittenAt", "Because", "KnownBy")
+			ignore := cmpopts.IgnoreFields(policy.Decision{}, "WrittenAt", "Because", "KnownBy", "Timed", "Provisional")
 			if tc.want.Action == policy.Verify {
-				ignore = cmpopts.IgnoreFields(policy.Decision{}, "Because", "KnownBy")
+				ignore = cmpopts.IgnoreFields(policy.Decision{}, "Because", "KnownBy", "Timed", "Provisional")
 			}
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -47,6 +47,7 @@ type Evaluation struct {
 	defaults Defaults
 	tracked  []trackedSource
 	before   *scope // nil: it has not been asked for
+	recalls  bool   // whether an absent source counts depends on whether this process saw its mark
 	// See Observed.
 	decided, written uint64
 }

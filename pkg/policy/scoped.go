@@ -56,6 +56,7 @@ func (e *Evaluation) remembers(r *dependency.Reference) bool {
 	if _, remembered := e.Record.Sources[idOf(r.Kind, r.Name)]; !remembered {
 		return false
 	}
+	e.recalls = e.recalls || e.Policy.Mode == Matched
 	deleted := e.graph.Deleted(e.sourceKey(r))
 	return deleted == nil || deleted.Match
 }

@@ -61,7 +61,12 @@ func (e *Evaluation) Comparable() bool {
 // InDoubt reports whether it is unknown with which content the pods were started: nothing is
 // recorded, the pods have to be looked up, or not all that they read is known.
 func (e *Evaluation) InDoubt() bool {
-	return e.Workload.Truncated || !e.Comparable() || len(e.doubts()) > 0 || len(e.undone()) > 0 || len(e.excursions()) > 0
+	return e.Workload.Truncated || !e.Comparable() || e.inquires()
+}
+
+// inquires reports whether the pods have to be looked up.
+func (e *Evaluation) inquires() bool {
+	return len(e.doubts()) > 0 || len(e.undone()) > 0 || len(e.excursions()) > 0
 }
 
 // unread returns the changes that the pods may not have read. It drops those that were made before

@@ -3,7 +3,12 @@
 
 package simulation
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
 
 // checkCalm checks a world that has come to rest.
 func (o *oracle) checkCalm() {
@@ -176,6 +181,38 @@ func (o *oracle) checkShown() {
 				}
 			}
 		})
+	}
+}
+
+// checkAlike checks that a client that goes from one server to another does not keep what only the first one showed: if
+// they have read the same and show something else, the second sends what it shows, or the first refuses to let the
+// client go on elsewhere.
+func (o *oracle) checkAlike() {
+	var servers []*server
+	for _, s := range o.world.servers {
+		if s.alive && s.view.synced && !s.view.rekeying && !s.lags() {
+			servers = append(servers, s)
+		}
+	}
+	if len(servers) < 2 {
+		return
+	}
+	for _, d := range o.world.workloads {
+		if d == nil {
+			continue
+		}
+		verdicts := make([]verdict, len(servers))
+		for i, s := range servers {
+			verdicts[i] = s.decide(d)
+		}
+		for i, a := range verdicts {
+			for j, b := range verdicts {
+				if i != j && !a.provisional && !b.timed && !equality.Semantic.DeepEqual(a.shown, b.shown) {
+					o.fail("%s: a client that goes from server %d to server %d keeps what only the first shows (-first +second):\n%s",
+						workloadName(d.slot), servers[i].id, servers[j].id, cmp.Diff(a.shown, b.shown))
+				}
+			}
+		}
 	}
 }
 

@@ -52,6 +52,7 @@ func run(t *testing.T, h *history, traced bool) (out outcome) {
 				s.world.logf("    (not possible)")
 			}
 			s.drain()
+			o.checkAlike()
 			if o.violation != "" {
 				break
 			}

@@ -18,11 +18,13 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/controller"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/ingest"
 	"github.com/configdep/configdep/pkg/notify"
 	"github.com/configdep/configdep/pkg/policy"
+	"github.com/configdep/configdep/pkg/registry/configdependency"
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
@@ -272,7 +274,11 @@ func (s *server) Read(f func(policy.Evaluator)) bool {
 }
 
 // verdict is what a server shows of a workload.
-type verdict struct{ state, reason, message, action string }
+type verdict struct {
+	state, reason, message, action string
+	shown                          *v1alpha1.ConfigDependency // nil: the server does not know the workload
+	timed, provisional             bool                       // see policy.Decision
+}
 
 // decide asks a server for the state of a workload, as its API would show it.
 func (s *server) decide(d *workload) (v verdict) {
@@ -280,7 +286,7 @@ func (s *server) decide(d *workload) (v verdict) {
 		if w := known.Graph.Workload(d.key()); w != nil {
 			e := known.Evaluate(w)
 			decision := e.Decide(policy.Observed{Now: s.controller.Clock.Now(), StandsBy: !s.leads && s.world.led(), Inspected: s.controller.Found(w.WorkloadKey)})
-			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action)}
+			v = verdict{string(decision.State), decision.Reason, decision.Message, string(decision.Action), configdependency.Render(e, decision), decision.Timed, decision.Provisional}
 		}
 	})
 	return v

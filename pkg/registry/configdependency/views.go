@@ -61,10 +61,10 @@ func (renderer) Name(w dependency.WorkloadKey) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.ViewName()}
 }
 
-func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) (*v1alpha1.ConfigDependency, time.Time) {
+func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) view.Rendered[v1alpha1.ConfigDependency] {
 	w := now.Graph.Workload(key)
 	if w == nil {
-		return nil, time.Time{}
+		return view.Rendered[v1alpha1.ConfigDependency]{}
 	}
 	observed := policy.Observed{Now: at}
 	if r.standby != nil {
@@ -72,16 +72,23 @@ func (r renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at ti
 	}
 	e := now.Evaluate(w)
 	d := e.Decide(observed)
-	return Render(e, d), d.RecheckAt
+	return view.Rendered[v1alpha1.ConfigDependency]{Object: Render(e, d), Next: d.RecheckAt, Certainty: certainty(&d)}
+}
+
+func certainty(d *policy.Decision) view.Certainty {
+	switch {
+	case d.Provisional:
+		return view.Provisional
+	case d.Timed:
+		return view.Timed
+	default:
+		return view.Final
+	}
 }
 
 func (renderer) Alike(before, now policy.Evaluator, key dependency.WorkloadKey) bool {
 	a, b := before.Graph.Workload(key), now.Graph.Workload(key)
 	return a != nil && b != nil && a.UID == b.UID && maps.Equal(a.Labels, b.Labels)
-}
-
-func (renderer) Timed(o *v1alpha1.ConfigDependency) bool {
-	return o.Status.State == v1alpha1.StateSettling || o.Status.State == v1alpha1.StatePending
 }
 
 // Same compares the status: nothing else depends on the time.

@@ -19,6 +19,23 @@ type Object[O any] interface {
 	watchcache.Object
 }
 
+// Rendered is what an item is shown as.
+type Rendered[O any] struct {
+	Object    *O        // without a version; nil: the item is not there
+	Next      time.Time // when time alone will change it; zero: never
+	Certainty Certainty
+}
+
+// Certainty says whether all replicas that have applied the same inputs show the same; see watchcache.Certainty.
+type Certainty = watchcache.Certainty
+
+// The certainties.
+const (
+	Final       = watchcache.Final
+	Timed       = watchcache.Timed
+	Provisional = watchcache.Provisional
+)
+
 // Renderer computes the objects of a view. An item is what one object shows, such as a workload; K is
 // what identifies it. All methods may be called at any time and must not keep the evaluator. Objects must not
 // be changed once they have been returned.
@@ -32,15 +49,10 @@ type Renderer[K comparable, O any] interface {
 	Each(now policy.Evaluator, f func(K))
 	// Name returns the name of the object of an item, whether or not it is there.
 	Name(item K) types.NamespacedName
-	// Render returns the object of an item without a version, and when time alone will change it; zero: never.
-	// Nil: the item is not there.
-	Render(now policy.Evaluator, item K, at time.Time) (object *O, next time.Time)
+	Render(now policy.Evaluator, item K, at time.Time) Rendered[O]
 	// Alike reports whether selectors that read the item alone (see Resource.Own) match both of two
 	// states of it. It must be false if it was not there in one of them, or is another of the same name.
 	Alike(before, now policy.Evaluator, item K) bool
-	// Timed reports whether what an object shows follows from the time too: from when something was seen to
-	// happen, which a replica that has been started later does not know.
-	Timed(object *O) bool
 	// Same reports whether an object that was rendered again because time has passed shows what it did.
 	Same(object, before *O) bool
 	// Share lets an object have those parts from its state before that are the same: the history of some

@@ -100,6 +100,24 @@ func TestView_TellsTheCacheOfOtherReplicas(t *testing.T) {
 			c.watch(t, elsewhere(t, 105)).expect("a neighbour may have seen it earlier", "MODIFIED a@105")
 		})
 	})
+	for name, c := range map[string]*things{
+		"what is provisional before the sync": synced(t, unseen("a")),
+		"what becomes provisional": func() *things {
+			c := synced(t, workload("a", nil))
+			c.tell(unseen("a"))
+			c.catchUp()
+			return c
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				held := &metainternalversion.ListOptions{ResourceVersion: c.list(t, nil).ResourceVersion}
+				if e := <-synced(t).watch(t, held).ResultChan(); !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+					t.Errorf("a watch elsewhere begins with %v", e)
+				}
+			})
+		})
+	}
 }
 
 // counting counts what is rendered, and does something before each.
@@ -109,7 +127,7 @@ type counting struct {
 	before func(n int)
 }
 
-func (r *counting) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) (o *object, next time.Time) {
+func (r *counting) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) Rendered[object] {
 	r.n++
 	r.before(r.n)
 	return r.renderer.Render(now, key, at)

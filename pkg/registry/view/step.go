@@ -164,14 +164,14 @@ func (t *taking[K, O, P]) everything(s *step[K]) {
 		if i%t.piece == 0 && t.ended() {
 			return
 		}
-		o := t.render(item)
-		if o == nil {
+		r := t.render(item)
+		if r.Object == nil {
 			continue
 		}
-		states[t.renderer.State(o)]++
-		objects = append(objects, o)
-		if t.renderer.Timed(o) {
-			changing = append(changing, watchcache.Change[P]{Key: t.key(item), Object: o, Cause: watchcache.Always})
+		states[t.renderer.State(r.Object)]++
+		objects = append(objects, r.Object)
+		if r.Certainty != Final {
+			changing = append(changing, watchcache.Change[P]{Key: t.key(item), Object: r.Object, Cause: watchcache.Always, Certainty: r.Certainty})
 		}
 	}
 	t.neighbours(s.at)
@@ -221,7 +221,8 @@ func (t *taking[K, O, P]) publish(watermark uint64, items []K, cause uint64) boo
 	for _, item := range items {
 		c := watchcache.Change[P]{Key: t.key(item), Cause: cause}
 		old, found := t.cache.Peek(c.Key)
-		if o := t.render(item); o != nil {
+		r := t.render(item)
+		if o := r.Object; o != nil {
 			if found && cause == watchcache.Always && t.renderer.Same(o, old) {
 				continue
 			}
@@ -229,7 +230,7 @@ func (t *taking[K, O, P]) publish(watermark uint64, items []K, cause uint64) boo
 				t.renderer.Share(o, old)
 			}
 			more[t.renderer.State(o)]++
-			c.Object, c.Timed = o, t.renderer.Timed(o)
+			c.Object, c.Certainty = o, r.Certainty
 		}
 		if found {
 			more[t.renderer.State(old)]--
@@ -249,14 +250,14 @@ func (t *taking[K, O, P]) publish(watermark uint64, items []K, cause uint64) boo
 }
 
 // render renders an item, and sees to it that it is rendered again when time changes it.
-func (t *taking[K, O, P]) render(item K) *O {
+func (t *taking[K, O, P]) render(item K) Rendered[O] {
 	now := t.clock.Now()
-	o, next := t.renderer.Render(t.now, item, now)
-	if !next.IsZero() {
+	r := t.renderer.Render(t.now, item, now)
+	if !r.Next.IsZero() {
 		t.waiting.Insert(item)
-		t.due.AddAfter(item, next.Sub(now))
+		t.due.AddAfter(item, r.Next.Sub(now))
 	}
-	return o
+	return r
 }
 
 // advance notes what the progress says about other replicas.

@@ -37,7 +37,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The tests show something of their own, which needs nothing but the seams: for each workload a ConfigMap
 // with the names of its sources, which is "early" until the time in an annotation and then "late".
 
-const until = "until"
+const (
+	until       = "until"
+	provisional = "provisional"
+)
 
 type renderer struct{ sources bool }
 
@@ -55,23 +58,27 @@ func (renderer) Name(w dependency.WorkloadKey) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
 }
 
-func (renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) (o *corev1.ConfigMap, next time.Time) {
+func (renderer) Render(now policy.Evaluator, key dependency.WorkloadKey, at time.Time) (r Rendered[corev1.ConfigMap]) {
 	w := now.Graph.Workload(key)
 	if w == nil {
-		return nil, next
+		return r
 	}
-	o = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: w.UID, Labels: w.Labels}, Data: map[string]string{}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, UID: w.UID, Labels: w.Labels}, Data: map[string]string{}}
 	for _, r := range w.References {
 		o.Data["sources"] += r.Name
 	}
 	o.Data["state"] = "always"
 	if late, err := time.Parse(time.RFC3339, w.Annotations[until]); err == nil {
-		o.Data["state"] = "late"
+		o.Data["state"], r.Certainty = "late", Timed
 		if at.Before(late) {
-			o.Data["state"], next = "early", late
+			o.Data["state"], r.Next = "early", late
 		}
 	}
-	return o, next
+	if w.Annotations[provisional] != "" {
+		r.Certainty = Provisional
+	}
+	r.Object = o
+	return r
 }
 
 func (renderer) Alike(before, now policy.Evaluator, key dependency.WorkloadKey) bool {
@@ -79,7 +86,6 @@ func (renderer) Alike(before, now policy.Evaluator, key dependency.WorkloadKey) 
 	return a != nil && b != nil && a.UID == b.UID && maps.Equal(a.Labels, b.Labels)
 }
 
-func (renderer) Timed(o *corev1.ConfigMap) bool        { return o.Data["state"] != "always" }
 func (renderer) Same(o, before *corev1.ConfigMap) bool { return maps.Equal(o.Data, before.Data) }
 func (renderer) State(o *corev1.ConfigMap) string      { return o.Data["state"] }
 
@@ -217,6 +223,13 @@ func workload(name string, labels map[string]string, secrets ...string) *depende
 func waiting(name string, d time.Duration) *dependency.Workload {
 	w := workload(name, nil)
 	w.Annotations = map[string]string{until: now.Add(d).Format(time.RFC3339)}
+	return w
+}
+
+// unseen returns one that no other replica shows so.
+func unseen(name string) *dependency.Workload {
+	w := workload(name, nil)
+	w.Annotations = map[string]string{provisional: "true"}
 	return w
 }
 

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -36,7 +37,7 @@ type Config[T Object] struct {
 	NotReady func() *apierrors.StatusError
 	Clock    clock.WithTicker
 	// Tag is the tag of this replica's versions, and First where their counter begins at each
-	// watermark. Random ones tell them from those of others, as far as the lowest 6 bits of the
+	// watermark. Random ones tell them from those of others, as far as the lowest 5 bits of the
 	// one and all 16 of the other can. (The highest two tags belong to no replica.)
 	Tag, First uint16
 	// History is how long events are kept; two minutes by default.
@@ -52,6 +53,21 @@ type Config[T Object] struct {
 // Always is the cause of a change that no input has caused, but time alone.
 const Always = ^uint64(0)
 
+// Certainty says whether all replicas that have applied the same inputs show the same state of an object.
+type Certainty uint8
+
+const (
+	// Final means that they do.
+	Final Certainty = iota
+	// Timed means that the state follows from the time too, or from what a replica has seen. Another replica may show
+	// another state, but knows that this is not final either.
+	Timed
+	// Provisional is like Timed, but another replica may show another state and take it for final. It would not
+	// send it to a client that comes from here, so that versions say that there is such an object (see the
+	// documentation of the package).
+	Provisional
+)
+
 // Change is an object that has changed, or has gone.
 type Change[T Object] struct {
 	Key    string
@@ -60,10 +76,8 @@ type Change[T Object] struct {
 	// those that say that something is absent included; or Always. It may be higher than
 	// that of the input that made the change: what one input has brought may show only
 	// when another, older one arrives.
-	Cause uint64
-	// Timed tells that the object follows from the time at which it was computed too, so that
-	// replicas may differ.
-	Timed bool
+	Cause     uint64
+	Certainty Certainty
 }
 
 // Cache holds the present objects, and the events of the last minutes. Apply and
@@ -79,7 +93,8 @@ type Cache[T Object] struct {
 	writing sync.Mutex // is held for changes, and guards what follows
 	now     moment[T]
 	objects *btree.BTreeG[item[T]]
-	timed   *btree.BTreeG[string] // the keys of the objects that follow from the time
+	timed   *btree.BTreeG[string] // the keys of the objects that are not final
+	doubted sets.Set[string]      // those of them that are provisional
 	events  history[T]
 	edited  bool                // objects or timed, since the last snapshot
 	touched map[string]struct{} // the scopes of the events since then
@@ -141,6 +156,7 @@ const degree = 16
 func (c *Cache[T]) clear() {
 	c.objects = btree.NewG(degree, func(a, b item[T]) bool { return a.key < b.key })
 	c.timed = btree.NewOrderedG[string](degree)
+	c.doubted, c.now.provisional = sets.New[string](), false
 	c.events, c.edited = history[T]{}, true
 }
 
@@ -217,7 +233,13 @@ func (c *Cache[T]) apply(change *Change[T], at time.Time) {
 	}
 	c.step()
 	c.edited = true
-	e := &event[T]{key: change.Key, previous: previous.object, timed: change.Timed || change.Cause == Always, version: c.now.version(), at: at}
+	if change.Certainty == Provisional && change.Object != none {
+		c.doubted.Insert(change.Key)
+	} else {
+		c.doubted.Delete(change.Key)
+	}
+	c.now.provisional = c.doubted.Len() > 0
+	e := &event[T]{key: change.Key, previous: previous.object, timed: change.Certainty != Final || change.Cause == Always, version: c.now.version(), at: at}
 	e.cause = c.events.causeOf(change.Cause)
 	if change.Object == none {
 		c.objects.Delete(previous)

@@ -64,7 +64,8 @@ func at(watermark, counter uint64, tag uint16) string {
 }
 
 // show writes a version so that people can read it: WATERMARK.COUNTER, and if it belongs
-// to no replica an asterisk; WATERMARK~ if no watch can begin from it.
+// to no replica an asterisk; WATERMARK~ if no watch can begin from it. A question mark stands for the flag
+// of versions with which a client may hold a provisional object.
 func show(rv string) string {
 	v, err := parseVersion(rv)
 	switch {
@@ -72,6 +73,8 @@ func show(rv string) string {
 		return strconv.Quote(rv)
 	case v.isUnresumable():
 		return fmt.Sprintf("%d~", v.watermark())
+	case v.provisional():
+		return show((v &^ provisionalFlag).String()) + "?"
 	case v.tag() == noReplica && v.counter() == 0:
 		return fmt.Sprintf("%d*", v.watermark())
 	case v.tag() == noReplica:

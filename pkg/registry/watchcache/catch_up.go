@@ -117,7 +117,7 @@ func (w *watcher[T]) sendCatchUp() bool {
 			shared = chunk.share(objects)
 		}
 		for i := range some {
-			var v version // the next one that the client can have
+			v := version(0).flagged(w.through) // the next one that the client can have
 			if left--; left == 0 {
 				v = w.through
 			}

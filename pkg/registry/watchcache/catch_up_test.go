@@ -16,7 +16,7 @@ func TestWatchFromElsewhere_DeletesWhatMayHaveMatched(t *testing.T) {
 		return func(o *configMap) bool { return strings.Contains(o.value, part) }
 	}
 	late := func(c *Cache[*configMap], value string) {
-		c.Apply(105, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", value), Cause: 105, Timed: true}})
+		c.Apply(105, []Change[*configMap]{{Key: "a/1", Object: newObject("a/1", value), Cause: 105, Certainty: Timed}})
 	}
 	for name, tt := range map[string]struct {
 		before, after func(*Cache[*configMap])

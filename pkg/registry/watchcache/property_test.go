@@ -70,7 +70,12 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			cs[w.rand.IntN(clients)].hop()
 		}
 	}
+	doubts := rand.New(rand.NewPCG(seed, 1)) // histories with earlier seeds stay what they were
 	for range 30 + w.rand.IntN(60) {
+		if doubts.IntN(10) == 0 {
+			r, key := rs[doubts.IntN(replicas)], keys[doubts.IntN(len(keys))]
+			r.doubt(key, !r.doubts[key])
+		}
 		r, c := rs[w.rand.IntN(replicas)], cs[w.rand.IntN(clients)]
 		if several && w.rand.IntN(25) == 0 {
 			w.note("tag %d notices", r.cache.Tag)
@@ -122,8 +127,8 @@ func runHistory(t *testing.T, seed uint64, several bool) {
 			r.bookmark(s)
 		}
 		for _, key := range keys {
-			if r.timed[key] != w.timed[key] {
-				r.recheck(key)
+			if r.timed[key] != w.timed[key] || r.doubts[key] {
+				r.doubt(key, false)
 			}
 		}
 	}

@@ -104,9 +104,11 @@ type replica struct {
 	cache *Cache[*configMap]
 	state []map[string]string
 	timed map[string]bool // it sees at its own pace what time does
-	touch []map[string]uint64
-	at    []int    // by stream: inputs applied
-	seen  []uint64 // by stream: revision of the last input or bookmark
+	// doubts are the keys that it alone shows otherwise, until it finds that there was no reason.
+	doubts map[string]bool
+	touch  []map[string]uint64
+	at     []int    // by stream: inputs applied
+	seen   []uint64 // by stream: revision of the last input or bookmark
 }
 
 func (w *world) newReplica() *replica {
@@ -128,7 +130,7 @@ func (r *replica) start() {
 	w.tags++
 	r.cache.MinEvents, r.cache.MaxEvents = 4, 8+w.rand.IntN(40)
 	r.state, r.at, r.seen = make([]map[string]string, streams), make([]int, streams), make([]uint64, streams)
-	r.touch, r.timed = make([]map[string]uint64, streams), maps.Clone(w.timed)
+	r.touch, r.timed, r.doubts = make([]map[string]uint64, streams), maps.Clone(w.timed), map[string]bool{}
 	for s := range streams {
 		// A list may be older than what has been written last.
 		behind := w.rand.IntN(3)
@@ -139,7 +141,7 @@ func (r *replica) start() {
 	}
 	var objects []*configMap
 	for _, key := range keys {
-		if o := object(r.state, r.timed, key); o != nil {
+		if o := r.object(key); o != nil {
 			objects = append(objects, o)
 		}
 	}
@@ -239,14 +241,42 @@ func (r *replica) change(key string) Change[*configMap] {
 	for s := range streams {
 		cause = max(cause, r.touch[s][key])
 	}
-	return Change[*configMap]{Key: key, Object: object(r.state, r.timed, key), Cause: cause, Timed: r.timed[key]}
+	return Change[*configMap]{Key: key, Object: r.object(key), Cause: cause, Certainty: r.certainty(key)}
 }
 
 // recheck renders an object again because time has passed.
 func (r *replica) recheck(key string) {
 	r.timed[key] = r.world.timed[key]
 	r.world.note("recheck tag %d %s", r.cache.Tag, key)
-	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{{Key: key, Object: object(r.state, r.timed, key), Cause: Always}})
+	r.cache.Apply(slices.Min(r.seen), []Change[*configMap]{{Key: key, Object: r.object(key), Cause: Always, Certainty: r.certainty(key)}})
+}
+
+// object is object for what this replica shows.
+func (r *replica) object(key string) *configMap {
+	o := object(r.state, r.timed, key)
+	if o != nil && r.doubts[key] {
+		o.value += ",doubt"
+	}
+	return o
+}
+
+func (r *replica) certainty(key string) Certainty {
+	switch {
+	case r.doubts[key]:
+		return Provisional
+	case r.timed[key]:
+		return Timed
+	default:
+		return Final
+	}
+}
+
+// doubt begins to show an object as no other replica does, or ends that. An input has made it do so, or nothing
+// that others know of.
+func (r *replica) doubt(key string, begin bool) {
+	r.doubts[key] = begin
+	r.world.note("doubt tag %d %s: %v", r.cache.Tag, key, begin)
+	r.recheck(key)
 }
 
 // bookmark tells how far a stream is.

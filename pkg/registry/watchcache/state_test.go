@@ -240,10 +240,10 @@ func TestWatchState_AfterAMadeUpVersion(t *testing.T) {
 // Where a watch begins follows from the state of the cache and from the version, and that says in which state it
 // begins.
 func TestWatchState_Starts(t *testing.T) {
-	const own, reached, ahead, low, never, local = "own", "reached", "ahead", "low", "unresumable", "local"
+	const own, reached, ahead, low, provisional, never, local = "own", "reached", "ahead", "low", "provisional", "unresumable", "local"
 	versions := map[string]version{
 		"": 0, own: newVersion(100, 0, here), reached: newVersion(100, 5, elsewhere), ahead: newVersion(101, 0, elsewhere), low: newVersion(99, 0, elsewhere),
-		never: newVersion(100, 5, elsewhere).unresumable(), local: newVersion(maxWatermark+101, 0, elsewhere),
+		provisional: newVersion(100, 5, elsewhere) | provisionalFlag, never: newVersion(100, 5, elsewhere).unresumable(), local: newVersion(maxWatermark+101, 0, elsewhere),
 	}
 	type begins map[string]watchInput
 	expired := func(among begins) begins {
