@@ -46,31 +46,34 @@ const (
 	Abandon       Action = "Abandon"  // end an eviction before all pods are evicted, and record that they differ
 )
 
-// Reasons of decisions that other packages use.
+// The reasons of decisions, by state. They are part of the API; those of rollouts are in package kind.
 const (
-	ReasonInvalidAnnotation = "InvalidAnnotation"
-	// ReasonTooManyPatterns: the patterns of annotations are valid, but exceed the limits.
-	ReasonTooManyPatterns = "TooManyPatterns"
-	// ReasonStrategyNotAllowed: the strategy that an annotation asks for is valid, but not enabled.
-	ReasonStrategyNotAllowed = "StrategyNotAllowed"
-	ReasonSourceMissing      = "SourceMissing"
-	ReasonKeyMissing         = "KeyMissing"
-	ReasonRecreating         = "Recreating" // pods are being evicted
-	// ReasonNotOptedIn: automatic restarts are off.
-	ReasonNotOptedIn = "NotOptedIn"
-	// ReasonNotRecorded: the content with which the pods were started has not been
-	// recorded yet.
-	ReasonNotRecorded = "NotRecorded"
-	// ReasonVerifying: the content that pods were started with is being looked up.
-	ReasonVerifying = "Verifying"
-	// ReasonRecordRemoved: another client has removed what was recorded.
-	ReasonRecordRemoved = "RecordRemoved"
-	// ReasonTerminating: the workload or its namespace is being deleted.
-	ReasonTerminating = "Terminating"
-	// ReasonTooManySources: the pod template names more sources than are kept.
-	ReasonTooManySources = "TooManySources"
-	// ReasonNoPods: no pod runs.
-	ReasonNoPods = "NoPods"
+	ReasonNotOptedIn          = "NotOptedIn"          // Unmanaged: automatic restarts are off
+	ReasonTerminating         = "Terminating"         // Unmanaged: the workload or its namespace is being deleted
+	ReasonKindNotReloaded     = "KindNotReloaded"     // Unmanaged: workloads of the kind have no rollout
+	ReasonNextRunReadsContent = "NextRunReadsContent" // InSync or Unmanaged: so workloads of the kind need no restart
+
+	ReasonContentApplied  = "ContentApplied"  // InSync
+	ReasonRecordRemoved   = "RecordRemoved"   // InSync: another client has removed what was recorded
+	ReasonNothingTriggers = "NothingTriggers" // InSync: no source restarts the workload
+	ReasonNoPods          = "NoPods"          // InSync: no pod runs
+
+	ReasonSourceChanged   = "SourceChanged"   // Settling, or Pending: a restart is due
+	ReasonMinInterval     = "MinInterval"     // Pending: the minimum interval delays a restart
+	ReasonStrategyChanged = "StrategyChanged" // Pending: the strategy was changed while pods were being evicted
+	ReasonScalingDown     = "ScalingDown"     // Pending: content has changed, and the last pods are terminating
+	ReasonNotRecorded     = "NotRecorded"     // Pending: the content with which the pods were started has not been recorded yet
+	ReasonVerifying       = "Verifying"       // Pending: the content that pods were started with is being looked up
+
+	ReasonRecreating = "Recreating" // RollingOut: pods are being evicted
+
+	ReasonSourceMissing      = "SourceMissing"      // Blocked
+	ReasonKeyMissing         = "KeyMissing"         // Blocked
+	ReasonPaused             = "Paused"             // Blocked: the Deployment is paused
+	ReasonInvalidAnnotation  = "InvalidAnnotation"  // Blocked
+	ReasonTooManyPatterns    = "TooManyPatterns"    // Blocked: the patterns of annotations are valid, but exceed the limits
+	ReasonStrategyNotAllowed = "StrategyNotAllowed" // Blocked: the strategy that an annotation asks for is valid, but not enabled
+	ReasonTooManySources     = "TooManySources"     // Blocked: the pod template names more sources than are kept
 )
 
 // Observed is what Decide knows besides the evaluation.
@@ -271,7 +274,7 @@ func (e *Evaluation) decideNoReplicas(stale bool) Decision {
 	switch {
 	case w.PerNode:
 	case !w.Idle && stale:
-		d.State, d.Reason, d.Stale = Pending, "ScalingDown", true
+		d.State, d.Reason, d.Stale = Pending, ReasonScalingDown, true
 		d.Message = "Content has changed, and the last pods are terminating; new pods read the current content."
 	case !e.Comparable():
 		return e.notRecorded()
@@ -391,7 +394,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	d := Decision{Trigger: trigger, Because: e.describe(changes, trigger), Stale: true, WrittenAt: known.written}
 	what := upperFirst(d.Because)
 	if e.Workload.Paused {
-		d.State, d.Reason = Blocked, "Paused"
+		d.State, d.Reason = Blocked, ReasonPaused
 		d.Message = what + ". The restart is on hold until the Deployment is resumed."
 		return d
 	}
@@ -409,7 +412,7 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	}
 	settled, settle, release := e.settles(o, changes, e.lastChange(changes, &known))
 	if o.Now.Before(settled) {
-		d.State, d.Reason, d.RecheckAt = Settling, "SourceChanged", settled
+		d.State, d.Reason, d.RecheckAt = Settling, ReasonSourceChanged, settled
 		d.Message = fmt.Sprintf("%s. A restart is due once the content has not changed for %v", what, settle)
 		if release {
 			d.Message = fmt.Sprintf("%s. The client that changed it also writes the pod template, so a release may be under way: a restart is due once that client has changed no ConfigMap, Secret or pod template in the namespace for %v", what, settle)
@@ -419,11 +422,11 @@ func (e *Evaluation) decideStale(o Observed, changes []change, trigger string, e
 	}
 	at := notBefore(LastReloadOf(e.Workload), e.Policy.MinInterval, o.Now)
 	if o.Now.Before(at) {
-		d.State, d.Reason, d.RecheckAt = Pending, "MinInterval", at
+		d.State, d.Reason, d.RecheckAt = Pending, ReasonMinInterval, at
 		d.Message = what + ". " + e.heldByInterval(at)
 		return d
 	}
-	d.State, d.Reason, d.Action = Pending, "SourceChanged", RollOut
+	d.State, d.Reason, d.Action = Pending, ReasonSourceChanged, RollOut
 	if !known.seen.IsZero() {
 		d.DueAt = later(settled, at)
 	}
@@ -448,14 +451,14 @@ func (v *Verification) of(w *dependency.Workload, written time.Time) bool {
 // decideStrategyChanged decides when the strategy was changed while a restart by another one was under way. If
 // pods are left, the workload is restarted by the current one instead.
 func (e *Evaluation) decideStrategyChanged(of Progress) Decision {
-	d := Decision{State: Pending, Reason: "StrategyChanged", Action: Continue, Trigger: TriggerUnknown, Stale: true,
+	d := Decision{State: Pending, Reason: ReasonStrategyChanged, Action: Continue, Trigger: TriggerUnknown, Stale: true,
 		Because: "its strategy was changed while " + of.While,
 		Message: "The strategy was changed while " + of.While + ". If any of these pods remain, a restart is due."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
 	}
 	if e.Workload.Paused {
-		d.State, d.Reason, d.Action = Blocked, "Paused", None
+		d.State, d.Reason, d.Action = Blocked, ReasonPaused, None
 		d.Message = "The strategy was changed while " + of.While + ". If any of these pods remain, the restart is on hold until the Deployment is resumed."
 	}
 	return d
@@ -464,7 +467,7 @@ func (e *Evaluation) decideStrategyChanged(of Progress) Decision {
 // inSync decides when the pods run with the current content. Action is what the record needs to
 // say so; None if it does already.
 func (e *Evaluation) inSync(action Action) Decision {
-	d := Decision{State: InSync, Reason: "ContentApplied", Action: action,
+	d := Decision{State: InSync, Reason: ReasonContentApplied, Action: action,
 		Message: "The pods run with the current content. The next change restarts them."}
 	if last := LastReloadOf(e.Workload); last != nil {
 		d.Trigger = last.Trigger
@@ -474,7 +477,7 @@ func (e *Evaluation) inSync(action Action) Decision {
 		d.Message = "The pods run with the current content, but another client removed configdep's annotations. They will be written again, with increasing delays if this happens repeatedly."
 	}
 	if len(e.tracked) == 0 {
-		d.Reason = "NothingTriggers"
+		d.Reason = ReasonNothingTriggers
 		d.Message = "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."
 	}
 	rollout, underWay := e.Workload.Rollout, UnderWay(e.Workload)
@@ -502,7 +505,7 @@ func (e *Evaluation) inSync(action Action) Decision {
 // decideOther decides for kinds that have no rollout.
 func (e *Evaluation) decideOther() Decision {
 	if e.Workload.Recurring {
-		d := Decision{State: InSync, Reason: "NextRunReadsContent",
+		d := Decision{State: InSync, Reason: ReasonNextRunReadsContent,
 			Message: "No restart is needed: the next run of the " + string(e.Workload.Kind) + " reads the current content."}
 		switch missing, _ := e.Missing(); {
 		case len(e.Policy.Problems) > 0:
@@ -516,7 +519,7 @@ func (e *Evaluation) decideOther() Decision {
 		}
 		return d
 	}
-	return Decision{State: Unmanaged, Reason: "KindNotReloaded",
+	return Decision{State: Unmanaged, Reason: ReasonKindNotReloaded,
 		Message: fmt.Sprintf("configdep does not restart it: a %s has no rollout.", e.Workload.Kind)}
 }
 

@@ -120,7 +120,7 @@ func (e *Evaluation) undone() (out []Excursion) {
 		var differs bool
 		switch {
 		case before.Hash == "":
-			differs = e.sawUnitAfter(u, e.Workload.OptedAt)
+			differs = e.sawChangeAfter(u, e.Workload.OptedAt)
 		case before.Sources == nil, dependency.KeyOf(before.Hash) != dependency.KeyOf(e.Hash):
 			differs = before.Hash != e.Hash
 		default:

@@ -36,7 +36,7 @@ type Policy struct {
 	Strategy   Strategy
 	// Sources trigger, whether or not the template consumes them. Exclude never do.
 	Sources, Exclude []dependency.Pattern
-	// Kinds limits mode Auto; nil means all.
+	// Kinds limits the modes Auto and Matched; nil means all.
 	Kinds []dependency.SourceKind
 	// LiveVolumes: the application reloads mounted files, so only environment variables
 	// and subPath mounts need a restart.

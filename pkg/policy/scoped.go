@@ -22,8 +22,8 @@ type scope struct {
 // and the sources in the record are assumed to.
 func (s *scope) invalid() bool { return s.known && len(s.Problems) > 0 }
 
-// remembersUnit reports whether the record knows a tracked source, whatever its keys were.
-func (e *Evaluation) remembersUnit(u *trackedSource) bool {
+// recordNames reports whether the record has an entry for a tracked source, for whatever keys.
+func (e *Evaluation) recordNames(u *trackedSource) bool {
 	_, remembered := e.Record.Sources[u.id]
 	return remembered
 }
@@ -77,7 +77,7 @@ func (e *Evaluation) source(kind dependency.SourceKind, name string) *Source {
 // because the policy names it in another way, and a change before that edit counts too.
 func (e *Evaluation) countedBefore(u *trackedSource) bool {
 	if e.scopeBefore().invalid() {
-		return e.remembersUnit(u)
+		return e.recordNames(u)
 	}
 	before, counts := e.readBefore(u.counted.Kind, u.counted.Name)
 	return counts && scopeOf(&before) == scopeOf(&u.counted.Reference)
@@ -102,7 +102,7 @@ func (e *Evaluation) countedBeforeInGlob(u *trackedSource, name string) bool {
 	before := e.scopeBefore()
 	switch {
 	case before.invalid():
-		return e.remembersUnit(u)
+		return e.recordNames(u)
 	case !before.known || before.Mode == Off:
 		return false
 	}
@@ -140,5 +140,5 @@ func (e *Evaluation) eachNamedBefore(kind dependency.SourceKind, f func(*depende
 // what the content of those was that do. A record of another replica may have been decided on before annotations of
 // the namespace changed, though it was written after that; but not if these were the first to have the glob.
 func (e *Evaluation) knowsOtherwise(u *trackedSource) bool {
-	return e.remembersUnit(u) && (e.decided != 0 || !slices.Contains(e.scopeBefore().Sources, *u.glob))
+	return e.recordNames(u) && (e.decided != 0 || !slices.Contains(e.scopeBefore().Sources, *u.glob))
 }

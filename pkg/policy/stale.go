@@ -186,7 +186,7 @@ func (e *Evaluation) changed() (changed []change) {
 		case !e.knows(u):
 			found = e.changedSinceCounted(u)
 		case e.outdated(u):
-			found = e.sawUnitAfter(u) && !e.restored(u) || e.differs(u) && e.unordered(u)
+			found = e.sawChangeAfter(u) && !e.restored(u) || e.differs(u) && e.unordered(u)
 		default:
 			found = e.differs(u)
 		}
@@ -260,7 +260,7 @@ func (e *Evaluation) unordered(u *trackedSource) bool {
 // with any key, that the pods differ.
 func (e *Evaluation) changedUnrecorded() (changed []change) {
 	for i := range e.tracked {
-		if u := &e.tracked[i]; e.sawUnitAfter(u, e.Workload.OptedAt) || e.returnedSinceOptedIn(u) || e.recordedMixed(u) {
+		if u := &e.tracked[i]; e.sawChangeAfter(u, e.Workload.OptedAt) || e.returnedSinceOptedIn(u) || e.recordedMixed(u) {
 			changed = append(changed, e.change(u))
 		}
 	}
@@ -278,9 +278,9 @@ func (e *Evaluation) returnedSinceOptedIn(u *trackedSource) bool {
 	return e.sawAfter(&c, e.Workload.OptedAt)
 }
 
-// sawUnitAfter reports whether this process saw a tracked source change after its pods started and after
+// sawChangeAfter reports whether this process saw a tracked source change after its pods started and after
 // all of the moments.
-func (e *Evaluation) sawUnitAfter(u *trackedSource, moments ...dependency.Moment) bool {
+func (e *Evaluation) sawChangeAfter(u *trackedSource, moments ...dependency.Moment) bool {
 	c := e.change(u)
 	return e.sawAfter(&c, moments...)
 }
