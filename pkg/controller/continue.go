@@ -52,7 +52,7 @@ func (c *Controller) tellWaits(s *step, what, why string) {
 		if why = strings.TrimSuffix(why, "."); why != "" {
 			what += " (" + why + ")"
 		}
-		c.notify(s.workload, notify.RestartWaits, "The next pod will be evicted later: "+what+".")
+		c.notify(s.workload, notify.RestartWaits, policy.UnderWay(s.workload).Progress().Waits+": "+what+".")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -315,16 +316,18 @@ func (c *Controller) tellUnmanaged(n *note, s *step) {
 
 // whyOff says which object turned automatic restarts off, by what declared the mode before and now.
 func whyOff(w *dependency.Workload, before, now string) string {
+	was, wasOnNamespace := strings.CutPrefix(before, policy.DeclaredByNamespace)
+	is, isOnNamespace := strings.CutPrefix(now, policy.DeclaredByNamespace)
 	var what string
 	switch {
-	case now == policy.ReloadAnnotation:
-		what = fmt.Sprintf("%s is set to off on the %s.", policy.ReloadAnnotation, w.Kind)
-	case before == policy.ReloadAnnotation:
-		what = fmt.Sprintf("%s was removed from the %s.", policy.ReloadAnnotation, w.Kind)
+	case now != policy.DeclaredByDefault && !isOnNamespace:
+		what = fmt.Sprintf("%s is set to off on the %s.", is, w.Kind)
+	case before != policy.DeclaredByDefault && !wasOnNamespace:
+		what = fmt.Sprintf("%s was removed from the %s.", was, w.Kind)
 	case now == policy.DeclaredByDefault:
-		return fmt.Sprintf("%s was removed from Namespace %s.", policy.ReloadAnnotation, w.Namespace)
+		return fmt.Sprintf("%s was removed from Namespace %s.", was, w.Namespace)
 	default:
-		return fmt.Sprintf("%s is set to off on Namespace %s.", policy.ReloadAnnotation, w.Namespace)
+		return fmt.Sprintf("%s is set to off on Namespace %s.", is, w.Namespace)
 	}
 	if w.UndoRestores {
 		what += " (kubectl rollout undo restores the annotations of the older revision.)"
@@ -359,7 +362,7 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 }
 
 // tellLookFailed sends an event if a decision needs a lookup of the pods or their templates, or
-// an eviction, and that fails. Other writes report their failures themselves.
+// a step of a restart, such as an eviction, and that fails. Other writes report their failures themselves.
 func (c *Controller) tellLookFailed(s *step, err error) {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // deleted meanwhile
@@ -367,7 +370,7 @@ func (c *Controller) tellLookFailed(s *step, err error) {
 		c.notify(s.workload, notify.LookUpFailed,
 			fmt.Sprintf("Checking which content the pods were started with failed and will be retried: %v", err))
 	case s.Action == policy.Continue:
-		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("Evicting the pods failed and will be retried: %v", err))
+		c.notify(s.workload, notify.LookUpFailed, fmt.Sprintf("%s failed and will be retried: %v", policy.UnderWay(s.workload).Progress().Step, err))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
@@ -91,4 +93,20 @@ func TestReconcile_UndoThatBringsBackAnEviction(t *testing.T) {
 		c.expectEvents("brought back")
 		c.expectState("brought back", policy.InSync, "ContentApplied")
 	})
+}
+
+// What is named is the annotation that declared the mode, whichever tool it belongs to.
+func TestWhyOff_NamesTheAnnotationOfItsDialect(t *testing.T) {
+	const key, onNamespace = "example.com/restart", policy.DeclaredByNamespace + "example.com/restart"
+	w := &dependency.Workload{WorkloadKey: dependency.WorkloadKey{Kind: kind.StatefulSet, Namespace: "shop", Name: "db"}}
+	for _, tc := range []struct{ before, now, want string }{
+		{key, policy.DeclaredByDefault, key + " was removed from the StatefulSet."},
+		{onNamespace, policy.DeclaredByDefault, key + " was removed from Namespace shop."},
+		{policy.DeclaredByDefault, key, key + " is set to off on the StatefulSet."},
+		{policy.DeclaredByDefault, onNamespace, key + " is set to off on Namespace shop."},
+	} {
+		if got := whyOff(w, tc.before, tc.now); got != tc.want {
+			t.Errorf("from %q to %q: %s, want %s", tc.before, tc.now, got, tc.want)
+		}
+	}
 }

@@ -21,7 +21,7 @@ const (
 	Restarted         What = "Restarted"
 	RestartFailed     What = "RestartFailed"     // it will be retried
 	RestartConflicted What = "RestartConflicted" // the workload had changed, so that it is decided again
-	RestartWaits      What = "RestartWaits"      // the next pod is evicted later
+	RestartWaits      What = "RestartWaits"      // its next step, such as an eviction, has to wait
 	LookUpFailed      What = "LookUpFailed"      // which content the pods were started with, or an eviction; it will be retried
 	RecordFailed      What = "RecordFailed"      // recording that content; it will be retried
 	Reverted          What = "Reverted"          // another client keeps reverting what configdep writes

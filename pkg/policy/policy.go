@@ -25,8 +25,12 @@ type Defaults struct {
 	Strategies []Strategy
 }
 
-// DeclaredByDefault is Policy.DeclaredBy if no annotation declares a mode.
-const DeclaredByDefault = "Default"
+// Values of Policy.DeclaredBy: DeclaredByDefault if no annotation declares a mode, else the key of the annotation, which
+// DeclaredByNamespace precedes if it is on the namespace.
+const (
+	DeclaredByDefault   = "Default"
+	DeclaredByNamespace = "Namespace "
+)
 
 // Policy is the effective policy of one workload.
 type Policy struct {
@@ -134,7 +138,7 @@ func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, 
 	where, what, on := key, "annotation", ""
 	if !found {
 		value, found = r.namespace[key]
-		where, on = "Namespace "+key, " on the Namespace"
+		where, on = DeclaredByNamespace+key, " on the Namespace"
 		if key == ReloadAnnotation { // a label says the same
 			what = "annotation or label"
 		}

@@ -93,6 +93,8 @@ type Progress struct {
 	Message string
 	Already string // completes "Not restarted: "
 	While   string // completes "The strategy was changed while "
+	Waits   string // that the next step has to wait; what it waits for follows
+	Step    string // what a step does, such as "Evicting the pods", if it fails
 }
 
 // restartPatch is the content of a patch that restarts a workload.

@@ -43,6 +43,8 @@ func (recreate) Progress() Progress {
 		Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why.",
 		Already: "the pods are already being evicted, one by one",
 		While:   "pods were being evicted",
+		Waits:   "The next pod will be evicted later",
+		Step:    "Evicting the pods",
 	}
 }
 
