@@ -21,9 +21,9 @@ import (
 	"github.com/configdep/configdep/pkg/sharedsecret"
 )
 
-// Store holds the serving certificate that all replicas share by a Secret. Load gets it,
-// Watch keeps up with the Secret and repairs it, and Lead, on one replica, renews it. While the Secret does not exist,
-// replicas serve by what they hold, nothing is renewed, and none can start.
+// Store holds the serving certificate that all replicas share through a Secret. Load gets it, Watch follows the Secret
+// and repairs it, and Lead, on one replica, renews the certificate. While the Secret does not exist, replicas serve with
+// what they hold, nothing is renewed, and no replica can start.
 type Store struct {
 	secret  *sharedsecret.Secret
 	profile Profile
@@ -107,8 +107,7 @@ func (s *Store) notify() {
 	}
 }
 
-// Load gets the certificate. The first replica makes it, in the Secret that is empty; the others
-// find it.
+// Load gets the certificate. The first replica creates it, in the empty Secret; the others find it.
 func (s *Store) Load(ctx context.Context) error { return s.secret.Load(ctx, s.load) }
 
 func nowhere(*x509.Certificate) bool { return false }
@@ -142,13 +141,12 @@ func (s *Store) load(ctx context.Context, mayFill, mayRepair bool) error {
 	return s.adopt(&plan.Content)
 }
 
-// Watch follows the Secret until the context is done. While it holds nothing better, the
-// replica serves by the certificate before.
+// Watch follows the Secret until the context is done. While the Secret holds nothing better, the replica continues with
+// its previous certificate.
 //
-// Every replica repairs a Secret that was emptied, damaged, or restored from a backup, not only the
-// leader; one that was deleted is filled as soon as it exists again. The leader may have started from what was restored, and not know by which
-// certificate others serve; and a replica that starts now must not make another, which no
-// client trusts yet.
+// Every replica, not only the leader, repairs a Secret that was emptied, damaged, or restored from a backup; one that was
+// deleted is filled as soon as it exists again. The leader may have started from the restored Secret, and not know with
+// which certificate others serve; and a replica that starts now must not create another one, which no client trusts yet.
 func (s *Store) Watch(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	observe := func(secret *corev1.Secret) {
@@ -245,8 +243,8 @@ func (s *Store) Lead(ctx context.Context, bundles *Bundles) {
 			case settled.IsZero():
 				settled = now.Add(s.profile.Overlap())
 			}
-			// What this replica had seen of the Secret until now may have been old, and the
-			// bundle would have lacked a CA by which others serve already.
+			// Until now, this replica may have seen only an old state of the Secret, without a CA whose certificate
+			// others serve already.
 			pause = look.Sub(now)
 			if held := s.content(); missing || now.Before(settled) {
 				bundles.Add(held.Bundle)
@@ -296,8 +294,8 @@ func (s *Store) reconcile(ctx context.Context, bundles *Bundles, began time.Time
 	if err != nil {
 		return time.Time{}, false, fmt.Errorf("combining what is served with what is in the Secret: %w", err)
 	}
-	// Known before it is asked what was missing at first, or a CA could be in place of which that is
-	// not known yet.
+	// Before MissingAtFirst is called: otherwise, a CA could count as in place before it is known whether it was missing
+	// at first.
 	known := bundles.known()
 	inPlace := func(ca *x509.Certificate) bool { return known && bundles.InPlace(ca) }
 	plan, err := s.profile.Next(inherit(base, began, bundles.MissingAtFirst, now), inPlace, now)

@@ -313,12 +313,12 @@ func (g *Graph) endUseOf(key SourceKey) {
 	g.forgetGone(key)
 }
 
-// UnusedDeletion returns a bound on when a source that is absent was deleted before the workloads began to refer to
-// it that do; zero: it was not. One of them may have done so before, or may have been read only afterwards.
+// UnusedDeletion returns a bound on when an absent source was deleted, if that was before the workloads that refer to it
+// began to do so; zero: it was not. One of them may have referred to it before, or may have been read only afterwards.
 func (g *Graph) UnusedDeletion(key SourceKey) Change { return g.unused.get(key) }
 
-// missingSince returns an upper bound of since when a source has been missing that a workload refers to, as a
-// resourceVersion; 0: since before anything was read.
+// missingSince returns an upper bound on when a source that a workload refers to began to be missing, as a
+// resourceVersion; 0: before anything was read.
 func (g *Graph) missingSince(key SourceKey) uint64 {
 	if gone := g.goneOf(key); gone.Source != nil {
 		return gone.change.Version

@@ -17,34 +17,36 @@ type Graph struct {
 	digester  *Digester // of what is in it; see SetDigester
 	workloads tree[WorkloadKey, *Workload]
 	sources   tree[SourceKey, *Source]
-	// unread are sources that are there and that are not read, and leftOut is a kind of which none are.
+	// unread are sources that exist but are not read. No source of the kind leftOut is read.
 	unread  tree[SourceKey, *Unread]
 	leftOut SourceKind
 	// besides are sources that are not in the cluster; see With.
 	besides    map[SourceKey]*Source
-	namespaces tree[string, *namespace] // of which there is something to say
+	namespaces tree[string, *namespace] // that have annotations of ours, or are being deleted
 	users      users
-	// extra is what annotations of workloads name, globs are what is known of the globs among that, and
-	// globUsers the workloads that use them.
+	// extra is what the annotations of workloads name in addition to their templates; globs is what is known of the
+	// globs among these, and globUsers are the workloads that use them.
 	extra     tree[WorkloadKey, *extra]
 	globs     tree[globID, *aggregate] // those that are admitted
 	globUsers tree[globUse, struct{}]
-	// globSpaces decide by namespace which globs are admitted, and changedGlobs are those of which that has
+	// globSpaces decides for each namespace which globs are admitted, and changedGlobs are those whose admission has
 	// changed. Snapshots have neither.
 	globSpaces   map[string]*globSpace
 	changedGlobs Globs
-	// waiting has the workloads with gates that wait, arrivals are changes of sources that some of them have yet to
-	// be told of, of arrived in all, and toldLast was the last to be told of the first.
+	// waiting are the workloads with gates that wait. arrivals are the changes of sources with which some of these have
+	// yet to be updated, and toldLast is the last workload that was updated with the first of them. arrived is the
+	// number of arrivals so far.
 	waiting  users
 	arrivals []arrival
 	arrived  uint64
 	toldLast WorkloadKey
-	// gone are sources that have been deleted and that workloads refer to by their names, and unused those
-	// that may have been deleted before a workload did.
+	// gone are deleted sources that workloads refer to by their names. unused are the deletions of sources that may
+	// have been deleted before any workload referred to them.
 	gone   tree[SourceKey, goneSource]
 	unused tree[SourceKey, Change]
-	// goneContents has, by namespace, those among gone of which the content is remembered, and deletions the
-	// deletions. What the latter has forgotten was no later than deletedElsewhere. Snapshots have none of them.
+	// goneContents are, for each namespace, the sources in gone whose content is remembered, and deletions are its last
+	// deletions. Deletions in namespaces that have been forgotten were no later than deletedElsewhere. Snapshots have
+	// none of these.
 	goneContents     map[string]*goneContents
 	deletions        *lru.Cache
 	deletedElsewhere Change
@@ -52,8 +54,7 @@ type Graph struct {
 	// writers remembers when field managers wrote, by namespace. Snapshots share it, so that it may know of later
 	// writes than they do.
 	writers *lru.Cache
-	// since is when the first lists were complete. What came first of what they showed is
-	// not known.
+	// since is when the first lists were complete. In which order the changes that they showed were made is not known.
 	since Moment
 	// order is the place of the last change of a source in the order in which it was read.
 	order uint64
@@ -69,7 +70,7 @@ type namespace struct {
 	changing    *changingNamespace
 }
 
-// changingNamespace is a change of the annotations of a namespace that not all workloads have been told of.
+// changingNamespace is a change of the annotations of a namespace with which some workloads have yet to be updated.
 type changingNamespace struct {
 	before map[string]string
 	order  uint64 // of the change, in the order of reading

@@ -1,11 +1,11 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sharedsecret has what all replicas share by a Secret: the first one makes it, the others find it, and
-// each puts back what the Secret lacks.
+// Package sharedsecret is for data that all replicas share through a Secret: the first replica creates the data, the
+// others find it, and each restores what is missing.
 //
-// The manifests make the Secret, empty, so that the server needs no right to create Secrets. While it does not
-// exist, replicas go on with what they hold, and none can start.
+// The manifests create the Secret, empty, so that the server needs no right to create Secrets. While it does not
+// exist, replicas continue with what they hold, and no replica can start.
 package sharedsecret
 
 import (
@@ -28,12 +28,12 @@ import (
 	"github.com/configdep/configdep/pkg/follow"
 )
 
-// ErrMissing is of a Secret that does not exist.
+// ErrMissing means that the Secret does not exist.
 var ErrMissing = errors.New("does not exist in the namespace of the server, and the server may not create it: " +
 	"apply the manifests again (kubectl apply or helm upgrade), and it fills the Secret")
 
-// Patience is how long a replica that starts leaves a Secret that is invalid, or that is empty and did not exist,
-// to replicas that know what was in it, if there are any.
+// Patience is how long a replica that starts leaves a Secret alone that is invalid, or that has just been created empty:
+// other replicas, if there are any, may know what it contained.
 const Patience = 5 * time.Second
 
 // fieldManager is the field manager of what is written.
@@ -87,9 +87,9 @@ func (s *Secret) Update(ctx context.Context, read *corev1.Secret, change func(*c
 	return err
 }
 
-// Load tries to get what the Secret holds until there is no error or the context is done, because the API server
-// may come up later than we do. The replica may fill a Secret that is empty, unless it has just come into being:
-// then others may put back what was in it. For the same reason it may replace what is invalid only after a while.
+// Load calls try until it returns no error or the context is done, because the API server may start later than this
+// process. The replica may fill an empty Secret, unless that has just been created: then other replicas may restore what
+// it contained. For the same reason, it may replace invalid data only after Patience.
 func (s *Secret) Load(ctx context.Context, try func(ctx context.Context, mayFill, mayRepair bool) error) error {
 	seen, wasMissing := time.Now(), false // since when there is the Secret, as far as is known
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}
@@ -109,7 +109,7 @@ func (s *Secret) Load(ctx context.Context, try func(ctx context.Context, mayFill
 	})
 }
 
-// Lacks has the Secret repaired by Keep, as it lacks something that this replica holds.
+// Lacks makes Keep repair the Secret, which lacks something that this replica holds.
 func (s *Secret) Lacks() {
 	select {
 	case s.lacking <- struct{}{}:
@@ -117,9 +117,9 @@ func (s *Secret) Lacks() {
 	}
 }
 
-// Keep follows the Secret until the context is done: present is told of each of its states, and absent of an
-// ErrMissing when it does not exist. It calls repair after each Lacks, and again while that fails, but not as fast as another program that keeps
-// writing the Secret. A conflict is with another replica that repairs it.
+// Keep follows the Secret until the context is done. It calls present with each state of the Secret, and absent with an
+// ErrMissing if the Secret does not exist. It calls repair after each Lacks, and again while that fails, at a limited
+// rate, because another program may keep writing the Secret. A conflict means that another replica repairs it.
 func (s *Secret) Keep(ctx context.Context, present func(*corev1.Secret), absent func(error), repair func(context.Context) error) {
 	var running sync.WaitGroup
 	defer running.Wait()
