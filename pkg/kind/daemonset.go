@@ -39,8 +39,8 @@ var daemonSet = &Kind{
 	},
 }
 
-// daemonSetCurrent compares templates. The revision in force is not always the one with the highest number: when a
-// template comes back, the controller may not have read yet that it created a revision for the one in between.
+// daemonSetCurrent compares templates. The current revision does not always have the highest number: after a rollback
+// to an earlier template, the controller's cache may still lack the revision that it created for the template in between.
 func daemonSetCurrent(o Object) IsCurrent {
 	d := o.(*appsv1.DaemonSet)
 	if d.Status.ObservedGeneration < d.Generation {

@@ -44,8 +44,8 @@ var deployment = &Kind{
 	},
 }
 
-// RevisionAnnotation is where the Deployment controller counts the rollouts of a Deployment, on it and on its
-// ReplicaSets.
+// RevisionAnnotation is the annotation in which the Deployment controller numbers the rollouts of a Deployment, on the
+// Deployment and its ReplicaSets.
 const RevisionAnnotation = "deployment.kubernetes.io/revision"
 
 func readDeployment(o *appsv1.Deployment) *dependency.Object {

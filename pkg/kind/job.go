@@ -13,8 +13,8 @@ import (
 // Job is the name of the kind.
 const Job dependency.WorkloadKind = "Job"
 
-// A run of a CronJob is not shown. What other tools make carries labels of their own (Argo Workflows, Tekton, Spark), so
-// that it cannot be left out by a selector.
+// The Jobs of a CronJob are hidden, and those of other tools are shown. A label selector cannot leave out the latter:
+// each tool has its own labels (Argo Workflows, Tekton, Spark).
 var job = &Kind{
 	Name:       Job,
 	Resource:   batchv1.SchemeGroupVersion.WithResource("jobs"),

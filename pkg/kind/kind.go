@@ -1,8 +1,9 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kind describes the kinds of workloads, one file for each: how they are read, and what their controllers do with
-// their pods. It imports package dependency alone. What reads, patches or shows workloads asks it, and lists no kinds.
+// Package kind describes the kinds of workloads, one file for each: how to read them, and how their controllers manage
+// pods. Of this project, it imports only package dependency. Code that reads, patches or shows workloads asks this
+// package instead of listing kinds.
 package kind
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Object is an API object of a kind.
+// Object is an API object of one of the kinds.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -27,18 +28,19 @@ type Kind struct {
 	Name     dependency.WorkloadKind
 	Resource schema.GroupVersionResource
 	Traits   dependency.Traits
-	// LabelSelector and FieldSelector are what is read of the resource; empty: all of it.
+	// LabelSelector and FieldSelector select the objects that are read; empty: all of them.
 	LabelSelector, FieldSelector string
-	// Hidden reports whether objects with a controller are left out, because that is shown instead; nil: none is.
+	// Hidden reports whether to leave out objects with this controller, because the controller is shown instead; nil: all
+	// objects are shown.
 	Hidden func(controller *metav1.OwnerReference) bool
-	// ListedOnly: the server may list and watch the resource, and has no right to get one object.
+	// ListedOnly: the server is authorized to list and watch the resource, but not to get a single object.
 	ListedOnly bool
-	// New returns an empty object to decode into. One that has a method Unmarshal is read in protobuf, others in JSON,
-	// as the API server sends custom resources in no other form.
+	// New returns an empty object to decode into. Objects with a method Unmarshal are read in protobuf, others in JSON,
+	// the only encoding for custom resources.
 	New func() Object
-	// From reads an object, as New makes them, that is not Hidden; see Read.
+	// From reads an object of the type that New returns and that is not Hidden; see Read.
 	From func(Object) (*dependency.Object, error)
-	// Revisions says what stands for the pod templates that the workload has had.
+	// Revisions says which objects hold the current and earlier pod templates of the workload.
 	Revisions Revisions
 
 	selector func(Object) *metav1.LabelSelector // nil: see Selects
@@ -48,11 +50,11 @@ type Kind struct {
 	updateRevision func(Object) string
 }
 
-// IsCurrent reports whether an object of Revisions holds the pod template that is in force. Data is that of a
-// ControllerRevision, in JSON.
+// IsCurrent reports whether a revision holds the current pod template. Data is the field data of a ControllerRevision,
+// in JSON.
 type IsCurrent func(revision metav1.Object, data []byte) bool
 
-// Revisions are the objects in which a controller keeps the pod templates of a workload.
+// Revisions is the type of the objects in which a controller keeps the pod templates of a workload.
 type Revisions uint8
 
 // The values of Revisions.
@@ -62,17 +64,17 @@ const (
 	ControllerRevisions
 )
 
-// Progress is what only the object itself tells of a rollout, for an answer to a user.
+// Progress is the part of the progress of a rollout that is read only from live objects, for an answer to a user.
 type Progress struct {
 	// Observed: the controller has seen the current pod template.
 	Observed bool
-	// Outdated is how many of Pods are of an older pod template.
+	// Outdated is the number of Pods that have an older pod template.
 	Outdated, Pods int32
-	// Caveat says in a clause why new pods may not come at once; empty: they do.
+	// Caveat is a clause that says why new pods may not be created at once; empty: they are.
 	Caveat string
 }
 
-// kinds are all of them, in the order in which they are read.
+// kinds are all kinds, in the order in which they are read.
 var kinds = []*Kind{deployment, statefulSet, daemonSet, cronJob, job, replicaSet, pod}
 
 // All returns all kinds.
@@ -115,15 +117,15 @@ func Rollable() (names []dependency.WorkloadKind) {
 	return names
 }
 
-// GroupVersionKind returns the name by which the API server knows the kind.
+// GroupVersionKind returns the kind as the Kubernetes API names it.
 func (k *Kind) GroupVersionKind() schema.GroupVersionKind {
 	return k.Resource.GroupVersion().WithKind(string(k.Name))
 }
 
-// Read reads an object of the kind, as New makes them. It returns nil for one that is not shown, because its controller is.
+// Read reads an object of the type that New returns. It returns nil if the object is hidden.
 func (k *Kind) Read(o Object) (*dependency.Object, error) {
 	if k.IsHidden(o) {
-		return nil, nil //nolint:nilnil // there is none to show
+		return nil, nil //nolint:nilnil // no error: the object is hidden
 	}
 	read, err := k.From(o)
 	if err != nil {
@@ -133,7 +135,7 @@ func (k *Kind) Read(o Object) (*dependency.Object, error) {
 	return read, nil
 }
 
-// IsHidden reports whether an object is not shown, because its controller is.
+// IsHidden reports whether an object is not shown because its controller is.
 func (k *Kind) IsHidden(o metav1.Object) bool {
 	if k.Hidden == nil {
 		return false
@@ -142,19 +144,19 @@ func (k *Kind) IsHidden(o metav1.Object) bool {
 	return controller != nil && k.Hidden(controller)
 }
 
-// Selects reports whether workloads of the kind select their pods by labels: a Pod is its own, and those of a kind that is
-// Recurring are those of its runs.
+// Selects reports whether workloads of the kind select their pods by labels. A Pod does not, and a kind that is
+// Recurring has the pods of its runs.
 func (k *Kind) Selects() bool { return k.selector != nil }
 
-// Selector returns what selects the pods of a workload of a kind that Selects.
+// Selector returns the selector for the pods of a workload. The kind must be one that Selects.
 func (k *Kind) Selector(o Object) *metav1.LabelSelector { return k.selector(o) }
 
-// Current returns what tells which of the revisions of a workload is in force; nil: its controller has not seen the pod
-// template yet. The kind has Revisions.
+// Current returns a function that finds the current revision of a workload; nil: its controller has not observed the
+// current pod template yet. The kind must have Revisions.
 func (k *Kind) Current(o Object) IsCurrent { return k.current(o) }
 
-// UpdateRevision returns the revision that the pods of the template in force carry in the label
-// controller-revision-hash, if the status of the workload says that; else it is empty.
+// UpdateRevision returns the value of the label controller-revision-hash on pods with the current template, or "" if
+// the status of the workload does not contain it.
 func (k *Kind) UpdateRevision(o Object) string {
 	if k.updateRevision == nil {
 		return ""
@@ -162,7 +164,7 @@ func (k *Kind) UpdateRevision(o Object) string {
 	return k.updateRevision(o)
 }
 
-// Progress returns how far the rollout of a workload is whose kind is Rollable.
+// Progress returns the progress of the rollout of a workload. The kind must be Rollable.
 func (k *Kind) Progress(o Object) Progress { return k.progress(o) }
 
 // hasController hides objects with any controller.

@@ -11,13 +11,13 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Labels that controllers put on what they make. A ReplicaSet or Pod that carries one is not shown, as its Deployment,
-// StatefulSet, DaemonSet or Job is: the API server leaves them out, so that their churn, most of what happens in a
-// cluster, costs nothing.
+// Selectors by labels that controllers set on their ReplicaSets and Pods. Objects with such a label are not shown,
+// because their Deployment, StatefulSet, DaemonSet or Job is. The API server leaves them out, so their churn, which is
+// most of the writes in a cluster, costs nothing.
 const (
 	withoutDeployment = "!" + appsv1.DefaultDeploymentUniqueLabelKey
 	withoutController = withoutDeployment + ",!" + appsv1.ControllerRevisionHashLabelKey + ",!" + batchv1.ControllerUidLabel
-	// unfinished leaves out pods that no longer read anything.
+	// unfinished leaves out finished pods, which no longer read anything.
 	unfinished = "status.phase!=" + string(corev1.PodSucceeded) + ",status.phase!=" + string(corev1.PodFailed)
 )
 

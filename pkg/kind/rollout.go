@@ -9,7 +9,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// The rules by which rollouts are read are those of kubectl rollout status.
+// Rollouts are read by the same rules as in kubectl rollout status.
 
 const reasonUpdating = "PodsUpdating"
 
@@ -43,7 +43,7 @@ func replicasOf(spec *int32) int32 {
 	return *spec
 }
 
-// The caveats of a restart, each a clause.
+// onDeleteCaveat is a clause, as Progress.Caveat.
 const onDeleteCaveat = "its update strategy is OnDelete: each pod is replaced when it is deleted"
 
 func noReplicas(spec *int32) string {
@@ -53,7 +53,7 @@ func noReplicas(spec *int32) string {
 	return ""
 }
 
-// typed makes a reader of objects of one Go type, which the API server and package kind agree on.
+// typed returns a function for Kind.From that reads objects of one Go type.
 func typed[T Object](read func(T) *dependency.Object) func(Object) (*dependency.Object, error) {
 	return func(o Object) (*dependency.Object, error) {
 		t, ok := o.(T)

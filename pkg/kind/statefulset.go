@@ -78,7 +78,7 @@ func statefulSetRollout(o *appsv1.StatefulSet) dependency.Rollout {
 	}
 }
 
-// partitionOf returns how many pods stay as they are, those with the lowest ordinals.
+// partitionOf returns how many pods are not updated: those with the lowest ordinals.
 func partitionOf(o *appsv1.StatefulSet) int32 {
 	if r := o.Spec.UpdateStrategy.RollingUpdate; r != nil && r.Partition != nil {
 		return min(*r.Partition, replicasOf(o.Spec.Replicas))

@@ -1,15 +1,15 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstate judges with which content the containers of a pod were started: the
-// present one, an earlier one, or one that cannot be known.
+// Package podstate judges whether the containers of a pod were started with the current
+// content, with other content, or with content that cannot be determined.
 //
-// It is pure: a verdict is a function of what the API server says of the pod and of what
-// the graph knows of the sources. There is no client, no clock and no goroutine, and it
-// never says Current or Stale without evidence for it.
+// It is pure: a verdict is a function of the pod as the API server returned it and of the
+// sources in the graph. There is no client, no clock and no goroutine, and no verdict is
+// Current or Stale without evidence.
 //
-// The evidence is of three kinds. Order: revisions of etcd say what was written first,
-// where all resources share one counter. Time: the API server's for writes and for the
-// creation of pods, the node's for the start of containers; these are told apart by a
-// margin. Records: a pod carries the hash of the content that its template was made for.
+// There are three kinds of evidence. Order: etcd revisions tell which write came first,
+// where all resources share one counter. Time: writes and the creation of pods have the API
+// server's time, the start of containers has the node's; a margin allows for the difference.
+// Records: a pod carries the hash of the content that its template was written for.
 package podstate

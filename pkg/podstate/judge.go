@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// State says how the content that a container was started with relates to the present one.
+// State says how the content that a container was started with relates to the current content.
 type State string
 
 // The states, from the best to the worst.
@@ -23,69 +23,68 @@ const (
 	Stale      State = "Stale"
 )
 
-// The reasons of verdicts. That of NotStarted is the kubelet's.
+// The reasons of verdicts. For NotStarted, the reason comes from the kubelet.
 const (
-	ReasonNothingRead     = "NothingRead"     // Current: it reads nothing that counts
+	ReasonNothingRead     = "NothingRead"     // Current: it reads no source that counts
 	ReasonStartedAfter    = "StartedAfter"    // Current: it started after the content was last written
 	ReasonRecorded        = "Recorded"        // Current: its pod was created for the current content
-	ReasonSameContent     = "SameContent"     // Current: content has changed since it started, and is again what it was
+	ReasonSameContent     = "SameContent"     // Current: content has changed since it started, and has changed back
 	ReasonStartedBefore   = "StartedBefore"   // Stale: it started before the content changed
-	ReasonRecordDiffers   = "RecordDiffers"   // Stale: it started before a write, and other content is recorded of it
-	ReasonClockMargin     = "ClockMargin"     // Unknown: it started about when the content was written
-	ReasonNothingRecorded = "NothingRecorded" // Unknown: nothing says whether what was written later was other content
-	ReasonRecordedLater   = "RecordedLater"   // Unknown: the same, and the record is newer than the container
-	ReasonOtherKeys       = "OtherKeys"       // Unknown: the change that is known was of keys that it does not read
-	ReasonChangedBack     = "ChangedBack"     // Unknown: content has changed, and is what it was before
-	ReasonSourceMissing   = "SourceMissing"   // Unknown: there is nothing to compare with
-	ReasonKeyMissing      = "KeyMissing"      // Unknown: the same
+	ReasonRecordDiffers   = "RecordDiffers"   // Stale: it started before a write, and the content differs from the record
+	ReasonClockMargin     = "ClockMargin"     // Unknown: it started at about the time of the write
+	ReasonNothingRecorded = "NothingRecorded" // Unknown: it started before a write, and there is no record to compare with
+	ReasonRecordedLater   = "RecordedLater"   // Unknown: it started before a write, and the record may be newer than the container
+	ReasonOtherKeys       = "OtherKeys"       // Unknown: the known change was to keys that it does not read
+	ReasonChangedBack     = "ChangedBack"     // Unknown: content has changed since it started, and may have changed back
+	ReasonSourceMissing   = "SourceMissing"   // Unknown: the source does not exist
+	ReasonKeyMissing      = "KeyMissing"      // Unknown: a key that it read does not exist
 )
 
-// The margins by which a start and a write must be apart for their times to say which was
-// first.
+// The minimum difference between the times of a start and a write to tell which came first.
 const (
-	// ClockMargin allows for the difference between the clocks of a node, of the API server
-	// and of configdep, which are assumed to be synchronized; for the delay of a watch, of
-	// ours or of the kubelet; and for the time between reading an environment and the start
-	// of the process. Each is far below a second in a healthy cluster.
+	// ClockMargin allows for the difference between the clocks of a node, the API server and
+	// configdep, which are assumed to be synchronized; for the delay of a watch of configdep
+	// or the kubelet; and for the time between reading an environment and starting the
+	// process. Each is far below a second in a healthy cluster.
 	ClockMargin = 5 * time.Second
-	// VolumeMargin takes the place of ClockMargin for a container that started after a write
-	// and reads a volume that was there before: the kubelet refreshes volumes once a minute
-	// by default, with a jitter of half of that.
+	// VolumeMargin replaces ClockMargin for a container that started after a write and reads
+	// a volume that was mounted before: the kubelet refreshes volumes once a minute by
+	// default, with a jitter of half a minute.
 	VolumeMargin = 2 * time.Minute
 )
 
 // second is the precision of the times of API objects.
 const second = time.Second
 
-// Verdict is what is known of a container, or of one source that it reads.
+// Verdict is a verdict on a container, or on one source that it reads.
 type Verdict struct {
 	State   State
 	Reason  string
 	Message string
 }
 
-// SourceVerdict is what is known of a source that a container reads.
+// SourceVerdict is the verdict on a source that a container reads.
 type SourceVerdict struct {
 	Verdict
 	Kind dependency.SourceKind
 	Name string
-	// Changed is when its content is known to have changed last, or was last written.
+	// Changed is when its content last changed or, if that is not known, was last written.
 	Changed time.Time
 }
 
-// ContainerVerdict is what is known of a container: the worst of its sources.
+// ContainerVerdict is the verdict on a container: the worst of its sources.
 type ContainerVerdict struct {
 	Verdict
-	// Sources are those whose state is not Current, in the order of kind and name.
+	// Sources are those whose state is not Current, ordered by kind and name.
 	Sources []SourceVerdict
 }
 
-// PodVerdict is what is known of a pod: the worst of its containers.
+// PodVerdict is the verdict on a pod: the worst of its containers.
 type PodVerdict struct {
 	Verdict
-	// Containers are in the order of those of the pod.
+	// Containers are in the same order as in the pod.
 	Containers []ContainerVerdict
-	// Stale names the sources, as KIND/NAME, for which a container is stale, sorted.
+	// Stale names the sources, as KIND/NAME and sorted, for which a container is stale.
 	Stale []string
 }
 
@@ -109,7 +108,7 @@ func (k *Knowledge) Judge(p *Pod) PodVerdict {
 
 const nothingRead = "It reads no ConfigMap or Secret whose changes count."
 
-// ranks orders verdicts: the higher, the more it has to say.
+// ranks orders states. The verdict with the highest rank is reported.
 var ranks = map[State]int{Current: 1, NotStarted: 4, Unknown: 5, Stale: 6}
 
 func (v *Verdict) rank() int {
@@ -152,8 +151,8 @@ func (k *Knowledge) container(p *Pod, c *Container) ContainerVerdict {
 	return out
 }
 
-// readsOf returns what a container reads of a source, or nil. What an annotation names is
-// read by any container that keeps running.
+// readsOf returns what a container reads of a source, or nil. A source that an annotation
+// names may be read by any container that keeps running.
 func (k *Knowledge) readsOf(c *Container, s *known) *dependency.Reference {
 	if s.byName {
 		if c.Role != Regular && c.Role != Sidecar {
@@ -175,8 +174,7 @@ func (k *Knowledge) readsOf(c *Container, s *known) *dependency.Reference {
 	return nil
 }
 
-// source judges what a container has read of a source. The order of the rules matters: a
-// later one applies where no earlier one has decided.
+// source judges what a container has read of a source, by the first rule that applies.
 func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Reference) Verdict {
 	name := string(s.Kind) + " " + s.Name
 	switch {
@@ -185,7 +183,7 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 	case lacks(reads, s):
 		return Verdict{Unknown, ReasonKeyMissing, name + " lacks a key that the container was started with, so there is nothing to compare with."}
 	case s.source == nil && s.change.Seen.IsZero():
-		// It is optional, and not known to have ever been there.
+		// It is optional, and was never seen to exist.
 		return Verdict{Current, ReasonStartedAfter, name + " is absent, and has been absent since the container started, as far as is known."}
 	case k.startedAfter(p, c, s, reads):
 		return Verdict{Current, ReasonStartedAfter, "It started after the content that it reads was last written."}
@@ -207,8 +205,8 @@ func (k *Knowledge) source(p *Pod, c *Container, s *known, reads *dependency.Ref
 
 const recorded = "Its pod was created for the current content."
 
-// before judges a container that started before a source was last seen to change or, if it
-// was not, last written.
+// before judges a container that started before a source was last seen to change or, if no
+// change was seen, last written.
 func (k *Knowledge) before(p *Pod, c *Container, s *known, reads *dependency.Reference, name string) Verdict {
 	if k.createdFor(p, c, s, reads) {
 		return Verdict{Current, ReasonRecorded, recorded}
@@ -225,8 +223,8 @@ func (k *Knowledge) before(p *Pod, c *Container, s *known, reads *dependency.Ref
 			return Verdict{Stale, ReasonStartedBefore, name + " has changed since the container started."}
 		}
 	}
-	// No replica that remembers it saw the write: it may have been metadata alone, of content
-	// that changed before the container started.
+	// This replica did not see the write, which may have changed only metadata, or content
+	// that had already changed before the container started.
 	switch {
 	case k.createdForOther(p, c), s.record == different && sameKeys(reads, s.Reference):
 		return Verdict{Stale, ReasonRecordDiffers, name + " was written after the container started, and its content differs from the content recorded for the pod."}
@@ -247,8 +245,8 @@ func otherKeys(name string) Verdict {
 	return Verdict{Unknown, ReasonOtherKeys, "Other keys of " + name + " have changed since the container started; it is not known when the keys that it reads last changed."}
 }
 
-// inThePast judges a container that certainly started while a source had one of the contents that
-// this process has seen go: it has read that one.
+// inThePast judges a container that certainly started while a source had an earlier content that
+// this process has seen, and so has read that content.
 func (k *Knowledge) inThePast(p *Pod, c *Container, s *known, reads *dependency.Reference, name string) (v Verdict, found bool) {
 	for i := range s.past {
 		was := &s.past[i]
@@ -267,14 +265,14 @@ func (k *Knowledge) inThePast(p *Pod, c *Container, s *known, reads *dependency.
 // startedAfter reports whether a container certainly started after what it reads last
 // changed.
 func (k *Knowledge) startedAfter(p *Pod, c *Container, s *known, reads *dependency.Reference) bool {
-	// Order: the template came later, and the pod after it. After a rollback pods can be
-	// older than the template that they are of again.
+	// Order: the template was written later, and the pod was created after it. After a
+	// rollback, pods can be older than the template that they have again.
 	if k.Ordered && k.Revision != "" && p.Revision == k.Revision && k.startVersion > lastWritten(s, reads) &&
 		!p.Created.Before(k.templateWritten.Truncate(second)) {
 		return true
 	}
 	if written, known := s.written(); known {
-		if p.Created.Truncate(second).After(written) { // one clock, the API server's
+		if p.Created.Truncate(second).After(written) { // both by the API server's clock
 			return true
 		}
 		if c.Started.After(written.Add(second).Add(margin(reads))) {
@@ -286,7 +284,7 @@ func (k *Knowledge) startedAfter(p *Pod, c *Container, s *known, reads *dependen
 }
 
 // startedBefore reports whether a container certainly started before a source was last
-// seen to change or, if it was not, last written.
+// seen to change or, if no change was seen, last written.
 func (k *Knowledge) startedBefore(p *Pod, c *Container, s *known) bool {
 	if k.startedBeforeChange(p, c, &s.change) {
 		return true
@@ -303,7 +301,7 @@ func (k *Knowledge) startedBeforeChange(p *Pod, c *Container, change *dependency
 	if !change.Exact || change.Seen.IsZero() {
 		return false
 	}
-	// Order: a container that runs has started before its pod was last written.
+	// Order: a running container started before the last write of its pod.
 	return k.Ordered && p.Version != 0 && p.Version < change.Version || startedBeforeTime(c, change.Seen)
 }
 
@@ -312,26 +310,26 @@ func startedBeforeTime(c *Container, at time.Time) bool {
 	return !c.Started.IsZero() && c.Started.Add(second).Add(ClockMargin).Before(at)
 }
 
-// same reports whether what is read of a source was the same as it is now. Either may be nil.
+// same reports whether two states of a source have the same content in what is read. Either may be nil.
 func same(reads *dependency.Reference, was, now *dependency.Source) bool {
 	return bytes.Equal(dependency.AppendContent(nil, reads, was), dependency.AppendContent(nil, reads, now))
 }
 
-// wasSame reports whether what is read of a source was seen to be what it is now, before it changed
-// to something else and back.
+// wasSame reports whether the current content of what is read was seen before: it changed, and
+// changed back.
 func wasSame(s *known, reads *dependency.Reference) bool {
 	return slices.ContainsFunc(s.past, func(was dependency.Past) bool { return same(reads, was.Source, s.source) })
 }
 
-// inForce reports whether a pod is of the template in force.
+// inForce reports whether a pod has the current template.
 func (k *Knowledge) inForce(p *Pod) bool { return k.Revision != "" && p.Revision == k.Revision }
 
-// createdFor reports whether a container is of a pod that was created for the present
-// content of a source: its template is in force and carries the hash of it, and the container
-// started before anything was seen to change. Content may have changed and changed back before
-// that, and a container that was restarted in place may have read what was between. An older
-// template may have made a pod when the content was other, below a partition or while it was
-// scaled up.
+// createdFor reports whether the pod of a container was created for the current content of a
+// source: the pod has the current template, with the hash of the content, and the container
+// started before any change was seen. The other cases are not certain. Content may have changed
+// and changed back, and a container that was restarted in place may have read the content in
+// between. A pod with an older template may have been created later, with other content, below a
+// partition or when the workload was scaled up.
 func (k *Knowledge) createdFor(p *Pod, c *Container, s *known, reads *dependency.Reference) bool {
 	stamped := p.Hash != "" && (p.Hash == k.Hash || p.Hash == k.recordHash && s.record == equal)
 	if !stamped || !k.inForce(p) || c.Restarts > 0 {
@@ -346,8 +344,8 @@ func (k *Knowledge) createdFor(p *Pod, c *Container, s *known, reads *dependency
 	return k.startedBeforeChange(p, c, &s.past[0].Until)
 }
 
-// createdForOther reports whether a container is of a pod that was created for other
-// content: its template carried another hash, and is no longer in force.
+// createdForOther reports whether the pod of a container was created for other content: it
+// has an older template, with another hash.
 func (k *Knowledge) createdForOther(p *Pod, c *Container) bool {
 	return p.Hash != "" && p.Hash != k.Hash && p.Hash != k.recordHash && dependency.KeyOf(p.Hash) == dependency.KeyOf(k.Hash) &&
 		k.Revision != "" && p.Revision != k.Revision && c.Restarts == 0
@@ -358,9 +356,9 @@ func (k *Knowledge) recordedAfter(s *known) bool {
 	return k.Ordered && k.recordVersion > s.change.Version
 }
 
-// written returns an upper bound of when the content last changed, to the second, by the
-// API server's clock. It is not known when the last change that was seen left no time
-// behind, because it removed keys or the source, or when there may have been one.
+// written returns an upper bound on the time of the last change of the content, in whole
+// seconds, by the API server's clock. The time is not known if the last change that was seen
+// left none in managedFields, because it removed keys or the source, or if that may be so.
 func (s *known) written() (at time.Time, known bool) {
 	if s.source == nil {
 		return time.Time{}, false
@@ -369,19 +367,19 @@ func (s *known) written() (at time.Time, known bool) {
 	if s.change.Seen.IsZero() {
 		return at, true
 	}
-	// A client that drops managedFields leaves an earlier time.
+	// If a client removed managedFields, the time is too early.
 	dropped := at.Add(second).Add(ClockMargin).Before(s.change.Seen)
 	return at, !dropped && s.change.Exact && slices.ContainsFunc(s.source.Keys, s.changedLast)
 }
 
-// changedLast reports whether a key was among those that the last change has set.
+// changedLast reports whether the last change set a key.
 func (s *known) changedLast(k dependency.KeyDigest) bool {
 	return max(k.Version, k.Readded) == s.change.Version
 }
 
 func required(u dependency.Use) bool { return !u.Optional }
 
-// changed returns what to show for when the content last changed.
+// changed returns the time of the last change of the content, as it is shown.
 func (s *known) changed() time.Time {
 	if at, known := s.written(); known && (s.change.Seen.IsZero() || at.Before(s.change.Seen)) {
 		return at
@@ -389,7 +387,8 @@ func (s *known) changed() time.Time {
 	return s.change.Seen.Truncate(second)
 }
 
-// margin is how much later than a write a container must have started to have read it.
+// margin returns how much later than a write a container must have started to have certainly
+// read what was written.
 func margin(reads *dependency.Reference) time.Duration {
 	if slices.ContainsFunc(reads.Uses, func(u dependency.Use) bool { return fromVolume(&u) }) {
 		return VolumeMargin
@@ -397,8 +396,8 @@ func margin(reads *dependency.Reference) time.Duration {
 	return ClockMargin
 }
 
-// lastWritten is an upper bound of when what is read of a source last changed, as a
-// revision.
+// lastWritten returns an upper bound on the revision at which what is read of a source last
+// changed.
 func lastWritten(s *known, reads *dependency.Reference) (version uint64) {
 	keys, all := reads.Keys()
 	if all || s.source == nil {
@@ -407,27 +406,27 @@ func lastWritten(s *known, reads *dependency.Reference) (version uint64) {
 	for _, key := range keys {
 		k := find(s.source, key)
 		if k == nil {
-			return s.change.Version // it may have gone with the last change
+			return s.change.Version // the last change may have removed it
 		}
 		version = max(version, k.Version)
-		if !slices.ContainsFunc(reads.Uses, required) { // it may have started while the source was away
+		if !slices.ContainsFunc(reads.Uses, required) { // it may have started while the source did not exist
 			version = max(version, k.Returned)
 		}
-		if !slices.ContainsFunc(reads.Uses, func(u dependency.Use) bool { return requiresKey(&u, key) }) { // or while the key was
+		if !slices.ContainsFunc(reads.Uses, func(u dependency.Use) bool { return requiresKey(&u, key) }) { // or while the key did not
 			version = max(version, k.Readded)
 		}
 	}
 	return version
 }
 
-// requiresKey reports whether a container cannot start without a key. A file at a subPath may be
-// missing.
+// requiresKey reports whether a container cannot start without a key. A subPath does not require
+// its file.
 func requiresKey(u *dependency.Use, key string) bool {
 	return required(*u) && !u.SubPath && slices.Contains(u.Keys, key)
 }
 
-// touched reports whether the last change of a source that was seen certainly concerned
-// what is read of it.
+// touched reports whether the last change that was seen certainly affected what is read of a
+// source.
 func touched(s *known, reads *dependency.Reference) bool {
 	if s.source == nil {
 		return true
@@ -444,16 +443,16 @@ func touched(s *known, reads *dependency.Reference) bool {
 			return true
 		}
 	}
-	return all && !changed // then a key has gone
+	return all && !changed // a key was removed
 }
 
-// readsBinary reports whether a use reads keys of binaryData, which environments do not.
+// readsBinary reports whether a use reads keys of binaryData. Environment variables do not.
 func readsBinary(u dependency.Use) bool {
 	return u.Type != dependency.Env && u.Type != dependency.EnvFrom
 }
 
-// lacks reports whether a source that is there lacks a key that a container cannot have
-// started without.
+// lacks reports whether an existing source lacks a key without which the container cannot have
+// started.
 func lacks(reads *dependency.Reference, s *known) bool {
 	return slices.ContainsFunc(reads.Uses, func(u dependency.Use) bool {
 		return !u.Optional && slices.ContainsFunc(u.Keys, func(key string) bool { return slices.Contains(s.missingKeys, key) })

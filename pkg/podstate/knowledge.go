@@ -13,28 +13,28 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Knowledge is what is known of the content that counts for a workload, at one time. It
-// stays valid when the graph changes.
+// Knowledge is what the graph knows about the content that counts for a workload, at one
+// time. It stays valid when the graph changes.
 type Knowledge struct {
-	// Hash stands for the current content.
+	// Hash is the hash of the current content.
 	Hash string
 	// Ordered reports whether revisions of different resources can be compared.
 	Ordered bool
-	// Revision is that of the template that is in force; empty when it is not known. It must
-	// have been read after the rest.
+	// Revision is the revision of the current pod template; empty if it is not known. It must
+	// have been read after everything else.
 	Revision string
 
 	sources    []known
-	recordHash string // of the content that is recorded, or empty
-	// startVersion is a lower bound of when the first pods of the template started, and
-	// recordVersion an upper bound of when the record last changed; 0: it is not known.
+	recordHash string // of the recorded content, or empty
+	// startVersion is a lower bound on the revision at which the first pods of the template
+	// started, and recordVersion an upper bound on the last change of the record; 0: not known.
 	startVersion, recordVersion uint64
-	// templateWritten is an upper bound of when the template changed.
+	// templateWritten is an upper bound on the time at which the template changed.
 	templateWritten time.Time
 	liveVolumes     bool
 }
 
-// relation is how the content that a workload has a record of relates to the present one.
+// relation is how the recorded content relates to the current content.
 type relation int
 
 const (
@@ -43,7 +43,7 @@ const (
 	different
 )
 
-// known is what is known of a source that counts.
+// known is what the graph knows about a source that counts.
 type known struct {
 	*dependency.Reference // narrowed to what counts
 	source                *dependency.Source
@@ -51,14 +51,13 @@ type known struct {
 	past                  []dependency.Past
 	missingKeys           []string // without which pods do not start
 	record                relation
-	// byName: nothing in the template reads the source, an annotation names it. Any
+	// byName: the template does not reference the source, but an annotation names it. Any
 	// container may read it.
 	byName bool
 }
 
-// Know returns what is known of the sources that count for a workload: those whose change
-// restarts it, or would in mode Auto. It must be called while the graph is that of the
-// evaluation.
+// Know returns the Knowledge about the sources that count for a workload: those whose change
+// restarts it, or would in mode Auto. The graph must not have changed since the evaluation.
 func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 	w := e.Workload
 	k := &Knowledge{
@@ -87,18 +86,18 @@ func Know(g *dependency.Graph, e *policy.Evaluation) *Knowledge {
 	return k
 }
 
-// maxMatched bounds the sources of a glob that are looked at. They are those that changed last: a container
-// that started before an earlier change started before theirs, too.
+// maxMatched limits the sources that are checked for a glob, to those that changed last: a container that started
+// before an earlier change also started before theirs.
 const maxMatched = 100
 
-// addMatched adds what a glob names. No record has an entry for one of them alone.
+// addMatched adds the sources that a glob matches. Records have no entries for them.
 func (k *Knowledge) addMatched(g *dependency.Graph, m *dependency.Matched) {
 	left := maxMatched
 	m.EachRecent(func(s *dependency.Source) bool {
 		at, found := slices.BinarySearchFunc(k.sources, s.SourceKey, func(other known, key dependency.SourceKey) int {
 			return cmp.Or(cmp.Compare(other.Kind, key.Kind), cmp.Compare(other.Name, key.Name))
 		})
-		if !found { // else it is named besides
+		if !found { // otherwise it is also named by itself
 			k.sources = slices.Insert(k.sources, at, known{
 				Reference: &dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: []dependency.Use{{Type: dependency.Annotation, Optional: true}}},
 				source:    s, change: s.Change, past: g.Past(s.SourceKey), byName: true,
@@ -109,7 +108,7 @@ func (k *Knowledge) addMatched(g *dependency.Graph, m *dependency.Matched) {
 	})
 }
 
-// counting returns the uses of which a container needs a restart.
+// counting returns the uses for which a container needs a restart to read new content.
 func (k *Knowledge) counting(uses []dependency.Use) (out []dependency.Use) {
 	for _, u := range uses {
 		if u.Reads() && (!k.liveVolumes || !fromVolume(&u) || u.SubPath) {
@@ -123,9 +122,9 @@ func fromVolume(u *dependency.Use) bool {
 	return u.Type == dependency.Volume || u.Type == dependency.Projected
 }
 
-// relate compares what is recorded of a source with what is present. Records are entries
-// SCOPE.DIGEST.KEYS, of which those of one scope can be compared, under hashes
-// VERSION.KEYID.DIGEST, of which those of one version and key can be.
+// relate compares the recorded content of a source with the current content. Records have a
+// hash VERSION.KEYID.DIGEST and entries SCOPE.DIGEST.KEYS. Hashes can be compared if they have
+// the same version and key, and entries if they have the same scope.
 func relate(record, present *policy.Record, id string) relation {
 	if record.Hash == "" || dependency.KeyOf(record.Hash) != dependency.KeyOf(present.Hash) {
 		return noRecord

@@ -14,22 +14,22 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Pod is what counts of a pod.
+// Pod holds the parts of a pod that a verdict depends on.
 type Pod struct {
 	// Created is the API server's time, in whole seconds.
 	Created time.Time
-	// Version is the resourceVersion of the pod as it was read; 0 if that is no number. Its
-	// containers have started before it.
+	// Version is the resourceVersion of the pod; 0 if it is not a number. Containers that have
+	// started did so before it.
 	Version uint64
-	// Revision is the revision of the template that the pod was made from, or empty.
+	// Revision is the revision of the template that the pod was created from, or empty.
 	Revision string
-	// Hash stands for the content that the template was made for; empty if that was not noted.
+	// Hash is the hash of the content that the template was written for; empty if it has none.
 	Hash string
 	// Containers are the init containers, the containers and the ephemeral containers.
 	Containers []Container
 }
 
-// Role is what a container is in its pod.
+// Role is the role of a container in its pod.
 type Role string
 
 // The roles.
@@ -40,18 +40,18 @@ const (
 	Ephemeral Role = "Ephemeral"
 )
 
-// Container is what counts of a container.
+// Container holds the parts of a container that a verdict depends on.
 type Container struct {
 	Name string
 	Role Role
 	// Started is when it last started, by the clock of its node and in whole seconds; zero
-	// when it has not, or when the kubelet does not know.
+	// if it has not, or if the kubelet does not know.
 	Started time.Time
-	// Waiting is why it does not run and has yet to start (again); empty if it has started.
+	// Waiting is why it has not started, or not started again; empty if it has started.
 	Waiting string
 	// Restarts counts its restarts in place.
 	Restarts int32
-	// Reads is what its part of the pod reads, by source.
+	// Reads is what it reads, by source.
 	Reads []dependency.Reference
 }
 
@@ -82,7 +82,7 @@ func FromPod(o *corev1.Pod) *Pod {
 	return p
 }
 
-// revisionOf returns the label by which controllers tell templates apart.
+// revisionOf returns the label by which controllers identify the template of a pod.
 func revisionOf(o *corev1.Pod) string {
 	if hash := o.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; hash != "" {
 		return hash
@@ -122,7 +122,7 @@ func newContainer(role Role, name string, statuses []corev1.ContainerStatus, rea
 		switch {
 		case s.State.Running != nil:
 			c.Started, c.Waiting = s.State.Running.StartedAt.Time, ""
-		case s.State.Terminated != nil: // an init container has done its work with what it read
+		case s.State.Terminated != nil: // such as an init container, which was started with some content
 			c.Started, c.Waiting = s.State.Terminated.StartedAt.Time, ""
 		case s.State.Waiting != nil && s.State.Waiting.Reason != "":
 			c.Waiting = s.State.Waiting.Reason
