@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics defines what the server tells of itself at /metrics, besides what the
-// generic API server and the workqueues tell. All names begin with configdep_; they are
+// Package metrics defines the server's own metrics, which are served at /metrics with those
+// of the generic API server and the workqueues. All names begin with configdep_; they are
 // documented in docs/operations.md.
 package metrics
 
@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/restclient" // what we ask of kube-apiserver, and how long it takes
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // requests to kube-apiserver and their latency
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"  // depth, age and latency of the queues
 )
 
@@ -67,15 +67,15 @@ const (
 	Error    = "error"
 )
 
-// Rollout counts a restart that was tried.
+// Rollout counts an attempted restart.
 func Rollout(kind, namespace, result, trigger string) {
 	rollouts.WithLabelValues(kind, namespaces.label(namespace), result, trigger).Inc()
 }
 
-// PatchDelay observes how long it took from when a restart was due until the patch.
+// PatchDelay observes the time from when a restart was due until the patch.
 func PatchDelay(d time.Duration) { patchDelay.Observe(d.Seconds()) }
 
-// Results of requests to the webhook, besides what was done.
+// Results of requests to the webhook, besides the admission actions.
 const (
 	WebhookUnchanged = "unchanged"
 	WebhookNotReady  = "not_ready"
@@ -89,13 +89,13 @@ func Webhook(operation, result string, took time.Duration) {
 	webhookDuration.Observe(took.Seconds())
 }
 
-// Leading reports whether this replica restarts workloads.
+// Leading sets whether this replica restarts workloads.
 func Leading(yes bool) {
 	leading.Set(oneIf(yes))
 }
 
-// maxNamespaces bounds the label namespace, and with it the memory of this process and of
-// the clients that scrape it.
+// maxNamespaces limits the values of the label namespace, and so the memory of this process
+// and of clients that scrape it.
 const maxNamespaces = 200
 
 var namespaces = bounded{known: map[string]bool{}}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// State is what is read from a running server when it is scraped.
+// State is the state of a running server, which is read at each scrape.
 type State interface {
 	// WorkloadStates returns the number of workloads by state.
 	WorkloadStates() map[string]int
@@ -19,18 +19,18 @@ type State interface {
 	IndexSize() (workloads, sources int)
 	// LastProgress returns when each resource last sent an event or a bookmark.
 	LastProgress() map[string]time.Time
-	// Revisions returns how many revisions lie between the newest change that was seen and
-	// the one up to which every resource has been read, and whether all have revisions of
-	// one counter.
+	// Revisions returns the number of revisions between the newest change that was seen and
+	// the revision up to which every resource has been read, and whether all resources share
+	// one revision counter.
 	Revisions() (lag uint64, oneCounter bool)
-	// Watches returns the number of watches of ConfigDependencies, and of events that are
-	// kept for those who come back.
+	// Watches returns the number of open watches of ConfigDependencies, and the number of
+	// events that are kept so that watches can resume.
 	Watches() (open, events int)
-	// CertificateExpiry returns when the serving certificate expires; zero if there is none
-	// that has to be renewed.
+	// CertificateExpiry returns when the serving certificate expires; zero if that is not
+	// known.
 	CertificateExpiry() time.Time
-	// MissingSecrets returns, of each Secret in which the server keeps something, whether it
-	// does not exist.
+	// MissingSecrets returns the names of the Secrets in which the server keeps data, and
+	// whether each is missing.
 	MissingSecrets() map[string]bool
 }
 
@@ -57,8 +57,8 @@ var (
 	eventsDesc = metrics.NewDesc("configdep_watch_events_kept", "Number of events that are kept for watches that begin at an earlier version.", nil, nil, metrics.ALPHA, "")
 )
 
-// collector reads the state of the server at each scrape. The registry is that of the
-// process, and so is the collector; of several servers in one process the last counts.
+// collector reads the state of the server at each scrape. There is one registry and one
+// collector for the process; with several servers in a process, it reads the last one.
 type collector struct {
 	metrics.BaseStableCollector
 	state atomic.Pointer[State]
@@ -66,7 +66,7 @@ type collector struct {
 
 var shared collector
 
-// Observe makes the metrics tell of a server.
+// Observe makes the metrics report the state of a server.
 func Observe(s State) {
 	if shared.state.Swap(&s) == nil {
 		legacyregistry.CustomMustRegister(&shared)

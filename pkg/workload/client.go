@@ -19,21 +19,21 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// Client reads and patches live workloads, and reads what stands between them and their pods.
+// Client reads and patches live workloads, and reads their ReplicaSets, ControllerRevisions, Jobs and pods.
 type Client struct {
 	kubernetes.Interface
 	Objects
 }
 
-// Objects reads and patches workloads by the resource of their kind. Its errors are those of the API server.
+// Objects reads and patches workloads. It returns the errors of the API server.
 type Objects interface {
-	// Get returns a workload as it is now.
+	// Get returns the current state of a workload.
 	Get(ctx context.Context, k *kind.Kind, namespace, name string) (kind.Object, error)
 	// Patch sends a JSON merge patch to a workload, and returns the metadata of the result.
 	Patch(ctx context.Context, k *kind.Kind, namespace, name string, data []byte, options metav1.PatchOptions) (metav1.Object, error)
 }
 
-// NewClient returns a Client that connects as the configuration says. It does no I/O.
+// NewClient returns a Client for a configuration. It does no I/O.
 func NewClient(config *rest.Config, client kubernetes.Interface) (Client, error) {
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -46,7 +46,7 @@ func NewClient(config *rest.Config, client kubernetes.Interface) (Client, error)
 	return Client{client, live{objects, patches}}, nil
 }
 
-// live implements Objects. The answer to a patch has no more than the metadata, which is all that is looked at.
+// live implements Objects. Patches ask for only the metadata in the response, as callers use nothing else.
 type live struct {
 	objects dynamic.Interface
 	patches metadata.Interface

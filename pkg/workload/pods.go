@@ -24,43 +24,42 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// pageSize is how many objects are read at a time, so that a large workload never is in
-// memory as a whole.
+// pageSize is how many objects are read at a time, so that the pods of a large workload are
+// never all in memory.
 const pageSize = 500
 
-// AllPods is a limit of Selection.Each that none reaches. A selector may select any number of pods
-// of others, and those that are left out are not known to be of others.
+// AllPods is the limit of Selection.Each to read all pods. A lower limit may leave out pods of the
+// workload, since a selector may select any number of pods of other workloads.
 const AllPods = math.MaxInt
 
-// maxRuns bounds the runs of a CronJob that are looked at: their names go into a selector.
+// maxRuns limits the runs of a CronJob whose pods are read: their UIDs go into a selector.
 const maxRuns = 100
 
-// Selection says which pods belong to a workload, as the API server has it now. Its zero
+// Selection selects the pods of a workload, by the current state at the API server. Its zero
 // value selects none.
 type Selection struct {
-	// Revision is what the pods of the template that is in force carry in the label
-	// pod-template-hash or controller-revision-hash; empty when that is not known, and for
-	// kinds that have no revisions.
+	// Revision is the value of the label pod-template-hash or controller-revision-hash on pods
+	// with the current template; empty if it is not known, and for kinds without revisions.
 	Revision string
-	// RevisionCreated is when that revision was created: its ReplicaSet or ControllerRevision. After a
-	// rollback it is the old one again. Zero: it is not known.
+	// RevisionCreated is when the ReplicaSet or ControllerRevision of that revision was created. After a
+	// rollback, this is the time of the old one. Zero: not known.
 	RevisionCreated time.Time
-	// Reused: a Deployment went back to the template, so that its pods may be older than the
+	// Reused: the Deployment was rolled back to this template, so pods may be older than the
 	// rollout.
 	Reused bool
 
 	namespace string
 	options   metav1.ListOptions
-	// controllers are the UIDs of the objects that control the pods, and self is the UID of
-	// a pod that nothing controls.
+	// controllers are the UIDs of the controllers of the pods, and self is the UID of a pod
+	// without a controller.
 	controllers []types.UID
 	self        types.UID
 }
 
-// Select reads a workload, and what stands between it and its pods. ControllerRevisions are listed
-// only if revisions is true: otherwise RevisionCreated of StatefulSets and DaemonSets is not known, nor is
-// Revision of DaemonSets. Its errors are those of the API server; a workload that is no longer there, or that
-// has been created again, is not found.
+// Select reads a workload and its ReplicaSets, ControllerRevisions or Jobs. ControllerRevisions are listed only if
+// revisions is true: otherwise RevisionCreated of StatefulSets and DaemonSets is not known, nor is Revision of
+// DaemonSets. It returns the errors of the API server, and NotFound if the workload was deleted, even if another
+// one with the same name was created since.
 func Select(ctx context.Context, client Client, w *dependency.Workload, revisions bool) (*Selection, error) {
 	s := &Selection{namespace: w.Namespace}
 	k := kind.Of(w.Kind)
@@ -81,9 +80,9 @@ func Select(ctx context.Context, client Client, w *dependency.Workload, revision
 	return s, nil
 }
 
-// Each calls f for the pods that have not finished, in the order of their names. The pod
-// is valid during the call. It reads limit pods at most, of which some may be of others,
-// and returns whether there are more.
+// Each calls f for the pods that have not finished, ordered by name. The pod is valid only
+// during the call. It reads at most limit pods, including pods of other workloads that have
+// the same labels, and reports whether there are more.
 func (s *Selection) Each(ctx context.Context, client Client, limit int, f func(*corev1.Pod)) (more bool, err error) {
 	if len(s.controllers) == 0 && s.self == "" {
 		return false, nil
@@ -109,8 +108,8 @@ func (s *Selection) Each(ctx context.Context, client Client, limit int, f func(*
 	return true, nil
 }
 
-// includes reports whether a pod is one of the workload and has not finished. A selector may
-// select pods of others too, such as those of a Job with the same labels.
+// includes reports whether a pod belongs to the workload and has not finished. A selector may
+// also select pods of other workloads, such as a Job with the same labels.
 func (s *Selection) includes(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return false
@@ -122,12 +121,12 @@ func (s *Selection) includes(p *corev1.Pod) bool {
 	return slices.Contains(s.controllers, owner.UID)
 }
 
-// OfRevision reports whether a pod is of the template that is in force, or may be.
+// OfRevision reports whether a pod has, or may have, the current template.
 func (s *Selection) OfRevision(p *corev1.Pod) bool {
 	return s.Revision == "" || cmp.Or(p.Labels[appsv1.DefaultDeploymentUniqueLabelKey], p.Labels[appsv1.ControllerRevisionHashLabelKey]) == s.Revision
 }
 
-// UIDs returns the UIDs of the pods of a workload that have not finished, most at most. Its errors
+// UIDs returns the UIDs of the pods of a workload that have not finished, up to a limit. Its errors
 // are those of Select.
 func UIDs(ctx context.Context, client Client, w *dependency.Workload, most int) (uids []types.UID, err error) {
 	s, err := Select(ctx, client, w, false)
@@ -184,7 +183,7 @@ func (s *Selection) replicaSets(ctx context.Context, client Client, k *kind.Kind
 	})
 }
 
-// controllerRevision finds the ControllerRevision of the template that is in force; of several, the latest.
+// controllerRevision finds the ControllerRevision of the current template; if there are several, the latest.
 func (s *Selection) controllerRevision(ctx context.Context, client Client, k *kind.Kind, o kind.Object, revisions bool) error {
 	current := k.Current(o)
 	if current == nil {
@@ -210,7 +209,7 @@ func (s *Selection) controllerRevision(ctx context.Context, client Client, k *ki
 	return nil
 }
 
-// runs selects the pods of the runs of a workload that are under way.
+// runs selects the pods of the active runs of a workload.
 func (s *Selection) runs(ctx context.Context, client Client, w *dependency.Workload) error {
 	var runs []string
 	jobs := client.BatchV1().Jobs(w.Namespace)
@@ -233,11 +232,11 @@ func (s *Selection) runs(ctx context.Context, client Client, w *dependency.Workl
 	return nil
 }
 
-// Single ReplicaSets, Jobs and Pods are listed by name: the server may list them, as it
-// does for its index, and needs no other right.
+// byName returns a field selector. Single ReplicaSets, Jobs and Pods are listed by name: the
+// server is authorized to list them, for its index, and then needs no right to get them.
 func byName(name string) string { return "metadata.name=" + name }
 
-// each calls f for every object of a list that is read in pages.
+// each lists objects in pages, and calls f for each.
 func each[T any, L interface{ GetContinue() string }](
 	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), items func(L) []T, f func(*T),
 ) error {

@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload reads and patches live workloads, and finds their pods and revisions. It is for
-// callers that are about to change a workload: the index may be a moment behind.
+// Package workload reads and patches live workloads, and finds their pods and revisions. It serves
+// callers that cannot use the index, because it may lag behind or does not hold pods.
 package workload
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Patch sends a JSON merge patch to a workload whose pods can be restarted and returns
-// the metadata of the result. Its errors are those of the API server.
+// Patch sends a JSON merge patch to a workload that can be restarted, and returns the
+// metadata of the result. It returns the errors of the API server.
 func Patch(ctx context.Context, objects Objects, key dependency.WorkloadKey, data []byte, dryRun []string) (metav1.Object, error) {
 	k, err := rollable(key.Kind)
 	if err != nil {
@@ -27,14 +27,14 @@ func Patch(ctx context.Context, objects Objects, key dependency.WorkloadKey, dat
 	return objects.Patch(ctx, k, key.Namespace, key.Name, data, metav1.PatchOptions{FieldManager: policy.FieldManager, DryRun: dryRun})
 }
 
-// Live is a workload as the API server has it now.
+// Live is the current state of a workload at the API server.
 type Live struct {
 	*dependency.Workload
 	Generation int64
 	kind.Progress
 }
 
-// Get reads a workload whose pods can be restarted. Its errors are those of the API server.
+// Get reads a workload that can be restarted. It returns the errors of the API server.
 func Get(ctx context.Context, objects Objects, key dependency.WorkloadKey) (*Live, error) {
 	k, err := rollable(key.Kind)
 	if err != nil {

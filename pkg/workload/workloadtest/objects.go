@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workloadtest helps tests that have a fake clientset in the place of an API server.
+// Package workloadtest helps tests that use a fake clientset instead of an API server.
 package workloadtest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// Client returns a client of workloads whose objects are those of a clientset.
+// Client returns a workload.Client that reads and patches the objects of a clientset.
 func Client(client kubernetes.Interface) workload.Client {
 	return workload.Client{Interface: client, Objects: objects{client}}
 }
@@ -37,7 +37,7 @@ func (c objects) Get(ctx context.Context, k *kind.Kind, namespace, name string) 
 	case "ReplicaSet":
 		found, err := c.client.AppsV1().ReplicaSets(namespace).List(ctx, list)
 		for i := range items(found, err).Items {
-			if o := &found.Items[i]; o.Name == name { // fakes pass over field selectors
+			if o := &found.Items[i]; o.Name == name { // fake clientsets ignore field selectors
 				return o, nil
 			}
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Read returns what is kept of a workload; nil: it is not shown.
+// Read reads a workload as the index does; nil: it is hidden.
 func Read(o kind.Object) *dependency.Workload {
 	read, err := kind.OfObject(o).Read(o)
 	if err != nil {
-		panic(err) // the kind is that of the object
+		panic(err) // impossible: the kind matches the object
 	}
 	if read == nil {
 		return nil
