@@ -13,9 +13,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// conditions returns the conditions of a workload. Nothing is stored, so that the times
-// of transitions are what the cluster remembers: when the last of the workload and its
-// sources was created, when content was last written, when the last restart was made.
+// conditions returns the conditions of a workload. No condition is stored, so the times of
+// transitions are derived from the cluster: when the last of the workload and its sources
+// was created, when content was last written, and when the workload was last restarted.
 func conditions(e *policy.Evaluation, d policy.Decision) []metav1.Condition {
 	created, written := e.Workload.Created, e.Workload.Created
 	for i := range e.Sources {
@@ -68,16 +68,16 @@ func inSync(e *policy.Evaluation, d policy.Decision, since metav1.Time) metav1.C
 	switch {
 	case d.State == policy.Unmanaged, d.Reason == policy.ReasonNotRecorded, d.Reason == policy.ReasonVerifying:
 		c.Status = metav1.ConditionUnknown
-	case d.State == policy.Blocked && e.Workload.Idle: // no pod runs with anything else
+	case d.State == policy.Blocked && e.Workload.Idle: // no pod runs with other content
 		c.Status = metav1.ConditionTrue
 	case d.State == policy.Blocked && (!d.Stale && e.InDoubt() || !e.Comparable()):
-		// Where nothing is recorded, a replica may have seen that content changed before another one began to
-		// look. Both have to show the same, and while restarts are on hold no record comes.
+		// Without a record, one replica may have seen a change of the content that another replica, started later,
+		// has not. Both must show the same status, and no record is written while restarts are on hold.
 		c.Status = metav1.ConditionUnknown
 	case d.State == policy.InSync && (d.Action == policy.None || d.Reason == policy.ReasonRecordRemoved):
 		c.Status = metav1.ConditionTrue
 	case d.State == policy.InSync:
-		// The record is being written; until then it is not known to the cluster.
+		// The record has yet to be written.
 		c.Status = metav1.ConditionUnknown
 	case d.State == policy.Blocked && !d.Stale && e.Record.Hash == e.Hash && e.Workload.Marks.Recreating == "":
 		c.Status = metav1.ConditionTrue

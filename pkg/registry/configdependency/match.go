@@ -12,7 +12,7 @@ import (
 )
 
 // fieldValues returns a function that reports whether a field of an object has a value, or
-// nil for a field that cannot be selected.
+// nil if field selectors do not support the field.
 func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
 	is := func(actual string) func(string) bool {
 		return func(value string) bool { return actual == value }
@@ -43,7 +43,7 @@ func fieldValues(o *v1alpha1.ConfigDependency, field string) func(string) bool {
 	}
 }
 
-// matchedByPattern reports whether a pattern of an object matches a source, KIND/NAME, present or not.
+// matchedByPattern reports whether a pattern of an object matches a source, KIND/NAME, whether or not it exists.
 func matchedByPattern(o *v1alpha1.ConfigDependency, source string) bool {
 	if len(o.Status.Patterns) == 0 {
 		return false

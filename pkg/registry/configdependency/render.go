@@ -16,8 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// uidSpace is the name space of the UIDs of ConfigDependencies, which are UUIDs of
-// version 5 (RFC 9562, section 5.5) of the UIDs of their workloads.
+// uidSpace is the namespace of the UIDs of ConfigDependencies, which are UUIDs of version 5
+// (RFC 9562, section 5.5) derived from the UIDs of their workloads.
 var uidSpace = uuid.MustParse("6d6e0f0e-8a1c-5c53-9b57-0f6a3c9d1f2b")
 
 // UID returns the UID of the ConfigDependency of a workload.
@@ -25,8 +25,8 @@ func UID(workload types.UID) types.UID {
 	return types.UID(uuid.NewSHA1(uidSpace, []byte(workload)).String())
 }
 
-// Render returns the ConfigDependency of an evaluated workload, without a version. It
-// must not be changed.
+// Render returns the ConfigDependency of an evaluated workload, without a resourceVersion.
+// Callers must not modify it.
 func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency {
 	w := e.Workload
 	ref := v1alpha1.WorkloadReference{
@@ -69,22 +69,22 @@ func Render(e *policy.Evaluation, d policy.Decision) *v1alpha1.ConfigDependency 
 	return out
 }
 
-// How many bytes of an object list where its sources are consumed, and keys; the rest is counted. The
-// documentation of the API names them. How many sources there are is bounded (see dependency.MaxSources), and
-// patterns are by how long an annotation can be.
+// The limits, in bytes, of the usages and the keys in one object; the rest is only counted. The API documentation
+// states these limits. The number of sources is limited by dependency.MaxSources, and the patterns by the maximum
+// length of an annotation.
 const (
 	maxUsageBytes = 128 << 10
 	maxKeyBytes   = 32 << 10
 )
 
-// budget is how many bytes may yet be listed.
+// budget is the number of bytes that may still be listed.
 type budget int
 
-// take returns the first elements that fit, and how many do not.
+// take returns the first elements that fit into a budget, and the number of the others.
 func take[E any](b *budget, all []E, size func(*E) int) (some []E, more int64) {
 	for i := range all {
 		if *b -= budget(size(&all[i])); *b < 0 {
-			*b = 0 // what comes later is not shown instead
+			*b = 0 // so that later, smaller elements are not listed instead
 			return all[:i:i], int64(len(all) - i)
 		}
 	}
@@ -93,7 +93,7 @@ func take[E any](b *budget, all []E, size func(*E) int) (some []E, more int64) {
 
 func sizeOfKey(key *string) int { return len(*key) + len(`"",`) }
 
-// sizeOfUse is about how many bytes a use has in JSON.
+// sizeOfUse returns the approximate size of a use in JSON.
 func sizeOfUse(u *dependency.Use) int {
 	n := len(`{"type":"","container":"","env":"","prefix":"","volume":"","mountPath":"","subPath":true,"keys":[],"optional":true},`)
 	n += len(u.Type) + len(u.Container) + len(u.Env) + len(u.Prefix) + len(u.Volume) + len(u.MountPath)
@@ -119,7 +119,7 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadPolicy {
 	return out
 }
 
-// renderPatterns renders globs, with at most dependency.MaxNames names for all of them.
+// renderPatterns renders globs, with at most dependency.MaxNames names in total.
 func renderPatterns(globs []policy.Glob) (out []v1alpha1.PatternStatus) {
 	left := dependency.MaxNames
 	for i := range globs {
@@ -144,7 +144,7 @@ var modes = map[policy.Mode]v1alpha1.ReloadMode{
 	policy.Matched: v1alpha1.ReloadMatched, policy.Listed: v1alpha1.ReloadListed,
 }
 
-// strategyOf returns the value of the API for a strategy: its name in the style of Kubernetes.
+// strategyOf returns the API value for a strategy: its name in UpperCamelCase.
 func strategyOf(s policy.Strategy) v1alpha1.ReloadStrategy {
 	name := s.Name()
 	return v1alpha1.ReloadStrategy(strings.ToUpper(name[:1]) + name[1:])
@@ -159,9 +159,9 @@ func renderLastReload(last *policy.LastReload) *v1alpha1.LastReload {
 	}
 }
 
-// readable reports whether there is a time, and one that clients can read. Annotations and
-// managedFields are written by every client that may edit an object, and in JSON a year beyond four
-// digits would make every list with that object unreadable.
+// readable reports whether a time is set and can be encoded. Any client that may edit an object can
+// write annotations and managedFields, and in JSON a year with more than four digits would make every
+// list with that object unreadable.
 func readable(t metav1.Time) bool {
 	year := t.UTC().Year()
 	return !t.IsZero() && 0 <= year && year <= 9999

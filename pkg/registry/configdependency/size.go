@@ -14,10 +14,11 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// The states of an object that the history of some minutes holds differ in little: most changes are
-// of the status.
+// The states of an object in the watch history of some minutes differ little: most changes are to the
+// status.
 
-// share lets an object have those parts from its state before that are the same.
+// share replaces the parts of an object that are equal in its previous state by those, so that they
+// are in memory once.
 func share(o, before *v1alpha1.ConfigDependency) {
 	if maps.Equal(o.Labels, before.Labels) {
 		o.Labels = before.Labels
@@ -25,7 +26,7 @@ func share(o, before *v1alpha1.ConfigDependency) {
 	o.Spec.Sources = shareSlice(o.Spec.Sources, before.Spec.Sources)
 	o.Status.Sources = shareSlice(o.Status.Sources, before.Status.Sources)
 	o.Status.Patterns = shareSlice(o.Status.Patterns, before.Status.Patterns)
-	if !shares(o.Status.Patterns, before.Status.Patterns) { // else what others read already would be written
+	if !shares(o.Status.Patterns, before.Status.Patterns) { // otherwise this would write to a slice that others already read
 		for i := range min(len(o.Status.Patterns), len(before.Status.Patterns)) {
 			o.Status.Patterns[i].Names = shareSlice(o.Status.Patterns[i].Names, before.Status.Patterns[i].Names)
 		}
@@ -44,8 +45,8 @@ func shareSlice[E any](now, before []E) []E {
 	return now
 }
 
-// sizeOf returns about how many bytes an object holds that another state of it, which may be nil,
-// does not.
+// sizeOf returns the approximate memory of an object in bytes, without the parts that it shares with
+// another state of the object, which may be nil.
 func sizeOf(o, other *v1alpha1.ConfigDependency) int {
 	if other == nil {
 		other = &v1alpha1.ConfigDependency{}
@@ -92,7 +93,7 @@ func sizeOfStrings(all []string) int {
 	return sizeOfSlice(all, func(s *string) int { return len(*s) })
 }
 
-// sizeOfSlice returns the size of elements with what they refer to.
+// sizeOfSlice returns the size of elements, including what they refer to.
 func sizeOfSlice[E any](all []E, refersTo func(*E) int) int {
 	n := len(all) * sizeOfOne[E]()
 	for i := range all {
@@ -106,8 +107,8 @@ func sizeOfOne[E any]() int { return int(reflect.TypeFor[E]().Size()) }
 // shares reports whether two slices are the same in memory.
 func shares[E any](a, b []E) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// eachPair calls f for the sources that are in both of two lists, which are in the order of their
-// kinds and names.
+// eachPair calls f for the sources that are in both of two lists, which are ordered by kind and
+// name.
 func eachPair(all, others []v1alpha1.Source, f func(a, b *v1alpha1.Source)) {
 	for i, j := 0, 0; i < len(all) && j < len(others); {
 		a, b := &all[i], &others[j]

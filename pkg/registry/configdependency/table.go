@@ -103,7 +103,7 @@ func names(o *v1alpha1.ConfigDependency) string {
 	return orNone(all)
 }
 
-// missing renders the sources and keys without which new pods do not start.
+// missing renders the missing sources and keys without which new pods cannot start.
 func missing(o *v1alpha1.ConfigDependency) string {
 	var all []string
 	for i := range o.Status.Sources {

@@ -24,14 +24,15 @@ type (
 	REST = view.REST[dependency.WorkloadKey, v1alpha1.ConfigDependency, *v1alpha1.ConfigDependency]
 )
 
-// Standby reports whether another replica leads, and what this one has found out about pods meanwhile; see
-// policy.Observed.
+// Standby reports whether another replica leads, and what this replica has found out about pods in the
+// meantime; see policy.Observed.
 type Standby interface {
 	StandsBy() bool
 	Found(dependency.WorkloadKey) *policy.Inspection
 }
 
-// NewViews returns views that have not synced; see view.Config. A standby of nil never stands by.
+// NewViews returns views that have not synced; see view.Config. A nil standby means that this replica never
+// stands by.
 func NewViews(historyBytes int, standby Standby, c clock.WithTicker) *Views {
 	return view.New[dependency.WorkloadKey, v1alpha1.ConfigDependency](view.Config[dependency.WorkloadKey, v1alpha1.ConfigDependency]{
 		Resource:     v1alpha1.Resource("configdependencies"),
@@ -41,7 +42,7 @@ func NewViews(historyBytes int, standby Standby, c clock.WithTicker) *Views {
 	})
 }
 
-// NewREST returns storage that answers from views.
+// NewREST returns a REST that serves from views.
 func NewREST(views *Views) *REST { return view.NewREST(views, &resource) }
 
 // renderer implements view.Renderer. Its items are workloads.
@@ -91,7 +92,7 @@ func (renderer) Alike(before, now policy.Evaluator, key dependency.WorkloadKey) 
 	return a != nil && b != nil && a.UID == b.UID && maps.Equal(a.Labels, b.Labels)
 }
 
-// Same compares the status: nothing else depends on the time.
+// Same compares only the status: nothing else depends on the time.
 func (renderer) Same(o, before *v1alpha1.ConfigDependency) bool {
 	return equality.Semantic.DeepEqual(o.Status, before.Status)
 }

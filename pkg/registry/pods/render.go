@@ -11,7 +11,7 @@ import (
 	"github.com/configdep/configdep/pkg/podstate"
 )
 
-// render returns what is shown of a pod.
+// render returns how a pod is shown.
 func render(p *corev1.Pod, reduced *podstate.Pod, v podstate.PodVerdict) v1alpha1.PodContent {
 	out := v1alpha1.PodContent{
 		Name:              p.Name,
@@ -52,7 +52,7 @@ func renderContainer(c *podstate.Container, v *podstate.ContainerVerdict) v1alph
 			Kind: v1alpha1.SourceKind(s.Kind), Name: s.Name,
 			State: v1alpha1.ContentState(s.State), Reason: s.Reason, Message: s.Message,
 		}
-		// Clients write managedFields, and a year beyond four digits cannot be encoded.
+		// Clients can write managedFields, and a year with more than four digits cannot be encoded.
 		if year := s.Changed.UTC().Year(); !s.Changed.IsZero() && 0 <= year && year <= 9999 {
 			at := metav1.NewTime(s.Changed)
 			source.LastChanged = &at

@@ -27,33 +27,33 @@ import (
 )
 
 const (
-	// maxPods bounds the pods that are read for an answer.
+	// maxPods limits the pods that are read for one request.
 	maxPods = 5000
-	// maxRequests bounds the requests that are answered at the same time. More are refused at
-	// once and tried again by their clients: if they waited here, they would hold the seats
-	// that priority and fairness gives to requests that cost nothing.
+	// maxRequests limits concurrent requests. Further requests are rejected immediately, and
+	// clients retry them: if they waited here, they would occupy the seats of priority and
+	// fairness that cheap requests need.
 	maxRequests = 4
 )
 
-// Views finds the ConfigDependency of a name. Its errors are API errors.
+// Views finds a ConfigDependency by name. Its errors are API errors.
 type Views interface {
 	Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error)
 }
 
-// Index gives access to what is known of the cluster, and says whether revisions of different
+// Index gives access to the dependency graph, and reports whether revisions of different
 // resources can be compared.
 type Index interface {
 	policy.Index
 	Progress() dependency.Progress
 }
 
-// Config is what a REST needs.
+// Config configures a REST.
 type Config struct {
 	Views  Views
 	Index  Index
 	Client workload.Client
 	Clock  clock.PassiveClock
-	// NoRevisions: ControllerRevisions are not looked up.
+	// NoRevisions: do not look up ControllerRevisions.
 	NoRevisions bool
 }
 
@@ -61,7 +61,7 @@ type Config struct {
 type REST struct {
 	tableConvertor
 	Config
-	requests chan struct{} // holds one for each request that is being answered
+	requests chan struct{} // holds an element for each request that is being served
 	maxPods  int
 }
 
@@ -80,11 +80,10 @@ func NewREST(c Config) *REST {
 // New returns an empty ConfigDependencyPods.
 func (*REST) New() runtime.Object { return &v1alpha1.ConfigDependencyPods{} }
 
-// Destroy releases nothing.
+// Destroy implements rest.Storage. There is nothing to release.
 func (*REST) Destroy() {}
 
-// GroupVersionKind makes discovery show the kind of the subresource, and not that of its
-// parent.
+// GroupVersionKind makes discovery show the kind of the subresource instead of its parent's.
 func (*REST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return v1alpha1.SchemeGroupVersion.WithKind("ConfigDependencyPods")
 }
@@ -109,8 +108,8 @@ func (r *REST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runt
 	return out, nil
 }
 
-// read reads in an order that matters: what is known of the sources and of the template
-// first, and then the workload and its pods, which can only be newer.
+// read reads the knowledge about the sources and the template first, and then the workload and
+// its pods. The order matters: the latter must not be older.
 func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1alpha1.ConfigDependencyPods, error) {
 	ref := view.Spec.WorkloadRef
 	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: view.Namespace, Name: ref.Name}
@@ -143,7 +142,7 @@ func (r *REST) read(ctx context.Context, view *v1alpha1.ConfigDependency) (*v1al
 	return out, nil
 }
 
-// know reads what is known of the workload and its sources.
+// know reads a workload and the knowledge about its sources from the index.
 func (r *REST) know(key dependency.WorkloadKey, ref v1alpha1.WorkloadReference) (w *dependency.Workload, known *podstate.Knowledge, err error) {
 	synced := r.Index.Read(func(now policy.Evaluator) {
 		g := now.Graph
@@ -177,7 +176,7 @@ func message(w *dependency.Workload, out *v1alpha1.ConfigDependencyPods, most in
 	return strings.Join(parts, " ")
 }
 
-// apiError returns the error that the user gets for one of the API server.
+// apiError returns the error that the user gets for an error of the API server.
 func apiError(err error, view *v1alpha1.ConfigDependency) error {
 	ref := view.Spec.WorkloadRef
 	var status *apierrors.StatusError

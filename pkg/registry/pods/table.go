@@ -16,7 +16,7 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
 
-// tableConvertor renders what kubectl get --subresource=pods prints: a row for each pod.
+// tableConvertor renders the table that kubectl get --subresource=pods prints, with a row for each pod.
 type tableConvertor struct{}
 
 var columns = []metav1.TableColumnDefinition{
@@ -48,8 +48,7 @@ func (tableConvertor) ConvertToTable(_ context.Context, object, options runtime.
 	return table, nil
 }
 
-// row renders one pod. What clients may have with the row is named like the pod, and holds
-// what the answer says of it alone.
+// row renders one pod. The object of the row has the pod's name, and contains only this pod.
 func row(o *v1alpha1.ConfigDependencyPods, i int, now time.Time) metav1.TableRow {
 	p := &o.Pods[i]
 	object := *o
@@ -77,7 +76,7 @@ func row(o *v1alpha1.ConfigDependencyPods, i int, now time.Time) metav1.TableRow
 	return metav1.TableRow{Cells: cells, Object: runtime.RawExtension{Object: &object}}
 }
 
-// started renders when the oldest of the containers that keep running was started.
+// started renders how long ago the longest-running container was started, without init containers.
 func started(p *v1alpha1.PodContent, now time.Time) string {
 	var oldest *metav1.Time
 	for i := range p.Containers {

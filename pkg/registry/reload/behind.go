@@ -10,8 +10,8 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// behind says how many pods of a workload have an older pod template and why, as a clause; empty if all have
-// the current one.
+// behind returns a clause that says how many pods of a workload have an older pod template, and why; empty if
+// none has.
 func behind(l *workload.Live) string {
 	switch {
 	case !l.Observed:

@@ -28,18 +28,19 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// conflicts is how a patch is tried again when the workload has changed since it was
-// read: for seconds, because during a rollout its status changes many times in one, and
-// with as much chance as delay, or many requests for one workload would collide for ever.
+// conflicts is the backoff of a patch after conflicts, because the workload has changed
+// since it was read. It takes seconds, because during a rollout the status changes many
+// times a second. The jitter is as large as the delay, or many requests for one workload
+// would keep colliding.
 var conflicts = wait.Backoff{Steps: 25, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 1}
 
-// reload decides by the live workload and patches it.
+// reload reads the live workload, decides whether to restart it, and patches it.
 func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, dryRun []string) (v1alpha1.ReloadStatus, error) {
 	ref := shown.Spec.WorkloadRef
 	key := dependency.WorkloadKey{Kind: dependency.WorkloadKind(ref.Kind), Namespace: shown.Namespace, Name: ref.Name}
 	status := v1alpha1.ReloadStatus{WorkloadRef: &ref}
 
-	var refused error // a conflict of ours, which trying again does not resolve
+	var refused error // not an error of the API server, so retrying does not help
 	err := retry.RetryOnConflict(conflicts, func() error {
 		live, err := workload.Get(ctx, r.Client, key)
 		if err != nil {
@@ -106,24 +107,24 @@ func (r *REST) reload(ctx context.Context, shown *v1alpha1.ConfigDependency, req
 	return status, nil
 }
 
-// content is what is known of the content that a workload consumes.
+// content holds the results of evaluating the content that a workload consumes.
 type content struct {
-	policy   policy.Policy // in force
-	present  policy.Record // of the content that is there now
-	previous string        // the hash with which the pods were started
-	stale    []string      // what has changed since
-	known    bool          // whether that can be told
-	inDoubt  bool          // it may be that pods were started with other content than is recorded
-	missing  []string      // without which new pods do not start
+	policy   policy.Policy // the effective policy
+	present  policy.Record // of the current content
+	previous string        // the recorded hash
+	stale    []string      // the sources that have changed since
+	known    bool          // whether stale could be determined
+	inDoubt  bool          // pods may have been started with other content than recorded
+	missing  []string      // the missing sources and keys without which new pods cannot start
 
 	terminating bool // it is being deleted, or its namespace is
 }
 
-// evaluate returns false while the index is being read again.
+// evaluate evaluates a live workload. It returns false while the index is not synced.
 func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 	synced = r.Index.Read(func(now policy.Evaluator) {
 		g := now.Graph
-		// What this process knows of the pods' start is known of the live workload too.
+		// What this process knows about the start of the pods also applies to the live workload.
 		previous := g.Workload(w.WorkloadKey)
 		at := dependency.Arrival{Live: previous != nil, Seen: r.Clock.Now()}
 		w.After(previous, at)
@@ -138,7 +139,7 @@ func (r *REST) evaluate(w *dependency.Workload) (c content, synced bool) {
 	return c, synced
 }
 
-// checkPreconditions refuses a request that is about something else than what is there.
+// checkPreconditions refuses a request whose preconditions do not match the current state.
 func checkPreconditions(shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, live *dependency.Workload, hash string) error {
 	if live.UID != shown.Spec.WorkloadRef.UID {
 		return conflict(shown, "%s %s has been deleted and created again", live.Kind, live.Name)
@@ -163,7 +164,7 @@ func checkPreconditions(shown *v1alpha1.ConfigDependency, request *v1alpha1.Relo
 	return nil
 }
 
-// unneeded tells why a request with mode IfStale restarts nothing.
+// unneeded returns why a request with mode IfStale restarts nothing.
 func unneeded(c *content, l *workload.Live) string {
 	underWay := policy.UnderWay(l.Workload)
 	switch {
@@ -180,12 +181,12 @@ func unneeded(c *content, l *workload.Live) string {
 	case c.inDoubt:
 		return "Not restarted: content has changed and changed back, or the pod template has, so the pods are not known to be stale. " + perPod
 	}
-	// A template without the hash was not written for this content: what is recorded is what was
-	// there when the workload opted in, or what later pods have read.
+	// A template without the hash was not written for this content: the record is of the content
+	// when the workload opted in, or of content that later pods have read.
 	made := l.Marks.TemplateHash == c.present.Hash
 	behind := behind(l)
 	switch {
-	case !c.policy.RestartsBy().MarksTemplate() && policy.LastReloadOf(l.Workload) != nil: // whatever template they are of
+	case !c.policy.RestartsBy().MarksTemplate() && policy.LastReloadOf(l.Workload) != nil: // whatever template the pods have
 	case made && behind != "":
 		return fmt.Sprintf("Not restarted: the pod template of %s %s already has the current content, but %s.", l.Kind, l.Name, behind)
 	case behind != "":
@@ -216,7 +217,7 @@ func user(ctx context.Context) string {
 	return ""
 }
 
-// tell leaves an event and an audit annotation.
+// tell sends an event and adds an audit annotation.
 func (r *REST) tell(ctx context.Context, shown *v1alpha1.ConfigDependency, request *v1alpha1.Reload, status *v1alpha1.ReloadStatus) {
 	audit.AddAuditAnnotation(ctx, "configdep.io/reload-triggered", strconv.FormatBool(status.Triggered))
 	if !status.Triggered {
@@ -238,14 +239,14 @@ func conflict(shown *v1alpha1.ConfigDependency, format string, args ...any) erro
 	return apierrors.NewConflict(v1alpha1.Resource("configdependencies"), shown.Name, fmt.Errorf(format, args...))
 }
 
-// apiError returns the error that the user gets for one of the API server. Whatever
-// quota and admission say of the patch is passed on.
+// apiError returns the error that the user gets for an error of the API server. Refusals
+// of the patch by quota or admission are passed on.
 func apiError(err error, shown *v1alpha1.ConfigDependency) error {
 	ref := shown.Spec.WorkloadRef
 	var status *apierrors.StatusError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		// The client has gone, or the request has taken too long.
+		// The client has disconnected, or the request has timed out.
 		return apierrors.NewTimeoutError(fmt.Sprintf("restarting %s %s: %v", ref.Kind, ref.Name, err), 0)
 	case !errors.As(err, &status):
 		return apierrors.NewInternalError(fmt.Errorf("restarting %s %s: %w", ref.Kind, ref.Name, err))
@@ -258,8 +259,8 @@ func apiError(err error, shown *v1alpha1.ConfigDependency) error {
 	}
 }
 
-// deniedByRBAC tells a refusal of the server's own rights, "User … cannot patch resource
-// …", from one by quota or admission, which has the same code.
+// deniedByRBAC reports whether the server itself lacks a right, "User … cannot patch resource
+// …". A refusal by quota or admission has the same status code.
 func deniedByRBAC(status *apierrors.StatusError) bool {
 	message := status.ErrStatus.Message
 	return apierrors.IsForbidden(status) &&

@@ -19,7 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// Views finds the ConfigDependency of a name. Its errors are API errors.
+// Views finds a ConfigDependency by name. Its errors are API errors.
 type Views interface {
 	Lookup(namespace, name string) (*v1alpha1.ConfigDependency, error)
 }
@@ -43,11 +43,10 @@ var (
 // New returns an empty Reload.
 func (*REST) New() runtime.Object { return &v1alpha1.Reload{} }
 
-// Destroy releases nothing.
+// Destroy implements rest.Storage. There is nothing to release.
 func (*REST) Destroy() {}
 
-// GroupVersionKind makes discovery show the kind of the subresource, and not that of its
-// parent.
+// GroupVersionKind makes discovery show the kind of the subresource instead of its parent's.
 func (*REST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return v1alpha1.SchemeGroupVersion.WithKind("Reload")
 }

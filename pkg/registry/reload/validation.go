@@ -18,10 +18,10 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// maxReason is the greatest length of a reason, in characters. It goes into an event.
+// maxReason is the maximum length of a reason, in characters. The reason goes into an event.
 const maxReason = 256
 
-// validate checks what can be checked by the request alone.
+// validate checks what can be checked from only the request.
 func validate(request *v1alpha1.Reload, namespace, name string) error {
 	if request.Name != "" && request.Name != name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name in the URL (%s)", request.Name, name))
@@ -51,8 +51,8 @@ func validate(request *v1alpha1.Reload, namespace, name string) error {
 	return nil
 }
 
-// misleads reports whether a character makes what is printed look like something else, such as another line, or cannot be
-// seen.
+// misleads reports whether a character is invisible, or can make printed text look like something else, such as another
+// line.
 func misleads(r rune) bool {
 	const joiner, nonJoiner = '\u200d', '\u200c' // of emoji, and of letters in some languages
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != joiner && r != nonJoiner
@@ -83,8 +83,8 @@ func oneOf(kinds []dependency.WorkloadKind) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// setDefaults fills in what the request leaves out, so that admission and the answer
-// show it.
+// setDefaults sets the defaults of a request, so that admission sees them and the answer
+// contains them.
 func setDefaults(request *v1alpha1.Reload, namespace, name string) {
 	request.Namespace, request.Name = namespace, name
 	if request.Spec.Mode == "" {
