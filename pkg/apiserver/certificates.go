@@ -18,8 +18,8 @@ import (
 	"github.com/configdep/configdep/pkg/certificate"
 )
 
-// certificates keep the serving certificate and the CAs that kube-apiserver trusts, as far
-// as the options ask for it.
+// certificates keeps the serving certificate, and the CAs that kube-apiserver trusts, up to
+// date, as the options say.
 type certificates struct {
 	store      *certificate.Store   // nil: the certificate comes from files
 	stored     string               // the name of its Secret
@@ -27,7 +27,8 @@ type certificates struct {
 	bundleFile string               // where the bundle comes from, without a store
 }
 
-// newCertificates makes what the options ask for, and lets the server serve by it.
+// newCertificates returns certificates for options, and makes the server use a managed
+// certificate.
 func newCertificates(o options.Completed, client kubernetes.Interface, dynamicClient dynamic.Interface, serving *genericapiserver.SecureServingInfo) *certificates {
 	c := &certificates{bundleFile: o.Certificate.CABundleFile}
 	if !o.Certificate.Manage && c.bundleFile == "" {
@@ -44,7 +45,7 @@ func newCertificates(o options.Completed, client kubernetes.Interface, dynamicCl
 	return c
 }
 
-// load returns when there is a certificate to serve by.
+// load waits until there is a certificate to serve with.
 func (c *certificates) load(ctx context.Context) error {
 	if c.store == nil {
 		return nil
@@ -52,14 +53,14 @@ func (c *certificates) load(ctx context.Context) error {
 	return c.store.Load(ctx)
 }
 
-// watch is for every replica.
+// watch runs on every replica.
 func (c *certificates) watch(ctx context.Context) {
 	if c.store != nil {
 		c.store.Watch(ctx)
 	}
 }
 
-// lead is for the leader.
+// lead runs on the leader.
 func (c *certificates) lead(ctx context.Context) {
 	switch {
 	case c.store != nil:
@@ -69,13 +70,13 @@ func (c *certificates) lead(ctx context.Context) {
 	}
 }
 
-// secret returns the name of the Secret that is needed; "": none is.
+// secret returns the name of the Secret that is needed; "": none.
 func (c *certificates) secret() string { return c.stored }
 
 // missing reports whether a Secret is needed and does not exist.
 func (c *certificates) missing() bool { return c.store != nil && c.store.Missing() }
 
-// storedCertificate provides the certificate in a Secret to the listeners of the server.
+// storedCertificate provides the certificate of a Secret to the listeners of the server.
 type storedCertificate struct {
 	store *certificate.Store
 	name  string
@@ -92,7 +93,7 @@ func (c *storedCertificate) CurrentCertKeyContent() (cert, key []byte) { return 
 // AddListener implements dynamiccertificates.Notifier.
 func (c *storedCertificate) AddListener(l dynamiccertificates.Listener) { c.store.OnChange(l.Enqueue) }
 
-// expiry returns when the certificate of a provider expires; zero if that cannot be told.
+// expiry returns when the certificate of a provider expires; zero if that is not known.
 func expiry(provider dynamiccertificates.CertKeyContentProvider) time.Time {
 	if provider == nil {
 		return time.Time{}

@@ -12,18 +12,18 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// clientCA provides the CAs by which clients are recognized: that of users, and that of
-// the aggregator.
+// clientCA provides the CAs that verify client certificates: the CA of users, and the CA
+// of the aggregator.
 type clientCA interface {
 	dynamiccertificates.CAContentProvider
 	dynamiccertificates.ControllerRunner
 }
 
 // loadedClientCA is a clientCA that is loaded before the first connection is accepted.
-// The generic API server begins to serve and to load at the same time. Before it has
-// loaded, the aggregator is anonymous to it, and its users are refused. When it has loaded
-// one CA of the two, it asks for certificates of that one alone; then the aggregator may
-// send none, and is anonymous for as long as it keeps the connection.
+// The generic API server starts to serve while it loads the CAs. Until they are loaded, the
+// aggregator is anonymous and its users are refused. While only one of the two CAs is
+// loaded, the server asks for certificates from only that CA, so the aggregator may send
+// none and remain anonymous for the lifetime of the connection.
 type loadedClientCA struct {
 	clientCA
 	loaded func() bool
@@ -33,7 +33,7 @@ type loadedClientCA struct {
 func loadClientCA(serving *genericapiserver.SecureServingInfo, authentication *genericapiserver.AuthenticationInfo) {
 	all, loads := serving.ClientCA.(clientCA)
 	if !loads || authentication.RequestHeaderConfig == nil {
-		return // it is without, or they come from files
+		return // there are no CAs, or they come from files
 	}
 	aggregator := authentication.RequestHeaderConfig.CAContentProvider
 	serving.ClientCA = &loadedClientCA{all, func() bool {
@@ -42,16 +42,16 @@ func loadClientCA(serving *genericapiserver.SecureServingInfo, authentication *g
 	}}
 }
 
-// RunOnce is called before the server accepts connections. It does not wait for ever, as
-// a cluster may have no CA of users.
+// RunOnce is called before the server accepts connections. It waits for a limited time,
+// because a cluster may have no CA for users.
 func (c *loadedClientCA) RunOnce(ctx context.Context) error {
 	go c.clientCA.Run(ctx, 1)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	// When it fails, callers remain anonymous, as without this.
+	// On failure, clients remain anonymous, as without loadedClientCA.
 	_ = wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) { return c.loaded(), nil })
 	return nil
 }
 
-// Run has been begun by RunOnce.
+// Run only waits: RunOnce has started the clientCA.
 func (c *loadedClientCA) Run(ctx context.Context, _ int) { <-ctx.Done() }

@@ -27,31 +27,31 @@ import (
 	"github.com/configdep/configdep/pkg/workload"
 )
 
-// Config is what a Server is made from.
+// Config configures a Server.
 type Config struct {
 	Generic *genericapiserver.RecommendedConfig
 	Extra   ExtraConfig
 }
 
-// ExtraConfig is what the generic API server knows nothing of.
+// ExtraConfig is the configuration that the generic API server does not have.
 type ExtraConfig struct {
 	Client    kubernetes.Interface
 	Workloads workload.Client
 	Reader    *ingest.Reader
 
-	// Namespace is that of the server, with its Secrets and its Lease.
+	// Namespace is the namespace of the server, with its Secrets and its Lease.
 	Namespace      string
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
-	// Reload is the policy for what annotations leave open, and Scope what is read.
+	// Reload has the defaults for what annotations do not set. Scope selects the objects that are read.
 	Reload policy.Defaults
 	Scope  ingest.Scope
-	// NoRevisions: no ControllerRevision is looked up.
+	// NoRevisions: do not look up ControllerRevisions.
 	NoRevisions bool
 	// ConcurrentReloads is how many workloads are patched at once.
 	ConcurrentReloads int
-	// HistoryBytes is about how much memory the events of one resource may keep.
+	// HistoryBytes is the approximate memory limit for the watch history of one resource.
 	HistoryBytes int
-	// MaxWatchesPerUser is how many watches one user may have open.
+	// MaxWatchesPerUser is how many watches one user may have open on this replica.
 	MaxWatchesPerUser int
 
 	key            *sharedsecret.Secret // of the hashes
@@ -61,8 +61,8 @@ type ExtraConfig struct {
 	unregistration *unregistration
 }
 
-// CompletedConfig is a Config that has been completed. The private pointer makes it
-// impossible to make one elsewhere.
+// CompletedConfig is a Config that has been completed. The private pointer prevents other
+// packages from creating one.
 type CompletedConfig struct{ *completedConfig }
 
 type completedConfig struct {
@@ -137,7 +137,7 @@ func applyGeneric(o options.Completed, c *genericapiserver.RecommendedConfig) er
 	return o.Admission.ApplyTo(&c.Config, c.SharedInformerFactory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion)
 }
 
-// newExtraConfig applies our own options.
+// newExtraConfig applies the options that are specific to configdep.
 func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedConfig) (*ExtraConfig, error) {
 	config := clientConfig(generic.ClientConfig)
 	client, err := kubernetes.NewForConfig(config)
@@ -175,21 +175,20 @@ func newExtraConfig(o options.Completed, generic *genericapiserver.RecommendedCo
 	return c, err
 }
 
-// clientConfig returns the configuration of the client for workloads and sources. The
-// API server limits us by priority and fairness; a limit of the client on top would only
-// delay patches.
+// clientConfig returns the configuration of the client for workloads and sources. It has no
+// rate limit, which would only delay patches: kube-apiserver has priority and fairness.
 func clientConfig(base *rest.Config) *rest.Config {
 	c := rest.CopyConfig(base)
 	c.UserAgent = "configdep/" + version.Version()
 	c.QPS = -1
-	// It costs more than it saves within a cluster, as for the controllers of Kubernetes.
+	// Within a cluster it costs more than it saves; the controllers of Kubernetes disable it too.
 	c.DisableCompression = true
 	c.ContentType = "application/vnd.kubernetes.protobuf"
 	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return c
 }
 
-// Complete fills in what the generic API server derives, and wraps its chain of handlers.
+// Complete fills in the fields that the generic API server derives, and wraps its handler chain.
 func (c *Config) Complete() CompletedConfig {
 	drain := &filters.Drain{}
 	c.Generic.BuildHandlerChainFunc = func(api http.Handler, generic *genericapiserver.Config) http.Handler {

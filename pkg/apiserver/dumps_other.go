@@ -7,5 +7,5 @@ package apiserver
 
 import "context"
 
-// forbidDumps does nothing: the server runs in containers of Linux, and elsewhere for its development.
+// forbidDumps does nothing: the server runs in Linux containers, and elsewhere only during development.
 func forbidDumps(context.Context) {}

@@ -11,16 +11,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// deferredEventSink writes events when no workload waits to be restarted: with many at once,
-// events would take from the API server what the patches need. It waits for a time only,
-// as the broadcaster drops events when too many are queued.
+// deferredEventSink delays events while workloads wait to be restarted, because with many
+// workloads the events would compete with the patches at the API server. It delays each
+// event only for a limited time, because the broadcaster drops events if its queue is full.
 type deferredEventSink struct {
 	record.EventSink
 	busy  func() bool
 	clock clock.Clock
 }
 
-// How long an event waits at most, from when it happened, and how often it looks.
+// The maximum delay of an event since it happened, and how often its wait is checked.
 const (
 	patience     = 3 * time.Second
 	patienceStep = 10 * time.Millisecond

@@ -12,9 +12,9 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 )
 
-// addHealthChecks adds the checks of the domain. They are ready before the server runs.
+// addHealthChecks adds configdep's own checks. It must be called before the server runs.
 func (s *Server) addHealthChecks() error {
-	// Until the index has synced, requests would get 503; a Service must not send any.
+	// Until the index has synced, requests get 503, so a Service must not send any.
 	synced := healthz.NamedCheck("dependency-index-synced", func(*http.Request) error {
 		if !s.index.HasKey() {
 			return errors.New("waiting for the key of the config hash in Secret " + ingest.KeySecret + "; the log says why")
@@ -24,7 +24,7 @@ func (s *Server) addHealthChecks() error {
 		}
 		return s.resources.ready()
 	})
-	// Everything takes the lock of the index; if it is never released, only a restart helps.
+	// Everything needs the lock of the index. If it is never released, only a restart helps.
 	responsive := healthz.NamedCheck("dependency-index-responsive", func(r *http.Request) error {
 		done := make(chan struct{})
 		go func() {

@@ -14,14 +14,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// oldestKubernetes is the oldest version of Kubernetes that is supported. From then on,
-// kube-apiserver answers consistent reads from its watch cache (feature ConsistentListFromCache,
-// on by default since 1.31): earlier ones read all objects of a resource from etcd to tell its
-// current revision.
+// oldestKubernetes is the oldest version of Kubernetes that is supported. Since that version,
+// kube-apiserver serves consistent reads from its watch cache by default (feature gate
+// ConsistentListFromCache). Earlier versions read all objects of a resource from etcd to determine
+// its current revision.
 var oldestKubernetes = version.MajorMinor(1, 31)
 
-// checkKubernetes returns an error if the cluster has a version that is not supported. It waits for
-// an answer until the context is done.
+// checkKubernetes returns an error if the version of the cluster is not supported. It retries until
+// the API server answers or the context is done.
 func checkKubernetes(ctx context.Context, client discovery.ServerVersionInterface) error {
 	var unsupported error
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 100, Cap: 10 * time.Second}

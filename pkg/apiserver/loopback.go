@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// loopback returns the configuration of the client by which the generic API server talks to
-// itself, and makes the server present a certificate to it that lives as long as the
-// process. The function of the generic API server for that makes two RSA keys, which takes
-// a quarter of the time that a small cluster takes to be read.
+// loopback returns the configuration of the client with which the generic API server talks
+// to itself, and makes the server present a certificate to it that is valid for the lifetime
+// of the process. The generic API server's own function generates two RSA keys, which takes a
+// quarter of the time that it takes to read a small cluster.
 func loopback(serving *genericapiserver.SecureServingInfo) (*rest.Config, error) {
 	cert, key, err := selfSigned(genericapiserver.LoopbackClientServerNameOverride)
 	if err != nil {
@@ -36,7 +36,7 @@ func loopback(serving *genericapiserver.SecureServingInfo) (*rest.Config, error)
 	return serving.NewLoopbackClientConfig(string(uuid.NewUUID()), cert)
 }
 
-// selfSigned returns a certificate for a name and its key, PEM-encoded.
+// selfSigned returns a self-signed certificate for a name, and its key, PEM-encoded.
 func selfSigned(name string) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

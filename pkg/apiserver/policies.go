@@ -14,14 +14,14 @@ import (
 	"github.com/configdep/configdep/pkg/apis/configdep"
 )
 
-// resync is that of the informers of every generic API server.
+// resync is the default resync period of the informers of a generic API server.
 const resync = 10 * time.Minute
 
-// newInformers returns the informers of the generic API server: those of admission, and of priority and fairness.
+// newInformers returns the informers of the generic API server, for admission and for priority and fairness.
 //
-// The plugin for validating admission policies caches the parameters of every policy of the cluster that is bound, also
-// of those that can never concern a request to this server. Parameters are often in ConfigMaps, and can be in Secrets,
-// of which it would hold all that there are. So only what may concern our API has parameters here.
+// The ValidatingAdmissionPolicy plugin caches the parameters of every policy in the cluster that has a binding, even if
+// the policy can never match a request to this server. Parameters are often ConfigMaps and can be Secrets, and the plugin
+// would hold all of these in memory. So the informers drop the parameters of policies that cannot match our API group.
 func newInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(client, resync, informers.WithTransform(func(o any) (any, error) {
 		if policy, ok := o.(*admissionregistrationv1.ValidatingAdmissionPolicy); ok && !concerns(policy, configdep.GroupName) {
@@ -31,7 +31,7 @@ func newInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	}))
 }
 
-// concerns reports whether a policy can match a resource of an API group.
+// concerns reports whether a policy can match resources of an API group.
 func concerns(policy *admissionregistrationv1.ValidatingAdmissionPolicy, group string) bool {
 	return policy.Spec.MatchConstraints != nil &&
 		slices.ContainsFunc(policy.Spec.MatchConstraints.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/configdep/configdep/pkg/registry/configdependency"
 )
 
-// feed is what the server does with a view, whatever it shows.
+// feed is a view of any resource, with the methods that the server needs.
 type feed interface {
 	ingest.Sink
 	Run(ctx context.Context)
@@ -29,23 +29,23 @@ type feed interface {
 	Size() (objects, averageBytes int)
 }
 
-// resource is one that is read from a view.
+// resource is an API resource that is served from a view.
 type resource struct {
 	view    feed
 	storage rest.Storage
 }
 
-// resources are all that are read from views, by their names.
+// resources are all resources that are served from views, by name.
 type resources map[string]resource
 
-// newResources returns what the API group serves, without subresources.
+// newResources returns the resources of the API group, without subresources.
 func newResources(dependencies *configdependency.Views) resources {
 	return resources{
 		"configdependencies": {dependencies, configdependency.NewREST(dependencies)},
 	}
 }
 
-// storage returns the storage by the names of the resources.
+// storage returns the storage of each resource, by name.
 func (r resources) storage() map[string]rest.Storage {
 	all := map[string]rest.Storage{}
 	for name, resource := range r {
@@ -54,7 +54,7 @@ func (r resources) storage() map[string]rest.Storage {
 	return all
 }
 
-// sinks returns the views as sinks of the index, in the order of the names.
+// sinks returns the views as sinks of the index, ordered by the names of the resources.
 func (r resources) sinks() (sinks []ingest.Sink) {
 	for _, name := range slices.Sorted(maps.Keys(r)) {
 		sinks = append(sinks, r[name].view)
@@ -68,7 +68,7 @@ func (r resources) reset() {
 	}
 }
 
-// ready returns nil once all views are.
+// ready returns nil once all views are ready.
 func (r resources) ready() error {
 	for _, resource := range r {
 		if err := resource.view.Ready(); err != nil {
@@ -92,11 +92,11 @@ func (r resources) watches() (open, events int) {
 	return open, events
 }
 
-// objectCounts tells priority and fairness how large a list is. Without it, every list would count as
-// one of a single object, because nothing is stored here.
+// objectCounts tells priority and fairness how many objects a list has. Without it, every list would
+// count as a list of one object, because the server has no storage that counts objects.
 type objectCounts struct{ resources }
 
-// Get implements flowcontrolrequest.StorageObjectCountTracker. A resource is named with its group.
+// Get implements flowcontrolrequest.StorageObjectCountTracker. The name is RESOURCE.GROUP.
 func (c objectCounts) Get(name string) (storage.Stats, error) {
 	for resource, served := range c.resources {
 		if v1alpha1.Resource(resource).String() == name {
@@ -107,7 +107,7 @@ func (c objectCounts) Get(name string) (storage.Stats, error) {
 	return storage.Stats{}, flowcontrolrequest.ObjectCountNotFoundErr
 }
 
-// Set implements flowcontrolrequest.StorageObjectCountTracker, and is for what is stored.
+// Set implements flowcontrolrequest.StorageObjectCountTracker. Nothing calls it, as there is no storage.
 func (objectCounts) Set(string, storage.Stats) {}
 
 // RunUntil implements flowcontrolrequest.StorageObjectCountTracker. There is nothing to maintain.

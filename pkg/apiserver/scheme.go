@@ -31,24 +31,24 @@ func init() {
 	utilruntime.Must(logsapi.AddFeatureGates(utilfeature.DefaultMutableFeatureGate))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	utilruntime.Must(scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion))
-	// What the generic API server serves of its own, without a group.
+	// The types that the generic API server itself serves, without a group.
 	v1 := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, v1)
 	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{},
 		&metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 }
 
-// newAPIGroup returns the API group without its resources. It wraps the serializer that NewDefaultAPIGroupInfo
-// configures, and not codecs, because only that one streams lists in JSON: 50,000 objects are more than 100 MB.
+// newAPIGroup returns the API group without its resources. It wraps the serializer of NewDefaultAPIGroupInfo instead of
+// codecs, because only that serializer streams lists in JSON: 50,000 objects are more than 100 MB.
 func newAPIGroup() genericapiserver.APIGroupInfo {
 	group := genericapiserver.NewDefaultAPIGroupInfo(configdep.GroupName, scheme, metav1.ParameterCodec, codecs)
 	group.NegotiatedSerializer = textSerializer{group.NegotiatedSerializer}
 	return group
 }
 
-// textSerializer encodes the types of our group, which have no protobuf form. If protobuf
-// were on offer, a client that prefers it and takes JSON as well, as those of built-in
-// types do, would get 406 in place of JSON.
+// textSerializer does not offer protobuf, which the types of our group do not support. If it
+// did, clients that prefer protobuf but also accept JSON, such as clients for built-in types,
+// would get 406 instead of JSON.
 type textSerializer struct{ runtime.NegotiatedSerializer }
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
@@ -66,10 +66,11 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	return infos
 }
 
-// prettyUnlessMany encodes long lists as they come: curl is given pretty JSON, of which the whole would be in memory twice.
+// prettyUnlessMany does not indent long lists. By default curl gets indented JSON, and indenting a list needs all of it
+// in memory twice.
 type prettyUnlessMany struct{ pretty, plain runtime.Serializer }
 
-// prettyItems is how many objects are made pretty.
+// prettyItems is the length of the longest list that is indented.
 const prettyItems = 500
 
 // Encode implements runtime.Encoder.
@@ -90,8 +91,8 @@ func (s prettyUnlessMany) Decode(data []byte, defaults *schema.GroupVersionKind,
 	return s.pretty.Decode(data, defaults, into)
 }
 
-// jsonOrYAML decodes YAML too, because kubectl create --raw sends whatever file it is given
-// as JSON.
+// jsonOrYAML also decodes YAML, because kubectl create --raw sends any file with the content
+// type of JSON.
 type jsonOrYAML struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder.

@@ -35,7 +35,7 @@ import (
 	"github.com/configdep/configdep/pkg/registry/reload"
 )
 
-// Server is the aggregated API server, what feeds it, and the controller.
+// Server is the aggregated API server, with its index and the controller.
 type Server struct {
 	config       *completedConfig
 	generic      *genericapiserver.GenericAPIServer
@@ -47,7 +47,7 @@ type Server struct {
 	namespaces   corev1listers.NamespaceLister
 }
 
-// New makes a Server.
+// New returns a Server that is ready to run.
 func (c CompletedConfig) New() (*Server, error) {
 	s := &Server{
 		config:      c.completedConfig,
@@ -93,7 +93,7 @@ func (c CompletedConfig) New() (*Server, error) {
 }
 
 // Run serves until the context is done and the server has drained. The controller ends
-// first; what feeds the index outlives the drain, so that nothing stale is served in it.
+// first. The index is kept up to date until the drain is over, so that no stale data is served.
 func (s *Server) Run(ctx context.Context) error {
 	feed, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.broadcaster.StartStructuredLogging(2)
@@ -113,7 +113,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop()
 	if err := s.config.certificates.load(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // it was to end before it had begun
+			return nil //nolint:nilerr // the context was done before the server started
 		}
 		return err
 	}
@@ -131,13 +131,13 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.generic.PrepareRun().RunWithContext(ctx)
 }
 
-// begin makes everything start over with another key of the hashes.
+// begin resets the server for a new key of the config hash.
 func (s *Server) begin(d *dependency.Digester) {
 	s.config.webhook.FollowKey(d)
 	s.resources.reset()
 }
 
-// reviews answers the webhook.
+// reviews returns the handler of the webhook.
 func (s *Server) reviews() http.Handler {
 	return admission.NewHandler(admission.Config{
 		Index: s.index, Finder: s.config.Reader, Clock: clock.RealClock{}, Namespaces: s.config.Scope.Namespaces,
@@ -145,8 +145,9 @@ func (s *Server) reviews() http.Handler {
 	})
 }
 
-// lead runs the controller and keeps the certificates, on one replica at a time. A replica
-// that has yet to read the cluster could do nothing, and would keep others from it.
+// lead runs the controller and manages certificates, on one replica at a time. A replica
+// waits until it has read the cluster: as the leader it could do nothing until then, and
+// would prevent other replicas from leading.
 func (s *Server) lead(ctx context.Context) {
 	synced := func(context.Context) (bool, error) { return s.index.Synced() == nil, nil }
 	if wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, synced) != nil {
@@ -174,8 +175,8 @@ func (s *Server) lead(ctx context.Context) {
 	run(ctx)
 }
 
-// lease returns the Lease that the leader holds. The identity differs between two
-// processes on one host.
+// lease returns the Lease that the leader holds. Its identity is unique to the process, as
+// two processes can have the same host name.
 func (s *Server) lease() resourcelock.Interface {
 	host, err := os.Hostname()
 	if err != nil {

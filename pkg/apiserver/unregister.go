@@ -22,20 +22,20 @@ import (
 	"github.com/configdep/configdep/pkg/follow"
 )
 
-// unregistration takes away the APIService when the namespace of the server is deleted. If it
-// stayed, its Service would be gone, discovery would fail in part, and no namespace of the
-// cluster could finish its deletion any more, the server's own among them. The namespace
-// controller leaves all things in a namespace alone for some seconds, and so is in time.
+// unregistration deletes the APIService when the namespace of the server is deleted. An
+// APIService without its Service makes discovery fail in part, and then no namespace in the
+// cluster can be deleted completely, including the server's own. There is time to delete it:
+// the namespace controller waits some seconds before it deletes the content of a namespace.
 type unregistration struct {
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
 	namespace string
 }
 
-// apiService is the name of the APIService that leads to the server.
+// apiService is the name of the APIService of the server.
 var apiService = v1alpha1.SchemeGroupVersion.Version + "." + v1alpha1.SchemeGroupVersion.Group
 
-// watch waits for that until the context is done.
+// watch watches the namespace of the server until the context is done.
 func (u *unregistration) watch(ctx context.Context) {
 	namespaces := u.client.CoreV1().Namespaces()
 	follow.Object[*corev1.Namespace, *corev1.NamespaceList]{
@@ -48,7 +48,7 @@ func (u *unregistration) watch(ctx context.Context) {
 	}.Run(ctx)
 }
 
-// tryToUnregister unregisters the server, and tries for a while.
+// tryToUnregister unregisters the server, and retries for some seconds.
 func (u *unregistration) tryToUnregister(ctx context.Context) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8}
 	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
@@ -63,7 +63,7 @@ func (u *unregistration) tryToUnregister(ctx context.Context) {
 	}
 }
 
-// unregister deletes the APIService, unless it leads to another namespace.
+// unregister deletes the APIService, unless it refers to a Service in another namespace.
 func (u *unregistration) unregister(ctx context.Context) error {
 	found, err := u.dynamic.Resource(certificate.APIServices).Get(ctx, apiService, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -80,7 +80,7 @@ func (u *unregistration) unregister(ctx context.Context) error {
 	}
 	uid := found.GetUID()
 	err = u.dynamic.Resource(certificate.APIServices).Delete(ctx, found.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another one
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // already deleted, or replaced
 		return nil
 	}
 	return err

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Drain sends clients away before a server ends. The aggregator keeps one connection
-// for all of its requests and opens no other while that one works, so it would stay until
-// the end of the shutdown delay and then pass on to users that the server is shutting
-// down. A Connection: close, which HTTP/2 turns into a GOAWAY, makes it connect again, to a
-// server that is ready; what is under way is still answered. Watches would be under way for
-// an hour: they end then too, spread over some time.
+// Drain makes clients disconnect before a server shuts down. The aggregator uses one
+// connection for all requests for as long as it works. So it would use this server until the
+// end of the shutdown delay, and users would then get the error that the server is shutting
+// down. The header Connection: close, which HTTP/2 turns into a GOAWAY, makes the aggregator
+// reconnect to a server that is ready; requests in flight are still answered. Watches, which
+// could last an hour, end as well, spread over some time.
 type Drain struct{ begun atomic.Bool }
 
-// WithClosing makes clients close their connections once it has begun.
+// WithClosing makes clients close their connections once the drain has begun.
 func (d *Drain) WithClosing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.begun.Load() {
@@ -28,8 +28,8 @@ func (d *Drain) WithClosing(next http.Handler) http.Handler {
 	})
 }
 
-// BeginWithin begins in the middle of the shutdown delay after the context is done: until
-// then the endpoints of the Service may still lead clients back here.
+// BeginWithin begins the drain in the middle of the shutdown delay, which begins when the
+// context is done: before that, the Service may still route clients back to this server.
 func (d *Drain) BeginWithin(ctx context.Context, delay time.Duration, endWatches func(within time.Duration)) {
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(delay/2, func() {

@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filters wraps the handlers of the server: it bounds watches, spreads them over the replicas, ends those
-// that are stalled, and sends clients away before a server ends.
+// Package filters wraps the handlers of the server. It limits watches, spreads them over the replicas and ends stalled
+// ones, and makes clients disconnect before a server shuts down.
 package filters
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// WithWatches is for the API, below authentication: what is said there of watches.
+// WithWatches wraps the handler of the API with the filters for watches. It needs the authenticated user.
 func WithWatches(api http.Handler, maxPerUser int, codecs runtime.NegotiatedSerializer) http.Handler {
 	limit, watches := &watchLimit{most: maxPerUser, codecs: codecs}, &spread{most: watchesPerConnection}
 	return limit.handler(watches.handler(endStalled(api, stalledAfter)))

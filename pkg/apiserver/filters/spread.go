@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// watchesPerConnection is how many watches may begin on a connection before its client is asked for
-// another one.
+// watchesPerConnection is how many watches may begin on a connection before its client is asked to
+// open another one.
 const watchesPerConnection = 50
 
-// spread spreads watches over the replicas. Each kube-apiserver keeps one connection for all of its
-// requests, which leads to one replica. When that goes, all of its watches come to the next one, and
-// would stay there. So after some watches a connection takes no more: its client is told so (a
-// Connection: close, which HTTP/2 turns into a GOAWAY), and opens another one, to any replica. What is
-// under way goes on.
+// spread spreads watches over the replicas. Each kube-apiserver uses one connection, to one replica,
+// for all of its requests. When that replica ends, all of its watches move to one other replica, and
+// would stay there. So after a number of watches, the client of a connection is told to open another
+// one, to any replica (by the header Connection: close, which HTTP/2 turns into a GOAWAY). Requests in
+// flight continue on the old connection.
 type spread struct {
 	most int
 
@@ -24,7 +24,7 @@ type spread struct {
 	connections map[string]*connection // by the address of the client
 }
 
-// connection is one on which there are watches.
+// connection counts the watches of a connection.
 type connection struct{ begun, open int }
 
 // handler counts the watches of each connection.
@@ -42,7 +42,7 @@ func (s *spread) handler(next http.Handler) http.Handler {
 	})
 }
 
-// begin notes that a watch begins, and reports whether it is to be the last of its connection.
+// begin counts a watch, and reports whether it should be the last one on its connection.
 func (s *spread) begin(client string) (last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +59,7 @@ func (s *spread) begin(client string) (last bool) {
 	return c.begun == s.most
 }
 
-// end notes that a watch has ended. A connection without watches is forgotten: there is nothing to be
-// spread.
+// end counts the end of a watch. A connection without watches is forgotten.
 func (s *spread) end(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

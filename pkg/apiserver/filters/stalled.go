@@ -14,8 +14,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// stalledAfter is how long a client of a watch may take nothing of what is sent to it. Before that, all
-// buffers on the way have filled up, which hold some megabytes.
+// stalledAfter is how long the client of a watch may receive nothing while data waits to be sent. That begins
+// when all buffers on the way are full, which hold some megabytes.
 const stalledAfter = 30 * time.Second
 
 func isWatch(r *http.Request) bool {
@@ -23,9 +23,9 @@ func isWatch(r *http.Request) bool {
 	return found && info.IsResourceRequest && info.Verb == "watch"
 }
 
-// endStalled ends a watch when nothing of what is sent can be written for some time, up to twice as
-// much. It would hold what it has yet to send for as long as the client keeps its connection: not
-// even the end of the request interrupts what writes to it.
+// endStalled ends a watch if a write to its client blocks for some time, between once and twice the
+// given duration. Such a watch would keep its unsent events in memory until the client closes the
+// connection: not even the end of the request interrupts the write.
 func endStalled(next http.Handler, after time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isWatch(r) {
@@ -40,12 +40,12 @@ func endStalled(next http.Handler, after time.Duration) http.Handler {
 	})
 }
 
-// watchWriter knows whether what is written to it gets on.
+// watchWriter detects writes that block.
 type watchWriter struct {
 	http.ResponseWriter
 
-	writes atomic.Uint64 // counts the beginnings and ends of writes, so that it is odd during one
-	last   uint64        // what it was at the last check
+	writes atomic.Uint64 // counts the beginnings and ends of writes, so it is odd during a write
+	last   uint64        // the value of writes at the last check
 }
 
 func (w *watchWriter) Write(p []byte) (int, error) {
@@ -54,26 +54,26 @@ func (w *watchWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush implements http.Flusher. It writes as well.
+// Flush implements http.Flusher. It counts as a write.
 func (w *watchWriter) Flush() {
 	w.writes.Add(1)
 	defer w.writes.Add(1)
-	w.ResponseWriter.(http.Flusher).Flush() //nolint:forcetypeassert // what WrapForHTTP1Or2 asks for
+	w.ResponseWriter.(http.Flusher).Flush() //nolint:forcetypeassert // required by WrapForHTTP1Or2
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// stalled reports whether a write that was going on at the last check still is.
+// stalled reports whether the write that was in progress at the last check still is.
 func (w *watchWriter) stalled() bool {
 	before := w.last
 	w.last = w.writes.Load()
 	return w.last%2 == 1 && w.last == before
 }
 
-// checkEvery lets a write fail if it goes on at two checks.
+// checkEvery makes a write fail that is in progress at two consecutive checks.
 func (w *watchWriter) checkEvery(interval time.Duration, logger klog.Logger) (stop func()) {
-	var mu sync.Mutex // after the request, nothing may be done with the writer
+	var mu sync.Mutex // the writer must not be used after the request
 	over := false
 	var timer *time.Timer
 	check := func() {

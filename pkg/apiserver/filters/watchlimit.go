@@ -15,17 +15,17 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// watchLimit bounds the watches that one user has open at once. Priority and fairness counts a watch only until its
-// first events have been sent, and each holds memory for as long as it is open.
+// watchLimit limits the watches that one user has open at a time. Priority and fairness counts a watch only until its
+// initial events have been sent, but a watch uses memory for as long as it is open.
 type watchLimit struct {
 	most   int
-	codecs runtime.NegotiatedSerializer // of the answer
+	codecs runtime.NegotiatedSerializer // for the error
 
 	mu    sync.Mutex
 	users map[string]int // open watches, by the name of the user
 }
 
-// handler refuses a watch that is one too many with 429, which clients try again later.
+// handler rejects watches beyond the limit with 429, and clients retry them later.
 func (l *watchLimit) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, found := genericapirequest.UserFrom(r.Context())

@@ -15,22 +15,23 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 )
 
-// CertificateOptions say where the serving certificate comes from, if not from files alone.
+// CertificateOptions are the options of a serving certificate that the server manages, and of the CA bundles that it
+// keeps up to date.
 type CertificateOptions struct {
-	// Manage lets the server make and renew its certificate.
+	// Manage makes the server issue and renew its certificate.
 	Manage bool
-	// Secret, in the namespace of the server, is where the certificate is kept then.
+	// Secret, in the namespace of the server, contains the managed certificate.
 	Secret string
-	// Service is for whose DNS names the certificate is made.
+	// Service is the Service whose DNS names the certificate is issued for.
 	Service string
-	// Lifetime is that of the certificate, and CALifetime that of its CA.
+	// Lifetime is the lifetime of the certificate, and CALifetime the lifetime of its CA.
 	Lifetime, CALifetime time.Duration
-	// WebhookConfiguration is the MutatingWebhookConfiguration whose caBundle is kept right,
-	// besides that of the APIService; empty: none.
+	// WebhookConfiguration is the MutatingWebhookConfiguration whose caBundle is kept up to
+	// date, in addition to the APIService; empty: none.
 	WebhookConfiguration string
 	// CAConfigMap, in the namespace of the server, gets the same CAs, for other clients; empty: none.
 	CAConfigMap string
-	// CABundleFile holds the bundle that is kept right with a certificate from files.
+	// CABundleFile contains the CA bundle to publish, for a certificate from files.
 	CABundleFile string
 }
 
@@ -70,7 +71,7 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 			"caBundle of the APIService and of the webhooks is kept up to date from it.")
 }
 
-// CertificateProfile returns what the certificate of the server's own making is to be.
+// CertificateProfile returns the profile of the managed certificate.
 func (o *Options) CertificateProfile() certificate.Profile {
 	name := o.Certificate.Service + "." + o.Namespace + ".svc"
 	return certificate.Profile{

@@ -1,7 +1,7 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package options has the flags of the server, with their defaults and what they may be.
+// Package options defines the flags of the server, with their defaults and validation.
 package options
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Options are what flags set. They are the standard ones of the generic API server,
-// without those that concern storage, and a few of our own.
+// Options are the values of the flags: the standard ones of the generic API server, except
+// those for storage, and those specific to configdep.
 type Options struct {
 	ServerRun      *genericoptions.ServerRunOptions
 	SecureServing  *genericoptions.SecureServingOptions
@@ -41,54 +41,54 @@ type Options struct {
 	Admission      *genericoptions.AdmissionOptions
 	Logs           *logsapi.LoggingConfiguration
 
-	// Namespace is where the server keeps the Secret with the key of the hashes and the
-	// Lease of the leader.
+	// Namespace is the namespace of the server, with the Secret that contains the key of the
+	// config hash and the Lease for leader election.
 	Namespace string
-	// VersionLag is how far versions may lag behind on a resource on which nothing is
-	// written.
+	// VersionLag is how far versions may lag behind while nothing is written to one of the
+	// resources.
 	VersionLag time.Duration
-	// HistoryBytes is about how much memory the events that watches go on from may keep.
+	// HistoryBytes is the approximate memory limit for the events from which watches resume.
 	HistoryBytes resource.QuantityValue
-	// MaxWatchesPerUser is how many watches one user may have open at this replica.
+	// MaxWatchesPerUser is how many watches one user may have open on this replica.
 	MaxWatchesPerUser int
-	// Reload is the policy for what annotations leave open, and what they may ask for.
+	// Reload has the defaults for what annotations do not set, and the strategies that they may ask for.
 	Reload policy.Defaults
-	// ControllerRevisions says whether these are looked up.
+	// ControllerRevisions is whether to look up ControllerRevisions.
 	ControllerRevisions bool
-	// ConcurrentReloads is how many workloads are patched at once.
+	// ConcurrentReloads is how many workloads are patched at the same time.
 	ConcurrentReloads int
 	LeaderElection    componentbaseconfig.LeaderElectionConfiguration
 	Certificate       CertificateOptions
 
-	// Namespaces are those that are read; empty: all.
+	// Namespaces are the namespaces that are read; empty: all.
 	Namespaces []string
-	// ReadSecrets reports whether any Secret is read.
+	// ReadSecrets is whether to read any Secrets other than the server's own.
 	ReadSecrets bool
-	// ExcludedSecretTypes are the types of Secrets that are not read.
+	// ExcludedSecretTypes are the types of Secrets of which only the metadata is read.
 	ExcludedSecretTypes []string
-	excludedTypesFlag   *pflag.Flag // knows whether they were set
-	// WebhookPort is where the admission webhook is served; 0: it is not.
+	excludedTypesFlag   *pflag.Flag // tells whether ExcludedSecretTypes was set
+	// WebhookPort is the port of the admission webhook; 0: no webhook.
 	WebhookPort int
-	// WebhookSecretPath: the webhook answers at a path that only its configuration has.
+	// WebhookSecretPath: serve the webhook at a path that only its configuration contains.
 	WebhookSecretPath bool
-	// WebhookClientCAFile has the CA of the callers of the webhook; empty: any client may call.
+	// WebhookClientCAFile contains the CA of the callers of the webhook; empty: any client may call.
 	WebhookClientCAFile string
-	// WebhookClientNames are the common names that certificates of that CA may have; empty: any.
+	// WebhookClientNames are the allowed common names in the certificates of callers; empty: any.
 	WebhookClientNames []string
-	// WebhookExempt are namespaces whose workloads the webhook leaves alone, for any caller; WebhookSelector selects
-	// those that it does not, by their labels.
+	// WebhookExempt are namespaces whose workloads the webhook admits unchanged, for any caller; WebhookSelector selects,
+	// by their labels, the namespaces whose workloads it does not.
 	WebhookExempt   []string
 	WebhookSelector string
 }
 
-// NewOptions returns the defaults.
+// NewOptions returns Options with their defaults.
 func NewOptions() *Options {
 	serving := genericoptions.NewSecureServingOptions()
-	// The client is the aggregator, which carries the requests and watches of many users
-	// in one connection. (The default of 0 means the 250 of net/http.)
+	// The client is the aggregator, which sends the requests and watches of many users
+	// through one connection. (The default, 0, means the 250 of net/http.)
 	serving.HTTP2MaxStreamsPerConnection = 1000
-	serving.BindPort = 6443 // no privilege is needed to listen on it
-	// A self-signed certificate, made when none is given, stays in memory.
+	serving.BindPort = 6443 // unprivileged
+	// If no certificate is given, keep the self-signed one in memory.
 	serving.ServerCert.CertDirectory, serving.ServerCert.PairName = "", "configdep-apiserver"
 
 	o := &Options{
@@ -110,7 +110,7 @@ func NewOptions() *Options {
 		HistoryBytes: resource.QuantityValue{Quantity: resource.MustParse("32Mi")},
 		Reload: policy.Defaults{
 			Mode: policy.Off, Settle: 5 * time.Second, ReleaseSettle: 30 * time.Second, MinInterval: 10 * time.Second,
-			// What every workload that opts in needs. Others take rights of their own.
+			// The default of workloads. Others need additional rights.
 			Strategies: []policy.Strategy{policy.Annotate},
 		},
 		ControllerRevisions: true,
@@ -128,13 +128,13 @@ func NewOptions() *Options {
 		Certificate: newCertificateOptions(),
 	}
 	o.Features.EnableProfiling = false
-	// Policies and webhooks of the cluster may refuse a Reload. Mutating ones have nothing
-	// to add to it, and cost watches and rights.
+	// Validating policies and webhooks of the cluster may refuse a Reload. Mutating ones have
+	// nothing to change in it, and need watches and rights.
 	o.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy", "MutatingAdmissionWebhook"}
 	return o
 }
 
-// serviceAccountNamespace is where the kubelet tells a container its namespace.
+// serviceAccountNamespace is the file in which the kubelet tells a container its namespace.
 const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 func defaultNamespace() string {
@@ -147,7 +147,7 @@ func defaultNamespace() string {
 	return "configdep-system"
 }
 
-// leastHistory has room for some states of the largest objects.
+// The limits of --watch-history-size. The minimum has room for some states of the largest objects.
 var leastHistory, mostHistory = resource.MustParse("8Mi"), resource.MustParse("1Ti")
 
 // Flags returns the flags by group.
@@ -182,15 +182,15 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	return sets
 }
 
-// Completed are Options from which nothing is left out. The private pointer makes it impossible to make
-// them elsewhere.
+// Completed are Options that have been completed. The private pointer prevents other packages from
+// creating them.
 type Completed struct{ *completed }
 
 type completed struct{ *Options }
 
-// Complete derives what was left out.
+// Complete derives options that were not set.
 func (o *Options) Complete() Completed {
-	// Servers outside a cluster have one kubeconfig, seldom three.
+	// Outside a cluster, servers usually use one kubeconfig for everything.
 	if o.Authentication.RemoteKubeConfigFile == "" {
 		o.Authentication.RemoteKubeConfigFile = o.CoreAPI.CoreAPIKubeconfigPath
 	}
@@ -200,7 +200,7 @@ func (o *Options) Complete() Completed {
 	return Completed{&completed{o}}
 }
 
-// Validate returns everything that is wrong.
+// Validate returns all errors, joined.
 func (o Completed) Validate() error {
 	var errs []error
 	errs = append(errs, o.ServerRun.Validate()...)

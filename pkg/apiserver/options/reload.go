@@ -14,7 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// addReloadFlags adds the defaults for what annotations leave open.
+// addReloadFlags adds the flags for restarts.
 func (o *Options) addReloadFlags(fs *pflag.FlagSet) {
 	fs.Var((*modeValue)(&o.Reload.Mode), "default-reload",
 		"The mode of workloads that do not have the annotation "+policy.ReloadAnnotation+", and whose namespace does not have it either: "+

@@ -14,7 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 )
 
-// addScopeFlags adds what says which objects are read.
+// addScopeFlags adds the flags that select which objects are read.
 func (o *Options) addScopeFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Namespaces, "namespaces", o.Namespaces,
 		fmt.Sprintf("The namespaces whose workloads are shown and restarted, at most %d; the server then needs no rights on workloads, ConfigMaps and Secrets in other namespaces. The default is all.", maxNamespaces))
@@ -35,13 +35,13 @@ func (o *Options) Scope() ingest.Scope {
 	return ingest.Scope{Namespaces: o.Namespaces, WithoutSecrets: !o.ReadSecrets, UnreadTypes: o.ExcludedSecretTypes}
 }
 
-// maxNamespaces is how many namespaces may be read one by one. Each costs eleven watches, two of them for types of
-// Secrets that are not read. They begin again every --max-version-lag, with a request to ask for the current revision
-// each time. With 100 these are 110 requests a second, which cost about a tenth of a processor of kube-apiserver for each
-// replica while nothing happens (see docs/install.md); and 1,100 first lists at once.
+// maxNamespaces is how many namespaces may be read one by one. Each needs eleven watches, two of them for types of
+// Secrets that are not read. Watches restart every --max-version-lag, each time with a request for the current revision.
+// For 100 namespaces that is 110 requests a second, about a tenth of a CPU of kube-apiserver for each replica while
+// nothing happens (see docs/install.md), and 1,100 initial lists at once.
 const maxNamespaces = 100
 
-// maxExcludedTypes is how many types of Secrets may be left out. Each costs a watch in each of those namespaces.
+// maxExcludedTypes is how many types of Secrets may be left out. Each needs a watch in each of those namespaces.
 const maxExcludedTypes = 8
 
 func (o *Options) validateScope() []error {
@@ -57,11 +57,11 @@ func (o *Options) validateNamespaces() (errs []error) {
 	return append(errs, validateNames("--namespaces", o.Namespaces)...)
 }
 
-// secretType is what is taken for the type of a Secret: DOMAIN/NAME, Opaque, or what some tools have, with more than
-// one slash. It stands in field selectors and in labels of metrics as it is.
+// secretType matches the types of Secrets that can be left out: DOMAIN/NAME, Opaque, or types with more than one slash,
+// as some tools have. They are used in field selectors and metric labels without escaping.
 var secretType = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)*$`)
 
-// maxSecretType is how many bytes it may have.
+// maxSecretType is the maximum length of such a type, in bytes.
 const maxSecretType = 253
 
 func (o *Options) validateExcludedTypes() (errs []error) {

@@ -13,14 +13,14 @@ import (
 	"github.com/configdep/configdep/pkg/apiserver/options"
 )
 
-// Exemptions are the namespaces whose workloads the webhook leaves alone. What the webhook configuration exempts
-// must not be answered to callers who do not go by it.
+// Exemptions are the namespaces whose workloads the webhook admits unchanged. The server checks this itself because
+// callers other than kube-apiserver do not follow the webhook configuration.
 type Exemptions struct {
-	namespaces []string        // the server's own is one of them
+	namespaces []string        // including the server's own
 	selector   labels.Selector // selects those that are not exempt
 }
 
-// NewExemptions returns what the options exempt.
+// NewExemptions returns the Exemptions of options.
 func NewExemptions(o options.Completed) (Exemptions, error) {
 	selector, err := labels.Parse(o.WebhookSelector)
 	if err != nil {
@@ -29,7 +29,8 @@ func NewExemptions(o options.Completed) (Exemptions, error) {
 	return Exemptions{append([]string{o.Namespace}, o.WebhookExempt...), selector}, nil
 }
 
-// Exempt reports whether a namespace is one of them. One that is not known has no labels to be selected by.
+// Exempt reports whether a namespace is exempt. With a selector, this includes namespaces that are not known, as they
+// have no labels to select.
 func (e Exemptions) Exempt(namespace string, known corev1listers.NamespaceLister) bool {
 	if slices.Contains(e.namespaces, namespace) {
 		return true

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// How many connections to the webhook there may be, of one host and of all. kube-apiserver has as many as requests at
-// once, and keeps at most 25.
+// The maximum number of connections to the webhook, from one host and in total. kube-apiserver opens a connection for each
+// concurrent request, and keeps at most 25 idle ones.
 const (
 	maxConnections       = 512
 	maxConnectionsOfHost = 128
 )
 
-// limitedListener bounds the connections of a listener, and those of one host, so that one that takes many leaves room
-// for others.
+// limitedListener limits the connections of a listener, in total and from each host, so that one host cannot use all of
+// them.
 type limitedListener struct {
 	net.Listener
 
@@ -29,7 +29,7 @@ func newLimitedListener(l net.Listener) *limitedListener {
 	return &limitedListener{Listener: l, hosts: map[string]int{}}
 }
 
-// Accept closes connections that are too many. They do not wait, or clients would wait with them.
+// Accept closes connections beyond the limits. They are not queued, because their clients would then wait.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()

@@ -30,32 +30,31 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// path is where the webhook is served: a path that can be read in the webhook configuration alone, where the
-// leader writes it. kube-apiserver does not say who it is to webhooks, but it knows the path, and a client that only
-// reaches the port does not.
+// path is the URL path of the webhook, which cannot be guessed. The leader writes it into the webhook configuration.
+// kube-apiserver does not authenticate to webhooks, but it knows the path, unlike a client that can only reach the port.
 //
-// All replicas derive it from the key of the hashes. The path of the previous key is served for a while, as kube-apiserver
-// calls it until the leader has written the new one and kube-apiserver has read that. Then it ends, since a key may be
-// replaced because it has leaked.
+// All replicas derive the path from the key of the config hash. The path of the previous key is served for some time,
+// because kube-apiserver uses it until the leader has written the new path and kube-apiserver has read it. It is served
+// for a limited time only, because a key may be replaced after a leak.
 type path struct {
 	client        kubernetes.Interface
-	configuration string // its name; empty: the path is known to all
+	configuration string // its name; empty: serve the fixed path admission.Path
 	clock         clock.PassiveClock
 
 	mu       sync.Mutex
-	paths    []string                                     // at most two; none: the key is not known yet
-	replaced time.Time                                    // when the second of them was
-	queue    workqueue.TypedRateLimitingInterface[string] // of the configuration, while this replica leads
+	paths    []string                                     // the current and the previous path; empty: the key is not known yet
+	replaced time.Time                                    // when the previous path was replaced
+	queue    workqueue.TypedRateLimitingInterface[string] // contains the configuration when it needs an update; nil: this replica does not lead
 }
 
-// previousPath is how long the path of the previous key is served: enough for another replica to become the leader, and
-// for writes of the configuration that are tried again.
+// previousPath is how long the path of the previous key is served: long enough for a change of the leader and for
+// retries of writes to the configuration.
 const previousPath = 10 * time.Minute
 
-// follow takes the path that belongs to a key.
+// follow switches to the path for a key.
 func (p *path) follow(d *dependency.Digester) {
 	secret := d.Derive("the path of the webhook")
-	path := admission.Path + "/" + hex.EncodeToString(secret[:]) // kube-apiserver takes lower case alone
+	path := admission.Path + "/" + hex.EncodeToString(secret[:]) // kube-apiserver accepts only lower case
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.paths) > 0 && p.paths[0] == path {
@@ -67,7 +66,7 @@ func (p *path) follow(d *dependency.Digester) {
 	}
 }
 
-// current returns the path that the configuration is to have, or "".
+// current returns the path that the configuration should have, or "" if it is not known yet.
 func (p *path) current() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +93,7 @@ func (p *path) served(path string) bool {
 	return false
 }
 
-// handler serves at the path, and nothing elsewhere.
+// handler serves only at the path.
 func (p *path) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !p.served(r.URL.Path) {
@@ -106,8 +105,7 @@ func (p *path) handler(next http.Handler) http.Handler {
 	})
 }
 
-// lead keeps the path in the configuration, as long as this replica leads. A configuration that does not exist gets it
-// when it does.
+// lead keeps the path in the configuration up to date until the context is done. The configuration may be created later.
 func (p *path) lead(ctx context.Context) {
 	if p.configuration == "" {
 		return
@@ -147,7 +145,7 @@ func (p *path) lead(ctx context.Context) {
 		case ctx.Err() != nil:
 		case apierrors.IsInvalid(err) || apierrors.IsConflict(err):
 			logger.V(2).Info("Could not write the path of the webhook, will retry", "reason", err.Error())
-			queue.AddRateLimited(item) // another client has written it, most of the time
+			queue.AddRateLimited(item) // usually because another client has written it
 		default:
 			logger.Error(err, "Writing the path of the webhook into its configuration failed, will retry")
 			queue.AddRateLimited(item)
@@ -162,7 +160,7 @@ func (p *path) setQueue(queue workqueue.TypedRateLimitingInterface[string]) {
 	p.queue = queue
 }
 
-// publish writes the path into the configuration, where it has another. Nil: it does not exist.
+// publish writes the path into a configuration that has another path. If the configuration is nil, it does not exist.
 func (p *path) publish(ctx context.Context, o *admissionregistrationv1.MutatingWebhookConfiguration) error {
 	if o == nil {
 		return nil
@@ -174,7 +172,7 @@ func (p *path) publish(ctx context.Context, o *admissionregistrationv1.MutatingW
 	_, err = p.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, o.Name, types.JSONPatchType, patch,
 		metav1.PatchOptions{FieldManager: policy.FieldManager})
 	if apierrors.IsNotFound(err) {
-		return nil // its deletion is about to be seen
+		return nil // the watch will report its deletion
 	}
 	if err == nil {
 		klog.FromContext(ctx).Info("Wrote the path of the webhook into its configuration", "configuration", p.configuration)
@@ -182,8 +180,8 @@ func (p *path) publish(ctx context.Context, o *admissionregistrationv1.MutatingW
 	return err
 }
 
-// pathPatch returns a JSON patch that gives all webhooks of a configuration a path, or nil if they have it. One that is
-// called by a URL is not ours.
+// pathPatch returns a JSON patch that sets the path of all webhooks in a configuration, or nil if they have it. Webhooks
+// with a URL instead of a Service are not ours.
 func pathPatch(o *admissionregistrationv1.MutatingWebhookConfiguration, path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil

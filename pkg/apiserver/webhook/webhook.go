@@ -1,8 +1,8 @@
 // Copyright The configdep Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook is how the admission webhook is reached: its port, its path, and which namespaces it leaves alone. Package
-// admission answers.
+// Package webhook serves the admission webhook: it has its port, its path, and the namespaces that are exempt. Package
+// admission has the handler.
 package webhook
 
 import (
@@ -28,27 +28,27 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// Webhook serves the admission webhook, on a listener of its own: kube-apiserver calls
-// webhooks without saying who it is, and no such client may reach the API. So everything
-// that a connection can hold is bounded.
+// Webhook serves the admission webhook on its own listener: kube-apiserver does not
+// authenticate to webhooks, and unauthenticated clients must not reach the API. Because of
+// such clients, all resources that a connection can use are limited.
 type Webhook struct {
-	serving  *genericapiserver.SecureServingInfo // nil: there is none
+	serving  *genericapiserver.SecureServingInfo // nil: there is no webhook
 	clientCA dynamiccertificates.CAContentProvider
-	names    []string // the common names that clients may have; empty: any
+	names    []string // the allowed common names of clients; empty: any
 	path     *path
 }
 
-// What a connection to the webhook may do. HTTP/1.1 alone is spoken: with HTTP/2 a connection would have windows
-// and headers of many requests at once, and kube-apiserver needs it for none.
+// The limits of a connection to the webhook. Only HTTP/1.1 is served: with HTTP/2, a connection could use the memory of
+// many concurrent requests, and kube-apiserver does not need it.
 const (
 	maxWebhookHeader = 16 << 10
 	webhookHeader    = 5 * time.Second // to arrive
 	webhookIdle      = 90 * time.Second
-	webhookRequest   = 5 * time.Second  // with the body, where the handler allows no less
-	webhookAnswer    = 15 * time.Second // from the headers on
+	webhookRequest   = 5 * time.Second  // to arrive with its body, unless the handler sets a shorter limit
+	webhookAnswer    = 15 * time.Second // from the arrival of the headers
 )
 
-// New makes the listener, which serves with the certificate of the API.
+// New listens on the port of the webhook, which uses the certificate of the API.
 func New(o options.Completed, api *genericapiserver.SecureServingInfo, client kubernetes.Interface) (*Webhook, error) {
 	configuration := o.Certificate.WebhookConfiguration
 	if o.WebhookPort == 0 || !o.WebhookSecretPath {
@@ -77,13 +77,13 @@ func New(o options.Completed, api *genericapiserver.SecureServingInfo, client ku
 	return w, nil
 }
 
-// FollowKey takes the path that belongs to the key of the hashes.
+// FollowKey switches to the path for a key of the config hash.
 func (w *Webhook) FollowKey(d *dependency.Digester) { w.path.follow(d) }
 
-// Lead keeps the path in the webhook configuration until the context is done. One replica at a time does it.
+// Lead keeps the path in the webhook configuration up to date until the context is done. Only the leader runs it.
 func (w *Webhook) Lead(ctx context.Context) { w.path.lead(ctx) }
 
-// Start serves until the context is done; then it answers what is under way. Wrap wraps all that is served.
+// Start serves until the context is done, and then still answers requests in flight. Wrap wraps the whole handler.
 func (w *Webhook) Start(ctx context.Context, serving *sync.WaitGroup, handler http.Handler, wrap func(http.Handler) http.Handler) error {
 	if w.serving == nil {
 		return nil
@@ -99,7 +99,7 @@ func (w *Webhook) Start(ctx context.Context, serving *sync.WaitGroup, handler ht
 		ReadTimeout:       webhookRequest,
 		WriteTimeout:      webhookAnswer,
 		IdleTimeout:       webhookIdle,
-		// Strangers cause what it says, such as handshakes that fail.
+		// Unauthenticated clients can cause errors, such as failed handshakes.
 		ErrorLog: log.New(verboseWriter{klog.FromContext(ctx)}, "", 0),
 	}
 	klog.FromContext(ctx).Info("Serving the webhook", "address", w.serving.Listener.Addr().String())
@@ -111,7 +111,7 @@ func (w *Webhook) Start(ctx context.Context, serving *sync.WaitGroup, handler ht
 	return nil
 }
 
-// tlsConfig returns how connections are secured, with the certificate of the API as it is at the time.
+// tlsConfig returns a configuration that always uses the current certificate of the API.
 func (w *Webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.Config {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
@@ -121,7 +121,7 @@ func (w *Webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.C
 		config.MinVersion = w.serving.MinTLSVersion
 	}
 	if w.clientCA != nil {
-		config.ClientAuth = tls.RequestClientCert // verified with each request, by the CA as it is then
+		config.ClientAuth = tls.RequestClientCert // verified for each request, with the current CA
 		if controller, ok := w.clientCA.(dynamiccertificates.ControllerRunner); ok {
 			serving.Go(func() { controller.Run(ctx, 1) })
 		}
@@ -136,7 +136,7 @@ func (w *Webhook) tlsConfig(ctx context.Context, serving *sync.WaitGroup) *tls.C
 	return config
 }
 
-// verboseWriter logs what the HTTP server says, if asked for.
+// verboseWriter logs the errors of the HTTP server at a high verbosity.
 type verboseWriter struct{ logger klog.Logger }
 
 func (w verboseWriter) Write(p []byte) (int, error) {
@@ -144,7 +144,7 @@ func (w verboseWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// authenticated refuses callers without a certificate of the CA, if there is one.
+// authenticated refuses callers without a certificate from the CA, if a CA is set.
 func (w *Webhook) authenticated(next http.Handler) http.Handler {
 	if w.clientCA == nil {
 		return next
