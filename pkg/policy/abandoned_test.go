@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_OptsInAgainWhilePodsAreLeft: when it opted out, some pods were still to be evicted.
+// TestDecide_OptsInAgainWhilePodsAreLeft: the workload opted out before all pods were evicted.
 func TestDecide_OptsInAgainWhilePodsAreLeft(t *testing.T) {
 	replaceTemplate := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "2" })
@@ -22,12 +22,12 @@ func TestDecide_OptsInAgainWhilePodsAreLeft(t *testing.T) {
 		meanwhile func(*world)
 		want      outcome
 	}{
-		"nothing else happens":                 {func(*world) {}, rollOut(policy.TriggerUnknown)},
-		"a new process looks":                  {(*world).restart, rollOut(policy.TriggerUnknown)},
-		"the key of the hash is replaced":      {func(x *world) { x.rekey(1, func(*world) {}, func(*world) {}) }, rollOut(policy.TriggerUnknown)},
-		"another scope counts when it opts in": {func(x *world) { x.annotate(policy.ExcludeAnnotation, "configmap/*") }, rollOut(policy.TriggerUnknown)},
-		"all pods are replaced":                {replaceTemplate, baseline},
-		"all are, and a new process looks":     {func(x *world) { replaceTemplate(x); x.restart() }, outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, policy.TriggerUnknown}},
+		"nothing else happens":                                 {func(*world) {}, rollOut(policy.TriggerUnknown)},
+		"a new process looks":                                  {(*world).restart, rollOut(policy.TriggerUnknown)},
+		"the key of the hash is replaced":                      {func(x *world) { x.rekey(1, func(*world) {}, func(*world) {}) }, rollOut(policy.TriggerUnknown)},
+		"another scope counts when it opts in":                 {func(x *world) { x.annotate(policy.ExcludeAnnotation, "configmap/*") }, rollOut(policy.TriggerUnknown)},
+		"all pods have been replaced":                          {replaceTemplate, baseline},
+		"all pods have been replaced, and a new process looks": {func(x *world) { replaceTemplate(x); x.restart() }, outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, policy.TriggerUnknown}},
 		"another template comes and goes in the middle of its rollout": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Image = "2"
@@ -47,12 +47,12 @@ func TestDecide_OptsInAgainWhilePodsAreLeft(t *testing.T) {
 			x.annotate(policy.ReloadAnnotation, "off", policy.RecreatingAnnotation, "a1b2c3d4")
 			d := x.decide()
 			if d.State != policy.Unmanaged || d.Action != policy.Abandon {
-				t.Fatalf("when the workload opts out: %+v", d)
+				t.Fatalf("when the workload opts out: decision = %+v, want state Unmanaged and action Abandon", d)
 			}
 			e := x.evaluate()
 			x.patch(policy.AbandonedPatch(e.Workload, e.Present()))
 			if d := x.decide(); d.Action != policy.None {
-				t.Fatalf("once that is recorded: %+v", d)
+				t.Fatalf("once the opt-out is recorded: decision = %+v, want no action", d)
 			}
 			x.tick(time.Minute)
 			tt.meanwhile(x)

@@ -14,8 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// admission returns an update that is about to be written: the Deployment as it is, but for
-// what change does.
+// admission returns an update that is about to be written: the current Deployment, with a change.
 func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *policy.Admission {
 	d := x.deployment.DeepCopy()
 	change(d)
@@ -23,30 +22,30 @@ func (x *world) admission(newTemplate bool, change func(*appsv1.Deployment)) *po
 	return &policy.Admission{Evaluation: x.known().Evaluate(w), Before: &policy.Written{x.deployment.Annotations, x.deployment.Spec.Template.Annotations}, NewTemplate: newTemplate}
 }
 
-// The action is a label of a metric, so that it is more than what becomes of the workload.
+// The action is also a label of a metric, so it must be right even if the workload stays the same.
 func TestAdmission_Action(t *testing.T) {
 	out := map[string]string{}
 	in := map[string]string{policy.ReloadAnnotation: "auto"}
 	recorded := map[string]string{policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "v1.k.h"}
 	mistake := map[string]string{policy.ReloadAnnotation: "auto", policy.SettleAnnotation: "soon"}
 	for name, tt := range map[string]struct {
-		before, after map[string]string // annotations; no before: it is created
+		before, after map[string]string // annotations; before is nil on create
 		newTemplate   bool
 		want          policy.AdmissionAction
 	}{
-		"created":                                 {nil, in, true, policy.Stamp},
-		"created, and out":                        {nil, out, true, policy.Leave},
-		"created, with a mistake":                 {nil, mistake, true, policy.Leave},
-		"a new template":                          {recorded, recorded, true, policy.Stamp},
-		"a new template, and a mistake":           {recorded, mistake, true, policy.Restore},
-		"the same template":                       {recorded, recorded, false, policy.Restore},
-		"it opts in":                              {out, in, false, policy.Adopt},
-		"it opts in, and has a record":            {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, in, false, policy.Restore},
-		"it was in, and has no record":            {in, in, false, policy.Restore},
-		"it had tried to opt in, with a mistake":  {map[string]string{policy.ReloadAnnotation: "yes"}, in, false, policy.Restore},
-		"it opts out":                             {recorded, out, false, policy.Restore},
-		"globs would tell which names there are":  {nil, map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/a*"}, true, policy.Leave},
-		"a name tells nothing that is not public": {nil, map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/a"}, true, policy.Stamp},
+		"created":                                   {nil, in, true, policy.Stamp},
+		"created, opted out":                        {nil, out, true, policy.Leave},
+		"created, with an invalid mode":             {nil, mistake, true, policy.Leave},
+		"a new template":                            {recorded, recorded, true, policy.Stamp},
+		"a new template, with an invalid mode":      {recorded, mistake, true, policy.Restore},
+		"the same template":                         {recorded, recorded, false, policy.Restore},
+		"opts in":                                   {out, in, false, policy.Adopt},
+		"opts in, with a record":                    {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, in, false, policy.Restore},
+		"stays opted in, without a record":          {in, in, false, policy.Restore},
+		"opts in, after an invalid mode":            {map[string]string{policy.ReloadAnnotation: "yes"}, in, false, policy.Restore},
+		"opts out":                                  {recorded, out, false, policy.Restore},
+		"named by a glob, which would reveal names": {nil, map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/a*"}, true, policy.Leave},
+		"named in full, which reveals nothing":      {nil, map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/a"}, true, policy.Stamp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
@@ -56,25 +55,25 @@ func TestAdmission_Action(t *testing.T) {
 				a.Before = nil
 			}
 			if got := a.Action(); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
+				t.Errorf("action = %q, want %q", got, tt.want)
 			}
 		})
 	}
 }
 
-// A source that does not trigger is looked up as well if pods do not start without it.
+// Sources without which pods do not start are looked up even if they do not trigger.
 func TestAdmission_AbsentNamesWhatPodsNeed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotations []string
 		do          func(*world)
 		want        []dependency.SourceKey
 	}{
-		"all are there": {do: func(*world) {}},
-		"a required one is absent": {
+		"all sources exist": {do: func(*world) {}},
+		"a required source is absent": {
 			do:   func(x *world) { x.remove(dependency.Secret, "db") },
 			want: []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
 		},
-		"a required one that is excluded is absent": {
+		"an excluded required source is absent": {
 			annotations: []string{policy.ExcludeAnnotation, "secret/db"},
 			do:          func(x *world) { x.remove(dependency.Secret, "db") },
 			want:        []dependency.SourceKey{{Kind: dependency.Secret, Namespace: namespace, Name: "db"}},
@@ -94,7 +93,7 @@ func TestAdmission_AbsentNamesWhatPodsNeed(t *testing.T) {
 				}
 			})
 			if diff := cmp.Diff(tt.want, a.Absent()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("absent sources (-want +got):\n%s", diff)
 			}
 		})
 	}

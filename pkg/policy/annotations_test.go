@@ -80,8 +80,8 @@ func TestNewPolicy_AnnotationValues(t *testing.T) {
 	}
 }
 
-// TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother: the message names where the value
-// stands, the value, and what is allowed.
+// TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother: the message names the annotation, its
+// value, and the allowed values.
 func TestNewPolicy_InvalidValueIsToldAndNeverTakenForAnother(t *testing.T) {
 	const aDuration = `must be a duration such as "0", "500ms", "30s" or "5m"`
 	long := strings.Repeat("ä", 40) // 80 bytes
@@ -142,13 +142,13 @@ func TestNewPolicy_BoundsPatterns(t *testing.T) {
 		return policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", policy.ExcludeAnnotation: strings.Join(patterns, ",")}, nil, policy.Defaults{})
 	}
 	if p := of(append(most, most...)...); len(p.Problems) != 0 || len(p.Exclude) != policy.MaxPatterns {
-		t.Errorf("%d patterns, and the problems %q", len(p.Exclude), p.Problems)
+		t.Errorf("as many patterns as allowed: got %d patterns and problems %q", len(p.Exclude), p.Problems)
 	}
 	if p := of(append(most, "secret/s")...); len(p.Problems) != 1 || !strings.Contains(p.Problems[0], "must not name more than 256 sources") {
-		t.Errorf("of one more, the problems are %q", p.Problems)
+		t.Errorf("one pattern too many: problems = %q", p.Problems)
 	}
 	if p := of("secret/" + strings.Repeat("*a", policy.MaxPattern)); len(p.Problems) != 1 {
-		t.Errorf("of a long one, the problems are %q", p.Problems)
+		t.Errorf("a pattern that is too long: problems = %q", p.Problems)
 	}
 }
 
@@ -161,13 +161,13 @@ func TestNewPolicy_BoundsGlobs(t *testing.T) {
 		patterns []string
 		says     string
 	}{
-		"as many as there may be": {globs, ""},
-		"one more":                {append(slices.Clone(globs), "secret/*"), "must not have more than 32 patterns"},
-		"many stars":              {[]string{"secret/*a*b*c*d*"}, "must not have more than 4 *"},
+		"as many patterns as allowed": {globs, ""},
+		"one pattern too many":        {append(slices.Clone(globs), "secret/*"), "must not have more than 32 patterns"},
+		"many stars":                  {[]string{"secret/*a*b*c*d*"}, "must not have more than 4 *"},
 	} {
 		p := policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(tt.patterns, ",")}, nil, policy.Defaults{})
 		if got := strings.Join(p.Problems, "; "); tt.says == "" && got != "" || !strings.Contains(got, tt.says) {
-			t.Errorf("%s: the problems are %q", what, got)
+			t.Errorf("%s: problems = %q", what, got)
 		}
 	}
 
@@ -180,11 +180,11 @@ func TestNewPolicy_BoundsGlobs(t *testing.T) {
 	x := newWorld(t, pod)
 	x.annotate(policy.SourcesAnnotation, strings.Join(globs, ","), policy.ExcludeAnnotation, strings.Join(globs, ","))
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonTooManyPatterns || !strings.Contains(d.Message, "Too many patterns: configdep.io/sources and configdep.io/exclude have 64, which count as 64 (one with ? or [ ] counts as 1 plus its length); multiplied by the 500 sources") {
-		t.Errorf("the decision is %+v", d)
+		t.Errorf("decision = %+v", d)
 	}
-	x.annotate(policy.SettleAnnotation, "soon") // which has to be corrected first
+	x.annotate(policy.SettleAnnotation, "soon") // takes precedence
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonInvalidAnnotation || !strings.Contains(d.Message, "Invalid annotation configdep.io/settle") || !strings.Contains(d.Message, "too many patterns") {
-		t.Errorf("with an invalid annotation as well, the decision is %+v", d)
+		t.Errorf("with an invalid annotation as well, decision = %+v", d)
 	}
 }
 
@@ -195,17 +195,17 @@ func TestNewPolicy_NamesEveryInvalidAnnotation(t *testing.T) {
 	}
 	problems := policy.NewPolicy(bad, nil, policy.Defaults{Mode: policy.Off}).Problems
 	if len(problems) != len(policy.EveryAnnotation) {
-		t.Errorf("%d problems are told, want %d: %q", len(problems), len(policy.EveryAnnotation), problems)
+		t.Errorf("got %d problems, want %d: %q", len(problems), len(policy.EveryAnnotation), problems)
 	}
 	for _, key := range policy.EveryAnnotation {
 		if !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "annotation "+key+`="?": `) }) {
-			t.Errorf("nothing is told of %s", key)
+			t.Errorf("no problem names %s", key)
 		}
 	}
 }
 
-// TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations: a namespace may hold defaults that are invalid, or
-// that a newer version understands, for workloads that are off anyway.
+// TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations: a namespace may have defaults that are invalid, or that
+// only a newer version understands. They do not matter to workloads that are off.
 func TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 	invalid := map[string]string{policy.SettleAnnotation: "soon", policy.SourcesAnnotation: "secret/db"}
 	off := map[string]string{policy.ReloadAnnotation: "off"}
@@ -213,17 +213,17 @@ func TestNewPolicy_WorkloadsThatAreOffIgnoreInvalidAnnotations(t *testing.T) {
 		workload, namespace map[string]string
 		declaredBy          string
 	}{
-		"by the server's default":   {nil, invalid, "Default"},
-		"by its own annotation":     {off, invalid, policy.ReloadAnnotation},
-		"by that of the namespace":  {invalid, off, "Namespace " + policy.ReloadAnnotation},
-		"with annotations of ours":  {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, nil, "Default"},
-		"with none, anywhere":       {nil, nil, "Default"},
-		"with annotations of other": {map[string]string{"example.com/reload": "auto"}, nil, "Default"},
+		"by the server's default":         {nil, invalid, "Default"},
+		"by its own annotation":           {off, invalid, policy.ReloadAnnotation},
+		"by the namespace's annotation":   {invalid, off, "Namespace " + policy.ReloadAnnotation},
+		"with configdep's annotations":    {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, nil, "Default"},
+		"without annotations":             {nil, nil, "Default"},
+		"with another tool's annotations": {map[string]string{"example.com/reload": "auto"}, nil, "Default"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := policy.Policy{Mode: policy.Off, DeclaredBy: tc.declaredBy, Strategy: policy.Annotate, Settle: time.Second}
 			if diff := cmp.Diff(want, policy.NewPolicy(tc.workload, tc.namespace, policy.Defaults{Mode: policy.Off, Settle: time.Second})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("policy (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -242,8 +242,8 @@ func TestParseMode_IsStrict(t *testing.T) {
 	}
 }
 
-// TestNewPolicy_PatternsNameWhatCanExist: a pattern that no name of an object matches is a mistake, such as a letter in upper case,
-// and is told.
+// TestNewPolicy_PatternsNameWhatCanExist: a pattern that cannot match the name of any object, such as one with an
+// upper-case letter, is invalid.
 func TestNewPolicy_PatternsNameWhatCanExist(t *testing.T) {
 	for name, possible := range map[string]bool{
 		"db": true, "0": true, "a.b-c": true, "*": true, "?": true, "[a-z]": true, "feature-*": true, "*-db": true, "*.*": true,
@@ -254,7 +254,7 @@ func TestNewPolicy_PatternsNameWhatCanExist(t *testing.T) {
 	} {
 		p := policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/" + name}, nil, policy.Defaults{})
 		if (len(p.Problems) == 0) != possible {
-			t.Errorf("of secret/%s, the problems are %q", name, p.Problems)
+			t.Errorf("secret/%s: problems = %q", name, p.Problems)
 		}
 	}
 }

@@ -17,32 +17,32 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// What is just allowed is taken as it is, and one more is a problem.
+// Values at a limit are valid, and values beyond it are a problem.
 func TestNewPolicy_BoundsOfValues(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key, value string
-		problem    string // a part of it; empty: there is none
+		problem    string // a substring of the problem; empty: none
 	}{
-		"the longest name":               {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
-		"a name that no object can have": {policy.SourcesAnnotation, "secret/Db", "is neither a valid object name"},
-		"a longer name":                  {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither a valid object name"},
-		"as many stars as there may be":  {policy.SourcesAnnotation, "secret/*a*b*c*", ""},
-		"one more":                       {policy.SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
-		"no time":                        {policy.SettleAnnotation, "0", ""},
-		"a little less":                  {policy.SettleAnnotation, "-1ns", "a duration such as"},
-		"the longest value in a message": {policy.SettleAnnotation, strings.Repeat("a", 64), `"` + strings.Repeat("a", 64) + `"`},
-		"a longer value in a message":    {policy.SettleAnnotation, strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `…"`},
+		"the longest name":                       {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 253), ""},
+		"a name that no object can have":         {policy.SourcesAnnotation, "secret/Db", "is neither a valid object name"},
+		"a longer name":                          {policy.SourcesAnnotation, "secret/" + strings.Repeat("a", 254), "is neither a valid object name"},
+		"as many stars as allowed":               {policy.SourcesAnnotation, "secret/*a*b*c*", ""},
+		"one star too many":                      {policy.SourcesAnnotation, "secret/*a*b*c*d*", "must not have more than 4 *"},
+		"a duration of 0":                        {policy.SettleAnnotation, "0", ""},
+		"a negative duration":                    {policy.SettleAnnotation, "-1ns", "a duration such as"},
+		"the longest value that a message shows": {policy.SettleAnnotation, strings.Repeat("a", 64), `"` + strings.Repeat("a", 64) + `"`},
+		"a value that a message shortens":        {policy.SettleAnnotation, strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `…"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy.NewPolicy(map[string]string{policy.ReloadAnnotation: "auto", tt.key: tt.value}, nil, policy.Defaults{})
 			if tt.problem == "" && len(p.Problems) > 0 || tt.problem != "" && (len(p.Problems) != 1 || !strings.Contains(p.Problems[0], tt.problem)) {
-				t.Errorf("the problems are %q", p.Problems)
+				t.Errorf("problems = %q", p.Problems)
 			}
 		})
 	}
 }
 
-// The index is locked while patterns are tried on sources.
+// The index is locked while patterns are matched against sources.
 func TestPolicy_BoundsComparisons(t *testing.T) {
 	for _, tt := range []struct {
 		globs, sources int
@@ -75,7 +75,7 @@ func TestPolicy_BoundsComparisons(t *testing.T) {
 	}
 }
 
-// What annotations name is tried on globs as what the template names.
+// Sources that annotations name are matched against globs, like those that the template names.
 func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
 	named := func(names int) (p policy.Policy) {
 		p.Exclude = []dependency.Pattern{{Kind: dependency.Secret, Name: strings.Repeat("?", 199)}} // counts as 200
@@ -86,36 +86,36 @@ func TestPolicy_BoundsComparisonsOfWhatIsNamed(t *testing.T) {
 		return p
 	}
 	if p := named(50); len(p.Problems) != 0 {
-		t.Errorf("of 100 sources, the problems are %q", p.Problems)
+		t.Errorf("100 sources: problems = %q, want none", p.Problems)
 	}
 	if p := named(51); len(p.Problems) != 1 || !strings.HasSuffix(p.Problems[0], "have 1, which count as 200 (one with ? or [ ] counts as 1 plus its length); multiplied by the 101 sources that the pod template and configdep.io/sources name, this exceeds 20000") {
-		t.Errorf("of 101 sources, the problems are %q", p.Problems)
+		t.Errorf("101 sources: problems = %q, want one", p.Problems)
 	}
 }
 
-// A caller who must not learn which names there are has nothing tried on them: what is to be done is known before.
+// For a caller who must not learn which names exist, the action is determined without matching patterns against names.
 func TestPrepare_LooksAtNoSource(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"), configMap("a", "a", "1"))
 	x.annotate(policy.SourcesAnnotation, "configmap/*, configmap/a, secret/none*")
 	e := x.known().Prepare(x.workload())
 	if len(e.Sources) != 0 || len(e.Globs) != 0 || e.Hash != "" {
-		t.Errorf("%d sources and %d globs are looked at, and the hash is %q", len(e.Sources), len(e.Globs), e.Hash)
+		t.Errorf("the prepared evaluation has %d sources, %d globs and hash %q, want none", len(e.Sources), len(e.Globs), e.Hash)
 	}
 	whole := x.known().Evaluate(x.workload())
 	if len(whole.Sources) != 2 || len(whole.Globs) != 2 {
-		t.Errorf("%d sources and %d globs are looked at for an evaluation", len(whole.Sources), len(whole.Globs))
+		t.Errorf("the whole evaluation has %d sources and %d globs", len(whole.Sources), len(whole.Globs))
 	}
 	before, after := policy.Admission{Evaluation: e, NewTemplate: true}, policy.Admission{Evaluation: whole, NewTemplate: true}
 	if got, want := before.Action(), after.Action(); got != want || got.Records() {
-		t.Errorf("without sources, the action is %s, with sources %s", got, want)
+		t.Errorf("without sources, action = %s, want %s as with sources", got, want)
 	}
 	if diff := cmp.Diff(whole.Policy, e.Policy); diff != "" {
-		t.Errorf("the policy is another (-whole +prepared):\n%s", diff)
+		t.Errorf("policy (-whole +prepared):\n%s", diff)
 	}
 }
 
-// The annotation that names pods has to fit into an object; more pods than it can name are
-// replaced by a rollout.
+// The annotation that names pods must fit into an object. If there are more pods than it can
+// name, a rollout replaces them.
 func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 	p := policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}
 	for _, tt := range []struct {
@@ -131,39 +131,39 @@ func TestRestartPatch_BoundsPodsToEvict(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(string(patch), policy.RecreatingAnnotation); got != tt.recreate || got == strings.Contains(string(patch), `"template"`) {
-			t.Errorf("of %d pods, all are evicted: %v, and the patch has %d bytes", tt.pods, got, len(patch))
+			t.Errorf("%d pods: evicted = %v, in a patch of %d bytes", tt.pods, got, len(patch))
 		}
 	}
 }
 
-// The pods that a restart has to evict are those that are there when it begins, and no other.
+// A restart evicts exactly the pods that exist when it begins.
 func TestPodsToEvict(t *testing.T) {
 	for _, pods := range [][]types.UID{nil, {"a"}, {"b", "a", "b"}} {
 		named, valid := policy.PodsToEvictOf(policy.AnnotatedWorkload(map[string]string{policy.RecreatingAnnotation: policy.EncodePods(pods)}, nil))
 		if !valid {
-			t.Errorf("of %v, the list is not valid", pods)
+			t.Errorf("pods %v: the encoded list is not valid", pods)
 		}
 		for _, uid := range pods {
 			if !named.Has(uid) {
-				t.Errorf("of %v, %s is not to be evicted", pods, uid)
+				t.Errorf("pods %v: the encoded list lacks %s", pods, uid)
 			}
 		}
 		if named.Has("c") {
-			t.Errorf("of %v, a pod that came later is to be evicted", pods)
+			t.Errorf("pods %v: the encoded list contains a pod that was created later", pods)
 		}
 	}
 	for _, value := range []string{"", "a", "0123456", "01234567,", ",01234567", "01234567,NONE,89abcdef", "01234567, 89abcdef", "0123456789"} {
 		if _, valid := policy.PodsToEvictOf(policy.AnnotatedWorkload(map[string]string{policy.RecreatingAnnotation: value}, nil)); valid {
-			t.Errorf("%q is taken for a list", value)
+			t.Errorf("%q is accepted as a list of pods", value)
 		}
 	}
 	if policy.EncodePods(nil) == "" {
-		t.Error("the annotation of no pods is empty, as if no eviction had begun")
+		t.Error("the annotation for no pods is empty, as if no eviction had begun")
 	}
 }
 
-// Of a template that consumes more than is kept nothing is called InSync, and nothing is restarted or recorded by
-// itself.
+// A workload whose template consumes more sources than are kept is never InSync, and is neither restarted nor recorded
+// automatically.
 func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 	many := func(n int) (parts []part) {
 		for i := range n {
@@ -177,11 +177,11 @@ func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 		do      func(*world)
 		want    outcome
 	}{
-		"as many as are kept":     {dependency.MaxSources, func(*world) {}, adoption},
-		"one more":                {dependency.MaxSources + 1, func(*world) {}, blocked},
-		"and one of them changes": {dependency.MaxSources + 1, func(x *world) { x.set(secret("s-1", "k", "2")) }, blocked},
-		"and it has not opted in": {dependency.MaxSources + 1, func(x *world) { x.annotate(policy.ReloadAnnotation, "off") }, outcome{State: policy.Unmanaged, Reason: policy.ReasonNotOptedIn}},
-		"and a key is missing": {dependency.MaxSources + 1, func(x *world) {
+		"as many sources as are kept":               {dependency.MaxSources, func(*world) {}, adoption},
+		"one source too many":                       {dependency.MaxSources + 1, func(*world) {}, blocked},
+		"one source too many, and a source changes": {dependency.MaxSources + 1, func(x *world) { x.set(secret("s-1", "k", "2")) }, blocked},
+		"one source too many, not opted in":         {dependency.MaxSources + 1, func(x *world) { x.annotate(policy.ReloadAnnotation, "off") }, outcome{State: policy.Unmanaged, Reason: policy.ReasonNotOptedIn}},
+		"one source too many, and a key is missing": {dependency.MaxSources + 1, func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { env(dependency.Secret, "s-1", "k")(&d.Spec.Template.Spec) })
 		}, blocked},
 	} {
@@ -196,7 +196,7 @@ func TestDecide_MoreSourcesThanAreKept(t *testing.T) {
 	}
 }
 
-// Messages name some of many things, and count the rest.
+// Messages name the first things in a long list, and count the rest.
 func TestEnumerate_IsBounded(t *testing.T) {
 	for n, want := range map[int]string{
 		10: "Secret s-0 is missing; Secret s-1 is missing; Secret s-2 is missing; Secret s-3 is missing; Secret s-4 is missing; Secret s-5 is missing; Secret s-6 is missing; Secret s-7 is missing; Secret s-8 is missing; Secret s-9 is missing",
@@ -209,7 +209,7 @@ func TestEnumerate_IsBounded(t *testing.T) {
 		}
 		clauses, absent := newWorld(t, podOf(parts...)).evaluate().Missing()
 		if got := strings.Join(clauses, "; "); got != want || !absent {
-			t.Errorf("%d: absent %v, %s", n, absent, got)
+			t.Errorf("%d missing sources: absent = %v, message %s", n, absent, got)
 		}
 	}
 	for n, want := range map[int]string{
@@ -226,7 +226,7 @@ func TestEnumerate_IsBounded(t *testing.T) {
 	}
 }
 
-// An entry shows which keys there were, so that one that was removed is missed though another has come.
+// An entry identifies the keys, so a removed key is noticed even if another key was added.
 func TestTrackedSource_HadOtherKeys(t *testing.T) {
 	entry := func(n int, names ...string) (*policy.Evaluation, string) {
 		var pairs []string
@@ -247,34 +247,34 @@ func TestTrackedSource_HadOtherKeys(t *testing.T) {
 		before, now keys
 		want        bool
 	}{
-		"the same":                     {keys{n: 3}, keys{n: 3}, false},
-		"there was none":               {keys{}, keys{n: 3}, false},
-		"one has come":                 {keys{n: 2}, keys{n: 3}, false},
-		"as many as are told apart":    {keys{n: 2}, keys{n: policy.MaxKeyNames}, false},
-		"one has gone":                 {keys{n: 3}, keys{n: 2}, true},
-		"all have gone":                {keys{n: 3}, keys{}, true},
-		"one has gone, and one come":   {keys{2, []string{"a"}}, keys{2, []string{"b"}}, true},
-		"many are the same":            {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 1}, false},
-		"of many one has come":         {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 2}, true}, // it cannot be told
-		"one more than are told apart": {keys{n: policy.MaxKeyNames}, keys{n: policy.MaxKeyNames + 1}, true},
+		"the same keys":  {keys{n: 3}, keys{n: 3}, false},
+		"no keys before": {keys{}, keys{n: 3}, false},
+		"a key is added": {keys{n: 2}, keys{n: 3}, false},
+		"a key is added, to as many keys as are told apart": {keys{n: 2}, keys{n: policy.MaxKeyNames}, false},
+		"a key is removed":                            {keys{n: 3}, keys{n: 2}, true},
+		"all keys are removed":                        {keys{n: 3}, keys{}, true},
+		"a key is removed, and another is added":      {keys{2, []string{"a"}}, keys{2, []string{"b"}}, true},
+		"the same keys, more than are told apart":     {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 1}, false},
+		"a key is added to more than are told apart":  {keys{n: policy.MaxKeyNames + 1}, keys{n: policy.MaxKeyNames + 2}, true}, // not known
+		"a key is added, to more than are told apart": {keys{n: policy.MaxKeyNames}, keys{n: policy.MaxKeyNames + 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, before := entry(tt.before.n, tt.before.names...)
 			e, now := entry(tt.now.n, tt.now.names...)
 			if got := e.HadOtherKeys(before); got != tt.want {
-				t.Errorf("HadOtherKeys(%s) of a source with %s: %v, want %v", before, now, got, tt.want)
+				t.Errorf("HadOtherKeys(%s) for a source with %s = %v, want %v", before, now, got, tt.want)
 			}
 		})
 	}
 	e, _ := entry(1)
 	for _, before := range []string{"*.0123456789abcdef.2", "*.0123456789abcdef.", "*.mixed."} {
 		if !e.HadOtherKeys(before) {
-			t.Errorf("%s does not tell which keys there were", before)
+			t.Errorf("the entry %s does not identify the keys", before)
 		}
 	}
 }
 
-// A hash on the template alone is not the record that a workload carries, though nothing counts of which it could tell.
+// A hash only on the template is not the record of a workload, even if no source counts.
 func TestDecide_HashOfNothingOnTheTemplate(t *testing.T) {
 	x := newWorld(t, podOf())
 	hash := x.evaluate().Hash
@@ -282,7 +282,7 @@ func TestDecide_HashOfNothingOnTheTemplate(t *testing.T) {
 		d.Spec.Template.Annotations = map[string]string{policy.ConfigHashAnnotation: hash}
 	})
 	if d := x.act(); d.Action != policy.WriteBaseline {
-		t.Errorf("the decision is %+v", d)
+		t.Errorf("decision = %+v, want action WriteBaseline", d)
 	}
 	if d := x.decide(); d.Action != policy.None || x.workload().Marks.Hash != hash {
 		t.Errorf("once recorded: %+v", d)

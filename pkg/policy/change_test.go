@@ -25,11 +25,11 @@ func typical(t *testing.T) *world {
 	), secret("db", "password", "1", "unread", "1"), configMap("settings", "a", "1", "b", "1"))
 }
 
-// TestDecide_WhatIsAChange does something to a workload whose record is up to date, and expects
-// a restart, a new record, or nothing at all; and nothing after that.
+// TestDecide_WhatIsAChange starts with a workload whose record is up to date, and expects each
+// event to cause a restart, a new record or nothing, and no further action.
 func TestDecide_WhatIsAChange(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before []string // annotations in force when the workload was adopted
+		before []string // annotations when the workload was adopted
 		do     func(*world)
 		want   outcome
 	}{
@@ -41,15 +41,15 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "2")) },
 			want: nothing,
 		},
-		"a key that is not read comes": {
+		"a key that is not read is added": {
 			do:   func(x *world) { x.set(secret("db", "password", "1", "unread", "1", "more", "1")) },
 			want: nothing,
 		},
-		"a key comes, and all are read": {
+		"a key is added, and all are read": {
 			do:   func(x *world) { x.set(configMap("settings", "a", "1", "b", "1", "c", "1")) },
 			want: rollOut("ConfigMap/settings"),
 		},
-		"a key goes, and all are read": {
+		"a key is removed, and all are read": {
 			do:   func(x *world) { x.set(configMap("settings", "a", "1")) },
 			want: rollOut("ConfigMap/settings"),
 		},
@@ -57,14 +57,14 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "example.com/by", "me")) },
 			want: nothing,
 		},
-		"content there and back": {
+		"content changes and changes back": {
 			do: func(x *world) {
 				x.set(configMap("settings", "a", "2", "b", "1"))
 				x.set(configMap("settings", "a", "1", "b", "1"))
 			},
 			want: inspect("ConfigMap/settings"),
 		},
-		"content there and back, and some containers were started meanwhile": {
+		"content changes and changes back, and containers were started in between": {
 			do: func(x *world) {
 				x.mixed = []string{"ConfigMap/settings"}
 				x.set(configMap("settings", "a", "2", "b", "1"))
@@ -73,14 +73,14 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			},
 			want: rollOut("ConfigMap/settings"),
 		},
-		"a key goes and comes back": {
+		"a key is removed and added again": {
 			do: func(x *world) {
 				x.set(configMap("settings", "a", "1"))
 				x.set(configMap("settings", "a", "1", "b", "1"))
 			},
 			want: inspect("ConfigMap/settings"),
 		},
-		"an optional source comes and goes": {
+		"an optional source is created and deleted": {
 			do: func(x *world) {
 				x.set(secret("extra", "a", "1"))
 				x.remove(dependency.Secret, "extra")
@@ -101,11 +101,11 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			},
 			want: rollOut("ConfigMap/settings"),
 		},
-		"an optional source appears": {
+		"an optional source is created": {
 			do:   func(x *world) { x.set(secret("extra", "a", "1")) },
 			want: rollOut("Secret/extra"),
 		},
-		"an optional source appears without content": {
+		"an optional source is created without content": {
 			do:   func(x *world) { x.set(secret("extra")) },
 			want: nothing,
 		},
@@ -125,7 +125,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.annotate(policy.ExcludeAnnotation, "secret/db") },
 			want: baseline,
 		},
-		"a change of the policy: one is not excluded any more": {
+		"a change of the policy: a source is no longer excluded": {
 			before: []string{policy.ExcludeAnnotation, "secret/db"},
 			do:     func(x *world) { x.annotate(policy.ExcludeAnnotation, "") },
 			want:   baseline,
@@ -137,14 +137,14 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			},
 			want: baseline,
 		},
-		"a change of the policy: one is named no more": {
+		"a change of the policy: a source is no longer named": {
 			before: []string{policy.SourcesAnnotation, "secret/other"},
 			do:     func(x *world) { x.annotate(policy.SourcesAnnotation, "") },
 			want:   baseline,
 		},
 		"a change of the policy: a glob is added": {
 			do:   func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/d*") },
-			want: baseline, // it is remembered that it names nothing besides
+			want: baseline, // the record shows that the glob matches no other source
 		},
 		"a change of the policy: another mode": {
 			do:   func(x *world) { x.annotate(policy.ReloadAnnotation, "matched") },
@@ -205,7 +205,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			},
 			want: baseline,
 		},
-		"the template ceases to use a source": {
+		"the template stops using a source": {
 			do:   func(x *world) { x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Env = nil }) },
 			want: baseline,
 		},
@@ -221,7 +221,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			},
 			want: nothing,
 		},
-		"content, and then the image: the new pods have read it": {
+		"content, and then the image: the new pods have read the content": {
 			do: func(x *world) {
 				x.set(secret("db", "password", "2"))
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -235,7 +235,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			},
 			want: rollOut("Secret/db"),
 		},
-		"content, the image, and other content: only that is unread": {
+		"content, the image, and other content: only the latter is unread": {
 			do: func(x *world) {
 				x.set(secret("db", "password", "2"))
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -277,7 +277,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.replaceKey() },
 			want: adoption,
 		},
-		"the process starts over": {
+		"the process restarts": {
 			do:   func(x *world) { x.restart() },
 			want: nothing,
 		},
@@ -285,7 +285,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.away(func() { x.set(secret("db", "password", "2")) }) },
 			want: rollOut("Secret/db"),
 		},
-		"an optional source appears while no process watches": {
+		"an optional source is created while no process watches": {
 			do:   func(x *world) { x.away(func() { x.set(secret("extra", "a", "1")) }) },
 			want: rollOut("Secret/extra"),
 		},
@@ -305,7 +305,7 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			do:   func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") },
 			want: adoption,
 		},
-		"the record is removed, as by an owner who rewrites everything": {
+		"the record is removed, as by an owner that replaces all annotations": {
 			do:   func(x *world) { x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "") },
 			want: restored,
 		},
@@ -321,9 +321,9 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 			}
 			x.tick(time.Hour)
 			if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-				t.Errorf("after that: %+v", d)
+				t.Errorf("the next decision = %+v, want state InSync and no action", d)
 			}
-			// And it is a record that changes are told by.
+			// The record must show later changes.
 			if e := x.evaluate(); e.Policy.Mode == policy.Auto && e.Policy.Kinds == nil && len(e.Policy.Exclude) == 0 {
 				x.set(secret("db", "password", "3", "unread", "1"))
 				x.tick(time.Minute)
@@ -337,8 +337,8 @@ func TestDecide_WhatIsAChange(t *testing.T) {
 	}
 }
 
-// TestDecide_LiveVolumesToggledIsNoChange: a source that is read both by a variable and by a
-// volume counts with other keys then.
+// TestDecide_LiveVolumesToggledIsNoChange: the toggle changes which keys count of a source that is
+// read both by a variable and by a volume.
 func TestDecide_LiveVolumesToggledIsNoChange(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "s", "a"), volume(dependency.Secret, "s", "")), secret("s", "a", "1", "b", "1"))
 	x.adopt()
@@ -348,7 +348,7 @@ func TestDecide_LiveVolumesToggledIsNoChange(t *testing.T) {
 			t.Errorf("live-volumes=%s (-want +got):\n%s", value, diff)
 		}
 		if diff := cmp.Diff(nothing, outcomeOf(x.act())); diff != "" {
-			t.Errorf("live-volumes=%s, after that (-want +got):\n%s", value, diff)
+			t.Errorf("live-volumes=%s: the next decision (-want +got):\n%s", value, diff)
 		}
 	}
 }

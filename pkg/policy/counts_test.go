@@ -19,8 +19,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// What changed while a source did not count restarts nothing when it counts again; what
-// changed since then does.
+// A change of a source while it does not count restarts nothing when the source counts again;
+// later changes do.
 func TestDecide_SourceCountsAgain(t *testing.T) {
 	const db = "Secret/db"
 	put := func(value string, marks ...string) func(*world) {
@@ -41,35 +41,35 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 	ignore, match := []string{policy.IgnoreAnnotation, "true"}, []string{policy.MatchAnnotation, "true"}
 	for name, tt := range map[string]struct {
 		first, out, change, back func(*world) // each is recorded before the next
-		more                     func(*world) // with back, at once
+		more                     func(*world) // together with back
 		want                     outcome
 	}{
-		"it was ignored": {
+		"a source was ignored": {
 			out: put("1", ignore...), change: put("2", ignore...), back: put("2"), want: baseline,
 		},
-		"it was ignored, and changes": {
+		"a source was ignored, and changes": {
 			out: put("1", ignore...), change: put("2", ignore...), back: put("2"), more: put("3"), want: rollOut(db),
 		},
-		"it did not match": {
+		"a source did not match": {
 			first: func(x *world) { x.annotate(policy.ReloadAnnotation, "matched"); put("1", match...)(x) },
 			out:   put("1"), change: put("2"), back: put("2", match...), want: baseline,
 		},
-		"it did not match, and changes": {
+		"a source did not match, and changes": {
 			first: func(x *world) { x.annotate(policy.ReloadAnnotation, "matched"); put("1", match...)(x) },
 			out:   put("1"), change: put("2"), back: put("2", match...), more: put("3", match...), want: rollOut(db),
 		},
-		"it was ignored, and changes; that it matches since then says nothing": {
+		"a source was ignored, and changes; it also matches since then": {
 			out: put("1", ignore...), change: put("2", ignore...), back: put("2"),
 			more: func(x *world) { put("3")(x); put("3", match...)(x) }, want: rollOut(db),
 		},
-		"another one was excluded in its place": {
+		"another source was excluded instead": {
 			first: annotate(policy.ExcludeAnnotation, "secret/other"),
 			out:   annotate(policy.ExcludeAnnotation, "secret/db"), change: put("2"), back: annotate(policy.ExcludeAnnotation, "secret/other"), want: baseline,
 		},
-		"the namespace had excluded it": {
+		"the namespace had excluded a source": {
 			out: inherit(policy.ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(), want: baseline,
 		},
-		"the namespace excludes another one in its place": {
+		"the namespace excludes another source instead": {
 			out: inherit(policy.ExcludeAnnotation, "secret/db"), change: put("2"), back: inherit(policy.ExcludeAnnotation, "secret/other"), want: baseline,
 		},
 	} {
@@ -100,8 +100,7 @@ func TestDecide_SourceCountsAgain(t *testing.T) {
 	}
 }
 
-// What is to be looked up is told with the time in which content was other, and with the
-// containers that read it.
+// Excursions have the period in which content was different, and the containers that read it.
 func TestDecide_TellsExcursions(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), pullSecret("registry")), secret("db", "password", "1"), secret("registry", "a", "1"),
 		secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
@@ -115,23 +114,23 @@ func TestDecide_TellsExcursions(t *testing.T) {
 	if diff := cmp.Diff([]policy.Excursion{
 		{ID: "Secret/db", From: start.Add(10 * time.Second), To: start.Add(30 * time.Second), Containers: []string{"app"}, Witnessed: true},
 	}, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-		t.Errorf("of a source (-want +got):\n%s", diff)
+		t.Errorf("excursions of a source (-want +got):\n%s", diff)
 	}
 	x.act()
 	if d := x.decide(); d.Action != policy.None {
-		t.Fatalf("once looked up: %+v", d)
+		t.Fatalf("once the pods were inspected: decision = %+v, want no action", d)
 	}
 	x.tick(time.Minute)
 	x.set(secret("feature-2", "a", "2"))
 	x.tick(10 * time.Second)
 	x.set(secret("feature-2", "a", "1"))
-	// It is not known which containers use what a glob names, nor when the first of it changed.
+	// For a glob, neither the containers nor the time of the first change are known.
 	if diff := cmp.Diff([]policy.Excursion{{ID: "Secret/feature-*", To: x.now, Witnessed: true}}, x.decide().Excursions, cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-		t.Errorf("of a glob (-want +got):\n%s", diff)
+		t.Errorf("excursions of a glob (-want +got):\n%s", diff)
 	}
 }
 
-// What was found in the pods answers for the excursions that were asked for alone.
+// An inspection of pods is valid only for the excursions that it was made for.
 func TestDecide_LooksAgainForOtherExcursions(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -140,20 +139,20 @@ func TestDecide_LooksAgainForOtherExcursions(t *testing.T) {
 	x.set(secret("db", "password", "1"))
 	excursions := x.decide().Excursions
 	if len(excursions) != 1 {
-		t.Fatalf("%+v", excursions)
+		t.Fatalf("excursions = %+v, want one", excursions)
 	}
 	for name, tt := range map[string]struct {
 		change func(*policy.Excursion, *uint64)
 		want   policy.Action
 	}{
-		"the same":         {func(*policy.Excursion, *uint64) {}, policy.WriteVerified},
-		"another source":   {func(e *policy.Excursion, _ *uint64) { e.ID = "Secret/other" }, policy.Inspect},
-		"it began later":   {func(e *policy.Excursion, _ *uint64) { e.From = e.From.Add(time.Second) }, policy.Inspect},
-		"it went on":       {func(e *policy.Excursion, _ *uint64) { e.To = e.To.Add(-time.Second) }, policy.Inspect},
-		"another change":   {func(e *policy.Excursion, _ *uint64) { e.Reorder() }, policy.Inspect},
-		"another template": {func(_ *policy.Excursion, startedBy *uint64) { *startedBy-- }, policy.Inspect},
-		"of older pods":    {func(e *policy.Excursion, _ *uint64) { e.OlderPods = true }, policy.Inspect},
-		"of others altogether": {func(e *policy.Excursion, _ *uint64) {
+		"the same excursion": {func(*policy.Excursion, *uint64) {}, policy.WriteVerified},
+		"another source":     {func(e *policy.Excursion, _ *uint64) { e.ID = "Secret/other" }, policy.Inspect},
+		"another beginning":  {func(e *policy.Excursion, _ *uint64) { e.From = e.From.Add(time.Second) }, policy.Inspect},
+		"another end":        {func(e *policy.Excursion, _ *uint64) { e.To = e.To.Add(-time.Second) }, policy.Inspect},
+		"another change":     {func(e *policy.Excursion, _ *uint64) { e.Reorder() }, policy.Inspect},
+		"another template":   {func(_ *policy.Excursion, startedBy *uint64) { *startedBy-- }, policy.Inspect},
+		"with older pods":    {func(e *policy.Excursion, _ *uint64) { e.OlderPods = true }, policy.Inspect},
+		"an unrelated excursion": {func(e *policy.Excursion, _ *uint64) {
 			*e = policy.Excursion{ID: "Secret/other", From: e.From.Add(time.Second), To: e.To.Add(time.Second), OlderPods: true}
 		}, policy.Inspect},
 	} {
@@ -162,13 +161,13 @@ func TestDecide_LooksAgainForOtherExcursions(t *testing.T) {
 			tt.change(&of, &startedBy)
 			d := x.evaluate().Decide(policy.Observed{Now: x.now, Inspected: &policy.Inspection{Of: []policy.Excursion{of}, StartedBy: startedBy}})
 			if d.Action != tt.want {
-				t.Errorf("%+v, want %s", d, tt.want)
+				t.Errorf("decision = %+v, want action %s", d, tt.want)
 			}
 		})
 	}
 }
 
-// Of what streams bring after the first lists, some may have happened before what these showed.
+// Events after the first lists may have happened before the lists.
 func TestDecide_ExcursionThatMayHaveBeenBeforeTheFirstLists(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -191,8 +190,8 @@ func TestDecide_ExcursionThatMayHaveBeenBeforeTheFirstLists(t *testing.T) {
 	}
 }
 
-// Of a record that holds the hash alone, a change is one whichever source it is of, and none
-// if the pods are newer.
+// With a record that has only a hash, any change of a source is a change, unless the pods are
+// newer.
 func TestDecide_HashAlone(t *testing.T) {
 	image := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -201,9 +200,9 @@ func TestDecide_HashAlone(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"of the only source": {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut(policy.TriggerUnknown)},
-		"before the pods":    {func(x *world) { x.set(secret("db", "password", "2")); image(x) }, baseline},
-		"after the pods":     {func(x *world) { image(x); x.set(secret("db", "password", "2")) }, rollOut(policy.TriggerUnknown)},
+		"a change of the only source": {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut(policy.TriggerUnknown)},
+		"a change before the pods":    {func(x *world) { x.set(secret("db", "password", "2")); image(x) }, baseline},
+		"a change after the pods":     {func(x *world) { image(x); x.set(secret("db", "password", "2")) }, rollOut(policy.TriggerUnknown)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -218,9 +217,9 @@ func TestDecide_HashAlone(t *testing.T) {
 	}
 }
 
-// A hash does not say which keys there were, and nothing dates that one is removed: a process that finds no
-// more than another hash, on a younger template, cannot take what reads all keys, or one that is not there, for
-// read.
+// A hash does not identify keys, and the removal of a key has no date. So a process that finds only a different
+// hash, and a newer template, cannot conclude that pods have read the content, if they read all keys or a key that
+// does not exist.
 func TestDecide_HashAloneAndKeysThatMayHaveGone(t *testing.T) {
 	verify := outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, policy.TriggerUnknown}
 	for name, tt := range map[string]struct {
@@ -228,10 +227,10 @@ func TestDecide_HashAloneAndKeysThatMayHaveGone(t *testing.T) {
 		now  *corev1.Secret
 		want outcome
 	}{
-		"a key of all has gone":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1"), rollOut(policy.TriggerUnknown)},
-		"one of all is another":       {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "2"), rollOut(policy.TriggerUnknown)},
-		"one that is read has gone":   {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1"), rollOut(policy.TriggerUnknown)},
-		"one that is read is another": {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1", "user", "2"), verify},
+		"all keys are read, and one was removed": {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1"), rollOut(policy.TriggerUnknown)},
+		"all keys are read, and one was changed": {podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "2"), rollOut(policy.TriggerUnknown)},
+		"a key is read, and it was removed":      {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1"), rollOut(policy.TriggerUnknown)},
+		"a key is read, and it was changed":      {podOf(optionalEnv(dependency.Secret, "db", "user")), secret("db", "password", "1", "user", "2"), verify},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, tt.pod, secret("db", "password", "1", "user", "1"))
@@ -249,8 +248,8 @@ func TestDecide_HashAloneAndKeysThatMayHaveGone(t *testing.T) {
 	}
 }
 
-// Where the record is older than the pods, and content has changed since they started and is again what it was then,
-// as far as that is remembered, times tell whether any of them read what was between.
+// If the record is older than the pods, and content has changed since they started and changed back, as far as is
+// remembered, times tell whether any pod read the content in between.
 func TestDecide_ContentIsRestoredThatIsNotRecorded(t *testing.T) {
 	thereAndBack := func(x *world) {
 		x.set(secret("db", "password", "3"))
@@ -261,15 +260,15 @@ func TestDecide_ContentIsRestoredThatIsNotRecorded(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"to what they read":                     {thereAndBack, inspect("Secret/db")},
-		"to what is recorded, and they did not": {func(x *world) { x.set(secret("db", "password", "1")) }, rollOut("Secret/db")},
-		"no pod starts meanwhile": {func(x *world) {
+		"back to what the pods read":                            {thereAndBack, inspect("Secret/db")},
+		"back to what is recorded, which the pods did not read": {func(x *world) { x.set(secret("db", "password", "1")) }, rollOut("Secret/db")},
+		"no pod starts in between": {func(x *world) {
 			x.remove(dependency.Secret, "db")
 			x.set(secret("db", "password", "2"))
 		}, baseline},
 		"while a watch is broken": {func(x *world) { x.broken(func() { thereAndBack(x) }) }, baseline},
 		"with several counters":   {func(x *world) { x.SeparateCounters(); thereAndBack(x) }, rollOut("Secret/db")},
-		"it is another":           {func(x *world) { x.set(secret("db", "password", "3")) }, rollOut("Secret/db")},
+		"to new content":          {func(x *world) { x.set(secret("db", "password", "3")) }, rollOut("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -286,8 +285,7 @@ func TestDecide_ContentIsRestoredThatIsNotRecorded(t *testing.T) {
 	}
 }
 
-// Pods that an eviction has not reached are stale, and of what changed since then they are
-// too.
+// Pods that have not been evicted yet are stale, also because of later changes.
 func TestStale_AfterTheStrategyWasChanged(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -305,14 +303,14 @@ func TestStale_AfterTheStrategyWasChanged(t *testing.T) {
 	x.annotate(policy.StrategyAnnotation, "", policy.LastReloadAnnotation, last.JSON())
 	check("the strategy is another", policy.TriggerUnknown)
 	if d := x.decide(); d.Trigger != "Secret/db" {
-		t.Errorf("the trigger of the last restart is lost: %+v", d)
+		t.Errorf("decision = %+v, want the trigger of the last restart", d)
 	}
 	x.set(secret("db", "password", "2"))
 	check("content changes", "Secret/db")
 }
 
-// It is in doubt with which content pods run when nothing is recorded, and when content has
-// changed and changed back.
+// The content of pods is in doubt if nothing is recorded, or if content has changed and changed
+// back.
 func TestInDoubt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(*world)
@@ -321,19 +319,19 @@ func TestInDoubt(t *testing.T) {
 		"recorded":            {func(*world) {}, false},
 		"changed":             {func(x *world) { x.set(secret("db", "password", "2")) }, false},
 		"nothing is recorded": {func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") }, true},
-		"not all that pods read is known": {func(x *world) {
+		"not everything that pods read is known": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) {
 				for i := range dependency.MaxSources {
 					optionalEnvFrom(dependency.Secret, fmt.Sprint("s-", i))(&d.Spec.Template.Spec)
 				}
 			})
 		}, true},
-		"changed there and back": {func(x *world) {
+		"content has changed and changed back": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "password", "1"))
 		}, true},
 		"a rollback to pods that may be older": {func(x *world) {
-			x.edit(func(d *appsv1.Deployment) { // its rollout has yet to begin
+			x.edit(func(d *appsv1.Deployment) { // its rollout has not begun yet
 				d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2
 			})
 			x.set(secret("db", "password", "2"))
@@ -345,20 +343,20 @@ func TestInDoubt(t *testing.T) {
 			x.adopt()
 			tt.do(x)
 			if got := x.evaluate().InDoubt(); got != tt.want {
-				t.Errorf("got %v, want %v; the decision is %+v", got, tt.want, x.decide())
+				t.Errorf("InDoubt = %v, want %v; decision = %+v", got, tt.want, x.decide())
 			}
 		})
 	}
 }
 
-// A source of a glob that is ignored from now on changes what belongs to the glob, and not what the record says of
-// the others. They are told apart from those that did not count when the record was decided on.
+// If a source of a glob is ignored from now on, the sources of the glob change, but not what the record says about
+// the others. Such sources are distinguished from those that did not count when the record was decided on.
 func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
 	name := func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/*") }
 	ignore := func(x *world) { x.set(annotated(secret("b", "k", "1"), policy.IgnoreAnnotation, "true")) }
 	change := func(x *world) { x.set(secret("a", "k", "2")) }
 	remove := func(x *world) { x.remove(dependency.Secret, "a") }
-	excluded := func(x *world) { // another replica records what counted before the change
+	excluded := func(x *world) { // another replica records the sources that counted before the change
 		x.annotate(policy.ExcludeAnnotation, "secret/a")
 		x.record()
 		x.set(secret("c", "k", "2"))
@@ -368,25 +366,25 @@ func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
 		x.annotate(policy.ConfigHashAnnotation, before.Hash, policy.AppliedSourcesAnnotation, before.SourcesJSON())
 	}
 	kinds := func(x *world) { x.annotate(policy.KindsAnnotation, "secret") }
-	evicted := func(x *world) { // all pods, so that it is recorded with no other template
+	evicted := func(x *world) { // all pods, so the record is written with the same template
 		x.recorded = x.graph().Order()
 		x.patch(policy.BaselinePatch(x.workload(), x.evaluate().Present()))
 	}
 	for name, tt := range map[string]struct {
 		do   func(*world)
-		ours bool // the record
+		ours bool // this replica wrote the record
 		want outcome
 	}{
-		"a change that was recorded":            {both(change, name, (*world).record, ignore), true, baseline},
-		"recorded by another replica":           {both(change, name, (*world).record, ignore), false, baseline},
-		"a change after the record":             {both(name, (*world).record, change, ignore), true, rollOut("Secret/*")},
-		"after that of another replica":         {both(name, (*world).record, change, ignore), false, rollOut("Secret/*")},
-		"a change of what it cannot know":       {both(name, (*world).record, excluded, ignore), false, rollOut("Secret/*")},
-		"a change with which pods were evicted": {both(name, (*world).record, kinds, change, evicted, ignore), true, baseline},
-		"and another replica evicted them":      {both(name, (*world).record, kinds, change, evicted, ignore), false, rollOut("Secret/*")},
-		"a deletion after the record":           {both(name, (*world).record, remove, ignore), true, rollOut("Secret/*")},
-		"a deletion that was recorded":          {both(remove, name, (*world).record, ignore), true, baseline},
-		"a deletion recorded by another":        {both(remove, name, (*world).record, ignore), false, baseline},
+		"a change that was recorded":                       {both(change, name, (*world).record, ignore), true, baseline},
+		"a change that another replica recorded":           {both(change, name, (*world).record, ignore), false, baseline},
+		"a change after the record":                        {both(name, (*world).record, change, ignore), true, rollOut("Secret/*")},
+		"a change after the record of another replica":     {both(name, (*world).record, change, ignore), false, rollOut("Secret/*")},
+		"a change that another replica cannot know":        {both(name, (*world).record, excluded, ignore), false, rollOut("Secret/*")},
+		"a change with which pods were evicted":            {both(name, (*world).record, kinds, change, evicted, ignore), true, baseline},
+		"a change with which another replica evicted pods": {both(name, (*world).record, kinds, change, evicted, ignore), false, rollOut("Secret/*")},
+		"a deletion after the record":                      {both(name, (*world).record, remove, ignore), true, rollOut("Secret/*")},
+		"a deletion that was recorded":                     {both(remove, name, (*world).record, ignore), true, baseline},
+		"a deletion that another replica recorded":         {both(remove, name, (*world).record, ignore), false, baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(), secret("a", "k", "1"), secret("b", "k", "1"), secret("c", "k", "1"))
@@ -405,12 +403,12 @@ func TestDecide_SourceOfAGlobIsIgnoredFromNowOn(t *testing.T) {
 	}
 }
 
-// A source counts in mode auto until the mode is matched, and a mark that was set before that lets it go on
-// counting. Its change in between is one, also if it reaches this process after a record was written for the
-// new mode. One that is marked only after that counts from then on.
+// A source counts in mode auto until the mode is matched, and continues to count if it was marked before. A
+// change in between counts, even if it reaches this process after a record was written for the new mode. A
+// source that is marked only after that counts from then on.
 func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 	for name, tt := range map[string]struct {
-		late uint64 // how much later than the mode the source is written
+		late uint64 // how many revisions after the mode the source is written
 		want outcome
 	}{
 		"marked before the mode": {0, rollOut("Secret/db")},
@@ -424,7 +422,7 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 			x.annotate(policy.ReloadAnnotation, "matched")
 			decided := x.graph().Order()
 			if d := x.act(); d.Action != policy.WriteBaseline {
-				t.Fatalf("the new mode: %+v", d)
+				t.Fatalf("the new mode: decision = %+v, want action WriteBaseline", d)
 			}
 			x.Version = before + tt.late
 			x.set(secret("db", "password", "2"))
@@ -439,9 +437,9 @@ func TestDecide_ChangeReadAfterTheModeIsMatched(t *testing.T) {
 	}
 }
 
-// A source that was ignored counts from its deletion on. A record of another replica that is read after that,
-// and does not know it, was decided on before, also where several revision counters order nothing; unless the
-// template or the policy is new to this process as well.
+// An ignored source counts from its deletion on. A record of another replica that is read after the deletion, but
+// does not know it, was decided on before, even if resources do not share a revision counter; unless the template
+// or the policy is also new to this process.
 func TestStale_UnknownToTheRecordOfAnotherReplica(t *testing.T) {
 	pod := podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"))
 	ignored := func() ingesttest.Object {
@@ -452,10 +450,10 @@ func TestStale_UnknownToTheRecordOfAnotherReplica(t *testing.T) {
 		want  []string
 	}{
 		"": {func(*world) {}, []string{"ConfigMap/settings", "Secret/db"}},
-		"and a new template": {func(x *world) {
+		"with a new template": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		}, []string{"ConfigMap/settings"}},
-		"and a new policy": {func(x *world) { x.annotate(policy.KindsAnnotation, "configmap,secret") }, []string{"ConfigMap/settings"}},
+		"with a new policy": {func(x *world) { x.annotate(policy.KindsAnnotation, "configmap,secret") }, []string{"ConfigMap/settings"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, pod, ignored(), configMap("settings", "a", "1"))
@@ -468,7 +466,7 @@ func TestStale_UnknownToTheRecordOfAnotherReplica(t *testing.T) {
 			x.annotate(policy.ConfigHashAnnotation, other.Hash, policy.AppliedSourcesAnnotation, other.SourcesJSON())
 			got, _ := x.evaluate().Stale()
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("stale sources (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// What counts only since the policy was changed restarts nothing, whatever client has recorded
-// what there was when the workload was created.
+// A source that counts only since the policy was changed restarts nothing, whichever client wrote the
+// record when the workload was created.
 func TestDecide_PolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 	for name, webhook := range map[string]bool{"recorded by the controller": false, "by the webhook": true} {
 		t.Run(name, func(t *testing.T) {
@@ -39,20 +39,20 @@ func TestDecide_PolicyOfACreatedWorkloadIsChanged(t *testing.T) {
 			x.tick(time.Minute)
 			x.set(secret("b", "k", "2"))
 			if got := outcomeOf(x.act()); got != nothing {
-				t.Fatalf("a change of what is excluded: %+v", got)
+				t.Fatalf("a change of what is excluded: got %+v, want %+v", got, nothing)
 			}
 			x.tick(time.Minute)
 			x.annotate(policy.ExcludeAnnotation, "")
 			if got := outcomeOf(x.act()); got != baseline {
-				t.Errorf("the source is no longer excluded: %+v", got)
+				t.Errorf("the source is no longer excluded: got %+v, want %+v", got, baseline)
 			}
 		})
 	}
 }
 
-// TestDecide_CreatedWorkloadHasReadWhatWasThere plays a rollback in the middle of a rollout: pods of the
-// template may never have stopped. What was written before the workload was created, all of them
-// have read, however short a time ago that was.
+// TestDecide_CreatedWorkloadHasReadWhatWasThere simulates a rollback in the middle of a rollout: pods of
+// the template may never have stopped. All pods have read what was written before the workload was
+// created, however recently.
 func TestDecide_CreatedWorkloadHasReadWhatWasThere(t *testing.T) {
 	image := func(x *world, value string, updated int32) {
 		x.edit(func(d *appsv1.Deployment) {
@@ -75,14 +75,14 @@ func TestDecide_CreatedWorkloadHasReadWhatWasThere(t *testing.T) {
 			x.set(secret("db", "k", "1"))
 			x.edit(func(d *appsv1.Deployment) { d.UID = "web-2" })
 			if d := x.act(); d.Action != policy.WriteBaseline {
-				t.Fatalf("once created: %+v", d)
+				t.Fatalf("once created: decision = %+v, want action WriteBaseline", d)
 			}
 			before := x.deployment.Spec.Template.Spec.Containers[0].Image
 			image(x, "app:2", 0)
 			tc.during(x)
 			image(x, before, 0)
 			if d := x.decide(); d.Action != tc.want {
-				t.Errorf("rolled back: %+v", d)
+				t.Errorf("rolled back: decision = %+v, want action %s", d, tc.want)
 			}
 		})
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// at returns a time after the beginning of the world.
+// at returns a time relative to the beginning of the world.
 func at(d time.Duration) time.Time { return epoch.Add(time.Minute + d) }
 
-// TestDecide_WhatAWorkloadSays has every state and reason, with all that is told of it. The
-// workload was adopted a minute ago; what happens, happens now.
+// TestDecide_WhatAWorkloadSays covers every state and reason, with the whole decision. The workload
+// was adopted a minute ago, and each event happens now.
 func TestDecide_WhatAWorkloadSays(t *testing.T) {
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	changeEarlier := func(x *world) {
@@ -82,7 +82,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			}),
 			policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/strategy="magic": must be one of annotation, recreate; invalid annotation configdep.io/live-volumes="maybe" on the Namespace: must be "true" or "false". Automatic restarts are on hold until this is fixed.`},
 		},
-		"the mode is invalid: that is no opting out": {
+		"the mode is invalid, which does not opt out": {
 			func(x *world) { x.annotate(policy.ReloadAnnotation, "true") },
 			policy.Decision{State: policy.Blocked, Reason: policy.ReasonInvalidAnnotation, Message: `Invalid annotation configdep.io/reload="true": must be one of auto, matched, listed, off. Automatic restarts are on hold until this is fixed.`},
 		},
@@ -90,7 +90,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			func(x *world) { x.remove(dependency.Secret, "db") },
 			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Stale: true, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
-		"a source is missing, and no pod runs": {
+		"a source is missing, and no pods run": {
 			func(x *world) {
 				x.edit(func(d *appsv1.Deployment) {
 					replicas(d, 0)
@@ -111,7 +111,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			},
 			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Stale: true, Message: "ConfigMap settings is missing; Secret db lacks the key password: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
-		"a source that does not trigger is missing: pods do not start all the same": {
+		"a source that does not trigger is missing: pods still do not start": {
 			both(func(x *world) { x.annotate(policy.ExcludeAnnotation, "secret/db"); x.act() }, func(x *world) { x.remove(dependency.Secret, "db") }),
 			policy.Decision{State: policy.Blocked, Reason: policy.ReasonSourceMissing, Message: "Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."},
 		},
@@ -155,17 +155,17 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			policy.Decision{State: policy.Settling, Reason: "SourceChanged", Trigger: "Secret/db", RecheckAt: at(time.Second), Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
 		},
-		"restarted again and again": {
+		"restarted repeatedly": {
 			both(changeEarlier, restarted(30*time.Second, 3)),
 			policy.Decision{State: policy.Pending, Reason: "MinInterval", Trigger: "Secret/db", RecheckAt: at(10 * time.Second), Stale: true, WrittenAt: at(-10 * time.Second),
 				Message: "Secret/db has changed. A restart is due at 2026-03-01T12:01:10Z: the minimum interval of 10s has grown to 40s after 3 restarts in close succession."},
 		},
-		"the interval is over: due when it ended, not when content had settled": {
+		"the interval is over: due since its end, not since content settled": {
 			both(changeEarlier, restarted(15*time.Second, 1)),
 			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-5 * time.Second),
 				Message: "Secret/db has changed. A restart is due."},
 		},
-		"the time of the last restart is invalid: it does not hold anything up": {
+		"the time of the last restart is invalid: it delays nothing": {
 			both(changeEarlier, restarted(-1000*time.Hour, 1)),
 			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
 				Message: "Secret/db has changed. A restart is due."},
@@ -192,7 +192,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed. A restart is due."},
 		},
-		"changed while no process watched, and has to settle all the same": {
+		"changed while no process watched, and still has to settle": {
 			func(x *world) { x.away(func() { change(x) }) },
 			policy.Decision{State: policy.Settling, Reason: "SourceChanged", Trigger: "Secret/db", Stale: true, WrittenAt: at(0), RecheckAt: at(time.Second),
 				Message: "Secret/db has changed. A restart is due once the content has not changed for 1s."},
@@ -208,7 +208,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			policy.Decision{State: policy.Pending, Reason: "Verifying", Action: policy.Verify, Trigger: "Secret/db", Stale: true, WrittenAt: at(0),
 				Message: "Secret/db has changed, and so has the pod template. The leader is checking which changed first to decide whether a restart is due."},
 		},
-		"only the hash is left, and it is another": {
+		"only the hash is left, and it differs": {
 			func(x *world) {
 				x.annotate(policy.AppliedSourcesAnnotation, "")
 				x.away(func() { change(x) })
@@ -218,7 +218,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 				Message: "Its content has changed. A restart is due."},
 		},
 
-		"rolling out, not seen by its controller": {
+		"rolling out, not observed by its controller": {
 			status(func(d *appsv1.Deployment) { d.Generation = 2 }),
 			policy.Decision{State: policy.RollingOut, Reason: "NotObserved", Message: "The rollout is not complete: its controller has not observed the latest change of the workload yet."},
 		},
@@ -239,7 +239,7 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			}),
 			policy.Decision{State: policy.Failed, Reason: "ProgressDeadlineExceeded", Message: "The rollout is not progressing: 1 of 3 pods is up to date, and the progress deadline has passed."},
 		},
-		"a change while it rolls out": {
+		"a change during a rollout": {
 			both(changeEarlier, status(func(d *appsv1.Deployment) { replicas(d, 3) })),
 			policy.Decision{State: policy.Pending, Reason: "SourceChanged", Action: policy.RollOut, Trigger: "Secret/db", Stale: true, WrittenAt: at(-10 * time.Second), DueAt: at(-9 * time.Second),
 				Message: "Secret/db has changed. A restart is due."},
@@ -250,12 +250,12 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			},
 			policy.Decision{State: policy.RollingOut, Reason: policy.ReasonRecreating, Action: policy.Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
-		"pods were being evicted, and the strategy is another: those that are left must go too": {
+		"pods were being evicted, and the strategy was changed: the other pods must be evicted too": {
 			func(x *world) { x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z") },
 			policy.Decision{State: policy.Pending, Reason: "StrategyChanged", Action: policy.Continue, Trigger: policy.TriggerUnknown, Stale: true,
 				Message: "The strategy was changed while pods were being evicted. If any of these pods remain, a restart is due."},
 		},
-		"the same, and the Deployment is paused": {
+		"pods were being evicted, the strategy was changed, and the Deployment is paused": {
 			func(x *world) {
 				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z")
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
@@ -263,30 +263,30 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			policy.Decision{State: policy.Blocked, Reason: "Paused", Trigger: policy.TriggerUnknown, Stale: true,
 				Message: "The strategy was changed while pods were being evicted. If any of these pods remain, the restart is on hold until the Deployment is resumed."},
 		},
-		"pods were being evicted, and the workload has opted out: it is not known what is left": {
+		"pods were being evicted, and the workload has opted out: the remaining pods are not known": {
 			func(x *world) {
 				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z", policy.StrategyAnnotation, "recreate", policy.ReloadAnnotation, "off")
 			},
 			policy.Decision{State: policy.Unmanaged, Reason: "NotOptedIn", Action: policy.Abandon, Message: "Automatic restarts are off. Create a Reload to restart the workload."},
 		},
-		"nothing restarts it, though it has opted in": {
+		"nothing triggers, though it has opted in": {
 			func(x *world) { x.annotate(policy.ReloadAnnotation, "listed"); x.act() },
 			policy.Decision{State: policy.InSync, Reason: "NothingTriggers", Message: "No ConfigMap or Secret restarts this workload automatically; spec.sources says why."},
 		},
-		"pods are being evicted, and the rollout fails: that goes on": {
+		"pods are being evicted, and the rollout fails: the eviction continues": {
 			func(x *world) {
 				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z", policy.StrategyAnnotation, "recreate")
 				x.edit(func(d *appsv1.Deployment) { d.Generation = 2 })
 			},
 			policy.Decision{State: policy.RollingOut, Reason: policy.ReasonRecreating, Action: policy.Continue, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
-		"pods are being evicted, and the record is gone": {
+		"pods are being evicted, and the record was removed": {
 			func(x *world) {
 				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z", policy.StrategyAnnotation, "recreate", policy.ConfigHashAnnotation, "")
 			},
 			policy.Decision{State: policy.RollingOut, Reason: policy.ReasonRecreating, Action: policy.WriteBaseline, Message: "Pods with old content are evicted one by one, as PodDisruptionBudgets allow. If that takes long, the event ConfigReloadWaiting says why."},
 		},
-		"pods are being evicted, and a source is missing: their heirs could not start": {
+		"pods are being evicted, and a source is missing: new pods could not start": {
 			func(x *world) {
 				x.annotate(policy.RecreatingAnnotation, "2026-03-01T12:00:00Z")
 				x.remove(dependency.Secret, "db")
@@ -300,19 +300,19 @@ func TestDecide_WhatAWorkloadSays(t *testing.T) {
 			x.adopt()
 			tc.do(x)
 			got := x.evaluate().Decide(policy.Observed{Now: x.now})
-			// WrittenAt is for Verify alone, and counts in its own tests.
+			// WrittenAt is only for Verify, which has its own tests.
 			ignore := cmpopts.IgnoreFields(policy.Decision{}, "WrittenAt", "Because", "KnownBy", "Timed", "Provisional")
 			if tc.want.Action == policy.Verify {
 				ignore = cmpopts.IgnoreFields(policy.Decision{}, "Because", "KnownBy", "Timed", "Provisional")
 			}
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if again := x.evaluate().Decide(policy.Observed{Now: x.now}); !cmp.Equal(got, again) {
-				t.Errorf("the same question has another answer:\n%s", cmp.Diff(got, again))
+				t.Errorf("a second decision differs (-first +second):\n%s", cmp.Diff(got, again))
 			}
 			if !got.RecheckAt.IsZero() && !got.RecheckAt.After(x.now) {
-				t.Errorf("time alone changes the decision at %v, which is not after now, %v", got.RecheckAt, x.now)
+				t.Errorf("RecheckAt = %v, want a time after now, %v", got.RecheckAt, x.now)
 			}
 		})
 	}
@@ -357,6 +357,6 @@ func TestDecide_BecauseNamesAllThatHasChanged(t *testing.T) {
 	x.set(configMap("settings", "a", "2"))
 	x.tick(time.Minute)
 	if d := x.decide(); d.Because != "ConfigMap/settings and Secret/db have changed" || d.Trigger != "ConfigMap/settings" {
-		t.Errorf("%+v", d)
+		t.Errorf("decision = %+v, want both sources in Because", d)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// foreign is a dialect of a tool that restarts what says so, and knows nothing else.
+// foreign is the dialect of a tool with an annotation to restart workloads, and no settings.
 type foreign struct{}
 
 const (
@@ -48,7 +48,7 @@ func withForeign(t *testing.T) {
 	t.Cleanup(policy.AddDialect(foreign{}))
 }
 
-// What is declared on the workload counts before what is on its namespace, and on one object the first dialect.
+// Annotations on the workload take precedence over those on its namespace, and on one object the first dialect does.
 func TestNewPolicy_ChoosesTheDialect(t *testing.T) {
 	withForeign(t)
 	type m = map[string]string
@@ -57,32 +57,32 @@ func TestNewPolicy_ChoosesTheDialect(t *testing.T) {
 		mode                policy.Mode
 		by                  string
 	}{
-		"nothing is said":           {nil, nil, policy.Off, policy.DeclaredByDefault},
-		"a setting is no mode":      {m{policy.SettleAnnotation: "1s"}, nil, policy.Off, policy.DeclaredByDefault},
-		"another tool's":            {m{foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
-		"another tool's default":    {nil, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
-		"both on one object":        {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Listed, policy.ReloadAnnotation},
-		"the workload before":       {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
-		"ours on the workload":      {m{policy.ReloadAnnotation: "off"}, m{foreignRestart: "yes"}, policy.Off, policy.ReloadAnnotation},
-		"both on the namespace":     {nil, m{foreignRestart: "yes", policy.ReloadAnnotation: "matched"}, policy.Matched, "Namespace " + policy.ReloadAnnotation},
-		"settings of ours, no mode": {m{policy.SettleAnnotation: "1s"}, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
+		"no annotations":                                        {nil, nil, policy.Off, policy.DeclaredByDefault},
+		"a setting without a mode":                              {m{policy.SettleAnnotation: "1s"}, nil, policy.Off, policy.DeclaredByDefault},
+		"another tool's annotation":                             {m{foreignRestart: "yes"}, nil, policy.Auto, foreignRestart},
+		"another tool's default":                                {nil, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
+		"both on one object":                                    {m{foreignRestart: "yes", policy.ReloadAnnotation: "listed"}, nil, policy.Listed, policy.ReloadAnnotation},
+		"another tool's on the workload, ours on the namespace": {m{foreignRestart: "yes"}, m{policy.ReloadAnnotation: "listed"}, policy.Auto, foreignRestart},
+		"ours on the workload, another tool's on the namespace": {m{policy.ReloadAnnotation: "off"}, m{foreignRestart: "yes"}, policy.Off, policy.ReloadAnnotation},
+		"both on the namespace":                                 {nil, m{foreignRestart: "yes", policy.ReloadAnnotation: "matched"}, policy.Matched, "Namespace " + policy.ReloadAnnotation},
+		"our settings without a mode, another tool's default":   {m{policy.SettleAnnotation: "1s"}, m{foreignRestart: "yes"}, policy.Auto, foreignRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy.NewPolicy(tt.workload, tt.namespace, policy.Defaults{Mode: policy.Off})
 			if p.Mode != tt.mode || p.DeclaredBy != tt.by || len(p.Problems) > 0 {
-				t.Errorf("mode %s, declared by %s, %v", p.Mode, p.DeclaredBy, p.Problems)
+				t.Errorf("mode = %s, declared by %s, problems = %v", p.Mode, p.DeclaredBy, p.Problems)
 			}
 		})
 	}
 }
 
-// What ingest keeps is what the table says: a dialect whose annotations were dropped there would never fire.
+// Package ingest keeps the annotations of all dialects: without them, a dialect would have no effect.
 func TestOwns(t *testing.T) {
 	for key, want := range map[string]bool{
 		policy.ReloadAnnotation: true, policy.ConfigHashAnnotation: true, foreignRestart: false, "configdep.io.example.com/x": false, "configdep.io": false, "": false,
 	} {
 		if got := policy.Owns(key); got != want {
-			t.Errorf("%q: %v", key, got)
+			t.Errorf("Owns(%q) = %v, want %v", key, got, want)
 		}
 	}
 	withForeign(t)
@@ -92,14 +92,14 @@ func TestOwns(t *testing.T) {
 	read := policy.ReadAnnotations(map[string]string{foreignRestart: "yes", "x": "y", policy.ReloadAnnotation: "auto", policy.ConfigHashAnnotation: "h"}, nil)
 	want := dependency.Annotations{Settings: map[string]string{foreignRestart: "yes", policy.ReloadAnnotation: "auto"}, Marks: dependency.Marks{Hash: "h"}}
 	if diff := cmp.Diff(want, read); diff != "" {
-		t.Errorf("kept (-want +got):\n%s", diff)
+		t.Errorf("annotations that are kept (-want +got):\n%s", diff)
 	}
 	if got := policy.ReadNamespace(map[string]string{foreignRestart: "yes", policy.SettleAnnotation: "1s", "x": "y"}, map[string]string{policy.ReloadAnnotation: "auto"}); len(got) != 3 {
-		t.Errorf("of a namespace is kept %v", got)
+		t.Errorf("annotations of a namespace that are kept = %v, want 3", got)
 	}
 }
 
-// Turning restarts off and on in any dialect is noted with what the workload said before.
+// Opting out and in, in any dialect, is noted with the previous annotations of the workload.
 func TestNote_OfAnotherDialect(t *testing.T) {
 	withForeign(t)
 	before := policy.AnnotatedWorkload(map[string]string{foreignRestart: "yes"}, nil)
@@ -111,18 +111,18 @@ func TestNote_OfAnotherDialect(t *testing.T) {
 	}
 }
 
-// Owners of a source mark it by annotations, and only as it is documented.
+// Owners mark a source with annotations, of which only the documented values count.
 func TestReadSource(t *testing.T) {
 	for value, want := range map[string]bool{"true": true, "false": false, "True": false, "true\n": false, "yes": false, "": false} {
 		if m := policy.ReadSource(map[string]string{policy.IgnoreAnnotation: value}); m != (dependency.SourceMarks{Ignored: want}) {
-			t.Errorf("ignore %q: %+v", value, m)
+			t.Errorf("ignore %q: marks = %+v", value, m)
 		}
 		if m := policy.ReadSource(map[string]string{policy.MatchAnnotation: value}); m != (dependency.SourceMarks{Match: want}) {
-			t.Errorf("match %q: %+v", value, m)
+			t.Errorf("match %q: marks = %+v", value, m)
 		}
 	}
 	withForeign(t)
 	if m := policy.ReadSource(map[string]string{foreignIgnore: "x", policy.MatchAnnotation: "true"}); m != (dependency.SourceMarks{Ignored: true, Match: true}) {
-		t.Errorf("of two dialects: %+v", m)
+		t.Errorf("annotations of two dialects: marks = %+v", m)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// rolledBack returns a workload that reads a Secret that changed in the middle of a rollout,
-// from which its owner goes back: some pods may never have been replaced. With is done in the
-// same write.
+// rolledBack returns a workload that reads a Secret that changed in the middle of a rollout, which
+// its owner then rolled back: some pods may never have been replaced. The function with changes the
+// workload in the same write.
 func rolledBack(t *testing.T, with func(*appsv1.Deployment)) *world {
 	t.Helper()
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
@@ -37,8 +37,8 @@ func rolledBack(t *testing.T, with func(*appsv1.Deployment)) *world {
 	return x
 }
 
-// TestDecide_RestartComesBack: the template of a restart goes, and comes back before its pods are replaced. They know what
-// changed before the restart, and need not know what changed later.
+// TestDecide_RestartComesBack: the template of a restart is replaced, and comes back before its pods are replaced. The pods
+// have read what changed before the restart, and may not have read what changed later.
 func TestDecide_RestartComesBack(t *testing.T) {
 	set := func(value string) func(*world) {
 		return func(x *world) { x.set(secret("db", "password", value)); x.tick(time.Minute) }
@@ -48,7 +48,7 @@ func TestDecide_RestartComesBack(t *testing.T) {
 		want            outcome
 	}{
 		"content has changed often before": {both(set("2"), set("3")), func(*world) {}, outcome{policy.InSync, nothing.Reason, policy.None, "Secret/db"}},
-		"it changes meanwhile":             {both(set("2"), set("3")), set("4"), inspect("Secret/db")},
+		"content changes meanwhile":        {both(set("2"), set("3")), set("4"), inspect("Secret/db")},
 		"the record is written again": {both(set("2"), set("3")), func(x *world) {
 			e := x.evaluate()
 			x.patch(policy.VerifiedPatch(e.Workload, e.Present(), x.now))
@@ -59,7 +59,7 @@ func TestDecide_RestartComesBack(t *testing.T) {
 			x.adopt()
 			tt.before(x)
 			if d := x.act(); d.Action != policy.RollOut {
-				t.Fatalf("%+v", d)
+				t.Fatalf("decision = %+v, want action RollOut", d)
 			}
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
 			x.tick(time.Minute)
@@ -70,7 +70,7 @@ func TestDecide_RestartComesBack(t *testing.T) {
 			})
 			x.tick(time.Minute)
 			if !x.workload().StartUnsure {
-				t.Fatal("the pods are taken to be newer than the template")
+				t.Fatal("the pods are considered newer than the template")
 			}
 			if diff := cmp.Diff(tt.want, outcomeOf(x.decide())); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
@@ -88,7 +88,7 @@ func TestDecide_Rollback(t *testing.T) {
 		}
 		x.act()
 		if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-			t.Errorf("once looked up: %+v", d)
+			t.Errorf("once looked up: decision = %+v, want state InSync and no action", d)
 		}
 	})
 	t.Run("pods may be older, with several counters", func(t *testing.T) {
@@ -97,12 +97,12 @@ func TestDecide_Rollback(t *testing.T) {
 		if diff := cmp.Diff(want, x.evaluate().Doubts(), cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
 			t.Errorf("doubts (-want +got):\n%s", diff)
 		}
-		x.set(configMap("settings", "a", "2")) // it came later
+		x.set(configMap("settings", "a", "2")) // a later change
 		if diff := cmp.Diff(want, x.evaluate().Doubts(), cmpopts.IgnoreUnexported(policy.Excursion{})); diff != "" {
-			t.Errorf("and later content (-want +got):\n%s", diff)
+			t.Errorf("doubts after a later change (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("they are found to be", func(t *testing.T) {
+	t.Run("pods are found to be older", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		x.mixed = []string{"Secret/db"}
 		x.act()
@@ -111,7 +111,7 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("they are found to be, after they had waited for it", func(t *testing.T) {
+	t.Run("pods are found to be older, after they had waited for a source", func(t *testing.T) {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 		x.adopt()
 		x.edit(func(d *appsv1.Deployment) {
@@ -123,13 +123,13 @@ func TestDecide_Rollback(t *testing.T) {
 		})
 		x.set(secret("db", "password", "2"))
 		x.mixed = []string{"Secret/db"}
-		x.act() // the record has the version behind that of the content, with which pods may have started
+		x.act() // the version of the record follows that of the content, with which pods may have started
 		x.tick(time.Minute)
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("a record that comes with the template says nothing of them", func(t *testing.T) {
+	t.Run("a record that comes with the template does not apply to older pods", func(t *testing.T) {
 		present := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
 			secret("db", "password", "2"), configMap("settings", "a", "1")).evaluate().Present()
 		x := rolledBack(t, func(d *appsv1.Deployment) {
@@ -139,58 +139,58 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Errorf("excursions (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("a template with the hash was made when the content was there", func(t *testing.T) {
+	t.Run("a template with the hash was written when the content existed", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		e := x.evaluate()
 		e.Workload.Marks.TemplateHash = e.Hash
 		if e.InDoubt() {
-			t.Error("the record is in doubt")
+			t.Error("InDoubt = true before another replica has written a record")
 		}
-		// Another replica has recorded since what it had read.
+		// Another replica has since recorded what it had read.
 		there := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")),
 			secret("db", "password", "1"), configMap("settings", "a", "1"))
 		x.patch(policy.VerifiedPatch(x.workload(), there.evaluate().Present(), x.now))
 		e = x.evaluate()
 		e.Workload.Marks.TemplateHash = e.Hash
 		if e.InDoubt() {
-			t.Error("the record is in doubt after another one")
+			t.Error("InDoubt = true after another replica has written a record")
 		}
 	})
-	t.Run("what changed before all pods were of another template", func(t *testing.T) {
+	t.Run("content that changed before all pods had another template", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		at := x.graph().Source(dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}).Change.Moment()
 		for name, tt := range map[string]struct {
 			after dependency.Moment
 			want  bool
 		}{
-			"it changed after that":     {dependency.Moment{Version: at.Version - 1, Order: at.Order - 1}, true},
-			"it had changed by then":    {at, false},
-			"that was never the case":   {dependency.Moment{}, true},
-			"it had changed long since": {dependency.Moment{Version: at.Version + 1, Order: at.Order + 1}, false},
+			"content changed later":           {dependency.Moment{Version: at.Version - 1, Order: at.Order - 1}, true},
+			"content had changed by then":     {at, false},
+			"pods never had another template": {dependency.Moment{}, true},
+			"content had changed long before": {dependency.Moment{Version: at.Version + 1, Order: at.Order + 1}, false},
 		} {
 			e := x.evaluate()
 			e.Workload.PodsAfter = tt.after
 			if e.InDoubt() != tt.want {
-				t.Errorf("%s: in doubt: %t", name, !tt.want)
+				t.Errorf("%s: InDoubt = %t, want %t", name, !tt.want, tt.want)
 			}
 		}
 	})
-	// It may be the one that another replica has just written, which knows these pods.
-	t.Run("once looked up, an older record that comes back is a reason to look again", func(t *testing.T) {
+	// The record may have just been written by another replica that knows these pods.
+	t.Run("after an inspection, an older record that comes back causes another one", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		hash, sources := x.deployment.Annotations[policy.ConfigHashAnnotation], x.deployment.Annotations[policy.AppliedSourcesAnnotation]
 		x.act()
 		x.annotate(policy.ConfigHashAnnotation, hash, policy.AppliedSourcesAnnotation, sources)
 		if d := x.decide(); d.Reason != policy.ReasonVerifying || d.Action != policy.Inspect {
-			t.Errorf("%+v", d)
+			t.Errorf("decision = %+v, want reason Verifying and action Inspect", d)
 		}
 		x.act()
 		if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-			t.Errorf("once looked up again: %+v", d)
+			t.Errorf("once looked up again: decision = %+v, want state InSync and no action", d)
 		}
 	})
 	for name, recorded := range map[string]bool{"a record tells of it": true, "nothing is recorded": false} {
-		t.Run("a source goes while the template does not name it, and "+name, func(t *testing.T) {
+		t.Run("a source is deleted while the template does not name it, and "+name, func(t *testing.T) {
 			x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "extra")), secret("extra", "a", "1"))
 			x.adopt()
 			pod := x.deployment.Spec.Template.Spec
@@ -212,7 +212,7 @@ func TestDecide_Rollback(t *testing.T) {
 			}
 		})
 	}
-	// That a key went leaves no time, nor that a source of a glob did while nothing was read.
+	// The removal of a key has no date, nor has the deletion of a source of a glob that no process saw.
 	for name, tt := range map[string]struct {
 		id  string
 		off func(*world)
@@ -232,11 +232,11 @@ func TestDecide_Rollback(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "", 3 })
 			got := x.decide()
 			if len(got.Excursions) != 1 || got.Excursions[0].ID != tt.id || got.Excursions[0].To.IsZero() {
-				t.Errorf("%+v", got)
+				t.Errorf("decision = %+v, want one excursion of %s with an end", got, tt.id)
 			}
 		})
 	}
-	t.Run("opting in adopts what changed before, where nothing is recorded", func(t *testing.T) {
+	t.Run("opting in adopts earlier changes if nothing is recorded", func(t *testing.T) {
 		x := rolledBack(t, func(d *appsv1.Deployment) { d.Annotations = map[string]string{} })
 		x.annotate(policy.ReloadAnnotation, "auto")
 		if diff := cmp.Diff(adoption, outcomeOf(x.decide())); diff != "" {
@@ -257,13 +257,13 @@ func TestDecide_Rollback(t *testing.T) {
 			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("what changes after it is known to be unread", func(t *testing.T) {
+	t.Run("later changes are known to be unread", func(t *testing.T) {
 		x := rolledBack(t, func(*appsv1.Deployment) {})
 		x.act()
 		x.set(secret("db", "password", "3"))
 		x.tick(time.Minute)
 		if e := x.evaluate(); e.InDoubt() {
-			t.Errorf("the record is in doubt: %+v", e.Doubts())
+			t.Errorf("doubts = %+v, want none", e.Doubts())
 		}
 		if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 			t.Errorf("decision (-want +got):\n%s", diff)
@@ -271,7 +271,7 @@ func TestDecide_Rollback(t *testing.T) {
 	})
 }
 
-// And that nothing is known of when pods started does not make a record older than they are.
+// If the start of the pods is not known, the record is not considered older than the pods.
 func TestDecide_RecordOfSeveralCounters(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -283,24 +283,24 @@ func TestDecide_RecordOfSeveralCounters(t *testing.T) {
 	}
 }
 
-// What is recorded is that which is compared: a record that another client has changed is
-// written again.
+// Content is compared with the record, so a record that another client has changed is written
+// again.
 func TestDecide_RecordIsWrittenAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(*world)
 		want outcome
 	}{
-		"it is of other keys": {
+		"the record has other keys": {
 			func(x *world) { x.annotate(policy.AppliedSourcesAnnotation, `{"Secret/db":"*.0123456789abcdef.1"}`) }, baseline,
 		},
-		"the hash is no hash, and content has changed there and back": {
+		"the hash is invalid, and content has changed and changed back": {
 			func(x *world) {
 				x.annotate(policy.ConfigHashAnnotation, "garbage")
 				x.set(secret("db", "password", "2"))
 				x.set(secret("db", "password", "1"))
 			}, rollOut("Secret/db"),
 		},
-		"it is an older one that another client brings back, of content that the pods have read": {
+		"another client restores an older record, of content that the pods have read": {
 			func(x *world) {
 				hash, sources := x.deployment.Annotations[policy.ConfigHashAnnotation], x.deployment.Annotations[policy.AppliedSourcesAnnotation]
 				x.set(secret("db", "password", "2"))
@@ -337,8 +337,8 @@ func TestDecide_RecordIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// Changes that came before the first lists were complete, or while the image could not be
-// pulled, are told from those that pods cannot have read.
+// Changes before the first lists were complete, or while the image could not be pulled, are
+// distinguished from those that pods cannot have read.
 func TestDecide_ChangeWithoutARecord(t *testing.T) {
 	unrecorded := func() *world {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -352,11 +352,11 @@ func TestDecide_ChangeWithoutARecord(t *testing.T) {
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
 		t.Errorf("the Secret has changed: decision (-want +got):\n%s", diff)
 	}
-	// A key may have gone, which leaves no time behind, so that times tell nothing.
+	// A key may have been removed, which has no date, so times tell nothing.
 	x.edit(func(d *appsv1.Deployment) { d.ManagedFields = x.Managed(`{"f:spec":{"f:template":{}}}`) })
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.decide())); diff != "" {
-		t.Errorf("and the manager of the template writes again (-want +got):\n%s", diff)
+		t.Errorf("the manager of the template writes again: decision (-want +got):\n%s", diff)
 	}
 	x = unrecorded()
 	x.restartWhile(func() { change(x) })
@@ -366,7 +366,7 @@ func TestDecide_ChangeWithoutARecord(t *testing.T) {
 	}
 }
 
-// Pods wait for what they lack, and read all else when it comes, whatever pulls their image.
+// Pods wait for missing sources, and read all others once these exist, even if their image has to be pulled.
 func TestDecide_PodsThatWaitedAndPullSecrets(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), pullSecret("db")),
 		secret("db", "password", "1"), configMap("settings", "a", "1"))
@@ -383,7 +383,7 @@ func TestDecide_PodsThatWaitedAndPullSecrets(t *testing.T) {
 	}
 }
 
-// What belongs to a glob, and what does not, is told while no replica looks too.
+// Changes of the sources of a glob are distinguished from others even if no replica was watching.
 func TestDecide_GlobsWhileNoProcessLooks(t *testing.T) {
 	const glob = "Secret/feature-*"
 	for name, tt := range map[string]struct {
@@ -418,8 +418,8 @@ func TestDecide_GlobsWhileNoProcessLooks(t *testing.T) {
 	}
 }
 
-// A template that carries a hash of before comes back in the middle of a rollout, and the record is lost: pods of that
-// time may be left.
+// A template with an earlier hash comes back in the middle of a rollout, and the record is lost: pods from before may
+// still run.
 func TestDecide_HashAloneComesBack(t *testing.T) {
 	for value, want := range map[string]outcome{"1": {policy.InSync, nothing.Reason, policy.WriteBaseline, ""}, "2": inspect("Secret/db")} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -430,7 +430,7 @@ func TestDecide_HashAloneComesBack(t *testing.T) {
 				d.Generation++
 				d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"}
 				d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations = image, annotations
-				if annotations != nil { // the rollout of the other has only begun
+				if annotations != nil { // the rollout of the other template has only begun
 					d.Status.ObservedGeneration = d.Generation
 				}
 			})

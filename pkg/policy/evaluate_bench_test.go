@@ -17,8 +17,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// BenchmarkDecide measures one decision on a workload, with globs that name all 10,000 Secrets of
-// its namespace, or a part of them each, and after as many others were deleted. Nothing of that is remembered from one decision to the next.
+// BenchmarkDecide measures one decision on a workload, with globs that match all 10,000 Secrets of
+// its namespace or a part of them, and after as many others were deleted. Decisions do not cache
+// anything for the next one.
 func BenchmarkDecide(b *testing.B) {
 	const n = 10_000
 	patterns := func(count int, format string) string {

@@ -26,17 +26,17 @@ func TestMissing_NamesEachSourceAndKey(t *testing.T) {
 	), secret("db", "host", "h"))
 	got, absent := x.evaluate().Missing()
 	if diff := cmp.Diff([]string{"ConfigMap gone is missing", "Secret db lacks the keys password and user"}, got); diff != "" || !absent {
-		t.Errorf("absent %v (-want +got):\n%s", absent, diff)
+		t.Errorf("absent = %v, missing (-want +got):\n%s", absent, diff)
 	}
 	x.set(configMap("gone"))
 	x.set(secret("tls"))
 	if got, absent := x.evaluate().Missing(); len(got) != 1 || absent {
-		t.Errorf("absent %v, %v", absent, got)
+		t.Errorf("absent = %v, missing = %v", absent, got)
 	}
 }
 
-// TestStale_IsKnownInEveryMode: a Reload with mode IfStale asks, of workloads that nothing
-// restarts by itself too.
+// TestStale_IsKnownInEveryMode: a Reload with mode IfStale asks for it, even for workloads that are
+// not restarted automatically.
 func TestStale_IsKnownInEveryMode(t *testing.T) {
 	x := typical(t)
 	x.annotate(policy.ReloadAnnotation, "off")
@@ -44,7 +44,7 @@ func TestStale_IsKnownInEveryMode(t *testing.T) {
 		t.Helper()
 		ids, known := x.evaluate().Stale()
 		if diff := cmp.Diff(want, ids); diff != "" || known != wantKnown {
-			t.Errorf("%s: known %v (-want +got):\n%s", what, known, diff)
+			t.Errorf("%s: known = %v, stale sources (-want +got):\n%s", what, known, diff)
 		}
 	}
 	check("nothing is recorded", nil, false)
@@ -58,8 +58,8 @@ func TestStale_IsKnownInEveryMode(t *testing.T) {
 	check("the key has been replaced", nil, false)
 }
 
-// TestPresent_HoldsOneEntryForEachSource, and one for each glob, so that it stays small; and
-// no entry tells names of keys or content.
+// TestPresent_HoldsOneEntryForEachSource: the record has one entry for each source and each glob, so
+// that it stays small, and no entry reveals names of keys or content.
 func TestPresent_HoldsOneEntryForEachSource(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
 		secret("db", "password", "hunter2"), configMap("settings", "a", "1", "b", "1"),
@@ -85,7 +85,7 @@ func TestPresent_HoldsOneEntryForEachSource(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if text := r.SourcesJSON(); strings.Contains(text, "password") || strings.Contains(text, "hunter2") {
-		t.Errorf("the record tells too much: %s", text)
+		t.Errorf("the record reveals names of keys or content: %s", text)
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(r.Sources))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -93,21 +93,21 @@ func TestPresent_HoldsOneEntryForEachSource(t *testing.T) {
 }
 
 // TestEvaluate_HashDoesNotDependOnThePlaceOfUse: two workloads that read the same content have the
-// same hash, whatever their names and containers are.
+// same hash, whatever their names and containers.
 func TestEvaluate_HashDoesNotDependOnThePlaceOfUse(t *testing.T) {
 	a := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "db", "user")), secret("db", "password", "1", "user", "u", "more", "m"))
 	b := newWorld(t, podOf(volume(dependency.Secret, "db", "user"), env(dependency.Secret, "db", "password")), secret("db", "password", "1", "user", "u"))
 	if a.evaluate().Hash != b.evaluate().Hash {
-		t.Error("the hashes differ")
+		t.Error("the hashes of the same content differ")
 	}
 	b.set(secret("db", "password", "1", "user", "v"))
 	if a.evaluate().Hash == b.evaluate().Hash {
-		t.Error("the hashes are equal")
+		t.Error("the hashes of different content are equal")
 	}
 }
 
-// TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment: the kubelet makes variables of data alone, so that
-// neither its coming nor its going restarts anything.
+// TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment: the kubelet creates variables only from data, so
+// adding or removing a source with only binaryData restarts nothing.
 func TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"))
 	x.adopt()
@@ -115,17 +115,17 @@ func TestEvaluate_KeyOfBinaryDataIsNoneOfAnEnvironment(t *testing.T) {
 	with.BinaryData = map[string][]byte{"b": {1}}
 	x.set(with)
 	if d := x.act(); d.State != policy.InSync || d.Action == policy.RollOut {
-		t.Errorf("the source comes: %v", outcomeOf(d))
+		t.Errorf("the source is created: decision = %v", outcomeOf(d))
 	}
 	x.set(configMap("settings", "a", "1"))
 	x.tick(time.Minute)
 	if d := x.decide(); d.Action == policy.RollOut || d.Stale {
-		t.Errorf("the source goes: %v", outcomeOf(d))
+		t.Errorf("the source is deleted: decision = %v", outcomeOf(d))
 	}
 }
 
-// TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing: what the template reads only now counted
-// before the edit as it does after it.
+// TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing: the edit does not change whether a source
+// that the template has just begun to read counts.
 func TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 	for name, edit := range map[string]func(*world){
 		"another source is named": func(x *world) { x.annotate(policy.SourcesAnnotation, "configmap/other") },
@@ -148,11 +148,11 @@ func TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 			edit(x)
 			x.tick(time.Minute)
 			if d := x.decide(); d.Action != policy.RollOut {
-				t.Errorf("%v", outcomeOf(d))
+				t.Errorf("decision = %+v, want action RollOut", outcomeOf(d))
 			}
 		})
 	}
-	t.Run("a glob begins to count what went long ago, of which the record says nothing", func(t *testing.T) {
+	t.Run("a glob begins to count a source that was deleted long ago and is not recorded", func(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")), configMap("settings", "a", "1"), secret("sole", "a", "1"))
 		other := ingesttest.Deployment("other", podOf(envFrom(dependency.Secret, "sole"))) // the deletion is remembered for it
 		other.Annotations = nil
@@ -162,12 +162,12 @@ func TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 		x.tick(time.Minute)
 		x.annotate(policy.SourcesAnnotation, "secret/s*")
 		if got := outcomeOf(x.act()); got != baseline {
-			t.Errorf("%v", got)
+			t.Errorf("got %+v, want %+v", got, baseline)
 		}
 		x.set(secret("sole", "a", "1"))
 		x.tick(time.Minute)
 		if got := outcomeOf(x.decide()); got != rollOut("Secret/s*") {
-			t.Errorf("and then the Secret comes: %v", got)
+			t.Errorf("then the Secret is created: got %+v, want %+v", got, rollOut("Secret/s*"))
 		}
 	})
 	t.Run("nothing counted, as the workload had opted out", func(t *testing.T) {
@@ -181,17 +181,17 @@ func TestDecide_EditOfTheScopeOfAnotherSourceAdoptsNothing(t *testing.T) {
 		x.tick(time.Minute)
 		x.annotate(policy.ReloadAnnotation, "auto")
 		if d := x.decide(); d.Action != policy.WriteBaseline {
-			t.Errorf("%v", outcomeOf(d))
+			t.Errorf("decision = %+v, want action WriteBaseline", outcomeOf(d))
 		}
 	})
-	t.Run("it begins to count", func(t *testing.T) {
+	t.Run("a source begins to count", func(t *testing.T) {
 		x := newWorld(t, podOf(envFrom(dependency.Secret, "sole")), secret("sole", "a", "1"))
 		x.annotate(policy.ExcludeAnnotation, "secret/sole")
 		x.adopt()
 		x.set(secret("sole", "a", "2"))
 		x.annotate(policy.ExcludeAnnotation, "secret/none")
 		if d := x.act(); d.Action != policy.WriteBaseline {
-			t.Errorf("%v", outcomeOf(d))
+			t.Errorf("decision = %+v, want action WriteBaseline", outcomeOf(d))
 		}
 	})
 }

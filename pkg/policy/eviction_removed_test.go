@@ -13,8 +13,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_RecordRemovedDuringAnEvictionWithoutPods: the record is written again, and then the eviction
-// ends. The other way round, its end would change nothing.
+// TestDecide_RecordRemovedDuringAnEvictionWithoutPods: the record is written again before the eviction
+// ends. In the opposite order, the end would change nothing.
 func TestDecide_RecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.annotate(policy.StrategyAnnotation, "recreate")
@@ -26,13 +26,13 @@ func TestDecide_RecordRemovedDuringAnEvictionWithoutPods(t *testing.T) {
 	x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "", policy.RecreatingAnnotation, "")
 	for _, want := range []policy.Action{policy.WriteBaseline, policy.Continue} {
 		if d := x.act(); d.Action != want {
-			t.Fatalf("%+v, want %s", d, want)
+			t.Fatalf("decision = %+v, want action %s", d, want)
 		}
 	}
 }
 
-// TestDecide_RecordRemovedDuringAnEviction: whatever is written next, the list of pods to evict and the last restart are written
-// again with it.
+// TestDecide_RecordRemovedDuringAnEviction: the next write, of whatever kind, also restores the list of pods to evict and the
+// last restart.
 func TestDecide_RecordRemovedDuringAnEviction(t *testing.T) {
 	last := policy.LastReload{Time: metav1.NewMicroTime(epoch), Trigger: "Secret/db", Streak: 3}
 	for name, tt := range map[string]struct {
@@ -41,11 +41,11 @@ func TestDecide_RecordRemovedDuringAnEviction(t *testing.T) {
 		want  policy.Action
 	}{
 		"a record": {func(*world) {}, nil, policy.WriteBaseline},
-		"that the pods were looked up": {func(x *world) {
+		"the result of an inspection": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "password", "1"))
 		}, nil, policy.Inspect},
-		"that they differ": {func(x *world) {
+		"that pods differ": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "password", "1"))
 		}, []string{"Secret/db"}, policy.Inspect},
@@ -57,15 +57,15 @@ func TestDecide_RecordRemovedDuringAnEviction(t *testing.T) {
 			x.annotate(policy.RecreatingAnnotation, "a1b2c3d4", policy.LastReloadAnnotation, last.JSON())
 			x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "", policy.RecreatingAnnotation, "", policy.LastReloadAnnotation, "")
 			if got := policy.LastReloadOf(x.workload()); got == nil || got.Streak != 3 {
-				t.Errorf("the last restart is forgotten: %+v", got)
+				t.Errorf("last restart = %+v, want the one before the removal", got)
 			}
 			x.mixed = tt.mixed
 			tt.do(x)
 			if d := x.act(); d.Action != tt.want {
-				t.Fatalf("%+v", d)
+				t.Fatalf("decision = %+v, want action %s", d, tt.want)
 			}
 			if got := x.deployment.Annotations; got[policy.RecreatingAnnotation] != "a1b2c3d4" || got[policy.LastReloadAnnotation] != last.JSON() {
-				t.Errorf("%v", got)
+				t.Errorf("annotations = %v, want the list of pods and the last restart", got)
 			}
 		})
 	}

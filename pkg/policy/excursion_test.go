@@ -16,10 +16,10 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// With several revision counters, a change that is read after the record may have come before it.
+// With several revision counters, a change that is read after the record may have happened before it.
 func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 	pod := podOf(env(dependency.Secret, "db", "password"))
-	t.Run("there and back", func(t *testing.T) {
+	t.Run("content changes and changes back", func(t *testing.T) {
 		x := newWorld(t, pod, secret("db", "password", "1"))
 		x.SeparateCounters()
 		x.adopt()
@@ -40,7 +40,7 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 			t.Errorf("decision (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("the content comes back that the record of a replica that lags has", func(t *testing.T) {
+	t.Run("content changes back to what a lagging replica has recorded", func(t *testing.T) {
 		x := newWorld(t, pod, secret("db", "password", "1"))
 		x.adopt()
 		x.restart()
@@ -57,7 +57,7 @@ func TestDecide_ExcursionsOfSeveralCounters(t *testing.T) {
 	})
 }
 
-// A container that started by the clock of the API server has read what was written by that.
+// A container has read what was written before it started, by the clock of the API server.
 func TestDecide_ExcursionsByTheClockOfTheServer(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnvFrom(dependency.Secret, "db")), secret("db", "password", "1"))
 	x.adopt()
@@ -68,18 +68,18 @@ func TestDecide_ExcursionsByTheClockOfTheServer(t *testing.T) {
 	x.set(again)
 	got := x.decide().Excursions
 	if len(got) != 1 || !got[0].To.Equal(ahead.Time) || !slices.Equal(got[0].Containers, []string{"app"}) {
-		t.Errorf("got %+v, want one until %v", got, ahead)
+		t.Errorf("excursions = %+v, want one until %v", got, ahead)
 	}
 }
 
-// When other content began is not known if it was there before this process looked, or if pods may be older than the
-// record. When it ended is by the later of two clocks.
+// The beginning of an excursion is not known if it was before this process started, or if pods may be older than the
+// record. Its end is the later time of two clocks.
 func TestDecide_ExcursionsWithoutABeginning(t *testing.T) {
 	there := func(x *world) { x.set(secret("db", "password", "2")) }
 	back := func(x *world) { x.set(secret("db", "password", "1")) }
 	for name, tt := range map[string]struct {
 		do        func(*world)
-		from      time.Duration // after the end, as it is before; 1: not known
+		from      time.Duration // relative to the end; 1: not known
 		witnessed bool
 	}{
 		"seen":                      {both(there, func(x *world) { x.tick(time.Minute) }, back), -time.Minute, true},
@@ -95,7 +95,7 @@ func TestDecide_ExcursionsWithoutABeginning(t *testing.T) {
 			again.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &before, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
 			x.broken(func() { x.set(again) })
 		}, -time.Minute, false},
-		"of pods that may be older than the record": {both(
+		"with pods that may be older than the record": {both(
 			func(x *world) {
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image, d.Generation = "app:2", 2 })
 				x.tick(time.Minute)
@@ -113,13 +113,13 @@ func TestDecide_ExcursionsWithoutABeginning(t *testing.T) {
 			}
 			got := x.evaluate().Decide(policy.Observed{Now: x.now}).Excursions
 			if len(got) != 1 || !got[0].From.Equal(from) || !got[0].To.Equal(x.now) || got[0].Witnessed != tt.witnessed {
-				t.Errorf("got %+v, want one from %v to %v, witnessed: %t", got, from, x.now, tt.witnessed)
+				t.Errorf("excursions = %+v, want one from %v to %v, witnessed: %t", got, from, x.now, tt.witnessed)
 			}
 		})
 	}
 }
 
-// What a glob names changes, comes and goes: when that began is not known, and only the last time is.
+// Sources of a glob change, are created and deleted: only the time of the last such event is known, not the first.
 func TestDecide_ExcursionsOfGlobs(t *testing.T) {
 	set := func(name, value string) func(*world) {
 		return func(x *world) { x.set(secret(name, "k", value)); x.tick(time.Minute) }
@@ -132,25 +132,25 @@ func TestDecide_ExcursionsOfGlobs(t *testing.T) {
 	several := func(x *world) { x.SeparateCounters() }
 	for name, tt := range map[string]struct {
 		before, do func(*world)
-		here       bool // the record was made here
+		here       bool // this replica wrote the record
 		none       bool
 		witnessed  bool
 	}{
-		"one changes there and back":              {do: both(set("m-1", "2"), set("m-1", "1")), witnessed: true},
-		"and so does another":                     {do: both(set("m-1", "2"), set("m-2", "2"), set("m-1", "1"), set("m-2", "1")), witnessed: true},
-		"one comes and goes":                      {do: both(set("m-3", "1"), remove("m-3")), witnessed: true},
-		"one comes and goes, after a record here": {do: both(set("m-3", "1"), remove("m-3")), here: true, witnessed: true},
-		"one goes and comes":                      {do: both(remove("m-1"), set("m-1", "1")), witnessed: true},
-		"a list shows that one has come":          {do: both(listed(set("m-3", "1")), remove("m-3")), witnessed: true},
-		"a list shows that one has gone":          {do: both(set("m-3", "1"), listed(func(x *world) { x.remove(dependency.Secret, "m-3") }), func(x *world) { x.tick(time.Minute) })},
-		"all of it was before the record":         {do: both(set("m-3", "1"), remove("m-3"), act), none: true},
-		"most of it was before the record":        {do: both(set("m-3", "1"), remove("m-3"), act, set("m-1", "2"), set("m-1", "1")), witnessed: true},
-		"there and back, with several counters":   {before: several, do: both(set("m-1", "2"), set("m-1", "1")), witnessed: true},
-		// The record may be of a replica that had seen it go.
-		"come and gone, with several counters":     {before: several, do: both(set("m-3", "1"), remove("m-3")), none: true},
-		"nothing changes, with several counters":   {before: several, do: func(*world) {}, none: true},
-		"another source changes there and back":    {do: both(set("n-1", "2"), set("n-1", "1")), none: true},
-		"one has come and gone in a list together": {do: listed(both(set("m-3", "1"), remove("m-3"))), none: true},
+		"a source changes and changes back":                               {do: both(set("m-1", "2"), set("m-1", "1")), witnessed: true},
+		"two sources change and change back":                              {do: both(set("m-1", "2"), set("m-2", "2"), set("m-1", "1"), set("m-2", "1")), witnessed: true},
+		"a source is created and deleted":                                 {do: both(set("m-3", "1"), remove("m-3")), witnessed: true},
+		"a source is created and deleted, after a record of this replica": {do: both(set("m-3", "1"), remove("m-3")), here: true, witnessed: true},
+		"a source is deleted and created":                                 {do: both(remove("m-1"), set("m-1", "1")), witnessed: true},
+		"a list shows that a source was created":                          {do: both(listed(set("m-3", "1")), remove("m-3")), witnessed: true},
+		"a list shows that a source was deleted":                          {do: both(set("m-3", "1"), listed(func(x *world) { x.remove(dependency.Secret, "m-3") }), func(x *world) { x.tick(time.Minute) })},
+		"all events were before the record":                               {do: both(set("m-3", "1"), remove("m-3"), act), none: true},
+		"most events were before the record":                              {do: both(set("m-3", "1"), remove("m-3"), act, set("m-1", "2"), set("m-1", "1")), witnessed: true},
+		"a source changes and changes back, with several counters":        {before: several, do: both(set("m-1", "2"), set("m-1", "1")), witnessed: true},
+		// The record may be of a replica that had seen the deletion.
+		"a source is created and deleted, with several counters": {before: several, do: both(set("m-3", "1"), remove("m-3")), none: true},
+		"nothing changes, with several counters":                 {before: several, do: func(*world) {}, none: true},
+		"a source outside the glob changes and changes back":     {do: both(set("n-1", "2"), set("n-1", "1")), none: true},
+		"a source is created and deleted before a list":          {do: listed(both(set("m-3", "1"), remove("m-3"))), none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(), secret("m-1", "k", "1"), secret("m-2", "k", "1"), secret("n-1", "k", "1"))
@@ -168,16 +168,16 @@ func TestDecide_ExcursionsOfGlobs(t *testing.T) {
 			switch got := x.evaluate().Decide(o).Excursions; {
 			case tt.none:
 				if len(got) > 0 {
-					t.Errorf("got %+v, want none", got)
+					t.Errorf("excursions = %+v, want none", got)
 				}
 			case len(got) != 1 || got[0].ID != "Secret/m-*" || !got[0].From.IsZero() || !got[0].To.Equal(x.now.Add(-time.Minute)) || got[0].Witnessed != tt.witnessed:
-				t.Errorf("got %+v, want one until %v, witnessed: %t", got, x.now.Add(-time.Minute), tt.witnessed)
+				t.Errorf("excursions = %+v, want one until %v, witnessed: %t", got, x.now.Add(-time.Minute), tt.witnessed)
 			}
 		})
 	}
 }
 
-// It is not known which container uses what only an annotation names.
+// For a source that only an annotation names, the container is not known.
 func TestDecide_ExcursionsOfWhatAnnotationsName(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
 	x.annotate(policy.SourcesAnnotation, "secret/db")
@@ -185,6 +185,6 @@ func TestDecide_ExcursionsOfWhatAnnotationsName(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.set(secret("db", "password", "1"))
 	if got := x.decide().Excursions; len(got) != 1 || got[0].Containers != nil {
-		t.Errorf("got %+v, want one of any container", got)
+		t.Errorf("excursions = %+v, want one of any container", got)
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// What tests see besides what is exported. They are in package policy_test, because they read a cluster with package
-// ingest, which imports this one.
+// Exports for tests, which are in package policy_test because they use package ingest, which imports this package.
 
 const (
 	MaxGlobs      = maxGlobs
@@ -51,17 +50,17 @@ func (p *Policy) Bound(sources int) { p.bound(sources) }
 
 func (e *Evaluation) Doubts() []Excursion { return e.doubts() }
 
-// Reorder makes it an excursion of another change.
+// Reorder makes e an excursion of another change.
 func (e *Excursion) Reorder() { e.order++ }
 
-// Entry returns what a record says of the first source that triggers.
+// Entry returns the entry in a record for the first source that triggers.
 func (e *Evaluation) Entry() string { return e.tracked[0].entry() }
 
-// HadOtherKeys reports whether that source lacks keys of which an entry of a record tells.
+// HadOtherKeys reports whether that source lacks keys that it had according to an entry of a record.
 func (e *Evaluation) HadOtherKeys(entry string) bool { return e.tracked[0].hadOtherKeys(entry) }
 
-// GlobsChanged calls f for each glob with how often what it names has changed, and whether each of these changes was seen
-// by an event.
+// GlobsChanged calls f for each glob with the number of changes of its sources, and whether each of these changes was
+// seen as an event.
 func (e *Evaluation) GlobsChanged(f func(times int, live bool)) {
 	for i := range e.tracked {
 		if u := &e.tracked[i]; u.glob != nil {
@@ -71,7 +70,7 @@ func (e *Evaluation) GlobsChanged(f func(times int, live bool)) {
 	}
 }
 
-// EveryAnnotation is what users may set on workloads and namespaces.
+// EveryAnnotation contains the annotations that users may set on workloads and namespaces.
 var EveryAnnotation = []string{
 	ReloadAnnotation, SourcesAnnotation, ExcludeAnnotation, KindsAnnotation,
 	LiveVolumesAnnotation, SettleAnnotation, MinIntervalAnnotation, StrategyAnnotation,

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// OSS-Fuzz builds no targets of package policy_test. The target that needs a cluster is in package ingesttest.
+// OSS-Fuzz does not build targets of package policy_test. The target that needs a cluster is in package ingesttest.
 
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
@@ -36,12 +36,12 @@ func FuzzParseDuration(f *testing.F) {
 		if want, wantErr := time.ParseDuration(value); (err == nil) != (wantErr == nil && want >= 0) || err == nil && d != want {
 			t.Errorf("parseDuration(%q) = %v, %v; want %v, %v", value, d, err, want, wantErr)
 		}
-		// A restart must not be due before the content has changed, however long the time.
+		// A restart must not be due before the content has changed, however long the settle time.
 		if at := settledAt(Observed{StaleSince: epoch}, epoch, d, settleLimit); !at.Equal(epoch.Add(d)) {
-			t.Errorf("content that changed at %v has settled at %v, with settle %v", epoch, at, d)
+			t.Errorf("with settle time %[3]v, content that changed at %[1]v settles at %[2]v, want a later time", epoch, at, d)
 		}
 		if interval(d, 3) < d {
-			t.Errorf("the interval is %v, less than the minimum of %v", interval(d, 3), d)
+			t.Errorf("interval = %v, want at least %v", interval(d, 3), d)
 		}
 	})
 }
@@ -54,26 +54,26 @@ func FuzzParsePatterns(f *testing.F) {
 		patterns, err := parsePatterns(value)
 		if err != nil {
 			if patterns != nil {
-				t.Errorf("an error came with %v", patterns)
+				t.Errorf("patterns = %v with an error, want none", patterns)
 			}
 			return
 		}
 		var texts []string
 		for _, p := range patterns {
 			if !p.Kind.Observed() || p.Name == "" || strings.ContainsAny(p.Name, "/,") {
-				t.Errorf("%q led to %+v", value, p)
+				t.Errorf("parsing %q returned the invalid pattern %+v", value, p)
 			}
 			if _, err := path.Match(p.Name, "anything"); err != nil {
-				t.Errorf("%q led to the malformed glob %q", value, p.Name)
+				t.Errorf("parsing %q returned the malformed glob %q", value, p.Name)
 			}
 			if !p.Glob() && !p.Matches(p.Kind, p.Name) {
-				t.Errorf("%+v does not match its own name", p)
+				t.Errorf("pattern %+v does not match its own name", p)
 			}
 			texts = append(texts, string(p.Kind)+"/"+p.Name)
 		}
 		again, err := parsePatterns(strings.Join(texts, ","))
 		if err != nil || !cmp.Equal(patterns, again) {
-			t.Errorf("%q is read as %v, and what that is written as, as %v, %v", value, patterns, again, err)
+			t.Errorf("%q is parsed as %v, which is written and parsed again as %v, %v", value, patterns, again, err)
 		}
 	})
 }
@@ -90,17 +90,17 @@ func FuzzOf(f *testing.F) {
 		}
 		p := NewPolicy(workload, other, Defaults{Mode: Auto, Settle: time.Second})
 		if _, err := ParseMode(string(p.Mode)); err != nil || p.Settle < 0 || p.MinInterval < 0 || p.Strategy != Annotate && p.Strategy != Recreate {
-			t.Errorf("%v and %v led to %+v", workload, other, p)
+			t.Errorf("annotations %v and %v lead to the invalid policy %+v", workload, other, p)
 		}
 		for _, problem := range p.Problems {
 			if len(problem) > 800 || !strings.HasPrefix(problem, "the annotation ") {
-				t.Errorf("%v and %v led to the problem %q", workload, other, problem)
+				t.Errorf("annotations %v and %v lead to the problem %q", workload, other, problem)
 			}
 		}
 	})
 }
 
-// FuzzLastReload: what is read can be written, and is then read as the same.
+// FuzzLastReload: a value that is read can be written, and is then read as the same value.
 func FuzzLastReload(f *testing.F) {
 	f.Add(`{"time":"2026-03-01T12:00:00.000001Z","trigger":"Request","requestedBy":"jane","automatic":"2026-03-01T12:00:00.000000Z","streak":3}`)
 	f.Add(`{"time":"2026-03-01T12:00:00.000000+14:00","streak":-1}`)
@@ -111,14 +111,14 @@ func FuzzLastReload(f *testing.F) {
 			return
 		}
 		if last.Time.IsZero() {
-			t.Errorf("%q led to a restart at no time", value)
+			t.Errorf("%q is read as a restart without a time", value)
 		}
 		next := NewAutomaticReload(last, epoch, time.Second, "Secret/db")
 		if at := notBefore(&next, time.Second, epoch); at.Before(epoch.Add(time.Second)) || at.After(epoch.Add(time.Hour)) {
-			t.Errorf("after %q and another restart, the next one may come at %v", value, at)
+			t.Errorf("after %q and another restart, the next one is allowed at %v", value, at)
 		}
 		if at := notBefore(last, time.Second, epoch); at.After(epoch.Add(2 * time.Hour)) {
-			t.Errorf("%q holds restarts up until %v", value, at)
+			t.Errorf("%q delays restarts until %v", value, at)
 		}
 		w.Marks.LastReload = last.json()
 		if year := last.Time.UTC().Year(); year < 0 || year > 9999 || strings.Contains(last.json(), "null") {

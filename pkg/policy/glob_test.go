@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_Globs follows a workload that names sources by globs: what matches comes and goes.
+// TestDecide_Globs follows a workload that names sources by globs: matching sources are created, changed and deleted.
 func TestDecide_Globs(t *testing.T) {
 	const glob = "Secret/feature-*"
 	type step struct {
@@ -35,7 +35,7 @@ func TestDecide_Globs(t *testing.T) {
 		return func(x *world) { x.annotate(pairs...) }
 	}
 	for name, steps := range map[string][]step{
-		"what matches comes, changes and goes": {
+		"matching sources are created, changed and deleted": {
 			{"the first comes", put("feature-1", "1"), rollOut(glob)},
 			{"a second comes", put("feature-2", "1"), rollOut(glob)},
 			{"one changes", put("feature-1", "2"), rollOut(glob)},
@@ -43,12 +43,12 @@ func TestDecide_Globs(t *testing.T) {
 			{"one goes", remove("feature-2"), rollOut(glob)},
 			{"the last goes", remove("feature-1"), rollOut(glob)},
 			{"the first comes again", put("feature-1", "2"), rollOut(glob)},
-			{"what does not match comes", put("other", "1"), nothing},
+			{"a source that does not match is created", put("other", "1"), nothing},
 		},
-		"one goes and comes again at once, with the same content": {
+		"a source is deleted and created again at once": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
 			{"one", func(x *world) { remove("feature-1")(x); put("feature-1", "1")(x) }, inspect(glob)},
-			{"one, with other content", func(x *world) { remove("feature-1")(x); put("feature-1", "2")(x) }, rollOut(glob)},
+			{"one is created again, with other content", func(x *world) { remove("feature-1")(x); put("feature-1", "2")(x) }, rollOut(glob)},
 		},
 		"no process watches": {
 			{"the first comes", func(x *world) { x.away(func() { put("feature-1", "1")(x) }) }, rollOut(glob)},
@@ -56,7 +56,7 @@ func TestDecide_Globs(t *testing.T) {
 			{"one goes", func(x *world) { x.away(func() { remove("feature-2")(x) }) }, rollOut(glob)},
 			{"the last goes", func(x *world) { x.away(func() { remove("feature-1")(x) }) }, rollOut(glob)},
 		},
-		"the owner restarts the pods after one has gone": {
+		"the owner restarts the pods after a source was deleted": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
 			{"one goes, another image comes", func(x *world) {
 				remove("feature-2")(x)
@@ -67,32 +67,32 @@ func TestDecide_Globs(t *testing.T) {
 				x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 			}, baseline},
 		},
-		"an edit of the policy is no change": {
+		"an edit of the policy does not count as a change": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
-			{"another glob over the same, before it", annotate(policy.SourcesAnnotation, "secret/*-1,secret/feature-*"), baseline},
-			{"in another order", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1"), nothing},
-			{"the same twice", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-*"), nothing},
-			{"one of them by name too", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-1"), baseline},
-			{"and not any more", annotate(policy.SourcesAnnotation, "secret/feature-*"), baseline},
+			{"another glob for the same sources is added first", annotate(policy.SourcesAnnotation, "secret/*-1,secret/feature-*"), baseline},
+			{"the globs are in another order", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1"), nothing},
+			{"a glob is repeated", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-*"), nothing},
+			{"one source is also named", annotate(policy.SourcesAnnotation, "secret/feature-*,secret/*-1,secret/feature-1"), baseline},
+			{"it is no longer named", annotate(policy.SourcesAnnotation, "secret/feature-*"), baseline},
 			{"one is excluded", annotate(policy.ExcludeAnnotation, "secret/feature-2"), baseline},
 			{"a ConfigMap is excluded", annotate(policy.ExcludeAnnotation, "configmap/a,secret/feature-2"), nothing},
 			{"the excluded one changes", put("feature-2", "2"), nothing},
 			{"the excluded one goes", remove("feature-2"), nothing},
 			{"the other changes", put("feature-1", "2"), rollOut(glob)},
 			{"all are excluded", annotate(policy.ExcludeAnnotation, "secret/*"), baseline},
-			{"none is", annotate(policy.ExcludeAnnotation, ""), baseline},
+			{"none is excluded", annotate(policy.ExcludeAnnotation, ""), baseline},
 			{"one goes", remove("feature-1"), rollOut(glob)},
 		},
-		"what the template uses as well": {
+		"a source that the template uses too": {
 			{"one is mounted", func(x *world) {
 				x.set(secret("feature-1", "a", "1"))
 				x.edit(func(d *appsv1.Deployment) { volume(dependency.Secret, "feature-1", "")(&d.Spec.Template.Spec) })
 			}, baseline},
-			{"it is none that needs a restart any more", annotate(policy.LiveVolumesAnnotation, "true"), baseline},
-			{"or it is", annotate(policy.LiveVolumesAnnotation, ""), baseline},
+			{"its use no longer needs a restart", annotate(policy.LiveVolumesAnnotation, "true"), baseline},
+			{"its use needs a restart again", annotate(policy.LiveVolumesAnnotation, ""), baseline},
 			{"it changes", put("feature-1", "2"), rollOut("Secret/feature-1")},
 		},
-		"what is to be ignored": {
+		"ignored sources": {
 			{"two come", func(x *world) { put("feature-1", "1")(x); put("feature-2", "1")(x) }, rollOut(glob)},
 			{"one is ignored", func(x *world) {
 				x.set(annotated(secret("feature-1", "a", "1"), policy.IgnoreAnnotation, "true"))
@@ -101,11 +101,11 @@ func TestDecide_Globs(t *testing.T) {
 				x.set(annotated(secret("feature-1", "a", "2"), policy.IgnoreAnnotation, "true"))
 			}, nothing},
 			{"the other changes", put("feature-2", "2"), rollOut(glob)},
-			{"it is not ignored any more", put("feature-1", "2"), baseline},
+			{"it is no longer ignored", put("feature-1", "2"), baseline},
 			{"it changes again", put("feature-1", "3"), rollOut(glob)},
 		},
-		"one that is named besides has its own name as the trigger": {
-			{"by name", annotate(policy.SourcesAnnotation, "secret/feature-1,secret/feature-*"), baseline},
+		"a source that is also named has its own name as the trigger": {
+			{"one is named as well", annotate(policy.SourcesAnnotation, "secret/feature-1,secret/feature-*"), baseline},
 			{"it comes", put("feature-1", "1"), rollOut("Secret/feature-1")},
 			{"another comes", put("feature-2", "1"), rollOut(glob)},
 		},
@@ -121,15 +121,15 @@ func TestDecide_Globs(t *testing.T) {
 					t.Fatalf("%s (-want +got):\n%s", s.what, diff)
 				}
 				if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
-					t.Fatalf("%s, after that: %+v", s.what, d)
+					t.Fatalf("%s: the next decision = %+v, want no action", s.what, d)
 				}
 			}
 		})
 	}
 }
 
-// A glob that takes the place of a name counts for the record as something new, and what changed by
-// the name before that is as much a change.
+// A glob that replaces a name is new to the record, but an earlier change of the named source still
+// counts.
 func TestDecide_GlobNamesWhatChangedBefore(t *testing.T) {
 	for changed, want := range map[string]outcome{
 		"counted": rollOut("ConfigMap/*"),
@@ -149,7 +149,7 @@ func TestDecide_GlobNamesWhatChangedBefore(t *testing.T) {
 	}
 }
 
-// So it is when it counted because the template reads all of it, and only as the glob names it from then on.
+// The same applies if the source counted because the template reads all of it, and then only counts by the glob.
 func TestDecide_GlobNamesWhatWasReadBefore(t *testing.T) {
 	for key, want := range map[string]outcome{
 		"":  rollOut("ConfigMap/*"),
@@ -172,17 +172,17 @@ func TestDecide_GlobNamesWhatWasReadBefore(t *testing.T) {
 	}
 }
 
-// Of a glob, the 256 sources that changed last are looked at. What counted before an edit of the annotations is looked for
-// besides: it may have changed before as many others that count only now.
+// Of a glob, the 256 sources that changed last are checked. Sources that counted before an edit of the annotations are
+// checked as well: they may have changed before as many others that count only now.
 func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
 	for name, c := range map[string]struct {
 		sources string // before the edit
 		want    outcome
 	}{
-		"what a glob named before": {"configmap/a*", rollOut("ConfigMap/*")},
-		"what was named before":    {"configmap/a", rollOut("ConfigMap/*")},
-		"what another glob named":  {"configmap/b*", baseline},
-		"what nothing named":       {"secret/*", baseline},
+		"a source that a glob named before": {"configmap/a*", rollOut("ConfigMap/*")},
+		"a source that was named before":    {"configmap/a", rollOut("ConfigMap/*")},
+		"a source that another glob named":  {"configmap/b*", baseline},
+		"a source that was not named":       {"secret/*", baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sources := []ingesttest.Object{secret("db", "a", "1"), configMap("a", "a", "1"), configMap("b", "a", "1")}
@@ -205,8 +205,8 @@ func TestDecide_MoreSourcesOfAGlobThanAreLookedAt(t *testing.T) {
 	}
 }
 
-// Where more have changed than are looked at, it is not known whether an earlier one counts, and not whether all changes came by
-// events.
+// If more sources have changed than are checked, it is not known whether an earlier one counts, or whether all changes were
+// seen as events.
 func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 	ignored := func(name, value string) *corev1.ConfigMap {
 		o := configMap(name, "a", value)
@@ -234,14 +234,14 @@ func TestDecide_TooManySourcesOfAGlobToKnow(t *testing.T) {
 		e := x.evaluate()
 		e.GlobsChanged(func(times int, live bool) {
 			if times != min(n, 256) || live != (n <= 256) {
-				t.Errorf("%d ConfigMaps of a glob changed %d times, each by an event: %v", n, times, live)
+				t.Errorf("%d ConfigMaps of a glob: %d changes, all seen as events: %v", n, times, live)
 			}
 		})
 	}
 }
 
-// While an annotation is invalid, restarts are on hold: what was recorded before counts as soon as it is valid again, also
-// when the template has come to read other keys of it meanwhile, or the source to belong to a glob.
+// While an annotation is invalid, restarts are on hold. Sources that were recorded before count as soon as the annotation is
+// valid again, even if the template now reads other keys or the source now belongs to a glob.
 func TestDecide_ChangeWhileAnAnnotationWasInvalid(t *testing.T) {
 	readOther := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) {
@@ -269,7 +269,7 @@ func TestDecide_ChangeWhileAnAnnotationWasInvalid(t *testing.T) {
 			x.adopt()
 			x.annotate(policy.ReloadAnnotation, "sometimes")
 			readOther(x)
-			x.restart() // what counted before is not known any more
+			x.restart() // forgets which sources counted before
 			x.tick(time.Minute)
 			c.changed(x)
 			x.annotate(policy.ReloadAnnotation, "auto", policy.SourcesAnnotation, c.sources)
@@ -281,7 +281,7 @@ func TestDecide_ChangeWhileAnAnnotationWasInvalid(t *testing.T) {
 	}
 }
 
-// A source that the template names is not one of a glob that names it as well, also when it goes.
+// A source that the template names does not belong to a glob that matches it, even after its deletion.
 func TestDecide_GlobIsNotConcernedByWhatTheTemplateNames(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnv(dependency.ConfigMap, "c0", "unset"), env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("c0", "a", "1"))
 	x.annotate(policy.SourcesAnnotation, "configmap/c*")
@@ -291,6 +291,6 @@ func TestDecide_GlobIsNotConcernedByWhatTheTemplateNames(t *testing.T) {
 	x.remove(dependency.ConfigMap, "c0")
 	x.tick(time.Minute)
 	if d := x.decide(); d.State != policy.InSync {
-		t.Errorf("%+v", d)
+		t.Errorf("decision = %+v, want state InSync", d)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// A container that may have been started while content was other is found, as far as clocks
-// may be wrong, and no other is.
+// Exactly the containers that may have been started while content was different are found, with a
+// margin for clocks that differ.
 func TestInspectPods(t *testing.T) {
 	started := func(after time.Duration) corev1.ContainerState {
 		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(epoch.Add(after))}}
@@ -28,25 +28,25 @@ func TestInspectPods(t *testing.T) {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 	}
 	for name, tt := range map[string]struct {
-		excursion policy.Excursion // from a minute until two minutes after the epoch, unless it says otherwise
+		excursion policy.Excursion // zero: from one to two minutes after the epoch
 		init      bool
 		state     corev1.ContainerState
 		want      bool
 	}{
-		"in between":                             {state: started(90 * time.Second), want: true},
-		"before, by less than the margin":        {state: started(-time.Minute), want: true},
+		"started in between":                      {state: started(90 * time.Second), want: true},
+		"started before, by less than the margin": {state: started(-time.Minute), want: true},
 		"before":                                 {state: started(-time.Minute - 1)},
-		"after, by less than the margin":         {state: started(4 * time.Minute), want: true},
+		"started after, by less than the margin": {state: started(4 * time.Minute), want: true},
 		"after":                                  {state: started(4*time.Minute + 1)},
-		"before, and the beginning is unknown":   {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: started(-time.Hour), want: true},
-		"after, and the beginning is unknown":    {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: started(time.Hour)},
-		"it has ended":                           {state: ended(90 * time.Second), want: true},
-		"it has ended, and started before":       {state: ended(-time.Hour)},
-		"it waits":                               {state: waits("CreateContainerConfigError")},
-		"it waits, and the beginning is unknown": {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: waits("ImagePullBackOff")},
-		"an init container":                      {init: true, state: started(90 * time.Second), want: true},
-		"one that reads it":                      {excursion: policy.Excursion{Containers: []string{"app"}}, state: started(90 * time.Second), want: true},
-		"one that does not":                      {excursion: policy.Excursion{Containers: []string{"other"}}, state: started(90 * time.Second)},
+		"started before, and the beginning is unknown": {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: started(-time.Hour), want: true},
+		"started after, and the beginning is unknown":  {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: started(time.Hour)},
+		"ended":                                     {state: ended(90 * time.Second), want: true},
+		"ended, started before":                     {state: ended(-time.Hour)},
+		"waiting":                                   {state: waits("CreateContainerConfigError")},
+		"waiting, and the beginning is unknown":     {excursion: policy.Excursion{To: epoch.Add(2 * time.Minute)}, state: waits("ImagePullBackOff")},
+		"an init container":                         {init: true, state: started(90 * time.Second), want: true},
+		"a container that reads the source":         {excursion: policy.Excursion{Containers: []string{"app"}}, state: started(90 * time.Second), want: true},
+		"a container that does not read the source": {excursion: policy.Excursion{Containers: []string{"other"}}, state: started(90 * time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := tt.excursion
@@ -54,7 +54,7 @@ func TestInspectPods(t *testing.T) {
 			if x.To.IsZero() {
 				x.From, x.To = epoch.Add(time.Minute), epoch.Add(2*time.Minute)
 			}
-			// A container before it must not keep it from being looked at.
+			// An earlier container must not prevent checking this one.
 			statuses := []corev1.ContainerStatus{{Name: "first", State: started(-time.Hour)}, {Name: "app", State: tt.state}}
 			if x.From.IsZero() {
 				statuses = statuses[1:]
@@ -74,13 +74,13 @@ func TestInspectPods(t *testing.T) {
 				return nil
 			})
 			if diff := cmp.Diff(&policy.Inspection{Mixed: want}, found); diff != "" || err != nil {
-				t.Errorf("%v (-want +got):\n%s", err, diff)
+				t.Errorf("error = %v, inspection (-want +got):\n%s", err, diff)
 			}
 		})
 	}
 }
 
-// A kubelet reports what it has started when it has started all containers of a pod.
+// The kubelet reports started containers only when it has started all containers of a pod.
 func TestInspectPods_BeforeTheKubeletReports(t *testing.T) {
 	to := epoch.Add(2 * time.Minute)
 	status := func(name, reason string, restarts int32) []corev1.ContainerStatus {
@@ -92,17 +92,17 @@ func TestInspectPods_BeforeTheKubeletReports(t *testing.T) {
 		status  corev1.PodStatus
 		want    bool
 	}{
-		"it is being created":              {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "ContainerCreating", 0)}, true},
-		"others start first":               {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "PodInitializing", 0)}, true},
-		"for no reason":                    {to, "a", corev1.PodStatus{InitContainerStatuses: status("app", "", 0)}, true},
-		"nothing is said":                  {to, "a", corev1.PodStatus{Phase: corev1.PodPending}, true},
-		"it has no node":                   {to, "", corev1.PodStatus{Phase: corev1.PodPending}, false},
-		"it has ended":                     {to, "a", corev1.PodStatus{Phase: corev1.PodFailed}, false},
-		"it is younger, within the margin": {to.Add(2 * time.Minute), "a", corev1.PodStatus{Phase: corev1.PodPending}, true},
-		"it is younger":                    {to.Add(2*time.Minute + time.Second), "a", corev1.PodStatus{Phase: corev1.PodPending}, false},
-		"it was started before":            {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "ContainerCreating", 1)}, false},
-		"it cannot start":                  {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "CreateContainerConfigError", 0)}, false},
-		"it does not read it":              {to, "a", corev1.PodStatus{ContainerStatuses: status("other", "ContainerCreating", 0)}, false},
+		"being created":               {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "ContainerCreating", 0)}, true},
+		"waiting for init containers": {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "PodInitializing", 0)}, true},
+		"waiting without a reason":    {to, "a", corev1.PodStatus{InitContainerStatuses: status("app", "", 0)}, true},
+		"no container status":         {to, "a", corev1.PodStatus{Phase: corev1.PodPending}, true},
+		"not scheduled":               {to, "", corev1.PodStatus{Phase: corev1.PodPending}, false},
+		"failed":                      {to, "a", corev1.PodStatus{Phase: corev1.PodFailed}, false},
+		"newer, within the margin":    {to.Add(2 * time.Minute), "a", corev1.PodStatus{Phase: corev1.PodPending}, true},
+		"newer":                       {to.Add(2*time.Minute + time.Second), "a", corev1.PodStatus{Phase: corev1.PodPending}, false},
+		"started before":              {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "ContainerCreating", 1)}, false},
+		"unable to start":             {to, "a", corev1.PodStatus{ContainerStatuses: status("app", "CreateContainerConfigError", 0)}, false},
+		"not reading the source":      {to, "a", corev1.PodStatus{ContainerStatuses: status("other", "ContainerCreating", 0)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := policy.InspectPods([]policy.Excursion{{ID: "Secret/db", To: to, Containers: []string{"app"}}}, func(look func(*corev1.Pod)) error {
@@ -110,13 +110,13 @@ func TestInspectPods_BeforeTheKubeletReports(t *testing.T) {
 				return nil
 			})
 			if err != nil || found.Unreported != tt.want || len(found.Mixed) > 0 {
-				t.Errorf("%+v, %v", found, err)
+				t.Errorf("inspection = %+v, %v; want Unreported = %t", found, err, tt.want)
 			}
 		})
 	}
 }
 
-// A restart that is made to be sure does not claim that content has changed.
+// A restart in doubt does not claim that content has changed.
 func TestDecide_WhyPodsAreRestartedToBeSure(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.Secret, "more", "k"), env(dependency.ConfigMap, "c", "k")),
 		secret("db", "password", "1"), secret("more", "k", "1"), configMap("c", "k", "1"))
@@ -128,16 +128,16 @@ func TestDecide_WhyPodsAreRestartedToBeSure(t *testing.T) {
 	x.tick(time.Minute)
 	const differs = "some pods may have been started with other content of Secret/db"
 	if d := x.decide(); d.Because != differs || d.Message != policy.UpperFirst(differs)+". A restart is due." {
-		t.Errorf("%q: %q", d.Because, d.Message)
+		t.Errorf("Because = %q, Message = %q, want %q", d.Because, d.Message, differs)
 	}
 	x.set(secret("more", "k", "2"))
 	x.tick(time.Minute)
 	if d := x.decide(); d.Because != "Secret/more has changed, and "+differs {
-		t.Errorf("with another change: %q", d.Because)
+		t.Errorf("with a change: Because = %q", d.Because)
 	}
 	x.set(configMap("c", "k", "2"))
 	x.tick(time.Minute)
 	if d := x.decide(); d.Because != "ConfigMap/c and Secret/more have changed, and "+differs {
-		t.Errorf("with two more: %q", d.Because)
+		t.Errorf("with two more changes: Because = %q", d.Because)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// What is read after a record was decided on is not known to it, even if it was written before
-// something that was: watches bring it in any order.
+// A record does not reflect what is read after it was decided on, even if that was written earlier:
+// watches deliver events in any order.
 func TestDecide_WhatIsReadAfterTheDecision(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnv(dependency.Secret, "late", "key")), secret("db", "password", "1"))
 	x.adopt()
@@ -37,7 +37,7 @@ func TestDecide_WhatIsReadAfterTheDecision(t *testing.T) {
 	}
 }
 
-// A source that came to count while the record was on its way, no matter which process wrote it.
+// A source that began to count while the record was being written, by whichever process.
 func TestDecide_SourceThatCountsAgainWhileTheRecordIsWritten(t *testing.T) {
 	x := newWorld(t, podOf(optionalEnv(dependency.Secret, "db", "password"), env(dependency.Secret, "other", "key")),
 		annotated(secret("db", "password", "1"), policy.IgnoreAnnotation, "true"), secret("other", "key", "1"))
@@ -56,8 +56,8 @@ func TestDecide_SourceThatCountsAgainWhileTheRecordIsWritten(t *testing.T) {
 	}
 }
 
-// An owner goes back in the middle of a rollout to a template whose pods may never have stopped,
-// and the record that comes with it tells that they have read something else than what is there.
+// In the middle of a rollout, an owner rolls back to a template whose pods may never have stopped,
+// and the record that comes with it says that they have read other than the current content.
 func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
 	for name, record := range map[string]func(*world) (hash, sources string){
 		"mixed": func(x *world) (hash, sources string) {
@@ -92,19 +92,18 @@ func TestDecide_RecordThatComesBackWithOlderPods(t *testing.T) {
 				d.Annotations[policy.ConfigHashAnnotation], d.Annotations[policy.AppliedSourcesAnnotation] = hash, sources
 			})
 			if diff := cmp.Diff(inspect("Secret/db").Action, x.decide().Action); diff != "" {
-				t.Fatalf("%+v: (-want +got):\n%s", x.decide(), diff)
+				t.Fatalf("decision = %+v (-want +got):\n%s", x.decide(), diff)
 			}
 			x.act()
 			if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-				t.Errorf("once looked up: %+v", d)
+				t.Errorf("once looked up: decision = %+v, want state InSync and no action", d)
 			}
 		})
 	}
 }
 
-// TestDecide_RecordWrittenAgain: what a record says of pods holds from when it was last written, also
-// if another client had removed it and it was the same before those pods. Who wrote it knows that even if it did not
-// see that it was removed.
+// TestDecide_RecordWrittenAgain: a record applies to pods from its last write, even if another client had removed
+// it and it was the same before those pods. Its writer knows that even if it did not see the removal.
 func TestDecide_RecordWrittenAgain(t *testing.T) {
 	removed := func(x *world) {
 		x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
@@ -114,7 +113,7 @@ func TestDecide_RecordWrittenAgain(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		do      func(*world)
-		written bool // it is known that we did
+		written bool // this replica knows that it wrote the record
 		want    outcome
 	}{
 		"not":                          {func(*world) {}, false, rollOut("Secret/db")},
@@ -145,9 +144,9 @@ func TestDecide_RecordWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestDecide_BareHashOfAnEarlierTemplate: where the owner changes the template and removes the record,
-// the hash that is left on the template says what pods from before read. Those that are there may
-// have been started while content was different.
+// TestDecide_BareHashOfAnEarlierTemplate: if the owner changes the template and removes the record, the hash
+// that is left on the template is of the content that earlier pods have read. The current pods may have been
+// started while content was different.
 func TestDecide_BareHashOfAnEarlierTemplate(t *testing.T) {
 	for _, several := range []bool{false, true} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -167,14 +166,14 @@ func TestDecide_BareHashOfAnEarlierTemplate(t *testing.T) {
 		x.set(secret("db", "password", "1"))
 		x.tick(time.Minute)
 		if diff := cmp.Diff(inspect("Secret/db"), outcomeOf(x.decide())); diff != "" {
-			t.Errorf("several counters: %v (-want +got):\n%s", several, diff)
+			t.Errorf("several counters: %v: decision (-want +got):\n%s", several, diff)
 		}
 	}
 }
 
-// A replica that was cut off finds other content in a list, of a version that is newer than the record of the leader,
-// because the metadata was written after that. The record tells of the change, so that it is no later one; unless the
-// replica had been reading beyond the record, or has seen more changes.
+// A replica that was disconnected finds other content in a list, with a version that is newer than the leader's record,
+// because metadata was written after it. The record contains the change, so the change was not later than the record;
+// unless the replica had read beyond the record, or has seen more changes.
 func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 	set := func(value string) func(*world) {
 		return func(x *world) { x.set(secret("db", "password", value)) }
@@ -193,11 +192,11 @@ func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"cut off before the record":            {cutOff(set("2"), recordOf("2"), again), nothing},
-		"and there was another change":         {both(set("3"), cutOff(recordOf("2"), set("2"), again)), nothing},
-		"it is recorded, and changes twice":    {both(recordOf("2"), set("3"), cutOff(set("2"), again)), inspect("Secret/db")},
-		"the record was of a leader that lags": {both(recordOf("2"), cutOff(set("2"), again)), inspect("Secret/db")},
-		"with several counters":                {both(func(x *world) { x.SeparateCounters() }, cutOff(set("2"), recordOf("2"), again)), nothing},
+		"disconnected before the record":         {cutOff(set("2"), recordOf("2"), again), nothing},
+		"disconnected after another change":      {both(set("3"), cutOff(recordOf("2"), set("2"), again)), nothing},
+		"content is recorded, and changes twice": {both(recordOf("2"), set("3"), cutOff(set("2"), again)), inspect("Secret/db")},
+		"the record is of a lagging leader":      {both(recordOf("2"), cutOff(set("2"), again)), inspect("Secret/db")},
+		"with several counters":                  {both(func(x *world) { x.SeparateCounters() }, cutOff(set("2"), recordOf("2"), again)), nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -211,7 +210,7 @@ func TestDecide_ListShowsWhatTheRecordTells(t *testing.T) {
 	}
 }
 
-// The same of a source that a list does not show any more, by name and of a glob.
+// The same applies to a source that a list no longer contains, by name and by glob.
 func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 	for name, sources := range map[string]string{"by name": "secret/more", "of a glob": "secret/m*"} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +221,7 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 				x.remove(dependency.Secret, "more")
 				x.restart()
 				x.patch(policy.BaselinePatch(x.workload(), x.evaluate().Present()))
-				x.Version++ // of something else
+				x.Version++ // another object is written
 			})
 			x.tick(time.Minute)
 			if diff := cmp.Diff(nothing, outcomeOf(x.decide())); diff != "" {
@@ -231,13 +230,13 @@ func TestDecide_ListLacksWhatTheRecordTells(t *testing.T) {
 			x.set(secret("more", "k", "1"))
 			x.tick(time.Minute)
 			if d := x.decide(); d.Action != policy.RollOut {
-				t.Errorf("the Secret comes back: %s", d.Action)
+				t.Errorf("the Secret is created again: action = %s", d.Action)
 			}
 		})
 	}
 }
 
-// looked returns what is decided when a container has been found to run since a time.
+// looked returns the decision after an inspection that found a container running since a time.
 func (x *world) looked(since time.Time) policy.Decision {
 	x.t.Helper()
 	d := x.decide()
@@ -255,8 +254,8 @@ func (x *world) looked(since time.Time) policy.Decision {
 	return x.evaluate().Decide(policy.Observed{Now: x.now, StaleSince: x.staleSince, Inspected: found})
 }
 
-// A record that came back with its template, or was written by a replica that lagged, says other content than there was.
-// When content becomes what it says, pods that are older than that have read something else.
+// A record that came back with its template, or was written by a lagging replica, differs from the content at that time.
+// If the content changes to what the record says, older pods have read other content.
 func TestDecide_RecordThatComesTrue(t *testing.T) {
 	for name, before := range map[string]func(*world){
 		"an undo": func(x *world) {
@@ -264,12 +263,12 @@ func TestDecide_RecordThatComesTrue(t *testing.T) {
 			x.set(secret("db", "password", "2"))
 			x.tick(time.Minute)
 			if d := x.act(); d.Action != policy.RollOut {
-				x.t.Fatalf("%+v", d)
+				x.t.Fatalf("decision = %+v, want action RollOut", d)
 			}
 			x.tick(time.Hour)
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template, d.Annotations = *template, annotations })
 		},
-		"a replica that lags": func(x *world) {
+		"a lagging replica": func(x *world) {
 			present := x.evaluate().Present()
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 			x.set(secret("db", "password", "2"))
@@ -286,10 +285,10 @@ func TestDecide_RecordThatComesTrue(t *testing.T) {
 			x.set(secret("db", "password", "1"))
 			x.tick(10 * time.Minute)
 			if d := x.looked(pod); d.Action != policy.WriteMixed {
-				t.Errorf("%+v", d)
+				t.Errorf("decision = %+v, want action WriteMixed", d)
 			}
 			if d := x.looked(x.now); d.Action != policy.WriteVerified {
-				t.Errorf("of a younger pod: %+v", d)
+				t.Errorf("a newer pod: decision = %+v, want action WriteVerified", d)
 			}
 		})
 	}

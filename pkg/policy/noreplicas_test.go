@@ -18,8 +18,8 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// A workload that is scaled to zero is never restarted: the pods that come read the content of
-// then, and the record says so.
+// A workload that is scaled to zero is never restarted: new pods will read the content at that time,
+// and the record reflects that.
 func TestDecide_NoReplicas(t *testing.T) {
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	thereAndBack := func(x *world) {
@@ -33,14 +33,14 @@ func TestDecide_NoReplicas(t *testing.T) {
 	)
 	for name, tt := range map[string]struct {
 		do   func(*world)
-		pods int32 // that are ending
+		pods int32 // that are still terminating
 		want policy.Decision
 	}{
 		"no change": {
 			func(*world) {}, 0,
 			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Message: idle},
 		},
-		"no change, and pods are ending": {
+		"no change, and pods are terminating": {
 			func(*world) {}, 1,
 			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Message: ending},
 		},
@@ -48,7 +48,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 			change, 0,
 			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Action: policy.WriteBaseline, Message: idle},
 		},
-		"a change, and pods are ending": {
+		"a change, and pods are terminating": {
 			change, 1,
 			policy.Decision{State: policy.Pending, Reason: "ScalingDown", Stale: true, Message: stale},
 		},
@@ -56,7 +56,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 			thereAndBack, 0,
 			policy.Decision{State: policy.InSync, Reason: policy.ReasonNoPods, Message: idle},
 		},
-		"content has changed and changed back, and pods are ending": {
+		"content has changed and changed back, and pods are terminating": {
 			thereAndBack, 1,
 			policy.Decision{State: policy.Pending, Reason: "ScalingDown", Stale: true, Message: stale},
 		},
@@ -92,7 +92,7 @@ func TestDecide_NoReplicas(t *testing.T) {
 	}
 }
 
-// A node may come at any moment, and with it a pod, so that nothing is recorded for a DaemonSet.
+// A node, and with it a pod, may be added at any moment, so nothing is recorded for a DaemonSet.
 func TestDecide_NoReplicasOfADaemonSet(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	w := workloadtest.Read(&appsv1.DaemonSet{
@@ -106,7 +106,7 @@ func TestDecide_NoReplicasOfADaemonSet(t *testing.T) {
 	}
 }
 
-// What is being deleted is left alone.
+// Workloads that are being deleted are left alone.
 func TestDecide_Terminating(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -119,7 +119,7 @@ func TestDecide_Terminating(t *testing.T) {
 	}
 }
 
-// A CronJob that lacks nothing is in sync with whatever there is.
+// A CronJob without missing sources is in sync, whatever the content.
 func TestDecide_CronJob(t *testing.T) {
 	x := newWorld(t, podOf(), secret("db", "password", "1"))
 	w := &dependency.Workload{

@@ -14,7 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// A namespace opts a workload in and the workload itself does after that, which is read first.
+// A namespace opts a workload in, and then the workload itself does, but the workload is read first.
 func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 	read := func(version, reload string) *dependency.Workload {
 		o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: version}}
@@ -28,10 +28,10 @@ func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 		version   string
 		want      uint64
 	}{
-		"opts in, before":                 {map[string]string{policy.ReloadAnnotation: "auto"}, "106", 106},
-		"opts in, after":                  {map[string]string{policy.ReloadAnnotation: "auto"}, "110", 108},
-		"does not opt in":                 {map[string]string{policy.ReloadAnnotation: "off"}, "106", 108},
-		"says something else of restarts": {map[string]string{policy.SettleAnnotation: "1m"}, "106", 108},
+		"opts in earlier":                      {map[string]string{policy.ReloadAnnotation: "auto"}, "106", 106},
+		"opts in later":                        {map[string]string{policy.ReloadAnnotation: "auto"}, "110", 108},
+		"does not opt in":                      {map[string]string{policy.ReloadAnnotation: "off"}, "106", 108},
+		"sets another annotation for restarts": {map[string]string{policy.SettleAnnotation: "1m"}, "106", 108},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, opted := read("100", ""), read("108", "auto")
@@ -48,7 +48,7 @@ func TestNote_NamespaceThatIsReadLate(t *testing.T) {
 	}
 }
 
-// A workload that is read again as it was before its namespace opted it in did so no earlier.
+// An older state of the workload, from before its namespace opted it in, does not make the opt-in earlier.
 func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
 	w := workloadtest.Read(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100"}})
 	auto := map[string]string{policy.ReloadAnnotation: "auto"}
@@ -61,7 +61,7 @@ func TestNote_WorkloadThatIsReadAgain(t *testing.T) {
 	}
 }
 
-// A workload that was off by itself was so whatever its namespace said.
+// A workload that was off by its own annotation was off whatever its namespace said.
 func TestNote_NamespaceThatIsReadLate_OfAWorkloadThatWasOff(t *testing.T) {
 	auto := map[string]string{policy.ReloadAnnotation: "auto"}
 	o := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "100", Annotations: map[string]string{policy.ReloadAnnotation: "off"}}}
@@ -78,27 +78,26 @@ func TestNote_NamespaceThatIsReadLate_OfAWorkloadThatWasOff(t *testing.T) {
 	}
 }
 
-// Nothing is decided on a workload that has not opted in, but for pods that are being evicted; with a mistake in its
-// annotations it has tried to.
+// A workload that has not opted in needs no decisions, unless pods are being evicted. An invalid mode is not an opt-out.
 func TestDormant(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotations []string
 		want        bool
 	}{
-		"has not opted in":          {[]string{policy.ReloadAnnotation, "off"}, true},
-		"has opted in":              {[]string{policy.ReloadAnnotation, "auto"}, false},
-		"has opted out":             {[]string{policy.ReloadAnnotation, "off", policy.ConfigHashAnnotation, "v1.00000000.1"}, true},
-		"with pods left to evict":   {[]string{policy.ReloadAnnotation, "off", policy.RecreatingAnnotation, "a1b2c3d4"}, false},
-		"has a mistake in its mode": {[]string{policy.ReloadAnnotation, "yes"}, false},
+		"has not opted in":        {[]string{policy.ReloadAnnotation, "off"}, true},
+		"has opted in":            {[]string{policy.ReloadAnnotation, "auto"}, false},
+		"has opted out":           {[]string{policy.ReloadAnnotation, "off", policy.ConfigHashAnnotation, "v1.00000000.1"}, true},
+		"with pods left to evict": {[]string{policy.ReloadAnnotation, "off", policy.RecreatingAnnotation, "a1b2c3d4"}, false},
+		"has an invalid mode":     {[]string{policy.ReloadAnnotation, "yes"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 			x.annotate(tt.annotations...)
 			if got := policy.Dormant(x.workload()); got != tt.want {
-				t.Errorf("dormant: %t", got)
+				t.Errorf("Dormant = %t", got)
 			}
 			if d := x.decide(); tt.want && d.Action != policy.None {
-				t.Errorf("the action is %s", d.Action)
+				t.Errorf("action = %s", d.Action)
 			}
 		})
 	}

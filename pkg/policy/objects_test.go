@@ -32,7 +32,7 @@ func annotated[T metav1.Object](o T, pairs ...string) T {
 	return o
 }
 
-// part adds something to a pod that refers to a source.
+// part adds a reference to a source to a pod.
 type part func(*corev1.PodSpec)
 
 func podOf(parts ...part) corev1.PodSpec {

@@ -15,7 +15,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_VerifyIsAskedOnlyWhenTheAnswerCounts: it costs calls of the API.
+// TestDecide_VerifyIsAskedOnlyWhenTheAnswerCounts: verifying needs API calls.
 func TestDecide_VerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 	image := func(x *world) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -24,27 +24,27 @@ func TestDecide_VerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 		do   func(*world)
 		want bool
 	}{
-		"content, a second later the template":       {func(x *world) { x.set(secret("db", "password", "2")); x.tick(time.Second); image(x) }, true},
-		"in the same second: the pods may be older":  {func(x *world) { x.set(secret("db", "password", "2")); x.tick(999 * time.Millisecond); image(x) }, false},
-		"the template, then content":                 {func(x *world) { image(x); x.tick(time.Second); x.set(secret("db", "password", "2")) }, false},
-		"content only":                               {func(x *world) { x.set(secret("db", "password", "2")) }, false},
-		"a source comes, then the template":          {func(x *world) { x.set(secret("extra", "a", "1")); x.tick(time.Second); image(x) }, true},
-		"a source goes, and when is written nowhere": {func(x *world) { x.remove(dependency.Secret, "gone"); x.tick(time.Second); image(x) }, false},
-		"a key goes, and when is written nowhere":    {func(x *world) { x.set(configMap("settings", "a", "1")); x.tick(time.Second); image(x) }, false},
-		"a source changes and another goes": {func(x *world) {
+		"content, a second later the template":      {func(x *world) { x.set(secret("db", "password", "2")); x.tick(time.Second); image(x) }, true},
+		"in the same second: the pods may be older": {func(x *world) { x.set(secret("db", "password", "2")); x.tick(999 * time.Millisecond); image(x) }, false},
+		"the template, then content":                {func(x *world) { image(x); x.tick(time.Second); x.set(secret("db", "password", "2")) }, false},
+		"content only":                              {func(x *world) { x.set(secret("db", "password", "2")) }, false},
+		"a source is created, then the template":    {func(x *world) { x.set(secret("extra", "a", "1")); x.tick(time.Second); image(x) }, true},
+		"a source is deleted, which has no date":    {func(x *world) { x.remove(dependency.Secret, "gone"); x.tick(time.Second); image(x) }, false},
+		"a key is removed, which has no date":       {func(x *world) { x.set(configMap("settings", "a", "1")); x.tick(time.Second); image(x) }, false},
+		"a source changes and another is deleted": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.remove(dependency.Secret, "gone")
 			x.tick(time.Second)
 			image(x)
 		}, false},
-		"a source is deleted and comes with other content": {func(x *world) {
+		"a source is deleted and created with other content": {func(x *world) {
 			x.remove(dependency.Secret, "gone")
 			x.tick(time.Second)
 			x.set(secret("gone", "a", "2"))
 			x.tick(time.Second)
 			image(x)
 		}, true},
-		"what a glob names, as what has gone of it is not known": {func(x *world) { x.set(secret("feature-1", "a", "2")); x.tick(time.Second); image(x) }, false},
+		"a source of a glob, whose deletions have no date": {func(x *world) { x.set(secret("feature-1", "a", "2")); x.tick(time.Second); image(x) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(
@@ -63,7 +63,7 @@ func TestDecide_VerifyIsAskedOnlyWhenTheAnswerCounts(t *testing.T) {
 	}
 }
 
-// With several revision counters, the order in which content and template were read says nothing.
+// With several revision counters, the order in which content and template were read is meaningless.
 func TestDecide_VerifyIsAskedWithSeveralCounters(t *testing.T) {
 	x := typical(t)
 	x.SeparateCounters()
@@ -77,15 +77,15 @@ func TestDecide_VerifyIsAskedWithSeveralCounters(t *testing.T) {
 	}
 }
 
-// An owner that replaces the whole workload takes the record with it. With several revision counters
-// times tell whether its pods have read a change, unless that is the removal of a key.
+// An owner that replaces the whole workload removes the record. With several revision counters, times
+// tell whether its pods have read a change, unless the change is the removal of a key.
 func TestDecide_VerifyIsAskedOfWhatIsNotRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		content []string
 		want    outcome
 	}{
-		"a key changed": {[]string{"password", "2", "user", "1"}, outcome{policy.Pending, "Verifying", policy.Verify, "Secret/db"}},
-		"a key went":    {[]string{"password", "1"}, rollOut("Secret/db")},
+		"a key was changed": {[]string{"password", "2", "user", "1"}, outcome{policy.Pending, "Verifying", policy.Verify, "Secret/db"}},
+		"a key was removed": {[]string{"password", "1"}, rollOut("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "1"))
@@ -105,8 +105,8 @@ func TestDecide_VerifyIsAskedOfWhatIsNotRecorded(t *testing.T) {
 	}
 }
 
-// A template that was there when this process began is older than all that it sees, whatever clocks
-// say.
+// A template that existed when this process started is older than all changes that the process sees,
+// whatever clocks say.
 func TestDecide_VerifyIsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
 	x := typical(t)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
@@ -120,8 +120,8 @@ func TestDecide_VerifyIsNotAskedOfWhatCameAfterTheFirstLists(t *testing.T) {
 	}
 }
 
-// A list tells neither when the template changed since the watch was cut, nor that it changed and changed back. But
-// what had been read before was written before.
+// A list shows neither when the template changed since the watch was interrupted, nor that it changed and changed back.
+// But what had been read before was written before.
 func TestDecide_VerifyIsAskedOfATemplateThatWasListed(t *testing.T) {
 	image := func(x *world, image string) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
@@ -132,12 +132,12 @@ func TestDecide_VerifyIsAskedOfATemplateThatWasListed(t *testing.T) {
 		before, meanwhile func(*world)
 		want              policy.Action
 	}{
-		"it changed too":              {other, both(other, content, func(x *world) { image(x, "app:2") }), policy.Verify},
-		"it changed and changed back": {other, both(other, content, func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }), policy.Verify},
-		"it did not change":           {content, func(*world) {}, policy.RollOut},
-		"only the content changed":    {other, content, policy.RollOut},
-		"the content changed before":  {content, func(x *world) { image(x, "app:2") }, policy.WriteBaseline},
-		"and another one before that": {both(content, other), func(x *world) { image(x, "app:2") }, policy.WriteBaseline},
+		"the template changed too":                             {other, both(other, content, func(x *world) { image(x, "app:2") }), policy.Verify},
+		"the template changed and changed back":                {other, both(other, content, func(x *world) { image(x, "app:2"); x.tick(time.Second); image(x, "") }), policy.Verify},
+		"the template did not change":                          {content, func(*world) {}, policy.RollOut},
+		"only the content changed":                             {other, content, policy.RollOut},
+		"the content changed before":                           {content, func(x *world) { image(x, "app:2") }, policy.WriteBaseline},
+		"the content changed before, and another source later": {both(content, other), func(x *world) { image(x, "app:2") }, policy.WriteBaseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := typical(t)
@@ -164,7 +164,7 @@ func TestDecide_WhatVerifyFinds(t *testing.T) {
 		})
 		return x
 	}
-	t.Run("the pods are newer: they have read it", func(t *testing.T) {
+	t.Run("the pods are newer: they have read the content", func(t *testing.T) {
 		x := both(t)
 		newer := true
 		x.verified = &newer
@@ -173,10 +173,10 @@ func TestDecide_WhatVerifyFinds(t *testing.T) {
 		}
 		x.verified = nil
 		if diff := cmp.Diff(nothing, outcomeOf(x.act())); diff != "" {
-			t.Errorf("after that (-want +got):\n%s", diff)
+			t.Errorf("the next decision (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("they are newer than what was written before: it is asked again", func(t *testing.T) {
+	t.Run("the pods are newer than an earlier write: verify again", func(t *testing.T) {
 		x := both(t)
 		newer, before := true, x.decide()
 		x.away(func() {
@@ -185,19 +185,19 @@ func TestDecide_WhatVerifyFinds(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		})
 		if d := x.evaluate().Decide(policy.Observed{Now: x.now, Verified: &policy.Verification{newer, before.WrittenAt, x.workload().StartedBy}}); d.Action != policy.Verify {
-			t.Errorf("got %+v", d)
+			t.Errorf("decision = %+v, want action Verify", d)
 		}
 	})
-	t.Run("they were newer than what was written, and are of another template now: it is asked again", func(t *testing.T) {
+	t.Run("the pods were newer, and have another template now: verify again", func(t *testing.T) {
 		x := both(t)
 		verified := &policy.Verification{true, x.decide().WrittenAt, x.workload().StartedBy}
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		x.restart()
 		if d := x.evaluate().Decide(policy.Observed{Now: x.now, Verified: verified}); d.Action != policy.Verify {
-			t.Errorf("got %+v", d)
+			t.Errorf("decision = %+v, want action Verify", d)
 		}
 	})
-	t.Run("they are older, or it is not known: they are restarted", func(t *testing.T) {
+	t.Run("the pods are older, or not known to be newer: restart", func(t *testing.T) {
 		x := both(t)
 		newer := false
 		x.verified = &newer
@@ -206,75 +206,75 @@ func TestDecide_WhatVerifyFinds(t *testing.T) {
 		}
 		x.verified = nil
 		if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
-			t.Errorf("after that: %+v", d)
+			t.Errorf("the next decision = %+v, want state InSync and no action", d)
 		}
 	})
-	t.Run("the Deployment is paused: it is looked up when it is resumed", func(t *testing.T) {
+	t.Run("the Deployment is paused: verify when it is resumed", func(t *testing.T) {
 		x := both(t)
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Paused = true })
 		if d := x.decide(); d.State != policy.Blocked || d.Reason != "Paused" {
-			t.Errorf("got %+v", d)
+			t.Errorf("decision = %+v, want state Blocked and reason Paused", d)
 		}
 	})
 }
 
-// TestDecide_ChangeBeforeTheFirstRecordIsNotLost: a workload has been made, and content changes
-// before anything could be recorded.
+// TestDecide_ChangeBeforeTheFirstRecordIsNotLost: content changes after a workload was created, before
+// anything could be recorded.
 func TestDecide_ChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(*world)
 		want outcome
 	}{
-		"nothing happens":                   {func(*world) {}, adoption},
-		"content changes":                   {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut("Secret/db")},
-		"an optional one appears":           {func(x *world) { x.set(secret("extra", "a", "1")) }, rollOut("Secret/extra")},
-		"content that a glob names changes": {func(x *world) { x.set(secret("feature-1", "a", "2")) }, rollOut("Secret/feature-*")},
-		"a required one appears: the pods have waited for it": {func(x *world) {
+		"nothing happens":               {func(*world) {}, adoption},
+		"content changes":               {func(x *world) { x.set(secret("db", "password", "2")) }, rollOut("Secret/db")},
+		"an optional source is created": {func(x *world) { x.set(secret("extra", "a", "1")) }, rollOut("Secret/extra")},
+		"a source of a glob changes":    {func(x *world) { x.set(secret("feature-1", "a", "2")) }, rollOut("Secret/feature-*")},
+		"a required source is created: the pods have waited for it": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
 		}, adoption},
-		"the required one appears without a key, which comes later": {func(x *world) {
+		"the required source is created without a key, which is added later": {func(x *world) {
 			x.set(configMap("late", "b", "1"))
 			x.set(secret("extra", "a", "1"))
 			x.set(configMap("late", "a", "1", "b", "1"))
 		}, adoption},
-		"the required one appears, and changes": {func(x *world) {
+		"the required source is created, and changes": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
 			x.set(configMap("late", "a", "2"))
 		}, rollOut("ConfigMap/late")},
-		"a required one goes and comes again: the pods run already": {func(x *world) {
+		"a required source is deleted and created: the pods are already running": {func(x *world) {
 			x.remove(dependency.Secret, "db")
 			x.set(secret("db", "password", "2"))
 		}, rollOut("Secret/db")},
-		"what a glob names goes": {func(x *world) { x.remove(dependency.Secret, "feature-1") }, rollOut("Secret/feature-*")},
-		"another container has waited for one that appears: the first has not": {func(x *world) {
+		"a source of a glob is deleted": {func(x *world) { x.remove(dependency.Secret, "feature-1") }, rollOut("Secret/feature-*")},
+		"a source is created that another container has waited for, but not the first": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.set(configMap("late", "a", "1"))
 		}, rollOut("Secret/db")},
-		"content changes, and the workload opts in after that": {func(x *world) {
+		"content changes, and then the workload opts in": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.annotate(policy.ReloadAnnotation, "auto")
 		}, adoption},
-		"the same, by its namespace": {func(x *world) {
+		"content changes, and then the namespace opts the workload in": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "")
 			x.set(secret("db", "password", "2"))
 			x.namespaceAnnotations(map[string]string{policy.ReloadAnnotation: "auto"})
 		}, adoption},
-		"content changes and goes, the workload opts in, and the content returns": {func(x *world) {
+		"a source changes and is deleted, the workload opts in, and the source returns": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.remove(dependency.Secret, "db")
 			x.annotate(policy.ReloadAnnotation, "auto")
 			x.set(secret("db", "password", "2"))
 		}, rollOut("Secret/db")},
-		"the same, of one key": {func(x *world) {
+		"a key changes and is removed, the workload opts in, and the key returns": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.set(secret("db", "user", "1"))
 			x.annotate(policy.ReloadAnnotation, "auto")
 			x.set(secret("db", "password", "2", "user", "1"))
 		}, rollOut("Secret/db")},
-		"the same, and the pods have read it before it went": {func(x *world) {
+		"the pods have read a source, it is deleted, the workload opts in, and the source returns": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
@@ -282,19 +282,19 @@ func TestDecide_ChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x.annotate(policy.ReloadAnnotation, "auto")
 			x.set(secret("db", "password", "2"))
 		}, adoption},
-		"the same, and it returned before the workload opted in": {func(x *world) {
+		"a source changes, is deleted and returns, and then the workload opts in": {func(x *world) {
 			x.annotate(policy.ReloadAnnotation, "off")
 			x.set(secret("db", "password", "2"))
 			x.remove(dependency.Secret, "db")
 			x.set(secret("db", "password", "2"))
 			x.annotate(policy.ReloadAnnotation, "auto")
 		}, adoption},
-		"an optional one appears, and then the required one: the pods have read both": {func(x *world) {
+		"an optional source is created, and then the required one: the pods have read both": {func(x *world) {
 			x.set(secret("extra", "a", "1"))
 			x.set(secret("db", "password", "2"))
 			x.set(configMap("late", "a", "1"))
 		}, adoption},
-		"a required one appears, and then an optional one": {func(x *world) {
+		"a required source is created, and then an optional one": {func(x *world) {
 			x.set(configMap("late", "a", "1"))
 			x.set(secret("extra", "a", "1"))
 		}, rollOut("Secret/extra")},
@@ -303,7 +303,7 @@ func TestDecide_ChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x.set(secret("db", "password", "2"))
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		}, adoption},
-		"the process starts over: adoption restarts nothing": {func(x *world) {
+		"the process restarts: adoption restarts nothing": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.restart()
 		}, adoption},
@@ -312,9 +312,9 @@ func TestDecide_ChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), optionalEnvFrom(dependency.Secret, "extra"), envFrom(dependency.ConfigMap, "settings")),
 				secret("db", "password", "1"), secret("feature-1", "a", "1"), configMap("settings", "a", "1", "b", "1"))
 			x.annotate(policy.SourcesAnnotation, "secret/feature-*")
-			x.edit(func(d *appsv1.Deployment) { // made, as far as pods are concerned, before our eyes
+			x.edit(func(d *appsv1.Deployment) { // its pods are created while this process watches
 				d.Spec.Template.Spec.Containers[0].Image = "app:2"
-				if strings.Contains(name, "required one appears") || strings.Contains(name, "then the required one") {
+				if strings.Contains(name, "required source is created") || strings.Contains(name, "then the required one") {
 					env(dependency.ConfigMap, "late", "a")(&d.Spec.Template.Spec)
 				}
 				if strings.Contains(name, "another container") {
@@ -329,14 +329,14 @@ func TestDecide_ChangeBeforeTheFirstRecordIsNotLost(t *testing.T) {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
-				t.Errorf("after that: %+v", d)
+				t.Errorf("the next decision = %+v, want state InSync and no action", d)
 			}
 		})
 	}
 }
 
-// TestDecide_PodsThatHadToWaitHaveReadWhatChangedMeanwhile, also when something is recorded of
-// those before them.
+// TestDecide_PodsThatHadToWaitHaveReadWhatChangedMeanwhile, even if there is a record for earlier
+// pods.
 func TestDecide_PodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), env(dependency.ConfigMap, "settings", "a")),
 		secret("db", "password", "1"), configMap("settings", "a", "1"))
@@ -345,7 +345,7 @@ func TestDecide_PodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	x.set(secret("db", "password", "2"))
 	if d := x.decide(); d.State != policy.Blocked {
-		t.Errorf("while the pods wait: %+v", d)
+		t.Errorf("while the pods wait: decision = %+v, want state Blocked", d)
 	}
 	x.set(configMap("settings", "a", "2"))
 	x.tick(time.Minute)
@@ -355,7 +355,7 @@ func TestDecide_PodsThatHadToWaitHaveReadWhatChangedMeanwhile(t *testing.T) {
 }
 
 // TestDecide_OwnRolloutOvertakenByAChange: content changes after the decision and before the
-// patch arrives. The pods that the patch makes read it.
+// patch. The pods that the patch creates read the new content.
 func TestDecide_OwnRolloutOvertakenByAChange(t *testing.T) {
 	x := typical(t)
 	x.adopt()
@@ -369,14 +369,14 @@ func TestDecide_OwnRolloutOvertakenByAChange(t *testing.T) {
 	if diff := cmp.Diff(outcome{policy.InSync, "ContentApplied", policy.WriteBaseline, "Secret/db"}, outcomeOf(x.act())); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
-	x.set(secret("db", "password", "2")) // that of the rollout, which no pod runs with
+	x.set(secret("db", "password", "2")) // the content of the rollout, which no pod has read
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("Secret/db"), outcomeOf(x.act())); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
 
-// TestDecide_ChangeOfWhatTheTemplateHasBegunToRead, before anything could be recorded of it.
+// TestDecide_ChangeOfWhatTheTemplateHasBegunToRead, before it could be recorded.
 func TestDecide_ChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(*world)
@@ -384,10 +384,10 @@ func TestDecide_ChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 	}{
 		"nothing":            {func(*world) {}, baseline},
 		"the source changes": {func(x *world) { x.set(configMap("more", "a", "2", "b", "1")) }, rollOut("ConfigMap/more")},
-		"another key changes of one that was read in part": {func(x *world) {
+		"another key changes of a source that was read in part": {func(x *world) {
 			x.set(secret("db", "password", "1", "user", "2"))
 		}, rollOut("Secret/db")},
-		"a key changes that it does not read": {func(x *world) {
+		"a key changes that the template does not read": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec = podOf(env(dependency.Secret, "db", "user"), optionalEnv(dependency.Secret, "extra", "a"))
 			})
@@ -397,11 +397,11 @@ func TestDecide_ChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 		"the source had changed before": {func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 		}, baseline},
-		"the policy lets it count, and it has changed long ago": {func(x *world) {
+		"the policy makes a source count that changed long before": {func(x *world) {
 			x.act()
 			x.annotate(policy.SourcesAnnotation, "configmap/other")
 		}, baseline},
-		"no process saw what came first": {func(x *world) {
+		"no process saw which came first": {func(x *world) {
 			x.set(configMap("more", "a", "2", "b", "1"))
 			x.restart()
 		}, baseline},
@@ -421,21 +421,21 @@ func TestDecide_ChangeOfWhatTheTemplateHasBegunToRead(t *testing.T) {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
-				t.Errorf("after that: %+v", d)
+				t.Errorf("the next decision = %+v, want state InSync and no action", d)
 			}
 		})
 	}
 }
 
-// TestDecide_VerifyKeyThatGoesWithoutADate: when a key went is written nowhere, which matters to those
-// that read it.
+// TestDecide_VerifyKeyThatGoesWithoutADate: the removal of a key has no date, which matters if the key is
+// read.
 func TestDecide_VerifyKeyThatGoesWithoutADate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		read part
 		want policy.Action
 	}{
-		"it is read":      {envFrom(dependency.Secret, "db"), policy.RollOut},
-		"another is read": {env(dependency.Secret, "db", "password"), policy.Verify},
+		"the key is read":     {envFrom(dependency.Secret, "db"), policy.RollOut},
+		"another key is read": {env(dependency.Secret, "db", "password"), policy.Verify},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(tt.read), secret("db", "password", "1"))
@@ -448,13 +448,13 @@ func TestDecide_VerifyKeyThatGoesWithoutADate(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 			x.tick(time.Minute)
 			if d := x.decide(); !d.Stale || d.Action != tt.want {
-				t.Errorf("%+v, want %s", d, tt.want)
+				t.Errorf("decision = %+v, want action %s", d, tt.want)
 			}
 		})
 	}
 }
 
-// That pods have read what changed last says nothing of what changed and changed back.
+// Even if pods have read the last change, they may not have read content that changed and changed back.
 func TestDecide_VerifiedWhileOtherContentWentThereAndBack(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings")), secret("db", "password", "1"), configMap("settings", "a", "1"))
 	x.SeparateCounters()
@@ -467,7 +467,7 @@ func TestDecide_VerifiedWhileOtherContentWentThereAndBack(t *testing.T) {
 	x.set(configMap("settings", "a", "1"))
 	x.tick(time.Minute)
 	if d := x.decide(); d.Action != policy.Verify {
-		t.Fatalf("at first: %+v", d)
+		t.Fatalf("at first: decision = %+v, want action Verify", d)
 	}
 	x.verified = new(true)
 	d := x.decide()
@@ -477,12 +477,12 @@ func TestDecide_VerifiedWhileOtherContentWentThereAndBack(t *testing.T) {
 	e := x.evaluate()
 	observed := policy.Observed{Now: x.now, Verified: &policy.Verification{true, e.Decide(policy.Observed{Now: x.now}).WrittenAt, e.Workload.StartedBy}, Inspected: &policy.Inspection{Of: d.Excursions, StartedBy: e.Workload.StartedBy, Mixed: []string{"ConfigMap/settings"}}}
 	if d := e.Decide(observed); d.Action != policy.WriteMixed {
-		t.Errorf("once some pods have read the content: %+v", d)
+		t.Errorf("once some pods have read the content: decision = %+v, want action WriteMixed", d)
 	}
 }
 
-// Content goes there and back before a template that only a list shows. Once it is known that the pods are newer,
-// the record that says so already, of earlier pods, is written as another one.
+// Content changes and changes back before a template that only a list shows. Once the pods are known to be newer, the
+// record is written again, although it has the same content for earlier pods.
 func TestDecide_VerifyOfContentThatIsRecorded(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -495,14 +495,14 @@ func TestDecide_VerifyOfContentThatIsRecorded(t *testing.T) {
 		x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 	})
 	if d := x.decide(); d.Action != policy.Verify {
-		t.Fatalf("%+v", d)
+		t.Fatalf("decision = %+v, want action Verify", d)
 	}
 	x.verified = new(true)
 	if d := x.act(); d.State != policy.InSync || d.Action != policy.WriteVerified {
-		t.Fatalf("the pods are newer: %+v", d)
+		t.Fatalf("the pods are newer: decision = %+v, want state InSync and action WriteVerified", d)
 	}
 	x.verified = nil
 	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-		t.Errorf("after that: %+v", d)
+		t.Errorf("the next decision = %+v, want state InSync and no action", d)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_ChangesThatBelongTogetherMakeOneRestart: what comes within the settle time waits
-// with the rest, by when it arrived, whatever the times in the objects say.
+// TestDecide_ChangesThatBelongTogetherMakeOneRestart: changes that arrive within the settle time
+// wait together, by the time of arrival, whatever the times in the objects.
 func TestDecide_ChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 	x := typical(t)
 	x.adopt()
@@ -27,7 +27,7 @@ func TestDecide_ChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 			t.Fatalf("after %v (-want +got):\n%s", after, diff)
 		}
 		if want := start.Add(recheck); recheck > 0 && !d.RecheckAt.Equal(want) {
-			t.Errorf("after %v the decision changes at %v, want %v", after, d.RecheckAt, want)
+			t.Errorf("after %v: RecheckAt = %v, want %v", after, d.RecheckAt, want)
 		}
 	}
 	settling := func(trigger string) outcome { return outcome{policy.Settling, "SourceChanged", policy.None, trigger} }
@@ -37,7 +37,7 @@ func TestDecide_ChangesThatBelongTogetherMakeOneRestart(t *testing.T) {
 	expect(999*time.Millisecond, settling("Secret/db"), time.Second)
 	x.set(configMap("settings", "a", "2"))
 	expect(1000*time.Millisecond, settling("ConfigMap/settings"), 1999*time.Millisecond)
-	x.set(configMap("settings", "a", "1", "b", "1")) // and back, which may not be the end of it
+	x.set(configMap("settings", "a", "1", "b", "1")) // back, but more changes may follow
 	expect(1500*time.Millisecond, settling("Secret/db"), 2*time.Second)
 	expect(2*time.Second, rollOut("Secret/db"), 0)
 	x.act()
@@ -57,12 +57,12 @@ func TestDecide_ContentThatNeverSettlesIsRolledOut(t *testing.T) {
 			break
 		}
 		if latest := start.Add(30 * time.Second); d.RecheckAt.After(latest) || d.State != policy.Settling {
-			t.Fatalf("after %v: %+v", x.now.Sub(start), d)
+			t.Fatalf("after %v: decision = %+v", x.now.Sub(start), d)
 		}
 		x.tick(time.Second)
 	}
 	if waited := x.now.Sub(start); waited != 30*time.Second {
-		t.Errorf("rolled out after %v, want 30s", waited)
+		t.Errorf("restarted after %v, want 30s", waited)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestDecide_LongSettleTimesDoNotOverflow(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	for range 3 {
 		if d := x.decide(); d.State != policy.Settling {
-			t.Fatalf("got %+v", d)
+			t.Fatalf("decision = %+v, want state Settling", d)
 		}
 		x.tick(1000 * time.Hour)
 	}
@@ -97,7 +97,7 @@ func TestDecide_BoundsAStorm(t *testing.T) {
 		d := x.act()
 		if d.Action == policy.RollOut {
 			rollouts = append(rollouts, x.now.Sub(start))
-			continue // the patch comes back
+			continue // the watch delivers the patch
 		}
 		wake := d.RecheckAt
 		if next.Before(end) && (wake.IsZero() || next.Before(wake)) {
@@ -108,18 +108,18 @@ func TestDecide_BoundsAStorm(t *testing.T) {
 		}
 		x.now = wake
 	}
-	// After ten settle times; after ten more, with the minimal interval long over; and then
-	// by the interval that doubles. The last one comes after the storm.
+	// After ten settle times; after ten more, when the minimum interval has long passed; and then
+	// by the doubling interval. The last restart is after the storm.
 	var want []time.Duration
 	for _, seconds := range []int{10, 21, 41, 81, 161, 321, 641, 1281, 2561, 5121} {
 		want = append(want, time.Duration(seconds)*time.Second)
 	}
 	if diff := cmp.Diff(want, rollouts); diff != "" {
-		t.Errorf("rollouts (-want +got):\n%s", diff)
+		t.Errorf("restarts (-want +got):\n%s", diff)
 	}
 	applied := x.evaluate().Record.Hash
 	x.set(secret("db", "password", last))
 	if x.evaluate().Hash != applied {
-		t.Error("the last content has not won")
+		t.Error("the pods were not restarted with the last content")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// annotationsOf returns the annotations of a patch, on the workload and on its template; "-"
-// stands for one that is removed.
+// annotationsOf returns the annotations in a patch for the workload and its template; "-" stands
+// for an annotation that is removed.
 func annotationsOf(t *testing.T, patch []byte, err error) (workload, template map[string]string) {
 	t.Helper()
 	if err != nil {
@@ -43,8 +43,8 @@ func annotationsOf(t *testing.T, patch []byte, err error) (workload, template ma
 	return read(p.Metadata), read(p.Spec.Template.Metadata)
 }
 
-// What was recorded of other pods, or of an earlier look at them, goes with a new record; and
-// nothing is removed that is not there.
+// A new record removes annotations about other pods or about an earlier inspection, and removes only
+// annotations that exist.
 func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 	present := policy.Record{Hash: "v1.k.h", Sources: map[string]string{"Secret/db": "*.d.1"}}
 	record := map[string]string{"config-hash": "v1.k.h", "applied-sources": `{"Secret/db":"*.d.1"}`}
@@ -67,27 +67,27 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 			return (&policy.Policy{Mode: policy.Auto}).RestartPatch(w, &restart)
 		},
 			with("last-reload", last)},
-		"a restart, after a look and an eviction": {map[string]string{policy.VerifiedAnnotation: "then", policy.RecreatingAnnotation: "none"},
+		"a restart, after an inspection and an eviction": {map[string]string{policy.VerifiedAnnotation: "then", policy.RecreatingAnnotation: "none"},
 			func(w *dependency.Workload) ([]byte, error) {
 				return (&policy.Policy{Mode: policy.Auto}).RestartPatch(w, &restart)
 			},
 			with("last-reload", last, "verified-at", "-", "recreating", "-")},
-		"an eviction, after a look": {map[string]string{policy.VerifiedAnnotation: "then"},
+		"an eviction, after an inspection": {map[string]string{policy.VerifiedAnnotation: "then"},
 			func(w *dependency.Workload) ([]byte, error) {
 				return (&policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}).RestartPatch(w, &restart)
 			},
 			with("last-reload", evicted, "verified-at", "-", "recreating", policy.NoPod)},
-		"a record":               {nil, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) }, record},
-		"a record, after a look": {map[string]string{policy.VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) }, with("verified-at", "-")},
+		"a record":                      {nil, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) }, record},
+		"a record, after an inspection": {map[string]string{policy.VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) }, with("verified-at", "-")},
 		"a record, while pods are evicted": {map[string]string{policy.RecreatingAnnotation: "a,b"}, func(w *dependency.Workload) ([]byte, error) { return policy.BaselinePatch(w, present) },
 			record},
-		"a look": {map[string]string{policy.VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return policy.VerifiedPatch(w, present, epoch) },
+		"an inspection": {map[string]string{policy.VerifiedAnnotation: "then"}, func(w *dependency.Workload) ([]byte, error) { return policy.VerifiedPatch(w, present, epoch) },
 			with("verified-at", "2026-03-01T12:00:00Z 7")},
 		"an eviction ends": {map[string]string{policy.RecreatingAnnotation: "a"}, policy.EndPatch, map[string]string{"recreating": "-"}},
-		"an eviction is left": {map[string]string{policy.RecreatingAnnotation: "a", policy.ConfigHashAnnotation: "v1.k.1", policy.AppliedSourcesAnnotation: `{"Secret/db":"2b.12.1"}`},
+		"an eviction is abandoned": {map[string]string{policy.RecreatingAnnotation: "a", policy.ConfigHashAnnotation: "v1.k.1", policy.AppliedSourcesAnnotation: `{"Secret/db":"2b.12.1"}`},
 			func(w *dependency.Workload) ([]byte, error) { return policy.AbandonedPatch(w, present) },
 			map[string]string{"recreating": "-", "config-hash": "v1.k.abandoned", "applied-sources": "-"}},
-		"an eviction is left, after a look": {map[string]string{policy.RecreatingAnnotation: "a", policy.VerifiedAnnotation: "then"},
+		"an eviction is abandoned, after an inspection": {map[string]string{policy.RecreatingAnnotation: "a", policy.VerifiedAnnotation: "then"},
 			func(w *dependency.Workload) ([]byte, error) { return policy.AbandonedPatch(w, present) },
 			map[string]string{"recreating": "-", "config-hash": "v1.k.abandoned", "verified-at": "-"}},
 	} {
@@ -103,8 +103,8 @@ func TestPatches_RemoveWhatIsOutdated(t *testing.T) {
 	}
 }
 
-// An owner who removes the record while pods are evicted removes as well which pods have to go:
-// both are written again.
+// An owner that removes the record during an eviction also removes the list of pods to evict: both
+// are written again.
 func TestBaselinePatch_AfterTheRecordWasRemoved(t *testing.T) {
 	for _, recreating := range []string{"", "a,b"} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -115,12 +115,12 @@ func TestBaselinePatch_AfterTheRecordWasRemoved(t *testing.T) {
 		patch, err := policy.BaselinePatch(e.Workload, e.Present())
 		got, _ := annotationsOf(t, patch, err)
 		if got["recreating"] != recreating || got["config-hash"] != e.Hash {
-			t.Errorf("with %q, the patch writes %v", recreating, got)
+			t.Errorf("with the list %q, the patch sets %v", recreating, got)
 		}
 	}
 }
 
-// Two requests in the same moment are two restarts.
+// Two requests at the same time cause two restarts.
 func TestRestartPatch_AlwaysDiffers(t *testing.T) {
 	w := &dependency.Workload{}
 	for _, want := range []string{"2026-03-01T12:00:00.5Z", "2026-03-01T12:00:00.500000001Z"} {
@@ -133,8 +133,8 @@ func TestRestartPatch_AlwaysDiffers(t *testing.T) {
 	}
 }
 
-// What one version has recorded is compared with what the next computes: another format would
-// restart every workload after an upgrade.
+// Records of one version are compared with what the next version computes: a different format
+// would restart every workload after an upgrade.
 func TestRecord_KeepsItsFormat(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
 		secret("db", "password", "1"), configMap("settings", "a", "1", "b", "1"), secret("feature-1", "a", "1"), secret("feature-2", "a", "1"))
@@ -154,12 +154,11 @@ func TestRecord_KeepsItsFormat(t *testing.T) {
 	got, _ := annotationsOf(t, patch, err)
 	want.Sources["Secret/db"] = "90a6b2c8.mixed."
 	if diff := cmp.Diff(map[string]string{"config-hash": "v1.989cd9c9.mixed", "applied-sources": want.SourcesJSON()}, got); diff != "" {
-		t.Errorf("mixed (-want +got):\n%s", diff)
+		t.Errorf("record of mixed pods (-want +got):\n%s", diff)
 	}
 }
 
-// What is said of pods again is written as another record: one that stays the same is as old as
-// it was.
+// If the same record is written again, it must differ: an unchanged record keeps its age.
 func TestMixedPatch_WritesAnotherRecord(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -167,7 +166,7 @@ func TestMixedPatch_WritesAnotherRecord(t *testing.T) {
 		before := x.workload().RecordedAt
 		x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
 		if after := x.workload().RecordedAt; after == before {
-			t.Errorf("the patch is written, and the record is still that of %v", before)
+			t.Errorf("after the patch, the record still has the age %v", before)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone: a workload takes one setting from itself, one
-// from its namespace and one from the server.
+// TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone: each setting comes separately from the workload,
+// its namespace or the server.
 func TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 	defaults := policy.Defaults{Mode: policy.Listed, Settle: time.Second, MinInterval: 10 * time.Second}
 	workload := map[string]string{
@@ -42,7 +42,7 @@ func TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 		Settle: 3 * time.Second, MinInterval: 30 * time.Second,
 	}
 	fromServer := policy.Policy{Mode: policy.Listed, DeclaredBy: "Default", Strategy: policy.Annotate, Settle: time.Second, MinInterval: 10 * time.Second}
-	// take sets in one policy the field of an annotation to that of another.
+	// take copies the field for an annotation from one policy to another.
 	take := map[string]func(to, from *policy.Policy){
 		policy.ReloadAnnotation:      func(to, from *policy.Policy) { to.Mode, to.DeclaredBy = from.Mode, from.DeclaredBy },
 		policy.SourcesAnnotation:     func(to, from *policy.Policy) { to.Sources = from.Sources },
@@ -89,15 +89,15 @@ func TestNewPolicy_PrecedenceHoldsForEachAnnotationAlone(t *testing.T) {
 func TestNewPolicy_AnnotationOfTheWorkloadHidesAnInvalidOneOfTheNamespace(t *testing.T) {
 	p := policy.NewPolicy(map[string]string{policy.SettleAnnotation: "2s"}, map[string]string{policy.SettleAnnotation: "soon"}, policy.Defaults{Mode: policy.Auto})
 	if p.Settle != 2*time.Second || len(p.Problems) > 0 {
-		t.Errorf("got %+v", p)
+		t.Errorf("policy = %+v, want the settle time of the workload and no problems", p)
 	}
 	p = policy.NewPolicy(map[string]string{policy.SettleAnnotation: "soon"}, map[string]string{policy.SettleAnnotation: "2s"}, policy.Defaults{Mode: policy.Auto})
 	if len(p.Problems) != 1 {
-		t.Errorf("an invalid annotation is replaced by that of the namespace without a word: %+v", p)
+		t.Errorf("policy = %+v, want a problem instead of the annotation of the namespace", p)
 	}
 }
 
-// sight is how a policy sees a source.
+// sight is how a policy treats a source.
 type sight struct {
 	Triggers bool
 	Reason   string
@@ -116,8 +116,8 @@ func sources(e *policy.Evaluation) map[string]sight {
 	return out
 }
 
-// TestEvaluate_WhichSourcesTrigger has one Deployment that uses sources in every way, and asks
-// under each policy which of them restart it, and why the others do not.
+// TestEvaluate_WhichSourcesTrigger has a Deployment that uses sources in every way, and checks for
+// each policy which of them restart it, and why the others do not.
 func TestEvaluate_WhichSourcesTrigger(t *testing.T) {
 	pod := podOf(
 		env(dependency.Secret, "env", "password"),
@@ -167,13 +167,13 @@ func TestEvaluate_WhichSourcesTrigger(t *testing.T) {
 		want        map[string]sight
 	}{
 		"auto": {map[string]string{policy.ReloadAnnotation: "auto"}, auto},
-		"off tells why, but for what would not trigger anyway": {map[string]string{policy.ReloadAnnotation: "off"}, but(map[string]sight{
+		"off is the reason, except for sources that would not trigger anyway": {map[string]string{policy.ReloadAnnotation: "off"}, but(map[string]sight{
 			"Secret/env": no(policy.ReasonReloadOff), "ConfigMap/envfrom": no(policy.ReasonReloadOff), "ConfigMap/mounted": no(policy.ReasonReloadOff),
 			"Secret/subpath": no(policy.ReasonReloadOff), "Secret/absent": no(policy.ReasonReloadOff), "Secret/marked": no(policy.ReasonReloadOff),
 			"ConfigMap/both": no(policy.ReasonReloadOff),
 		})},
 		"matched": {map[string]string{policy.ReloadAnnotation: "matched"}, all(policy.ReasonNotMatched, map[string]sight{"Secret/marked": yes})},
-		"matched, with one named besides": {
+		"matched, with another source named": {
 			map[string]string{policy.ReloadAnnotation: "matched", policy.SourcesAnnotation: "secret/env"},
 			all(policy.ReasonNotMatched, map[string]sight{"Secret/marked": yes, "Secret/env": yes}),
 		},
@@ -182,7 +182,7 @@ func TestEvaluate_WhichSourcesTrigger(t *testing.T) {
 			all(policy.ReasonNotMatched, map[string]sight{"Secret/marked": no(policy.ReasonKindNotWatched)}),
 		},
 		"listed, without a list": {map[string]string{policy.ReloadAnnotation: "listed"}, all(policy.ReasonNotListed, nil)},
-		"listed: what nothing reads, and what the template does not know, trigger when named": {
+		"listed: sources that no container reads, or not in the template, trigger if named": {
 			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/pull,secret/csi,secret/unmounted,secret/extra-1,configmap/nowhere"},
 			all(policy.ReasonNotListed, map[string]sight{
 				"Secret/pull": yes, "Secret/csi": yes, "Secret/unmounted": yes, "Secret/extra-1": yes, "ConfigMap/nowhere": yes,
@@ -192,11 +192,11 @@ func TestEvaluate_WhichSourcesTrigger(t *testing.T) {
 			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "secret/extra-*,secret/p?ll,configmap/no-*"},
 			all(policy.ReasonNotListed, map[string]sight{"Secret/extra-1": yes, "Secret/extra-2": yes, "Secret/pull": yes}),
 		},
-		"a name of the other kind names nothing": {
+		"a name with the other kind matches nothing": {
 			map[string]string{policy.ReloadAnnotation: "listed", policy.SourcesAnnotation: "configmap/env"},
 			all(policy.ReasonNotListed, map[string]sight{"ConfigMap/env": yes}),
 		},
-		"sources come on top of auto": {
+		"sources are added to auto": {
 			map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: "secret/pull"},
 			but(map[string]sight{"Secret/pull": yes}),
 		},
@@ -253,8 +253,8 @@ func TestEvaluate_OnlyTheValueTrueMarksASource(t *testing.T) {
 	}
 }
 
-// TestEvaluate_WhichKeysCount: a change of a key restarts the workload exactly when a container
-// that is not restarted would keep the old content of it.
+// TestEvaluate_WhichKeysCount: a change of a key restarts the workload exactly if a container would
+// keep the old content without a restart.
 func TestEvaluate_WhichKeysCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		parts  []part
@@ -281,7 +281,7 @@ func TestEvaluate_WhichKeysCount(t *testing.T) {
 		"nothing, named by a glob":           {policy: []string{policy.SourcesAnnotation, "secret/?"}, counts: "abc"},
 		"a variable and a pull secret":       {parts: []part{env(dependency.Secret, "s", "a"), pullSecret("s")}, counts: "a"},
 		"a variable, excluded":               {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.ExcludeAnnotation, "secret/s"}},
-		"a variable, of a kind not wanted":   {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.KindsAnnotation, "configmap"}},
+		"a variable, of another kind":        {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.KindsAnnotation, "configmap"}},
 		"a variable, not listed":             {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.ReloadAnnotation, "listed"}},
 		"a variable, not matched":            {parts: []part{env(dependency.Secret, "s", "a")}, policy: []string{policy.ReloadAnnotation, "matched"}},
 		"a variable of a key that is absent": {parts: []part{optionalEnv(dependency.Secret, "s", "z")}},
@@ -301,11 +301,11 @@ func TestEvaluate_WhichKeysCount(t *testing.T) {
 					counts += key
 				case policy.None:
 				default:
-					t.Errorf("a change of %s led to %+v", key, d)
+					t.Errorf("a change of %s: decision = %+v", key, d)
 				}
 			}
 			if counts != tc.counts {
-				t.Errorf("changes of the keys %q restart the workload, want %q", counts, tc.counts)
+				t.Errorf("keys whose changes restart the workload = %q, want %q", counts, tc.counts)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// Two policies by which workloads are restarted.
+// Policies for both strategies.
 var byRollout, byEviction = &policy.Policy{Mode: policy.Auto, Strategy: policy.Annotate}, &policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -36,7 +36,7 @@ func micro(t time.Time) *metav1.MicroTime {
 	return &m
 }
 
-// TestPatches has what is sent to the API server, byte by byte but for blanks.
+// TestPatches compares the patches for the API server, except for whitespace.
 func TestPatches(t *testing.T) {
 	w := &dependency.Workload{
 		WorkloadKey: dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"},
@@ -91,8 +91,8 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-// TestPatches_NameOurAnnotationsAlone, whatever the record says, and are bound to one
-// version of one object.
+// TestPatches_NameOurAnnotationsAlone: patches contain only configdep's annotations, whatever is in
+// the record, and are bound to one version of one object.
 func TestPatches_NameOurAnnotationsAlone(t *testing.T) {
 	seeds.Each(t, 1, patchesNameOurAnnotationsAlone)
 }
@@ -137,14 +137,14 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			}
 			metadata := take(t, got, "metadata")
 			if metadata["uid"] != "uid-1" || metadata["resourceVersion"] != "7" {
-				t.Fatalf("not bound to the object: %s", data)
+				t.Fatalf("metadata of the patch lacks the UID or the resourceVersion: %s", data)
 			}
 			delete(metadata, "uid")
 			delete(metadata, "resourceVersion")
 			annotations := take(t, metadata, "annotations")
 			for key := range annotations {
 				if !slices.Contains(onWorkload, key) {
-					t.Errorf("%s names %s: %s", kind, key, data)
+					t.Errorf("%s sets %s: %s", kind, key, data)
 				}
 			}
 			if kind == "rollout" {
@@ -153,7 +153,7 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 				inner := take(t, template, "metadata")
 				for key := range take(t, inner, "annotations") {
 					if !slices.Contains(onTemplate, key) {
-						t.Errorf("%s names %s on the template: %s", kind, key, data)
+						t.Errorf("%s sets %s on the template: %s", kind, key, data)
 					}
 				}
 				for _, m := range []map[string]any{spec, template, inner} {
@@ -168,7 +168,7 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			if kind == "recreated" {
 				continue
 			}
-			// What was written is what is read.
+			// The record is read as it was written.
 			written := map[string]string{}
 			for key, value := range annotations {
 				written[key], _ = value.(string)
@@ -180,7 +180,7 @@ func patchesNameOurAnnotationsAlone(t *testing.T, seed uint64) {
 			if kind == "baseline" {
 				continue
 			}
-			// To the microsecond, like every time of this type.
+			// With microseconds, like every time of this type.
 			want := rounded(last)
 			want.Evicted = kind == "recreate"
 			if diff := cmp.Diff(want, *policy.LastReloadOf(read)); diff != "" {
@@ -203,7 +203,7 @@ func take(t *testing.T, from map[string]any, field string) map[string]any {
 	t.Helper()
 	out, ok := from[field].(map[string]any)
 	if !ok {
-		t.Fatalf("%s is %v", field, from[field])
+		t.Fatalf("%s = %v, want an object", field, from[field])
 	}
 	delete(from, field)
 	return out
@@ -219,18 +219,18 @@ func TestRecordOf_OfAWorkload(t *testing.T) {
 			map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, nil,
 			policy.Record{"v1.k.h", map[string]string{"Secret/db": "*.d.1"}},
 		},
-		"on both: that of the workload is newer": {
+		"on both: the record of the workload is newer": {
 			map[string]string{policy.ConfigHashAnnotation: "v1.k.new", policy.AppliedSourcesAnnotation: "{}"}, map[string]string{policy.ConfigHashAnnotation: "v1.k.old"},
 			policy.Record{"v1.k.new", map[string]string{}},
 		},
-		"on the template alone: sources that were left over say nothing of it": {
+		"only on the template: left-over sources do not belong to the hash": {
 			map[string]string{policy.AppliedSourcesAnnotation: `{"Secret/db":"*.d.1"}`}, map[string]string{policy.ConfigHashAnnotation: "v1.k.h"},
 			policy.Record{Hash: "v1.k.h"},
 		},
 		"without sources":     {map[string]string{policy.ConfigHashAnnotation: "v1.k.h"}, nil, policy.Record{Hash: "v1.k.h"}},
 		"sources are null":    {map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: "null"}, nil, policy.Record{Hash: "v1.k.h"}},
 		"sources are no JSON": {map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: "{"}, nil, policy.Record{Hash: "v1.k.h"}},
-		"sources are invalid half way": {
+		"sources are partly invalid": {
 			map[string]string{policy.ConfigHashAnnotation: "v1.k.h", policy.AppliedSourcesAnnotation: `{"Secret/a":"*.d.1","Secret/b":2}`}, nil, policy.Record{Hash: "v1.k.h"},
 		},
 	} {
@@ -260,13 +260,12 @@ func TestLastReloadOf_OfAWorkload(t *testing.T) {
 		}
 	}
 	if got := policy.LastReloadOf(&dependency.Workload{}); got != nil {
-		t.Errorf("got %+v of nothing", got)
+		t.Errorf("without an annotation, last reload = %+v, want nil", got)
 	}
 }
 
-// TestInterval_BetweenRestarts: the wait doubles with a streak, to an hour at most, unless
-// the policy asks for more, and nothing that stands in an annotation makes it less, or
-// takes long to compute.
+// TestInterval_BetweenRestarts: the interval doubles with a streak, up to an hour, or more if the
+// policy says so. No value of an annotation makes it shorter, or takes long to compute.
 func TestInterval_BetweenRestarts(t *testing.T) {
 	for _, tc := range []struct {
 		minimum time.Duration
@@ -297,8 +296,8 @@ func TestInterval_BetweenRestarts(t *testing.T) {
 	}
 }
 
-// TestNewAutomaticReload_StreakGrowsAndEnds: a restart within twice the wait after the last one belongs to
-// the streak; a pause ends it.
+// TestNewAutomaticReload_StreakGrowsAndEnds: a restart within twice the interval since the last one belongs
+// to the streak; a longer pause ends the streak.
 func TestNewAutomaticReload_StreakGrowsAndEnds(t *testing.T) {
 	now := epoch
 	var last *policy.LastReload
@@ -314,7 +313,7 @@ func TestNewAutomaticReload_StreakGrowsAndEnds(t *testing.T) {
 	}{
 		{0, 1},
 		{10 * time.Second, 2},
-		{39 * time.Second, 3},   // the wait is 20 s
+		{39 * time.Second, 3},   // the interval is 20 s
 		{80*time.Second - 1, 4}, // 40 s
 		{160 * time.Second, 1},  // 80 s: exactly twice is a pause
 		{20*time.Second - 1, 2}, //
@@ -322,16 +321,16 @@ func TestNewAutomaticReload_StreakGrowsAndEnds(t *testing.T) {
 		{24 * time.Hour, 1},     //
 	} {
 		if got := restart(tc.after, 10*time.Second); got != tc.want {
-			t.Errorf("restart %d, after %v, has the streak %d, want %d", i, tc.after, got, tc.want)
+			t.Errorf("restart %d, after %v: streak = %d, want %d", i, tc.after, got, tc.want)
 		}
 	}
 	if got := restart(time.Millisecond, 0); got != 1 {
-		t.Errorf("without a minimal interval the streak is %d", got)
+		t.Errorf("without a minimum interval, streak = %d", got)
 	}
 }
 
-// TestNotBefore_RequestedReloadHoldsNothingUpAndIsNotHeldUp: it neither counts as an automatic one
-// nor lets those forget how many have followed each other.
+// TestNotBefore_RequestedReloadHoldsNothingUpAndIsNotHeldUp: a requested restart does not count as an
+// automatic one, and does not reset the streak of those.
 func TestNotBefore_RequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
 	first := policy.NewAutomaticReload(nil, epoch, time.Minute, "Secret/db")
 	second := policy.NewAutomaticReload(&first, epoch.Add(time.Minute), time.Minute, "Secret/db")
@@ -344,19 +343,19 @@ func TestNotBefore_RequestedReloadHoldsNothingUpAndIsNotHeldUp(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got, want := policy.NotBefore(&requested, time.Minute, epoch), epoch.Add(3*time.Minute); !got.Equal(want) {
-		t.Errorf("the next may come at %v, want %v", got, want)
+		t.Errorf("after a requested restart, NotBefore = %v, want %v", got, want)
 	}
 	if third := policy.NewAutomaticReload(&requested, epoch.Add(4*time.Minute), time.Minute, "Secret/db"); third.Streak != 3 {
-		t.Errorf("the streak is %d, want 3", third.Streak)
+		t.Errorf("streak = %d, want 3", third.Streak)
 	}
 	only := policy.NewRequestedReload(nil, epoch, "jane", "")
 	if got := policy.NotBefore(&only, time.Hour, epoch); !got.IsZero() {
-		t.Errorf("a restart on request holds automatic ones up until %v", got)
+		t.Errorf("a requested restart delays automatic ones until %v", got)
 	}
 }
 
-// TestNotBefore_ClockOfAnotherReplica: the last leader's clock may have been a little ahead, which
-// counts; a time far ahead is invalid, and must not stop restarts for years.
+// TestNotBefore_ClockOfAnotherReplica: the last leader's clock may have been a little ahead, which is
+// respected; a time far ahead is invalid, and must not stop restarts for years.
 func TestNotBefore_ClockOfAnotherReplica(t *testing.T) {
 	for ahead, want := range map[time.Duration]time.Time{
 		-time.Minute:         epoch,
@@ -368,15 +367,15 @@ func TestNotBefore_ClockOfAnotherReplica(t *testing.T) {
 	} {
 		last := policy.LastReload{Automatic: micro(epoch.Add(ahead)), Streak: 1}
 		if got := policy.NotBefore(&last, time.Minute, epoch); !got.Equal(want) {
-			t.Errorf("%v ahead: not before %v, want %v", ahead, got, want)
+			t.Errorf("%v ahead: NotBefore = %v, want %v", ahead, got, want)
 		}
 		if next := policy.NewAutomaticReload(&last, epoch, time.Minute, "Secret/db"); (next.Streak == 1) != want.IsZero() && ahead > 0 {
-			t.Errorf("%v ahead: the streak is %d", ahead, next.Streak)
+			t.Errorf("%v ahead: streak = %d", ahead, next.Streak)
 		}
 	}
 }
 
-// TestEndPatch_WritesARemovedRecordAgain: with the list of pods, as far as it is remembered.
+// TestEndPatch_WritesARemovedRecordAgain: with the list of sources, if it is known.
 func TestEndPatch_WritesARemovedRecordAgain(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -406,7 +405,7 @@ func TestEndPatch_WritesARemovedRecordAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got.Metadata.Annotations); diff != "" {
-			t.Errorf("the hash alone: %v (-want +got):\n%s", bare, diff)
+			t.Errorf("only the hash is known: %v: annotations (-want +got):\n%s", bare, diff)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_ReplacedKey_RestartsForChangesAlone: of those that were seen before the key of the hash was
-// replaced, that the record tells of, or that come while everything is read again.
+// TestDecide_ReplacedKey_RestartsForChangesAlone: only for changes that were seen before the key of the hash
+// was replaced, that the record shows, or that happen while everything is read again.
 func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 	const glob = "Secret/feature-*"
 	nothingHappens := func(*world) {}
@@ -28,29 +28,29 @@ func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first   func(*world) // before the key is replaced
 		before  func(*world) // before anything is read again
-		between func(*world) // when the sources have been read again, and the workload has not
-		sameKey bool         // the key is back before everything is read again
+		between func(*world) // after the sources are read again, before the workload is
+		sameKey bool         // the key is restored before everything is read again
 		want    outcome
-		changed bool // the record that is shown says other content than what is there
+		changed bool // the shown record differs from the current content
 	}{
-		"nothing happens":                        {want: baseline},
-		"content has just changed":               {first: set("2"), want: rollOut("Secret/db"), changed: true},
-		"content changes meanwhile":              {before: set("2"), want: rollOut("Secret/db"), changed: true},
-		"content changes, and the workload last": {between: set("2"), want: rollOut("Secret/db"), changed: true},
-		"the record tells of a change": {
+		"nothing happens":                                {want: baseline},
+		"content has changed":                            {first: set("2"), want: rollOut("Secret/db"), changed: true},
+		"content changes meanwhile":                      {before: set("2"), want: rollOut("Secret/db"), changed: true},
+		"content changes, and the workload is read last": {between: set("2"), want: rollOut("Secret/db"), changed: true},
+		"the record shows a change": {
 			first: func(x *world) { x.away(func() { set("2")(x) }) }, want: rollOut("Secret/db"), changed: true,
 		},
-		"content that is not read changes last": {
+		"content that is not read changes meanwhile": {
 			first:   func(x *world) { set("2")(x); x.tick(time.Minute); x.act(); x.tick(time.Hour) },
 			between: func(x *world) { x.set(secret("db", "password", "2", "unread", "2")) }, want: baseline,
 		},
-		"content has changed there and back": {first: both(set("2"), set("1")), want: inspect("Secret/db")},
-		// Nothing tells what was written.
+		"content has changed and changed back": {first: both(set("2"), set("1")), want: inspect("Secret/db")},
+		// It is not known what was written.
 		"metadata changes meanwhile": {
 			before: func(x *world) { x.set(annotated(configMap("settings", "a", "1", "b", "1"), "a", "b")) },
 			want:   rollOut("ConfigMap/settings"), changed: true,
 		},
-		"an optional source comes meanwhile": {
+		"an optional source is created meanwhile": {
 			before: func(x *world) { x.set(secret("extra", "a", "1")) }, want: rollOut("Secret/extra"), changed: true,
 		},
 		"the template reads another key meanwhile": {
@@ -64,20 +64,20 @@ func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			}, want: baseline, changed: true,
 		},
 
-		"the list of sources is removed meanwhile":              {before: hashAlone, want: baseline},
-		"the hash alone is recorded":                            {first: hashAlone, want: baseline},
-		"the hash alone is recorded, and content has changed":   {first: both(hashAlone, set("2")), want: rollOut(policy.TriggerUnknown), changed: true},
-		"the hash alone is recorded, and content changes":       {first: hashAlone, before: set("2"), want: rollOut(policy.TriggerUnknown), changed: true},
-		"the hash alone is recorded, and changes the last read": {first: hashAlone, between: set("2"), want: rollOut(policy.TriggerUnknown), changed: true},
+		"the list of sources is removed meanwhile":                                    {before: hashAlone, want: baseline},
+		"the hash alone is recorded":                                                  {first: hashAlone, want: baseline},
+		"the hash alone is recorded, and content has changed":                         {first: both(hashAlone, set("2")), want: rollOut(policy.TriggerUnknown), changed: true},
+		"the hash alone is recorded, and content changes":                             {first: hashAlone, before: set("2"), want: rollOut(policy.TriggerUnknown), changed: true},
+		"the hash alone is recorded, and content changes before the workload is read": {first: hashAlone, between: set("2"), want: rollOut(policy.TriggerUnknown), changed: true},
 
-		"what a glob names comes meanwhile": {before: comes, want: rollOut(glob), changed: true},
-		"what a glob names goes meanwhile": {
+		"a source of a glob is created meanwhile": {before: comes, want: rollOut(glob), changed: true},
+		"a source of a glob is deleted meanwhile": {
 			before: func(x *world) { x.remove(dependency.Secret, "feature-1") }, want: rollOut(glob), changed: true,
 		},
-		"what a glob names has come and gone": {
+		"a source of a glob was created and deleted": {
 			first: both(comes, func(x *world) { x.remove(dependency.Secret, "feature-2") }), want: inspect(glob),
 		},
-		"what a glob names has changed there and back": {
+		"a source of a glob has changed and changed back": {
 			first: func(x *world) {
 				x.set(secret("feature-1", "a", "2"))
 				x.set(secret("feature-1", "a", "1"))
@@ -89,12 +89,12 @@ func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			want:   outcome{policy.Pending, "SourceChanged", policy.RollOut, glob}, changed: true,
 		},
 
-		"nothing can be compared": {first: func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") }, want: adoption, changed: true},
-		"nothing can be compared, and content has changed there and back": {
+		"the record cannot be compared": {first: func(x *world) { x.annotate(policy.ConfigHashAnnotation, "garbage") }, want: adoption, changed: true},
+		"the record cannot be compared, and content has changed and changed back": {
 			first: both(func(x *world) { x.annotate(policy.ConfigHashAnnotation, "v1.00000000."+strings.Repeat("0", 32)) }, set("2"), set("1")),
 			want:  rollOut("Secret/db"), changed: true,
 		},
-		"nothing can be compared, but the record says that pods differ": {
+		"the record cannot be compared, but says that pods differ": {
 			first: func(x *world) {
 				x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
 				x.annotate(policy.ConfigHashAnnotation, "v1.00000000."+policy.Mixed)
@@ -109,9 +109,9 @@ func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 		"the workload is created again with the same annotations": {
 			before: func(x *world) { x.edit(func(d *appsv1.Deployment) { d.UID = "web-2" }) }, want: adoption, changed: true,
 		},
-		"the key is back":                             {sameKey: true, want: nothing},
-		"the key is back, and content has changed":    {sameKey: true, first: set("2"), want: rollOut("Secret/db"), changed: true},
-		"the key is back, and the hash alone is left": {sameKey: true, first: hashAlone, want: baseline},
+		"the key is restored":                             {sameKey: true, want: nothing},
+		"the key is restored, and content has changed":    {sameKey: true, first: set("2"), want: rollOut("Secret/db"), changed: true},
+		"the key is restored, and the hash alone is left": {sameKey: true, first: hashAlone, want: baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.ConfigMap, "settings"), optionalEnvFrom(dependency.Secret, "extra")),
@@ -135,16 +135,16 @@ func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 			}
 			e := x.evaluate()
 			if changed := e.Record.Hash != e.Hash; changed != tt.changed {
-				t.Errorf("the record is shown as %s, that of what is there is %s", e.Record.Hash, e.Hash)
+				t.Errorf("shown hash of the record = %s, want %s, the hash of the current content", e.Record.Hash, e.Hash)
 			}
 			if e.Comparable() && tt.changed && !tt.sameKey && !strings.HasSuffix(e.Record.Hash, "."+policy.Mixed) {
-				t.Errorf("the record of other content is shown as %s", e.Record.Hash)
+				t.Errorf("shown hash of the record = %s, want another one than of the current content", e.Record.Hash)
 			}
-			// Once it is carried out, nothing is left to do, and later changes are seen.
+			// After the action, nothing is left to do, and later changes are seen.
 			x.act()
 			x.tick(time.Hour)
 			if d := x.act(); d.State != policy.InSync || d.Action != policy.None {
-				t.Errorf("after that: %+v", d)
+				t.Errorf("the next decision = %+v, want state InSync and no action", d)
 			}
 			x.set(configMap("settings", "a", "3"))
 			x.tick(time.Minute)
@@ -155,14 +155,14 @@ func TestDecide_ReplacedKey_RestartsForChangesAlone(t *testing.T) {
 	}
 }
 
-// The record of a workload that has opted out stays, and so does what it says when the key is replaced.
+// A workload that has opted out keeps its record, also when the key is replaced.
 func TestDecide_ReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		value string
 		want  outcome
 	}{
 		"content has changed meanwhile": {"2", rollOut("Secret/db")},
-		"it has not":                    {"1", baseline},
+		"content has not changed":       {"1", baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
@@ -179,15 +179,15 @@ func TestDecide_ReplacedKey_OfAWorkloadThatHasOptedOut(t *testing.T) {
 	}
 }
 
-// What is recorded with another key says which keys there were: content that changed before a younger template is
-// dated, if none of them is gone.
+// A record with another key of the hash still identifies the keys of sources: if none of them was removed, the change
+// of content before a newer template has a date.
 func TestDecide_ReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		now  []string
 		want outcome
 	}{
-		"one is another": {[]string{"password", "2", "user", "1"}, outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, "Secret/db"}},
-		"one has gone":   {[]string{"password", "1"}, rollOut("Secret/db")},
+		"a key is changed": {[]string{"password", "2", "user", "1"}, outcome{policy.Pending, policy.ReasonVerifying, policy.Verify, "Secret/db"}},
+		"a key is removed": {[]string{"password", "1"}, rollOut("Secret/db")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "password", "1", "user", "1"))
@@ -209,8 +209,8 @@ func TestDecide_ReplacedKey_TellsWhichKeysThereWere(t *testing.T) {
 	}
 }
 
-// The key that was replaced is back, and so is what the annotations say, and when they were written: before what has changed
-// meanwhile.
+// The key of the hash is restored, so the annotations are valid again, with the time when they were written: before the changes
+// in between.
 func TestDecide_ReplacedKey_ComesBack(t *testing.T) {
 	for name, then := range map[string]func(*world){
 		"and nothing else is written": func(*world) {},

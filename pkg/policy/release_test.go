@@ -13,8 +13,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Content that the client of the pod template changes must be quiet for longer, because the
-// template may follow.
+// If the client that writes the pod template changes content, it must stay unchanged for longer,
+// because a change of the template may follow.
 func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 	const release = 30 * time.Second
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
@@ -24,11 +24,11 @@ func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 		change  func(*world)
 		want    time.Duration
 	}{
-		"by the client that writes the template": {release, change, release},
-		"by another client":                      {release, both(other, change), time.Second},
-		"no difference is made":                  {0, change, time.Second},
-		"it is no longer":                        {time.Second, change, time.Second},
-		"it is no longer, and the client goes on": {
+		"by the client that writes the template":   {release, change, release},
+		"by another client":                        {release, both(other, change), time.Second},
+		"no release settle time":                   {0, change, time.Second},
+		"a release settle time that is not longer": {time.Second, change, time.Second},
+		"a release settle time that is not longer, and the client continues to write": {
 			time.Second, both(func(x *world) {
 				x.set(configMap("another", "a", "1"))
 			}, change, func(x *world) {
@@ -36,12 +36,12 @@ func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 				x.set(configMap("another", "a", "2"))
 			}), time.Second / 2,
 		},
-		"the annotation says how long": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "2s") }, change), 2 * time.Second},
-		"so does that of the namespace": {
+		"the annotation sets the settle time": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "2s") }, change), 2 * time.Second},
+		"the annotation of the namespace sets the settle time": {
 			release,
 			both(func(x *world) { x.namespaceAnnotations(map[string]string{policy.SettleAnnotation: "2s"}) }, change), 2 * time.Second,
 		},
-		"the annotation says that it need not be quiet": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "0") }, change), 0},
+		"the annotation sets no settle time": {release, both(func(x *world) { x.annotate(policy.SettleAnnotation, "0") }, change), 0},
 		"one of two sources is of the release": {
 			release, both(change, func(x *world) { other(x); x.set(configMap("settings", "a", "2")) }), release,
 		},
@@ -56,13 +56,13 @@ func TestDecide_ContentOfAReleaseSettlesLonger(t *testing.T) {
 			tt.change(x)
 			d := x.decide()
 			if tt.want == 0 && d.Action != policy.RollOut || tt.want > 0 && (d.State != policy.Settling || d.RecheckAt.Sub(x.now) != tt.want) {
-				t.Errorf("%+v, want to wait for %v", d, tt.want)
+				t.Errorf("decision = %+v, want a wait of %v", d, tt.want)
 			}
 		})
 	}
 }
 
-// The template that follows ends the wait without a restart.
+// A change of the template ends the wait without a restart.
 func TestDecide_ReleaseMakesOneRollout(t *testing.T) {
 	x := typical(t)
 	x.defaults.ReleaseSettle = 30 * time.Second
@@ -71,19 +71,19 @@ func TestDecide_ReleaseMakesOneRollout(t *testing.T) {
 	x.tick(time.Hour)
 	x.set(secret("db", "password", "2"))
 	if d := x.act(); d.State != policy.Settling {
-		t.Fatalf("the content has changed: %+v", d)
+		t.Fatalf("the content has changed: decision = %+v, want state Settling", d)
 	}
 	x.tick(25 * time.Second)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:3" })
 	for range 60 {
 		if d := x.act(); d.Action == policy.RollOut || d.State == policy.Settling {
-			t.Fatalf("after the template has followed: %+v", d)
+			t.Fatalf("after the template has changed: decision = %+v", d)
 		}
 		x.tick(time.Second)
 	}
 }
 
-// Of what a glob names, all that changed lately may be of a release, and nothing that changed long before.
+// All sources of a glob that changed recently may be part of a release, but none that changed long before.
 func TestDecide_ContentThatAGlobNamesIsOfARelease(t *testing.T) {
 	for between, want := range map[time.Duration]time.Duration{
 		5 * time.Second: 30 * time.Second,
@@ -105,25 +105,26 @@ func TestDecide_ContentThatAGlobNamesIsOfARelease(t *testing.T) {
 		x.set(configMap("b", "k", "2"))
 		d := x.decide()
 		if got := d.RecheckAt.Sub(x.now); d.State != policy.Settling || got.Round(time.Second) != want {
-			t.Errorf("%v later: %+v, want to wait for %v", between, d, want)
+			t.Errorf("%v later: decision = %+v, want a wait of %v", between, d, want)
 		}
 	}
 }
 
-// What the pods have read is of no release that is under way, nor is what changed long before, even if it was never read.
+// Content that the pods have read is not part of a release in progress, nor is content that changed long before, even if pods
+// have not read it.
 func TestDecide_ContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testing.T) {
 	for name, between := range map[string]func(*world){
 		"the pods have read it": func(x *world) {
 			x.tick(40 * time.Second)
 			if d := x.act(); d.Action != policy.RollOut {
-				t.Fatalf("got %+v", d)
+				t.Fatalf("decision = %+v, want action RollOut", d)
 			}
 			x.edit(func(d *appsv1.Deployment) { // the owner still manages other fields of the template
 				d.ManagedFields = append(d.ManagedFields, x.Managed(`{"f:spec":{"f:template":{"f:spec":{}}}}`)...)
 			})
 			x.tick(40 * time.Second)
 		},
-		"it changed long before": func(x *world) { x.tick(10 * time.Minute) },
+		"the content changed long before": func(x *world) { x.tick(10 * time.Minute) },
 	} {
 		x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), configMap("a", "k", "1"), configMap("b", "k", "1"))
 		x.annotate(policy.SourcesAnnotation, "configmap/*")
@@ -138,12 +139,12 @@ func TestDecide_ContentThatAGlobNamesIsOfARelease_AsLongAsItIsUnderWay(t *testin
 		x.set(configMap("b", "k", "2"))
 		d := x.decide()
 		if got := d.RecheckAt.Sub(x.now); d.State != policy.Settling || got.Round(time.Second) != time.Second {
-			t.Errorf("%s: %+v, want to wait for a second", name, d)
+			t.Errorf("%s: decision = %+v, want a wait of a second", name, d)
 		}
 	}
 }
 
-// While the client goes on to write in the namespace, its release is not over.
+// While the client continues to write in the namespace, its release is not over.
 func TestDecide_ReleaseLastsWhileItsClientWrites(t *testing.T) {
 	begin := func(t *testing.T) *world {
 		t.Helper()
@@ -156,8 +157,8 @@ func TestDecide_ReleaseLastsWhileItsClientWrites(t *testing.T) {
 		x.set(secret("db", "password", "2"))
 		return x
 	}
-	// rolledOut returns after which time the workload is restarted while something is written
-	// every so often.
+	// rolledOut returns the time after which the workload is restarted while something is written
+	// at intervals.
 	rolledOut := func(t *testing.T, x *world, every time.Duration, n int, write func(i int)) time.Duration {
 		t.Helper()
 		start := x.now

@@ -19,10 +19,10 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_RecordLeftOnTheTemplateAlone: an owner has removed what stood on the workload, but
-// not from its pod template.
+// TestDecide_RecordLeftOnTheTemplateAlone: an owner has removed configdep's annotations from the
+// workload, but not from its pod template.
 func TestDecide_RecordLeftOnTheTemplateAlone(t *testing.T) {
-	// rolled is a workload that has been restarted once, so that its template has a hash.
+	// rolled returns a workload that has been restarted once, so its template has a hash.
 	rolled := func(t *testing.T) *world {
 		t.Helper()
 		x := typical(t)
@@ -30,7 +30,7 @@ func TestDecide_RecordLeftOnTheTemplateAlone(t *testing.T) {
 		x.set(secret("db", "password", "2"))
 		x.tick(time.Minute)
 		if d := x.act(); d.Action != policy.RollOut {
-			t.Fatalf("got %+v", d)
+			t.Fatalf("decision = %+v, want action RollOut", d)
 		}
 		x.tick(time.Hour)
 		return x
@@ -71,7 +71,7 @@ func TestDecide_RecordLeftOnTheTemplateAlone(t *testing.T) {
 			}
 			x.tick(time.Hour)
 			if diff := cmp.Diff(policy.InSync, x.decide().State); diff != "" {
-				t.Errorf("after that (-want +got):\n%s", diff)
+				t.Errorf("the next decision (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -84,8 +84,8 @@ func ignoreLastTrigger(want outcome) cmp.Option {
 	}, cmp.Ignore())
 }
 
-// TestDecide_MatchedSourceThatVanishesIsAChange: an absent source carries no annotation, but the
-// pods were started with the content that it had.
+// TestDecide_MatchedSourceThatVanishesIsAChange: a deleted source has no annotation, but the pods
+// were started with its content.
 func TestDecide_MatchedSourceThatVanishesIsAChange(t *testing.T) {
 	marked := func(value string) *corev1.Secret {
 		return annotated(secret("extra", "a", value), policy.MatchAnnotation, "true")
@@ -98,13 +98,13 @@ func TestDecide_MatchedSourceThatVanishesIsAChange(t *testing.T) {
 		do   func()
 		want outcome
 	}{
-		{"vanishes and comes again at once", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("1")) }, inspect("Secret/extra")},
-		{"vanishes and comes with other content", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("2")) }, rollOut("Secret/extra")},
+		{"deleted and created again at once", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("1")) }, inspect("Secret/extra")},
+		{"deleted and created again with other content", func() { x.remove(dependency.Secret, "extra"); x.act(); x.set(marked("2")) }, rollOut("Secret/extra")},
 		{"vanishes", func() { x.remove(dependency.Secret, "extra") }, rollOut("Secret/extra")},
-		{"comes again", func() { x.set(marked("3")) }, rollOut("Secret/extra")},
-		{"vanishes once more", func() { x.remove(dependency.Secret, "extra") }, rollOut("Secret/extra")},
-		{"comes without the mark", func() { x.set(secret("extra", "a", "4")) }, outcome{State: policy.InSync, Reason: "NothingTriggers", Action: policy.WriteBaseline}},
-		{"vanishes without the mark", func() { x.remove(dependency.Secret, "extra") }, outcome{State: policy.InSync, Reason: "NothingTriggers"}},
+		{"created again", func() { x.set(marked("3")) }, rollOut("Secret/extra")},
+		{"deleted once more", func() { x.remove(dependency.Secret, "extra") }, rollOut("Secret/extra")},
+		{"created without the mark", func() { x.set(secret("extra", "a", "4")) }, outcome{State: policy.InSync, Reason: "NothingTriggers", Action: policy.WriteBaseline}},
+		{"deleted without the mark", func() { x.remove(dependency.Secret, "extra") }, outcome{State: policy.InSync, Reason: "NothingTriggers"}},
 	} {
 		s.do()
 		x.tick(2 * time.Hour)
@@ -114,7 +114,8 @@ func TestDecide_MatchedSourceThatVanishesIsAChange(t *testing.T) {
 	}
 }
 
-// TestDecide_MatchedSourceThatWasAbsentWhenItWasRecorded counted then, and not while it was there without the mark.
+// TestDecide_MatchedSourceThatWasAbsentWhenItWasRecorded: the source counted at that time, and does not count while it exists
+// without the mark.
 func TestDecide_MatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		source *corev1.Secret
@@ -138,7 +139,7 @@ func TestDecide_MatchedSourceThatWasAbsentWhenItWasRecorded(t *testing.T) {
 	}
 }
 
-// TestDecide_MatchedSourceThatIsCreatedAgainBeforeItIsRecorded: it counted before it was deleted, so that its creation is a
+// TestDecide_MatchedSourceThatIsCreatedAgainBeforeItIsRecorded: the source counted before it was deleted, so its creation is a
 // change.
 func TestDecide_MatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) {
 	marked := func(value string) *corev1.Secret {
@@ -167,9 +168,9 @@ func TestDecide_MatchedSourceThatIsCreatedAgainBeforeItIsRecorded(t *testing.T) 
 	}
 }
 
-// TestDecide_RemovedKeyIsNeverTakenForRead: the API server notes the removal of a key for no
-// field manager, so that the content seems to have been written before the template. The
-// managed fields are those of a real one.
+// TestDecide_RemovedKeyIsNeverTakenForRead: the API server attributes the removal of a key to no
+// field manager, so the content seems to have been written before the template. The managed
+// fields are computed by the library of the API server.
 func TestDecide_RemovedKeyIsNeverTakenForRead(t *testing.T) {
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	manager := managedfieldstest.NewTestFieldManager(managedfields.NewDeducedTypeConverter(), kind)
@@ -185,16 +186,16 @@ func TestDecide_RemovedKeyIsNeverTakenForRead(t *testing.T) {
 	}
 	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings")))
 	x.set(write(map[string]string{"a": "1", "b": "1"}, "owner"))
-	x.now = time.Now().Add(time.Hour) // that of the managed fields cannot be chosen
+	x.now = time.Now().Add(time.Hour) // the managed fields have the real time
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
-	x.restart() // so that no version tells which came first
+	x.restart() // so that versions do not tell which came first
 	x.adopt()
 
 	t.Run("seen", func(t *testing.T) {
 		cm := write(map[string]string{"a": "1"}, "kubectl-edit")
 		x.set(cm)
 		if written := x.graph().Source(dependency.SourceKey{Kind: dependency.ConfigMap, Namespace: namespace, Name: cm.Name}).LastChanged; !x.workload().TemplateWritten.After(written.Time) {
-			t.Fatalf("the removal has left a time: %v", written)
+			t.Fatalf("the removal of the key has a date: %v", written)
 		}
 		x.tick(time.Minute)
 		if diff := cmp.Diff(rollOut("ConfigMap/settings"), outcomeOf(x.decide())); diff != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// sentWith returns a workload with the annotations that a patch for a restart sets.
+// sentWith returns a workload with the annotations of a restart patch.
 func sentWith(t *testing.T, last policy.LastReload, always bool) *dependency.Workload {
 	t.Helper()
 	patch, err := (&policy.Policy{}).RestartPatch(&dependency.Workload{UID: "u", ResourceVersion: "1"}, &policy.Restart{Present: policy.Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, Last: last, Always: always})
@@ -38,32 +38,32 @@ func sentWith(t *testing.T, last policy.LastReload, always bool) *dependency.Wor
 	return policy.AnnotatedWorkload(sent.Metadata.Annotations, sent.Spec.Template.Metadata.Annotations)
 }
 
-// Two requests within one second are two restarts: the template must differ, though the
-// hash does not.
+// Two requests within one second cause two restarts: the templates must differ, although the
+// hash is the same.
 func TestNewRequestedReload_TwoRequestsInOneSecondDiffer(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
 	first := sentWith(t, policy.NewRequestedReload(nil, at, "ada", ""), true)
 	second := sentWith(t, policy.NewRequestedReload(nil, at.Add(time.Millisecond), "ada", ""), true)
 	if cmp.Equal(first.Marks, second.Marks) {
-		t.Errorf("the templates are equal: %v", first.Marks)
+		t.Errorf("the templates of two requests are equal: %v", first.Marks)
 	}
 	if diff := cmp.Diff("2026-02-03T03:05:06Z", first.Marks.ReloadedAt); diff != "" {
-		t.Errorf("the time is not that of UTC, wherever the server runs (-want +got):\n%s", diff)
+		t.Errorf("time in UTC (-want +got):\n%s", diff)
 	}
-	// A restart by itself restarts for the hash alone.
+	// An automatic restart only changes the hash.
 	if same := sentWith(t, policy.NewAutomaticReload(nil, at, 0, "Secret/db"), false); same.Marks.ReloadedAt != "" {
-		t.Errorf("template %v", same.Marks)
+		t.Errorf("marks of the template = %v", same.Marks)
 	}
 }
 
-// What a rollout records is what every replica reads back.
+// Every replica reads what a rollout records.
 func TestRecordOf_WhatARolloutRecordsIsReadBack(t *testing.T) {
 	automatic := metav1.NewMicroTime(time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC))
 	want := policy.LastReload{Time: metav1.NewMicroTime(automatic.Add(time.Second)), Trigger: "Secret/db", RequestedBy: "ada", Reason: `why <not>`, Automatic: &automatic, Streak: 3}
 	w := sentWith(t, want, true)
 	got := policy.LastReloadOf(w)
 	if got == nil {
-		t.Fatal("nothing is read back")
+		t.Fatal("last reload = nil")
 	}
 	if diff := cmp.Diff(want, *got); diff != "" {
 		t.Errorf("last reload (-want +got):\n%s", diff)
@@ -71,16 +71,16 @@ func TestRecordOf_WhatARolloutRecordsIsReadBack(t *testing.T) {
 	if diff := cmp.Diff(policy.Record{Hash: "h", Sources: map[string]string{"Secret/db": "*.d"}}, policy.RecordOf(w)); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
-	// What stands on the workload may be taken away; the template keeps the hash.
+	// If the annotations of the workload are removed, the template keeps the hash.
 	w.Marks = dependency.Marks{TemplateHash: w.Marks.TemplateHash}
 	if diff := cmp.Diff(policy.Record{Hash: "h"}, policy.RecordOf(w)); diff != "" {
-		t.Errorf("record of the template alone (-want +got):\n%s", diff)
+		t.Errorf("record of only the template (-want +got):\n%s", diff)
 	}
 }
 
-// TestRestart_WritesTheRecord holds the record of a restart to be as old as the restart, although it
-// says what was recorded before. Otherwise content that goes there and back would restart the
-// workload a second time, and no replica would look whether a pod was started in between.
+// TestRestart_WritesTheRecord checks that the record of a restart is as old as the restart, even if it
+// is equal to the one before. Otherwise content that changes and changes back would restart the workload
+// a second time, and no replica would check whether a pod was started in between.
 func TestRestart_WritesTheRecord(t *testing.T) {
 	request := func(x *world) {
 		e := x.evaluate()
@@ -98,9 +98,9 @@ func TestRestart_WritesTheRecord(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"content there and back, then a request": {func(x *world) { thereAndBack(x); request(x) }, nothing},
-		"a request, then content there and back": {func(x *world) { request(x); x.tick(time.Minute); thereAndBack(x) }, inspect("Secret/db")},
-		"content there, then back and a request while a watch is broken": {func(x *world) {
+		"content changes and changes back, then a request": {func(x *world) { thereAndBack(x); request(x) }, nothing},
+		"a request, then content changes and changes back": {func(x *world) { request(x); x.tick(time.Minute); thereAndBack(x) }, inspect("Secret/db")},
+		"content changes, then changes back with a request while a watch is broken": {func(x *world) {
 			x.set(secret("db", "password", "2"))
 			x.broken(func() { x.set(secret("db", "password", "1")); request(x) })
 		}, nothing},
@@ -119,8 +119,8 @@ func TestRestart_WritesTheRecord(t *testing.T) {
 }
 
 // TestRestart_ByEvictionIsMadeOnce restarts a workload whose record is older than its pods, with the
-// content that is recorded. The template stays the same, and so does the record: nothing but the
-// annotation that tells of the restart says that the record is now newer.
+// recorded content. Neither the template nor the record changes: only the annotation for the restart
+// shows that the record is now newer.
 func TestRestart_ByEvictionIsMadeOnce(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.annotate(policy.StrategyAnnotation, "recreate")
@@ -132,17 +132,17 @@ func TestRestart_ByEvictionIsMadeOnce(t *testing.T) {
 	}
 	x.tick(time.Minute)
 	if d := x.act(); d.Action != policy.RollOut {
-		t.Fatalf("content has changed and changed back: %+v", d)
+		t.Fatalf("content has changed and changed back: decision = %+v, want action RollOut", d)
 	}
 	x.tick(time.Minute)
 	if d := x.decide(); d.Action != policy.Continue {
-		t.Errorf("while pods are evicted: %+v", d)
+		t.Errorf("while pods are evicted: decision = %+v, want action Continue", d)
 	}
 }
 
 // Flux reverts what managers with such names have set.
 func TestFieldManager_IsNotTakenForKubectl(t *testing.T) {
 	if strings.HasPrefix(policy.FieldManager, "kubectl") {
-		t.Errorf("field manager %q", policy.FieldManager)
+		t.Errorf("FieldManager = %q", policy.FieldManager)
 	}
 }

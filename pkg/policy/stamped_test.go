@@ -16,8 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_RollbackToATemplateThatCarriesTheHash in the middle of a rollout: a container of the old
-// pods, which stay, may have been restarted in place while the content was other than the hash says.
+// TestDecide_RollbackToATemplateThatCarriesTheHash: the rollback is in the middle of a rollout. A container
+// of the old pods, which stay, may have been restarted in place while content differed from the hash.
 func TestDecide_RollbackToATemplateThatCarriesTheHash(t *testing.T) {
 	for _, first := range []string{"content", "template"} {
 		t.Run(first+" goes back first", func(t *testing.T) {
@@ -28,13 +28,13 @@ func TestDecide_RollbackToATemplateThatCarriesTheHash(t *testing.T) {
 				x.set(secret("db", "password", value))
 				x.tick(time.Minute)
 				if d := x.act(); d.Action != policy.RollOut {
-					t.Fatalf("%+v", d)
+					t.Fatalf("decision = %+v, want action RollOut", d)
 				}
 			}
 			rolledOut("2")
 			good := x.deployment.DeepCopy()
 			x.tick(time.Hour)
-			x.deployment.Generation = 2 // the rollout that comes is under way
+			x.deployment.Generation = 2 // the next rollout has begun
 			rolledOut("3")
 			x.tick(10 * time.Minute)
 			content := func() { x.set(secret("db", "password", "2")) }
@@ -55,14 +55,14 @@ func TestDecide_RollbackToATemplateThatCarriesTheHash(t *testing.T) {
 			}
 			x.tick(time.Minute)
 			if d := x.decide(); d.Action != policy.Inspect {
-				t.Errorf("%+v, want Inspect", d)
+				t.Errorf("decision = %+v, want action Inspect", d)
 			}
 		})
 	}
 }
 
-// TestDecide_RollbackToATemplateThatCarriesTheHash_TellsWhen content was other than the hash says, since the
-// pods of the template were created.
+// TestDecide_RollbackToATemplateThatCarriesTheHash_TellsWhen: excursions are the periods since the creation of
+// the template's pods in which content differed from the hash.
 func TestDecide_RollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.edit(func(d *appsv1.Deployment) {
@@ -83,8 +83,8 @@ func TestDecide_RollbackToATemplateThatCarriesTheHash_TellsWhen(t *testing.T) {
 	}
 }
 
-// TestDecide_OrderOfRevisionsBeatsClocks: the clock of the API server that wrote the content was behind
-// that of the one that wrote the template. This process saw both, in this order.
+// TestDecide_OrderOfRevisionsBeatsClocks: the clock of the API server that wrote the content was behind the
+// clock of the one that wrote the template. This process saw both writes in their order.
 func TestDecide_OrderOfRevisionsBeatsClocks(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -93,6 +93,6 @@ func TestDecide_OrderOfRevisionsBeatsClocks(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.tick(time.Minute)
 	if d := x.decide(); d.Action != policy.RollOut {
-		t.Errorf("%+v, want RollOut", d)
+		t.Errorf("decision = %+v, want action RollOut", d)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// A replica that does not lead leaves what it knows from lists alone to the leader, and looks again after a time. Of what
-// it has seen itself it is in doubt, until the leader has recorded what it found.
+// A replica that does not lead leaves what it only knows from lists to the leader, and decides again after some time. What
+// it has seen itself remains in doubt until the leader has recorded the result of its inspection.
 func TestDecide_StandsBy(t *testing.T) {
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	thereAndBack := func(x *world) {
@@ -41,17 +41,17 @@ func TestDecide_StandsBy(t *testing.T) {
 		leader outcome
 		want   outcome
 	}{
-		"seen":            {thereAndBack, inspect("Secret/db"), inspect("Secret/db")},
-		"seen in part":    {both(func(x *world) { x.set(secret("db", "password", "2")) }, func(x *world) { x.broken(func() { x.set(secret("db", "password", "1")) }) }), inspect("Secret/db"), nothing},
-		"seen, and more":  {both(thereAndBack, func(x *world) { x.set(secret("db", "password", "3")) }, func(x *world) { x.tick(time.Minute) }), rollOut("Secret/db"), rollOut("Secret/db")},
-		"a glob":          {both(func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), more("1")), inspect("Secret/m*"), inspect("Secret/m*")},
-		"a glob, in part": {both(func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), listed(more("1"))), inspect("Secret/m*"), nothing},
+		"seen":                                {thereAndBack, inspect("Secret/db"), inspect("Secret/db")},
+		"seen in part, and in part in a list": {both(func(x *world) { x.set(secret("db", "password", "2")) }, func(x *world) { x.broken(func() { x.set(secret("db", "password", "1")) }) }), inspect("Secret/db"), nothing},
+		"seen, and then another change":       {both(thereAndBack, func(x *world) { x.set(secret("db", "password", "3")) }, func(x *world) { x.tick(time.Minute) }), rollOut("Secret/db"), rollOut("Secret/db")},
+		"a glob":                              {both(func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), more("1")), inspect("Secret/m*"), inspect("Secret/m*")},
+		"a glob, in part in a list":           {both(func(x *world) { x.annotate(policy.SourcesAnnotation, "secret/m*"); x.act(); x.tick(time.Minute) }, more("2"), listed(more("1"))), inspect("Secret/m*"), nothing},
 		"very often": {func(x *world) {
 			for range 20 {
 				thereAndBack(x)
 			}
 		}, inspect("Secret/db"), inspect("Secret/db")},
-		"read after the record of a restart that was made for it, with several counters": {func(x *world) {
+		"a change that is read after the record of its restart, with several counters": {func(x *world) {
 			x.SeparateCounters()
 			there := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "3"), secret("more", "k", "1"))
 			restart := policy.Restart{Present: there.evaluate().Present(), Last: policy.NewAutomaticReload(nil, x.now, 0, "Secret/db")}
@@ -63,18 +63,18 @@ func TestDecide_StandsBy(t *testing.T) {
 			both(change, template("app:2", 3), func(x *world) { x.set(secret("db", "password", "1")); x.tick(time.Minute) }),
 			rollOut("Secret/db"), outcome{policy.Pending, "SourceChanged", policy.WriteMixed, "Secret/db"},
 		},
-		"the same, in part in a list": {
+		"pods of a new template have read what has changed back, in part in a list": {
 			both(change, template("app:2", 3), listed(func(x *world) { x.set(secret("db", "password", "1")) }), func(x *world) { x.tick(time.Minute) }),
 			rollOut("Secret/db"), rollOut("Secret/db"),
 		},
-		"the same, and a list had shown the other content before": {
+		"pods of a new template have read what has changed back, which a list had shown before": {
 			both(listed(change), template("app:2", 3), func(x *world) { x.set(secret("db", "password", "1")); x.tick(time.Minute) }),
 			rollOut("Secret/db"), outcome{policy.Pending, "SourceChanged", policy.WriteMixed, "Secret/db"},
 		},
-		"nothing has changed":                 {func(*world) {}, nothing, nothing},
-		"a template has come back":            {both(template("app:2", 1), change, template("", 3)), inspect("Secret/db"), inspect("Secret/db")},
-		"a list shows that it has":            {both(template("app:2", 1), change, listed(template("", 3))), inspect("Secret/db"), baseline},
-		"a list shows what changed meanwhile": {both(template("app:2", 1), listed(change), template("", 3)), inspect("Secret/db"), baseline},
+		"nothing has changed":                        {func(*world) {}, nothing, nothing},
+		"a template has come back":                   {both(template("app:2", 1), change, template("", 3)), inspect("Secret/db"), inspect("Secret/db")},
+		"a list shows that a template has come back": {both(template("app:2", 1), change, listed(template("", 3))), inspect("Secret/db"), baseline},
+		"a list shows what changed meanwhile":        {both(template("app:2", 1), listed(change), template("", 3)), inspect("Secret/db"), baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("more", "k", "1"))
@@ -100,7 +100,7 @@ func TestDecide_StandsBy(t *testing.T) {
 	}
 }
 
-// A record of another replica may know more than this one has read, which then waits; but not for what it knows
+// A record of another replica may reflect more than this replica has read, which then waits; but not for what it knows
 // otherwise.
 func TestDecide_KnownBy(t *testing.T) {
 	other := func(x *world) { // of content that this replica has yet to read
@@ -110,20 +110,20 @@ func TestDecide_KnownBy(t *testing.T) {
 	change := func(x *world) { x.set(secret("db", "password", "3")) }
 	for name, tt := range map[string]struct {
 		do      func(*world)
-		here    bool // the record was made here
+		here    bool // this replica wrote the record
 		waits   bool
 		restart bool
 	}{
-		"a record of content that has yet to be read": {do: other, waits: true, restart: true},
-		"made here":                      {do: other, here: true, restart: true},
-		"and other content is read then": {do: both(other, change), restart: true},
+		"a record of content that has yet to be read":                   {do: other, waits: true, restart: true},
+		"a record of this replica":                                      {do: other, here: true, restart: true},
+		"a record of content that has yet to be read, and then changes": {do: both(other, change), restart: true},
 		"a record that says mixed": {do: func(x *world) {
 			x.patch(x.evaluate().MixedPatch([]string{"Secret/db"}))
 		}, restart: true},
-		"a record that says that pods are left": {do: func(x *world) {
+		"a record that says that pods remain to be evicted": {do: func(x *world) {
 			x.patch(policy.AbandonedPatch(x.workload(), x.evaluate().Present()))
 		}, restart: true},
-		"a record of less": {do: both(
+		"a record of fewer sources": {do: both(
 			func(x *world) { x.annotate(policy.ExcludeAnnotation, "configmap/settings") },
 			func(x *world) { x.act() },
 			func(x *world) { x.annotate(policy.ExcludeAnnotation, "") },
@@ -148,14 +148,14 @@ func TestDecide_KnownBy(t *testing.T) {
 				want = x.workload().RecordedAt.Version
 			}
 			if d.KnownBy != want || (d.Action == policy.RollOut) != tt.restart || d.Action == policy.None {
-				t.Errorf("known by %d, want %d: %+v", d.KnownBy, want, d)
+				t.Errorf("KnownBy = %d, want %d; decision = %+v", d.KnownBy, want, d)
 			}
 		})
 	}
 }
 
-// The first record of a workload says the content that its leader found. A replica that saw content change before that, while
-// the pods ran, knows that the leader did not.
+// The first record of a workload has the content that the leader found. A replica that saw content change before that, while
+// the pods were running, knows that the leader did not see it.
 func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 	change := func(x *world) { x.set(secret("db", "password", "2")) }
 	thereAndBack := both(change, func(x *world) { x.tick(time.Second) }, func(x *world) { x.set(secret("db", "password", "1")) })
@@ -178,9 +178,9 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 	}{
 		"content changed": {both(optIn, change, record), db},
 		"content changed, and the workload is written since": {both(optIn, change, record, func(x *world) { x.annotate(policy.SettleAnnotation, "1s") }), db},
-		"content changed there and back":                     {both(optIn, thereAndBack, record), db},
-		"before the workload opted in":                       {both(change, optIn, record), nothing},
-		"what does not count changed":                        {both(optIn, func(x *world) { x.set(secret("more", "k", "2")) }, record), nothing},
+		"content changed and changed back":                   {both(optIn, thereAndBack, record), db},
+		"content changed before the workload opted in":       {both(change, optIn, record), nothing},
+		"a source that does not count changed":               {both(optIn, func(x *world) { x.set(secret("more", "k", "2")) }, record), nothing},
 		"another key changed":                                {both(optIn, func(x *world) { x.set(secret("db", "password", "1", "user", "2")) }, record), nothing},
 		"the first record is of a restart":                   {both(optIn, change, restart), outcome{State: policy.InSync, Reason: "ContentApplied", Trigger: "Secret/db"}},
 		"the pods were looked up": {both(optIn, change, func(x *world) {
@@ -188,11 +188,11 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 			x.patch(policy.VerifiedPatch(e.Workload, e.Present(), x.now))
 		}), nothing},
 		"the first record is of an eviction": {both(func(x *world) { x.annotate(policy.StrategyAnnotation, "recreate") }, optIn, change, restart), outcome{policy.RollingOut, policy.ReasonRecreating, policy.Continue, "Secret/db"}},
-		"it is not the first":                {both(optIn, change, record, again), nothing},
-		"it came with another template": {both(optIn, change, func(x *world) {
+		"the record is not the first":        {both(optIn, change, record, again), nothing},
+		"the first record came with another template": {both(optIn, change, func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 		}, record), nothing},
-		"it is in a list": {both(optIn, change, func(x *world) { x.broken(func() { record(x) }) }), nothing},
+		"the first record is in a list":                 {both(optIn, change, func(x *world) { x.broken(func() { record(x) }) }), nothing},
 		"several counters do not tell which came first": {both(func(x *world) { x.SeparateCounters() }, optIn, thereAndBack, record), nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestDecide_FirstRecordOfAnotherReplica(t *testing.T) {
 	}
 }
 
-// Only pods that started while the content was another one may have read that, if it is known what it was when they started, or
-// if it changed after the record.
+// Only pods that started while content was different may have read it, if the content at their start is known, or if it changed
+// after the record.
 func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 	record := func(x *world) {
 		e := x.evaluate()
@@ -220,23 +220,23 @@ func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 	nothing := func(*world) {}
 	for name, tt := range map[string]struct {
 		template, before, after func(*world)
-		always                  bool // any pod may have
+		always                  bool // any pod may have read it
 	}{
 		"the template was seen": {template: func(x *world) {
 			x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "app:2" })
 			x.set(secret("db", "password", "0")) // before the workload opts in
 			x.set(secret("db", "password", "1"))
 		}, before: nothing, after: record},
-		"it was not":                    {template: nothing, before: nothing, after: record, always: true},
-		"changed and back after record": {template: nothing, before: record, after: nothing},
-		"before the record as well": {template: nothing, before: func(x *world) {
+		"the template was not seen":                         {template: nothing, before: nothing, after: record, always: true},
+		"content changed and changed back after the record": {template: nothing, before: record, after: nothing},
+		"content also changed before the record": {template: nothing, before: func(x *world) {
 			x.set(secret("db", "password", "0"))
 			x.tick(time.Minute)
 			x.set(secret("db", "password", "1"))
 			record(x)
 			x.tick(time.Minute)
 		}, after: nothing, always: true},
-		"before the record as well, and before the workload opted in": {template: func(x *world) {
+		"content also changed before the record and before the workload opted in": {template: func(x *world) {
 			x.set(secret("db", "password", "0"))
 			x.tick(time.Minute)
 			x.set(secret("db", "password", "1"))
@@ -259,13 +259,14 @@ func TestDecide_FirstRecordOfAnotherReplica_Excursion(t *testing.T) {
 			}
 			got := x.evaluate().Decide(policy.Observed{Now: x.now, StandsBy: true}).Excursions
 			if len(got) != 1 || !got[0].From.Equal(from) || !got[0].To.Equal(x.now) || !got[0].Witnessed {
-				t.Errorf("%+v, want one from %v to %v that was seen", got, from, x.now)
+				t.Errorf("excursions = %+v, want one from %v to %v that was seen", got, from, x.now)
 			}
 		})
 	}
 }
 
-// Pods that this process found may have waited for what came later, so that they have read nothing else.
+// Pods that existed when this process started may have waited for sources that were created later, and then have read no other
+// content.
 func TestDecide_FirstRecordOfPodsThatMayHaveWaited(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")))
 	x.tick(time.Hour)
@@ -274,18 +275,18 @@ func TestDecide_FirstRecordOfPodsThatMayHaveWaited(t *testing.T) {
 	x.patch(policy.BaselinePatch(e.Workload, e.Present()))
 	decide := func() policy.Decision { return x.evaluate().Decide(policy.Observed{Now: x.now, StandsBy: true}) }
 	if diff := cmp.Diff(nothing, outcomeOf(decide())); diff != "" {
-		t.Errorf("recorded (-want +got):\n%s", diff)
+		t.Errorf("once recorded: decision (-want +got):\n%s", diff)
 	}
 	x.tick(time.Hour)
 	from := x.now
 	x.set(secret("db", "password", "2"))
 	x.set(secret("db", "password", "1"))
 	if got := decide().Excursions; len(got) != 1 || !got[0].From.Equal(from) {
-		t.Errorf("%+v, want one from %v", got, from)
+		t.Errorf("excursions = %+v, want one from %v", got, from)
 	}
 }
 
-// What a replica that stands by has found out of its own doubts says nothing of those of the leader.
+// What a standby replica has found out about its own doubts does not apply to those of the leader.
 func TestDecide_StandsBy_RecordsNothingButDoubts(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -301,7 +302,7 @@ func TestDecide_StandsBy_RecordsNothingButDoubts(t *testing.T) {
 			want = outcome{policy.Pending, policy.ReasonVerifying, policy.WriteMixed, "Secret/db"}
 		}
 		if diff := cmp.Diff(want, outcomeOf(x.evaluate().Decide(o))); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", mixed, diff)
+			t.Errorf("mixed %q: decision (-want +got):\n%s", mixed, diff)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// A strategy that is not switched on restarts nothing, and is not taken for another one: the workload says so as soon as it
-// asks for it, before any content has changed.
+// A strategy that is not enabled restarts nothing, and is not replaced by another one. The workload reports it immediately,
+// before any content has changed.
 func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 	const own = `annotation configdep.io/strategy="recreate" is not allowed: configdep is installed without this strategy (--strategies)`
 	const inherited = `annotation configdep.io/strategy="recreate" on the Namespace is not allowed: configdep is installed without this strategy (--strategies)`
@@ -24,14 +24,14 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 		want                string // the problem
 		reason              string
 	}{
-		"all are allowed":                      {nil, "recreate", "", "", ""},
-		"it is allowed":                        {[]policy.Strategy{policy.Annotate, policy.Recreate}, "recreate", "", "", ""},
-		"it is not":                            {[]policy.Strategy{policy.Annotate}, "recreate", "", own, policy.ReasonStrategyNotAllowed},
-		"none is asked for":                    {[]policy.Strategy{policy.Annotate}, "", "", "", ""},
-		"another one is asked for":             {[]policy.Strategy{policy.Annotate}, "annotation", "", "", ""},
-		"the namespace asks for it":            {[]policy.Strategy{policy.Annotate}, "", "recreate", inherited, policy.ReasonStrategyNotAllowed},
-		"the namespace does, the workload not": {[]policy.Strategy{policy.Annotate}, "annotation", "recreate", "", ""},
-		"an unknown strategy is still invalid": {[]policy.Strategy{policy.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, recreate`, policy.ReasonInvalidAnnotation},
+		"all are allowed":                                           {nil, "recreate", "", "", ""},
+		"the strategy is allowed":                                   {[]policy.Strategy{policy.Annotate, policy.Recreate}, "recreate", "", "", ""},
+		"the strategy is not allowed":                               {[]policy.Strategy{policy.Annotate}, "recreate", "", own, policy.ReasonStrategyNotAllowed},
+		"no strategy is set":                                        {[]policy.Strategy{policy.Annotate}, "", "", "", ""},
+		"another strategy is set":                                   {[]policy.Strategy{policy.Annotate}, "annotation", "", "", ""},
+		"the namespace sets the strategy":                           {[]policy.Strategy{policy.Annotate}, "", "recreate", inherited, policy.ReasonStrategyNotAllowed},
+		"the namespace sets the strategy, the workload another one": {[]policy.Strategy{policy.Annotate}, "annotation", "recreate", "", ""},
+		"an unknown strategy is still invalid":                      {[]policy.Strategy{policy.Annotate}, "reboot", "", `invalid annotation configdep.io/strategy="reboot": must be one of annotation, recreate`, policy.ReasonInvalidAnnotation},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))
@@ -45,31 +45,31 @@ func TestDecide_StrategyThatIsNotAllowed(t *testing.T) {
 			}
 			e, d := x.evaluate(), x.decide()
 			if got := strings.Join(e.Policy.Problems, "; "); got != tc.want {
-				t.Errorf("the problem is %q, want %q", got, tc.want)
+				t.Errorf("problem = %q, want %q", got, tc.want)
 			}
 			if tc.want == "" {
 				if d.State != policy.InSync {
-					t.Errorf("%+v", d)
+					t.Errorf("decision = %+v, want state InSync", d)
 				}
 				return
 			}
 			message := strings.ToUpper(tc.want[:1]) + tc.want[1:] + ". Automatic restarts are on hold until this is fixed."
 			if diff := cmp.Diff(policy.Decision{State: policy.Blocked, Reason: tc.reason, Message: message}, d); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if e.Policy.RestartsBy() != policy.Annotate {
-				t.Error("pods are evicted")
+				t.Error("the restart evicts pods")
 			}
 		})
 	}
 }
 
-// With a second problem it is one of several invalid annotations.
+// With a second problem, the strategy is one of several invalid annotations.
 func TestDecide_StrategyThatIsNotAllowed_AmongOtherProblems(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.Secret, "db")), secret("db", "a", "1"))
 	x.defaults.Strategies = []policy.Strategy{policy.Annotate}
 	x.annotate(policy.StrategyAnnotation, "recreate", policy.SettleAnnotation, "soon")
 	if d := x.decide(); d.Reason != policy.ReasonInvalidAnnotation || !strings.Contains(d.Message, "is not allowed") || !strings.Contains(d.Message, "configdep.io/settle") {
-		t.Errorf("%+v", d)
+		t.Errorf("decision = %+v, want both problems", d)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// How containers see keys is part of the scope: a template that begins to show a binary key is no
-// change of content.
+// How containers see keys is part of the scope: a template that begins to show a binary key does not
+// change content.
 func TestScope_ToldByWhatIsSeen(t *testing.T) {
 	use := func(how dependency.UseType, keys ...string) dependency.Use {
 		return dependency.Use{Type: how, Container: "app", Keys: keys}
@@ -27,11 +27,11 @@ func TestScope_ToldByWhatIsSeen(t *testing.T) {
 		same bool
 	}{
 		"variables and files": {[]dependency.Use{use(dependency.EnvFrom)}, []dependency.Use{use(dependency.Volume)}, false},
-		"variables, and files besides": {[]dependency.Use{use(dependency.EnvFrom)},
+		"variables, and then files as well": {[]dependency.Use{use(dependency.EnvFrom)},
 			[]dependency.Use{use(dependency.EnvFrom), use(dependency.Volume)}, false},
-		"files, and variables besides": {[]dependency.Use{use(dependency.Volume)},
+		"files, and then variables as well": {[]dependency.Use{use(dependency.Volume)},
 			[]dependency.Use{use(dependency.EnvFrom), use(dependency.Volume)}, false},
-		"keys change places": {[]dependency.Use{use(dependency.Env, "a"), use(dependency.Volume, "b")},
+		"keys are swapped": {[]dependency.Use{use(dependency.Env, "a"), use(dependency.Volume, "b")},
 			[]dependency.Use{use(dependency.Env, "b"), use(dependency.Volume, "a")}, false},
 		"files of two kinds": {[]dependency.Use{use(dependency.Volume)}, []dependency.Use{use(dependency.Projected)}, true},
 		"another variable":   {[]dependency.Use{use(dependency.Env, "a")}, []dependency.Use{use(dependency.Env, "a"), use(dependency.Env, "a")}, true},
@@ -39,11 +39,11 @@ func TestScope_ToldByWhatIsSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for kind, same := range map[dependency.SourceKind]bool{dependency.ConfigMap: tt.same, dependency.Secret: true} {
 				a, b := dependency.Reference{Kind: kind, Uses: tt.a}, dependency.Reference{Kind: kind, Uses: tt.b}
-				if name == "keys change places" && kind == dependency.Secret {
+				if name == "keys are swapped" && kind == dependency.Secret {
 					continue // both read both
 				}
 				if got := policy.ScopeOf(&a) == policy.ScopeOf(&b); got != same {
-					t.Errorf("%s: %s and %s, want the same: %v", kind, policy.ScopeOf(&a), policy.ScopeOf(&b), same)
+					t.Errorf("%s: scopes = %s and %s, want the same: %v", kind, policy.ScopeOf(&a), policy.ScopeOf(&b), same)
 				}
 			}
 		})
@@ -62,8 +62,8 @@ func TestDecide_TemplateThatBeginsToShowABinaryKey(t *testing.T) {
 	}
 }
 
-// Content may have been other than recorded since before this process began to look. When it
-// changed first is then not known.
+// Content may have differed from the record since before this process started. Then the time of
+// the first change is not known.
 func TestDecide_OtherContentSinceBeforeTheStart(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before string
@@ -80,14 +80,14 @@ func TestDecide_OtherContentSinceBeforeTheStart(t *testing.T) {
 			x.set(secret("db", "password", "1"))
 			got := x.decide().Excursions
 			if len(got) != 1 || got[0].From.IsZero() == tt.known {
-				t.Errorf("got %+v, want one whose beginning is known: %v", got, tt.known)
+				t.Errorf("excursions = %+v, want one whose beginning is known: %v", got, tt.known)
 			}
 		})
 	}
 }
 
-// A source that went while no template named it has left no date behind. Its change settles from the
-// template that names it.
+// The deletion of a source that no template named has no date. The change settles from the write of the
+// template that names the source.
 func TestDecide_SettlesFromTheTemplate(t *testing.T) {
 	pod := podOf(env(dependency.Secret, "db", "password"), optionalEnv(dependency.ConfigMap, "more", "key"))
 	x := newWorld(t, pod, secret("db", "password", "1"), configMap("more", "key", "1"))
@@ -99,7 +99,7 @@ func TestDecide_SettlesFromTheTemplate(t *testing.T) {
 	x.tick(time.Minute)
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = pod })
 	if d := x.decide(); d.State != policy.Settling {
-		t.Errorf("%+v, want Settling", d)
+		t.Errorf("decision = %+v, want state Settling", d)
 	}
 	x.tick(time.Minute)
 	if diff := cmp.Diff(rollOut("ConfigMap/more"), outcomeOf(x.decide())); diff != "" {
@@ -107,18 +107,18 @@ func TestDecide_SettlesFromTheTemplate(t *testing.T) {
 	}
 }
 
-// Pods of a template that comes back in the middle of a rollout may have read a source that went meanwhile. That is
-// not forgotten when more sources go than are remembered, and it is not suspected when those go elsewhere.
+// Pods of a template that comes back in the middle of a rollout may have read a source that was deleted meanwhile. This
+// is not forgotten if more sources are deleted than are remembered, and not assumed if those are deleted elsewhere.
 func TestDecide_SourceThatWentAmongMany(t *testing.T) {
 	for name, tt := range map[string]struct {
-		churn string // where it is
-		there bool   // the source was there
+		churn string // the namespace of the other sources
+		there bool   // the source existed
 		want  outcome
 	}{
-		"in its namespace": {namespace, true, inspect("ConfigMap/more")},
-		"elsewhere":        {"elsewhere", true, inspect("ConfigMap/more")},
-		"it never was, and others went in its namespace": {namespace, false, inspect("ConfigMap/more")},
-		"it never was, and others went elsewhere":        {"elsewhere", false, baseline},
+		"it existed, and others were deleted in its namespace": {namespace, true, inspect("ConfigMap/more")},
+		"elsewhere": {"elsewhere", true, inspect("ConfigMap/more")},
+		"it never existed, and others were deleted in its namespace": {namespace, false, inspect("ConfigMap/more")},
+		"it never existed, and others were deleted elsewhere":        {"elsewhere", false, baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			template := func(generation, observed int64, parts ...part) func(*appsv1.Deployment) {
@@ -157,7 +157,7 @@ func TestDecide_SourceThatWentAmongMany(t *testing.T) {
 	}
 }
 
-// The removal of a key is dated by no field manager: times do not tell that a template came later.
+// No field manager dates the removal of a key, so times do not tell that a template came later.
 func TestDecide_KeyRemovedAfterTheTemplateBeganToReadIt(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.ConfigMap, "settings", "a")), configMap("settings", "a", "1", "b", "1"))
 	x.SeparateCounters()
@@ -174,7 +174,7 @@ func TestDecide_KeyRemovedAfterTheTemplateBeganToReadIt(t *testing.T) {
 }
 
 // Both the template and the content may change while the first lists are read, when the order of
-// events is not known. Times do not tell it either.
+// events is not known. Times do not tell the order either.
 func TestDecide_ChangesBeforeEverythingWasRead(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.adopt()
@@ -188,8 +188,8 @@ func TestDecide_ChangesBeforeEverythingWasRead(t *testing.T) {
 	}
 }
 
-// What had changed when the workload opted in restarts nothing when a template begins to read it, also
-// where revisions do not tell that its pods have read that. What changes later does.
+// A change before the workload opted in restarts nothing when a template begins to read the source, even
+// if revisions do not tell that its pods have read it. A later change does.
 func TestDecide_TemplateBeginsToReadWhatChangedBeforeOptingIn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		later bool
@@ -202,7 +202,7 @@ func TestDecide_TemplateBeginsToReadWhatChangedBeforeOptingIn(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1", "user", "1", "host", "1"))
 			x.SeparateCounters()
 			x.annotate(policy.ReloadAnnotation, "off")
-			x.set(secret("db", "password", "1", "user", "1")) // nothing dates that a key is removed
+			x.set(secret("db", "password", "1", "user", "1")) // the removal of a key has no date
 			x.annotate(policy.ReloadAnnotation, "auto")
 			x.adopt()
 			if tt.later {
@@ -217,7 +217,7 @@ func TestDecide_TemplateBeginsToReadWhatChangedBeforeOptingIn(t *testing.T) {
 	}
 }
 
-// What changed between a record and younger pods is no part of an excursion that came after they had started.
+// A change between a record and newer pods is not part of an excursion after the start of the pods.
 func TestDecide_ExcursionBeginsAfterThePods(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "0"))
 	x.adopt()
@@ -230,6 +230,6 @@ func TestDecide_ExcursionBeginsAfterThePods(t *testing.T) {
 	x.set(secret("db", "password", "1"))
 	x.tick(time.Hour)
 	if d := x.looked(pod); d.Action != policy.WriteVerified {
-		t.Errorf("%+v", d)
+		t.Errorf("decision = %+v, want action WriteVerified", d)
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestDecide_UndoOfARecordThatSaysMixed: kubectl rollout undo restores the annotations of the
-// workload together with its template. Pods that it creates read what is there then, whatever was
-// said of those before; but in the middle of a rollout some pods of the template are still there.
+// TestDecide_UndoOfARecordThatSaysMixed: kubectl rollout undo restores the annotations of the workload
+// together with its template. New pods read the current content, whatever the record says about earlier
+// pods; but in the middle of a rollout, some pods of the template are still running.
 func TestDecide_UndoOfARecordThatSaysMixed(t *testing.T) {
 	for name, tt := range map[string]struct {
-		observed int64 // the generation that its controller has seen; 2: the rollout is complete
+		observed int64 // the generation that its controller has observed; 2: the rollout is complete
 		want     policy.State
 	}{
 		"after the rollout": {2, policy.InSync},
@@ -45,22 +45,22 @@ func TestDecide_UndoOfARecordThatSaysMixed(t *testing.T) {
 			})
 			x.tick(time.Minute)
 			if d := x.decide(); d.State != tt.want || (d.Action == policy.WriteBaseline) != (tt.want == policy.InSync) {
-				t.Errorf("%+v, want %s", d, tt.want)
+				t.Errorf("decision = %+v, want state %s", d, tt.want)
 			}
 		})
 	}
 }
 
-// A source that counts by its name goes, and then a glob counts that would name it: that is the
-// change that it was before the edit.
+// A source that counts by its name is deleted, and then the name is replaced by a glob that matches
+// it: the deletion still counts as a change.
 func TestDecide_GlobThatNamesWhatHasGone(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, glob string
 		want         outcome
 	}{
-		"it counted":          {"secret/feature-1", "secret/feature-*", rollOut("Secret/feature-*")},
-		"another one counted": {"secret/other", "secret/feature-*", baseline},
-		"it is another glob":  {"secret/feature-1", "secret/other-*", baseline},
+		"the source counted":      {"secret/feature-1", "secret/feature-*", rollOut("Secret/feature-*")},
+		"another source counted":  {"secret/other", "secret/feature-*", baseline},
+		"the glob does not match": {"secret/feature-1", "secret/other-*", baseline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"), secret("feature-1", "a", "1"), secret("other", "a", "1"))
@@ -78,9 +78,9 @@ func TestDecide_GlobThatNamesWhatHasGone(t *testing.T) {
 	}
 }
 
-// TestDecide_UndoOptsInAgain: what changed before the workload opted in, in the write of its record,
-// was adopted by the webhook. But kubectl rollout undo restores the pod template as well, and a
-// record of pods that are still there; and with two counters nothing tells what came first.
+// TestDecide_UndoOptsInAgain: if a workload opts in with a write that contains its record, the webhook
+// has adopted earlier changes. But kubectl rollout undo also restores the pod template, and a record of
+// pods that are still running; and with two revision counters, the order is not known.
 func TestDecide_UndoOptsInAgain(t *testing.T) {
 	image := func(image string) func(*appsv1.Deployment) {
 		return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image }
@@ -110,14 +110,14 @@ func TestDecide_UndoOptsInAgain(t *testing.T) {
 			x.edit(func(d *appsv1.Deployment) { tt.back(d); d.Annotations = annotations })
 			x.tick(time.Minute)
 			if d := x.decide(); d.State != tt.want {
-				t.Errorf("%+v, want %s", d, tt.want)
+				t.Errorf("decision = %+v, want state %s", d, tt.want)
 			}
 		})
 	}
 }
 
-// The record of a restart that another client undoes in the middle of its rollout says nothing of the pods that were never
-// replaced, also where this process did not see their content change.
+// The record of a restart that another client undoes in the middle of its rollout does not apply to the pods that were never
+// replaced, even if this process did not see their content change.
 func TestDecide_RestartThatIsUndone(t *testing.T) {
 	observed := func(observed int64) func(*world) { // of generation 2
 		return func(x *world) {
@@ -143,7 +143,7 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 	hashAlone := func(x *world) { x.annotate(policy.AppliedSourcesAnnotation, ""); x.restart() }
 	rekey := func(x *world) { x.rekey(x.key+1, func(*world) {}, func(*world) {}) }
 	hash := ""
-	bare := func(x *world) { // the template has the hash that it had, and the workload what it has
+	bare := func(x *world) { // the template and the workload keep only the hash that they have
 		if hash == "" {
 			hash = x.evaluate().Hash
 			x.annotate(policy.ConfigHashAnnotation, "", policy.AppliedSourcesAnnotation, "")
@@ -157,14 +157,14 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 	restart := func(x *world) {
 		x.tick(time.Minute)
 		if d := x.act(); d.Action != policy.RollOut {
-			x.t.Fatalf("not restarted: %+v", d)
+			x.t.Fatalf("decision = %+v, want action RollOut", d)
 		}
 	}
 	request := func(x *world) {
 		e := x.evaluate()
 		x.patch(e.Policy.RestartPatch(e.Workload, &policy.Restart{Present: e.Present(), Last: policy.NewRequestedReload(nil, x.now, "admin", ""), Always: true}))
 	}
-	// Of these it is not known what had changed, of all that pods read, or which keys there were.
+	// In these cases, it is not known which source had changed, or which keys existed.
 	unknown := []string{"where a hash alone had been recorded", "with another key since", "of content that had not changed, with another key since"}
 	cutOff := func(fs ...func(*world)) func(*world) {
 		return func(x *world) { x.broken(func() { x.restart(); both(fs...)(x) }) }
@@ -173,17 +173,17 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 		do   func(*world)
 		want outcome
 	}{
-		"in the middle of its rollout":            {both(changeUnseen, observed(1), restart, strip), inspect("Secret/db")},
-		"after the second restart":                {both(changeUnseen, observed(1), restart, request, strip), inspect("Secret/db")},
-		"and found to be right":                   {both(changeUnseen, observed(1), restart, strip, func(x *world) { x.act() }), nothing},
-		"with all that it wrote":                  {both(changeUnseen, observed(1), restart, stripAll), inspect("Secret/db")},
-		"after its rollout, with all":             {both(changeUnseen, observed(1), restart, observed(2), stripAll), outcome{policy.Pending, "NotRecorded", policy.WriteBaseline, ""}},
-		"after its rollout":                       {both(changeUnseen, observed(1), restart, observed(2), strip), nothing},
-		"of content that had not changed":         {both(observed(1), request, strip), nothing},
-		"unseen":                                  {cutOff(change, restart, strip), inspect("Secret/db")},
-		"unseen, and found to be right":           {both(cutOff(change, restart, strip), func(x *world) { x.act() }), nothing},
-		"unseen, of content that had not changed": {cutOff(request, strip), nothing},
-		"unseen, and again without a change":      {both(cutOff(change, restart, strip), cutOff(request, strip)), inspect("Secret/db")},
+		"in the middle of its rollout":                       {both(changeUnseen, observed(1), restart, strip), inspect("Secret/db")},
+		"after the second restart":                           {both(changeUnseen, observed(1), restart, request, strip), inspect("Secret/db")},
+		"in the middle of its rollout, and inspected":        {both(changeUnseen, observed(1), restart, strip, func(x *world) { x.act() }), nothing},
+		"in the middle of its rollout, with all annotations": {both(changeUnseen, observed(1), restart, stripAll), inspect("Secret/db")},
+		"after its rollout, with all annotations":            {both(changeUnseen, observed(1), restart, observed(2), stripAll), outcome{policy.Pending, "NotRecorded", policy.WriteBaseline, ""}},
+		"after its rollout":                                  {both(changeUnseen, observed(1), restart, observed(2), strip), nothing},
+		"of content that had not changed":                    {both(observed(1), request, strip), nothing},
+		"unseen":                                             {cutOff(change, restart, strip), inspect("Secret/db")},
+		"unseen, and inspected":                              {both(cutOff(change, restart, strip), func(x *world) { x.act() }), nothing},
+		"unseen, of content that had not changed":            {cutOff(request, strip), nothing},
+		"unseen, and again without a change":                 {both(cutOff(change, restart, strip), cutOff(request, strip)), inspect("Secret/db")},
 		"unseen, and its pods are evicted": {
 			both(func(x *world) { x.annotate(policy.StrategyAnnotation, "recreate") }, cutOff(change, restart)),
 			outcome{policy.RollingOut, policy.ReasonRecreating, policy.Continue, "Secret/db"},
@@ -226,15 +226,15 @@ func TestDecide_RestartThatIsUndone(t *testing.T) {
 			d := x.decide()
 			for _, e := range d.Excursions {
 				to, all := changed, slices.Contains(unknown, name)
-				if to.IsZero() || all { // that a key went is written nowhere
+				if to.IsZero() || all { // the removal of a key has no date
 					to = x.workload().TemplateWritten
 				}
 				if e.ID != "Secret/db" && !all || e.ID == "Secret/db" && !e.To.Equal(to) {
-					t.Errorf("%+v, want that until %v", e, to)
+					t.Errorf("excursion = %+v, want the end %v", e, to)
 				}
 			}
 			got := outcomeOf(d)
-			if got.Action == policy.None { // its rollout and its last trigger are another matter
+			if got.Action == policy.None { // ignore the rollout and the last trigger
 				got = nothing
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -25,7 +25,7 @@ func token(name string, pairs ...string) *corev1.Secret {
 	return s
 }
 
-// withoutSecrets makes the process read no Secrets, or read them again, as when it is started with other flags.
+// withoutSecrets makes the process read no Secrets, or read them again, as after a restart with other flags.
 func withoutSecrets(without bool) func(*world) {
 	return func(x *world) {
 		x.withoutSecrets = without
@@ -33,8 +33,8 @@ func withoutSecrets(without bool) func(*world) {
 	}
 }
 
-// What names Secrets is shown with the reason why their changes restart nothing, whatever the policy; and it is said what
-// is not seen.
+// References to Secrets are shown with the reason why their changes restart nothing, whatever the policy. A message says
+// what the server does not read.
 func TestEvaluate_Unread(t *testing.T) {
 	pod := podOf(
 		envFrom(dependency.ConfigMap, "settings"),
@@ -64,7 +64,7 @@ func TestEvaluate_Unread(t *testing.T) {
 		"no Secrets, and patterns": {true, []string{policy.SourcesAnnotation, "secret/d*,configmap/s*", policy.KindsAnnotation, "configmap"}, map[string]sight{
 			"ConfigMap/settings": seen, "ConfigMap/some": seen, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
 		}, nil, "Changes of Secret/d* are not seen: " + noSecrets},
-		"no Secrets, and nothing else": {true, []string{policy.KindsAnnotation, "secret"}, map[string]sight{
+		"no Secrets, and only these count": {true, []string{policy.KindsAnnotation, "secret"}, map[string]sight{
 			"ConfigMap/settings": {Reason: policy.ReasonKindNotWatched}, "Secret/db": unseen, "Secret/absent": unseen, "Secret/token": unseen, "Secret/pull": unseen,
 		}, nil, "No ConfigMap or Secret restarts this workload automatically; spec.sources says why. Changes of Secret/absent, Secret/db and Secret/token are not seen: " + noSecrets},
 		"no tokens": {false, nil, map[string]sight{
@@ -85,25 +85,25 @@ func TestEvaluate_Unread(t *testing.T) {
 				t.Errorf("sources (-want +got):\n%s", diff)
 			}
 			if missing, _ := e.Missing(); !cmp.Equal(missing, tt.missing) {
-				t.Errorf("missing is %q, want %q", missing, tt.missing)
+				t.Errorf("missing = %q, want %q", missing, tt.missing)
 			}
 			if tt.missing == nil {
 				x.adopt()
 				if d := x.decide(); !strings.HasSuffix(d.Message, tt.says) || tt.says == "" {
-					t.Errorf("the message is %q, want %q in the end", d.Message, tt.says)
+					t.Errorf("message = %q, want the suffix %q", d.Message, tt.says)
 				}
 				return
 			}
 			x.set(secret("absent"))
 			x.adopt()
 			if d := x.decide(); !strings.HasSuffix(d.Message, "Changes of Secret/token are not seen: "+noTokens) {
-				t.Errorf("the message is %q", d.Message)
+				t.Errorf("message = %q", d.Message)
 			}
 		})
 	}
 }
 
-// The hash is that of a workload with nothing but what is read.
+// The hash equals the hash of a workload with only the sources that are read.
 func TestEvaluate_UnreadIsNotInTheHash(t *testing.T) {
 	x := newWorld(t, podOf(envFrom(dependency.ConfigMap, "settings"), envFrom(dependency.Secret, "db")), configMap("settings", "a", "1"), secret("db", "a", "1"))
 	x.annotate(policy.SourcesAnnotation, "secret/d*,configmap/o*")
@@ -112,12 +112,12 @@ func TestEvaluate_UnreadIsNotInTheHash(t *testing.T) {
 	x.edit(func(d *appsv1.Deployment) { d.Spec.Template.Spec = podOf(envFrom(dependency.ConfigMap, "settings")) })
 	x.annotate(policy.SourcesAnnotation, "configmap/o*")
 	if without := x.evaluate().Hash; with != without {
-		t.Errorf("the hash is %s, of the ConfigMaps alone %s", with, without)
+		t.Errorf("hash = %s, want %s as with only the ConfigMaps", with, without)
 	}
 }
 
-// Which Secrets are read can change with the flags of the server. That restarts nothing: what begins to count is adopted as it
-// is, and what no longer does is forgotten.
+// The flags of the server determine which Secrets are read. A change of them restarts nothing: sources that begin to count are
+// adopted, and those that no longer count are forgotten.
 func TestDecide_OtherSecretsAreRead(t *testing.T) {
 	pod := podOf(envFrom(dependency.ConfigMap, "settings"), env(dependency.Secret, "db", "password"))
 	recordedIDs := func(x *world) map[string]bool {
@@ -142,10 +142,10 @@ func TestDecide_OtherSecretsAreRead(t *testing.T) {
 		t.Helper()
 		x.tick(time.Minute)
 		if d := x.act(); d.Action != policy.RollOut || d.Trigger != trigger {
-			t.Errorf("after a change of %s: %+v", trigger, outcomeOf(d))
+			t.Errorf("after a change of %s: decision = %+v", trigger, outcomeOf(d))
 		}
 		if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-			t.Errorf("after the restart for %s: %+v", trigger, outcomeOf(d))
+			t.Errorf("after the restart for %s: decision = %+v", trigger, outcomeOf(d))
 		}
 	}
 	x := newWorld(t, pod, configMap("settings", "a", "1"), secret("db", "password", "1"), secret("dx", "a", "1"))
@@ -156,7 +156,7 @@ func TestDecide_OtherSecretsAreRead(t *testing.T) {
 	x.set(secret("db", "password", "2"))
 	x.remove(dependency.Secret, "db")
 	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-		t.Errorf("a Secret that is not read changes, and goes: %+v", outcomeOf(d))
+		t.Errorf("a Secret that is not read changes and is deleted: decision = %+v, want state InSync and no action", outcomeOf(d))
 	}
 	x.set(configMap("settings", "a", "2"))
 	restarts(t, x, "ConfigMap/settings")
@@ -167,7 +167,7 @@ func TestDecide_OtherSecretsAreRead(t *testing.T) {
 	restarts(t, x, "Secret/db")
 }
 
-// A Secret that is deleted and created again may have another type, which is not read, or is.
+// A Secret that is deleted and created again may have another type, which may or may not be read.
 func TestDecide_TypeChanges(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password")), secret("db", "password", "1"))
 	x.unread = tokenType
@@ -175,28 +175,28 @@ func TestDecide_TypeChanges(t *testing.T) {
 	x.adopt()
 	x.remove(dependency.Secret, "db")
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonSourceMissing {
-		t.Errorf("the Secret is deleted: %+v", outcomeOf(d))
+		t.Errorf("the Secret is deleted: decision = %+v, want state Blocked and reason SourceMissing", outcomeOf(d))
 	}
 	x.set(token("db"))
 	if d := x.act(); d.State != policy.InSync || d.Action != policy.WriteBaseline || d.Reason != "NothingTriggers" {
-		t.Errorf("the Secret is created with a type that is not read: %+v", outcomeOf(d))
+		t.Errorf("the Secret is created with a type that is not read: decision = %+v, want state InSync , reason NothingTriggers and action WriteBaseline", outcomeOf(d))
 	}
 	x.set(token("db", "password", "2"))
 	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-		t.Errorf("the Secret is written: %+v", outcomeOf(d))
+		t.Errorf("the Secret is written: decision = %+v, want state InSync and no action", outcomeOf(d))
 	}
 	x.remove(dependency.Secret, "db")
 	if d := x.decide(); d.State != policy.Blocked || d.Reason != policy.ReasonSourceMissing {
-		t.Errorf("the Secret is deleted again: %+v", outcomeOf(d))
+		t.Errorf("the Secret is deleted again: decision = %+v, want state Blocked and reason SourceMissing", outcomeOf(d))
 	}
 	x.set(secret("db", "password", "3"))
 	x.tick(time.Minute)
 	if d := x.act(); d.Action != policy.RollOut || d.Trigger != "Secret/db" {
-		t.Errorf("the Secret is created with a type that is read: %+v", outcomeOf(d))
+		t.Errorf("the Secret is created with a type that is read: decision = %+v", outcomeOf(d))
 	}
 }
 
-// The webhook looks up no Secret that is not read, and takes none for missing.
+// The webhook neither looks up Secrets that are not read, nor treats them as missing.
 func TestAdmission_AbsentIsNoneThatIsNotRead(t *testing.T) {
 	x := newWorld(t, podOf(env(dependency.Secret, "db", "password"), envFrom(dependency.Secret, "token"), envFrom(dependency.ConfigMap, "absent")))
 	x.unread = tokenType
@@ -209,10 +209,10 @@ func TestAdmission_AbsentIsNoneThatIsNotRead(t *testing.T) {
 		return names
 	}
 	if diff := cmp.Diff([]string{"ConfigMap/absent", "Secret/db"}, absent()); diff != "" {
-		t.Errorf("where tokens are not read (-want +got):\n%s", diff)
+		t.Errorf("without tokens: absent sources (-want +got):\n%s", diff)
 	}
 	withoutSecrets(true)(x)
 	if diff := cmp.Diff([]string{"ConfigMap/absent"}, absent()); diff != "" {
-		t.Errorf("where no Secrets are (-want +got):\n%s", diff)
+		t.Errorf("without Secrets: absent sources (-want +got):\n%s", diff)
 	}
 }

@@ -18,6 +18,6 @@ func TestDecide_KeysThatNoContainerSeesAreNotRecorded(t *testing.T) {
 	with.BinaryData = map[string][]byte{"b": {1}}
 	x.set(with)
 	if d := x.decide(); d.Action != policy.None {
-		t.Errorf("a key that is not seen comes: %+v", outcomeOf(d))
+		t.Errorf("a key that containers do not see is added: decision = %+v, want no action", outcomeOf(d))
 	}
 }

@@ -21,17 +21,17 @@ import (
 
 const namespace = ingesttest.Namespace
 
-// epoch is when worlds begin: a whole second, like the times of API objects.
+// epoch is the time at which worlds begin: a whole second, like the times of API objects.
 var epoch = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a cluster with one Deployment, and what has been decided on that.
+// world is a cluster with one Deployment, and the decisions on it.
 type world struct {
 	*ingesttest.Cluster
 
 	t        *testing.T
 	defaults policy.Defaults
 	key      byte // of the digester
-	// No Secrets are read, or none of a type, from the next restart on.
+	// From the next restart on, read no Secrets, or none of a type.
 	withoutSecrets bool
 	unread         corev1.SecretType
 	now            time.Time
@@ -39,9 +39,9 @@ type world struct {
 	deployment *appsv1.Deployment
 	staleSince time.Time
 	verified   *bool
-	// mixed are what a look at the pods finds to be read by some while it was different.
+	// mixed are the sources that, according to an inspection, some pods read while the content was different.
 	mixed []string
-	// recorded is the place in the order of reading at which record was decided on.
+	// recorded is the position in the order of reading at which the record was decided on.
 	recorded uint64
 }
 
@@ -65,7 +65,7 @@ func newWorld(t *testing.T, pod corev1.PodSpec, sources ...ingesttest.Object) *w
 	return x
 }
 
-// clock returns one that shows the time of the world, to the API server and to processes.
+// clock returns a clock with the time of the world, for the API server and for processes.
 func (x *world) clock() clock.PassiveClock { return worldClock{x} }
 
 type worldClock struct{ *world }
@@ -76,7 +76,7 @@ func (c worldClock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
 // restart makes the process forget what it has seen and read everything again.
 func (x *world) restart() { x.restartWhile(func() {}) }
 
-// restartWhile is restart while something happens: before the last of the first lists.
+// restartWhile restarts the process, and lets something happen before the last of the first lists.
 func (x *world) restartWhile(f func()) {
 	x.t.Helper()
 	index := ingest.NewIndex(x.clock())
@@ -96,14 +96,15 @@ func (x *world) replaceKey() {
 	x.restart()
 }
 
-// away lets changes happen while no process looks.
+// away lets changes happen while no process runs.
 func (x *world) away(f func()) {
 	x.t.Helper()
 	f()
 	x.restart()
 }
 
-// broken lets changes happen while a watch is broken, and another process reads. A list shows what has become of everything.
+// broken lets changes happen while the watches of the process are broken, and another process reads. A list then shows the
+// result.
 func (x *world) broken(f func()) {
 	x.t.Helper()
 	x.Relist(func() {
@@ -112,9 +113,9 @@ func (x *world) broken(f func()) {
 	})
 }
 
-// rekey gives the digester another key, with which everything is read again. What is known
-// besides digests stays. Before that something happens, and between the sources and the Deployment
-// something else.
+// rekey gives the digester another key, with which everything is read again. The process keeps what it
+// knows apart from digests. Before is called before everything is read, and between after the sources and
+// before the Deployment.
 func (x *world) rekey(key byte, before, between func(*world)) {
 	x.t.Helper()
 	x.key = key
@@ -155,7 +156,7 @@ func (x *world) edit(f func(*appsv1.Deployment)) {
 	x.Set(d)
 }
 
-// both does one thing after the other.
+// both returns a function that calls all functions in order.
 func both(fs ...func(*world)) func(*world) {
 	return func(x *world) {
 		for _, f := range fs {
@@ -177,7 +178,7 @@ func (x *world) annotate(pairs ...string) {
 	})
 }
 
-// patch applies one of our patches, of which only annotations are expected.
+// patch applies a patch, which must contain only annotations.
 func (x *world) patch(data []byte, err error) {
 	x.t.Helper()
 	if err != nil {
@@ -213,7 +214,7 @@ func (x *world) decide() policy.Decision {
 	return d
 }
 
-// act does what the decision asks for, as the controller does, and returns it.
+// act carries out the decision as the controller does, and returns it.
 func (x *world) act() policy.Decision {
 	x.t.Helper()
 	d, e := x.decide(), x.evaluate()
@@ -237,14 +238,14 @@ func (x *world) act() policy.Decision {
 	return d
 }
 
-// adopt lets the current content be recorded, without a restart.
+// adopt records the current content without a restart.
 func (x *world) adopt() {
 	x.t.Helper()
 	if d := x.act(); d.Action != policy.WriteBaseline {
-		x.t.Fatalf("opting in led to %+v", d)
+		x.t.Fatalf("opting in: decision = %+v, want action WriteBaseline", d)
 	}
 	if d := x.decide(); d.State != policy.InSync || d.Action != policy.None {
-		x.t.Fatalf("after opting in: %+v", d)
+		x.t.Fatalf("after opting in: decision = %+v, want state InSync and no action", d)
 	}
 	x.tick(time.Minute)
 }
@@ -254,13 +255,13 @@ func (x *world) record() {
 	x.t.Helper()
 	x.recorded = x.graph().Order()
 	if d := x.act(); d.Action != policy.WriteBaseline {
-		x.t.Fatalf("recording: %+v", d)
+		x.t.Fatalf("recording: decision = %+v, want action WriteBaseline", d)
 	}
 }
 
 func (x *world) tick(d time.Duration) { x.now = x.now.Add(d) }
 
-// outcome is what tests look at in a decision.
+// outcome contains the fields of a decision that tests compare.
 type outcome struct {
 	State   policy.State
 	Reason  string
@@ -270,7 +271,7 @@ type outcome struct {
 
 func outcomeOf(d policy.Decision) outcome { return outcome{d.State, d.Reason, d.Action, d.Trigger} }
 
-// What decisions say most of the time.
+// The most frequent outcomes.
 var (
 	nothing  = outcome{State: policy.InSync, Reason: "ContentApplied"}
 	baseline = outcome{State: policy.InSync, Reason: "ContentApplied", Action: policy.WriteBaseline}
@@ -287,7 +288,7 @@ func rollOut(trigger string) outcome {
 	return outcome{policy.Pending, "SourceChanged", policy.RollOut, trigger}
 }
 
-// known returns what the index gives access to.
+// known returns the evaluator of the index.
 func (x *world) known() (known policy.Evaluator) {
 	x.Index().SetDefaults(x.defaults) // as if they had always been the same
 	x.Read(func(now policy.Evaluator) { known = now })
