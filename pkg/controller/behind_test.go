@@ -11,23 +11,23 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestReconcile_RecordThatKnowsMore is of a leader that has read the record of another replica, and not yet the content that it
-// says: it would restart the pods with content of before. Once it has read everything up to the record, that differs for
-// a reason.
+// TestReconcile_RecordThatKnowsMore has a leader that has read the record of another replica, but not yet the recorded content:
+// it would restart the pods because of older content. Once it has read everything up to the record, a difference is a
+// change.
 func TestReconcile_RecordThatKnowsMore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		then func(c *cluster, late func())
 		want []string
 	}{
-		"the content comes": {func(_ *cluster, late func()) { late() }, nil},
-		"there is none to come": {func(c *cluster, _ func()) {
+		"the content arrives": {func(_ *cluster, late func()) { late() }, nil},
+		"there is no other content": {func(c *cluster, _ func()) {
 			for _, resource := range []string{"configmaps", "cronjobs", "daemonsets", "deployments", "jobs", "namespaces", "pods", "replicasets", "secrets", "statefulsets"} {
 				if err := c.Replay().Bookmark(resource, strconv.FormatUint(c.Version, 10)); err != nil {
 					c.t.Fatal(err)
 				}
 			}
 		}, []string{"2m1s rollout web"}},
-		"a change after the record comes": {func(c *cluster, late func()) {
+		"a change after the record arrives": {func(c *cluster, late func()) {
 			late()
 			c.advance(time.Second)
 			c.set(secret("db", "3"))
@@ -45,7 +45,7 @@ func TestReconcile_RecordThatKnowsMore(t *testing.T) {
 				defer c.lead()()
 				c.advance(time.Minute)
 				if got := c.took(); len(got) != 1 {
-					t.Fatalf("when the workload was adopted: %v", got)
+					t.Fatalf("requests to adopt the workload = %v", got)
 				}
 				late := c.late(func() { c.set(secret("db", "2")) })
 				c.recordedAs(other)
@@ -59,13 +59,13 @@ func TestReconcile_RecordThatKnowsMore(t *testing.T) {
 	}
 }
 
-// late lets a change reach the index when the function that it returns is called.
+// late makes a change that reaches the index only when the returned function is called.
 func (c *cluster) late(change func()) (come func()) {
 	return c.Late(change)
 }
 
 // TestReconcile_RecordThatKnowsMoreThanTheTemplate: another replica has restarted a workload by evicting its pods, because of content
-// that this one has yet to read. What it has read itself is older than the template, so that the pods seem to know it.
+// that this replica has yet to read. The content that it has read is older than the template, so the pods seem to have read it.
 func TestReconcile_RecordThatKnowsMoreThanTheTemplate(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()

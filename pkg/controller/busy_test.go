@@ -20,7 +20,7 @@ func TestBusy(t *testing.T) {
 		expect := func(what string, want bool) {
 			t.Helper()
 			if got := c.controller.Busy(); got != want {
-				t.Errorf("%s: busy %v, want %v", what, got, want)
+				t.Errorf("%s: Busy = %v, want %v", what, got, want)
 			}
 		}
 		expect("it has not led", false)
@@ -44,14 +44,14 @@ func TestBusy(t *testing.T) {
 		c.set(secret("db", "3"))
 		expect("it leads no more", false)
 		if c.controller.queue != nil {
-			t.Error("changes are still queued")
+			t.Error("the queue is not empty")
 		}
 		c.took()
 	})
 }
 
-// Lists that are read again are no reason to forget what was written; revisions that have gone
-// back are.
+// The controller forgets its writes when revisions have gone back, but not when lists are read
+// again.
 func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 	c := New(Config{})
 	c.begin(nil, false, nil)
@@ -63,22 +63,22 @@ func TestSynced_ForgetsWhatRevisionsMeant(t *testing.T) {
 		c.note(key).written = 7
 		c.Synced(policy.Evaluator{Graph: dependency.NewGraph()}, dependency.Progress{Restored: tt.restored})
 		if forgot := c.note(key).written == 0; forgot != tt.forgets {
-			t.Errorf("list %d, revisions have gone back %d times: forgotten %v, want %v", i, tt.restored, forgot, tt.forgets)
+			t.Errorf("list %d, revisions have gone back %d times: forgotten = %v, want %v", i, tt.restored, forgot, tt.forgets)
 		}
 	}
 }
 
-// Rendering a view does not wait until all workloads have been queued, of which there may be many.
+// Rendering a view does not wait until all workloads, possibly many, are queued.
 func TestEnqueue_HoldsNoLock(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		key, asked := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}, false
 		c.controller.enqueue(func(add func(dependency.WorkloadKey)) {
 			add(key)
-			asked = c.controller.Found(key) == nil && !c.controller.StandsBy() // which would wait for ever
+			asked = c.controller.Found(key) == nil && !c.controller.StandsBy() // would deadlock
 		})
 		if !asked {
-			t.Error("nothing was queued")
+			t.Error("the workload was not queued")
 		}
 	})
 }

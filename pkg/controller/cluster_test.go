@@ -30,11 +30,11 @@ import (
 
 const namespace = ingesttest.Namespace
 
-// cluster is an API server, as far as the controller talks to it, an index that hears of
-// every change at once, unless it is held back, and a controller. Time is that of the
-// bubble of synctest that the test runs in.
+// cluster is a fake API server, an index that receives every change immediately unless it is
+// held back, and a controller. It uses the time of the synctest bubble in which the test
+// runs.
 type cluster struct {
-	*ingesttest.Cluster // is used with mu held, if requests may be under way
+	*ingesttest.Cluster // used with mu held if requests may be in flight
 
 	t          *testing.T
 	start      time.Time
@@ -45,22 +45,22 @@ type cluster struct {
 	mu       sync.Mutex
 	requests []request
 	events   []string
-	refuse   func(clienttesting.Action) error // of requests that change something
-	owner    func()                           // is called a moment after each patch
+	refuse   func(clienttesting.Action) error // of write requests
+	owner    func()                           // called ownerLatency after each patch
 
 	reactorsMu sync.Mutex
-	reactors   []clienttesting.Reactor // the first that handles a request answers it; see intercept
+	reactors   []clienttesting.Reactor // tried in order; see intercept
 
-	// clock is that of the processes, which may differ from that of the API server.
+	// clock is the clock of the processes, which may differ from the clock of the API server.
 	clock clock.WithTicker
-	// defaults are those of the next process.
+	// defaults are the policy defaults of the next process.
 	defaults policy.Defaults
-	// noRevisions: the next process looks up no ControllerRevisions.
+	// noRevisions: the next process does not look up ControllerRevisions.
 	noRevisions bool
 
-	resign func() // ends what lead began last
+	resign func() // ends the last term that lead began
 
-	hear func(reason string) // of events; set while nothing is under way
+	hear func(reason string) // of events; set while nothing is running
 }
 
 // inCluster runs a test in a bubble, with a controller that is not running.
@@ -81,8 +81,8 @@ func inCluster(t *testing.T, test func(*cluster)) {
 	})
 }
 
-// intercept lets a reactor answer requests from now on, before those that were there: the client's
-// own chain must not change while a controller runs.
+// intercept adds a reactor before all others. It does not use the client's own chain, which must not
+// change while a controller runs.
 func (c *cluster) intercept(verb, resource string, react clienttesting.ReactionFunc) {
 	c.reactorsMu.Lock()
 	defer c.reactorsMu.Unlock()
@@ -104,7 +104,7 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 	return false, nil, nil
 }
 
-// newProcess makes a controller and an index that has read nothing.
+// newProcess creates a controller and an empty index.
 func (c *cluster) newProcess() {
 	c.controller = New(Config{
 		Client: workloadtest.Client(c.client), Sink: notify.Sinks{notify.KubernetesEvents{Recorder: recorder{c}}, notify.Metrics{}}, Clock: c.clock, Workers: 2,
@@ -115,7 +115,7 @@ func (c *cluster) newProcess() {
 	c.Start(index, ingest.Scope{}, 0)
 }
 
-// synced lets the index read everything that there is.
+// synced makes the index read the whole cluster.
 func (c *cluster) synced() {
 	c.t.Helper()
 	c.mu.Lock()
@@ -123,8 +123,8 @@ func (c *cluster) synced() {
 	c.List()
 }
 
-// lead runs the controller until the function that it returns is called, which waits for
-// the end of it.
+// lead runs the controller until the returned function is called, which waits for Run to
+// return.
 func (c *cluster) lead() (stop func()) {
 	ctx, cancel := context.WithCancel(c.context())
 	done := make(chan struct{})
@@ -146,14 +146,14 @@ func (c *cluster) context() context.Context {
 	return klog.NewContext(context.Background(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&c.log))))
 }
 
-// advance lets time pass, and waits until nothing is under way.
+// advance lets time pass, and waits until all goroutines are idle.
 func (c *cluster) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// adopted is a cluster whose controller leads and has recorded what a Deployment web runs
-// with, the Secret db.
+// adopted sets up a cluster whose controller leads and has recorded the content of a
+// Deployment web, which reads the Secret db.
 func adopted(c *cluster) (stop func()) {
 	c.t.Helper()
 	c.synced()
@@ -162,12 +162,12 @@ func adopted(c *cluster) (stop func()) {
 	stop = c.lead()
 	c.advance(time.Minute)
 	if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-		c.t.Fatalf("when the workload was adopted: %v", got)
+		c.t.Fatalf("requests to adopt the workload = %v", got)
 	}
 	return stop
 }
 
-// newLeader is a process that has begun after everything that there is.
+// newLeader starts a process that has seen no changes, and makes it lead.
 func newLeader(c *cluster) {
 	c.t.Helper()
 	c.newProcess()
@@ -178,20 +178,20 @@ func newLeader(c *cluster) {
 	c.told()
 }
 
-// several is a process that does not know of one revision counter for all resources.
+// several starts a process to which resources do not share a revision counter.
 func several(c *cluster) {
 	c.t.Helper()
 	c.newProcess()
-	c.Index().Reset() // forgets what a Replay takes for granted
+	c.Index().Reset() // forgets the shared counter, which a Replay assumes
 	c.synced()
 	c.Read(func(known policy.Evaluator) {
 		if !known.Graph.SeveralCounters() {
-			c.t.Fatal("versions of different resources are compared")
+			c.t.Fatal("OneCounter = true, want several revision counters")
 		}
 	})
 }
 
-// present returns the record of what there is for the Deployment web.
+// present returns the record of the current content for the Deployment web.
 func (c *cluster) present() (r policy.Record) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
@@ -199,7 +199,7 @@ func (c *cluster) present() (r policy.Record) {
 	return r
 }
 
-// decision returns what a view of the Deployment web would show.
+// decision returns the decision that a view of the Deployment web would show.
 func (c *cluster) decision() (d policy.Decision) {
 	c.t.Helper()
 	key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: namespace, Name: "web"}
@@ -212,7 +212,7 @@ func (c *cluster) decision() (d policy.Decision) {
 func (c *cluster) expectState(what string, state policy.State, reason string) {
 	c.t.Helper()
 	if d := c.decision(); d.State != state || d.Reason != reason {
-		c.t.Fatalf("%s: %s/%s, want %s/%s", what, d.State, d.Reason, state, reason)
+		c.t.Fatalf("%s: state and reason = %s/%s, want %s/%s", what, d.State, d.Reason, state, reason)
 	}
 }
 

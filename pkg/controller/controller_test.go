@@ -22,7 +22,7 @@ import (
 	"github.com/configdep/configdep/pkg/metrics"
 )
 
-// TestController_OnlyTheLeaderActs, and a new leader catches up with what happened before.
+// TestController_OnlyTheLeaderActs, and a new leader handles earlier changes.
 func TestController_OnlyTheLeaderActs(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
@@ -51,7 +51,7 @@ func TestController_OnlyTheLeaderActs(t *testing.T) {
 	})
 }
 
-// TestController_NothingIsDoneBeforeTheIndexHasReadEverything: what it has not read looks missing.
+// TestController_NothingIsDoneBeforeTheIndexHasReadEverything: objects that have not been read look missing.
 func TestController_NothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)
@@ -76,7 +76,7 @@ func TestController_NothingIsDoneBeforeTheIndexHasReadEverything(t *testing.T) {
 	})
 }
 
-// TestController_RunReturnsWhenNothingIsUnderWay: the lease is given up then.
+// TestController_RunReturnsWhenNothingIsUnderWay: the lease is released when Run returns.
 func TestController_RunReturnsWhenNothingIsUnderWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
@@ -96,7 +96,7 @@ func TestController_RunReturnsWhenNothingIsUnderWay(t *testing.T) {
 		c.set(secret("db", "2"))
 		c.advance(time.Minute)
 		if len(under) != 2 {
-			t.Errorf("%d workloads are handled at once, want 2", len(under))
+			t.Errorf("got %d workloads handled at once, want 2", len(under))
 		}
 		var returned atomic.Bool
 		go func() {
@@ -105,7 +105,7 @@ func TestController_RunReturnsWhenNothingIsUnderWay(t *testing.T) {
 		}()
 		c.advance(time.Hour)
 		if returned.Load() {
-			t.Error("Run has returned while workloads are handled")
+			t.Error("Run has returned while workloads are being handled")
 		}
 		close(held)
 		synctest.Wait()
@@ -113,12 +113,12 @@ func TestController_RunReturnsWhenNothingIsUnderWay(t *testing.T) {
 			t.Error("Run has not returned")
 		}
 		if got := c.took(); len(got) != 2 {
-			t.Errorf("the others are for the next leader, but: %v", got)
+			t.Errorf("requests for the other workloads = %v, want none before the next leader", got)
 		}
 	})
 }
 
-// TestController_LosingTheLeadIsNoFailure: a request that ends with the term was not refused.
+// TestController_LosingTheLeadIsNoFailure: a request that is canceled at the end of a term was not refused.
 func TestController_LosingTheLeadIsNoFailure(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)
@@ -136,7 +136,7 @@ func TestController_LosingTheLeadIsNoFailure(t *testing.T) {
 		stop()
 		c.expectEvents("the lead is lost")
 		if log := c.log.String(); strings.Contains(log, "will retry") {
-			t.Errorf("logged: %s", log)
+			t.Errorf("log = %s", log)
 		}
 		c.refusing(nil)
 		c.took()
@@ -181,11 +181,11 @@ func TestController_RestartsAreCounted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
 		if got := counted(t, "configdep_leader"); got[""] != 0 {
-			t.Errorf("before: leader %v", got)
+			t.Errorf("before the term: configdep_leader = %v, want 0", got)
 		}
 		stop := adopted(c)
 		if got := counted(t, "configdep_leader"); got[""] != 1 {
-			t.Errorf("leader %v", got)
+			t.Errorf("during the term: configdep_leader = %v, want 1", got)
 		}
 		before, delay := counted(t, "configdep_rollouts_total"), counted(t, "configdep_rollout_patch_delay_seconds")
 		c.set(secret("db", "2"))
@@ -207,14 +207,14 @@ func TestController_RestartsAreCounted(t *testing.T) {
 		}
 		want := map[string]float64{"Deployment shop success Secret": 1, "Deployment shop conflict Secret": 1, "Deployment shop error Secret": 1}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("rollouts (-want +got):\n%s", diff)
 		}
 		if n, sum := delayed["count"]-delay["count"], delayed["sum"]-delay["sum"]; n != 1 || sum < 0.0149 || sum > 0.0151 {
-			t.Errorf("%v restarts were late by %v s, want 1 by 0.015", n, sum)
+			t.Errorf("patch delays: %v with a sum of %v s, want 1 of 0.015 s", n, sum)
 		}
 		stop()
 		if got := counted(t, "configdep_leader"); got[""] != 0 {
-			t.Errorf("after: leader %v", got)
+			t.Errorf("after the term: configdep_leader = %v, want 0", got)
 		}
 	})
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_SeveralRevisionCountersLoseNoChange: the revisions of workloads and those of sources
-// have nothing to do with each other.
+// TestReconcile_SeveralRevisionCountersLoseNoChange: the revisions of workloads and of sources are
+// unrelated.
 func TestReconcile_SeveralRevisionCountersLoseNoChange(t *testing.T) {
 	for counters, ahead := range map[string]map[string]uint64{
-		"that of workloads is ahead": {"deployments": 50_000},
-		"that of sources is ahead":   {"secrets": 50_000},
+		"the counter of workloads is ahead": {"deployments": 50_000},
+		"the counter of sources is ahead":   {"secrets": 50_000},
 	} {
 		for name, before := range map[string]func(*cluster){
 			"pods that are older than the process": func(c *cluster) {
@@ -51,7 +51,7 @@ func TestReconcile_SeveralRevisionCountersLoseNoChange(t *testing.T) {
 					before(c)
 					c.advance(time.Minute)
 					if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-						t.Errorf("opting in restarts nothing: %v", got)
+						t.Errorf("requests after opting in = %v, want no restart", got)
 					}
 					for i := range 5 {
 						c.set(secret("db", fmt.Sprint("changed-", i)))
@@ -65,7 +65,7 @@ func TestReconcile_SeveralRevisionCountersLoseNoChange(t *testing.T) {
 	}
 }
 
-// TestReconcile_RestoreOfEtcdLosesNoChange: revisions go back, below those of our own writes.
+// TestReconcile_RestoreOfEtcdLosesNoChange: revisions go back, below those of the controller's own writes.
 func TestReconcile_RestoreOfEtcdLosesNoChange(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)

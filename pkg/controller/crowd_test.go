@@ -19,11 +19,11 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// crowd is how many pods of others the selector of a workload selects before its own: more than
-// a workload may have for its pods to be evicted one by one.
+// crowd is the number of other pods that the selector of a workload selects before its own: more
+// than the number of pods that can be evicted one by one.
 var crowd = policy.MaxPods + 1_000
 
-// crowded lets the API server list the pods of a crowd before all others, in pages.
+// crowded makes the API server list the pods of a crowd before all others, in pages.
 func (c *cluster) crowded() {
 	c.t.Helper()
 	pods := c.client.Tracker()
@@ -65,7 +65,7 @@ func (c *cluster) crowded() {
 	})
 }
 
-// TestReconcile_PodsBehindManyOthersAreLookedAt: they may run with content that is not there any more.
+// TestReconcile_PodsBehindManyOthersAreLookedAt: the pods may run with earlier content.
 func TestReconcile_PodsBehindManyOthersAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -76,7 +76,7 @@ func TestReconcile_PodsBehindManyOthersAreLookedAt(t *testing.T) {
 		c.expectNotInSync()
 		c.advance(3 * time.Hour)
 		if kinds := c.kinds(); kinds != "mixed rollout" {
-			t.Errorf("got %s", kinds)
+			t.Errorf("requests = %s", kinds)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestRecreate_PodsBehindManyOthersAreEvicted(t *testing.T) {
 			}
 		}
 		if kinds, want := c.kinds(), "recreate"+strings.Repeat(" evict", 3)+" recreated"; kinds != want {
-			t.Errorf("got %s, want %s", kinds, want)
+			t.Errorf("requests = %s, want %s", kinds, want)
 		}
 	})
 }

@@ -23,16 +23,16 @@ import (
 	"k8s.io/klog/v2/textlogger"
 )
 
-// lease is one that replicas compete for.
+// lease is a lease for which replicas compete.
 type lease struct {
 	mu      sync.Mutex
 	record  *resourcelock.LeaderElectionRecord
 	version int
-	// access fails, or takes long, for a replica; nil: it does not.
+	// access can make requests of a replica fail or take long; nil: none.
 	access func(ctx context.Context, identity string) error
 }
 
-// holder returns who holds the lease.
+// holder returns the identity of the holder of the lease.
 func (l *lease) holder() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *lease) accessing(f func(ctx context.Context, identity string) error) {
 	l.access = f
 }
 
-// lock is the lease as one replica sees it.
+// lock is the lock of one replica for the lease.
 type lock struct {
 	*lease
 	identity string
@@ -119,7 +119,7 @@ type replica struct {
 	mu     sync.Mutex
 	events []string
 	leads  bool
-	// linger is how long lead needs to return.
+	// linger is how long lead takes to return.
 	linger time.Duration
 }
 
@@ -146,7 +146,7 @@ func (r *replica) expect(t *testing.T, what string, want ...string) {
 	r.events = nil
 }
 
-// compete begins to take part. During lead the replica says that it leads.
+// compete begins to take part. During lead the replica records that it leads.
 func compete(t *testing.T, l *lease, identity string, linger time.Duration) *replica {
 	t.Helper()
 	ctx := klog.NewContext(context.WithoutCancel(t.Context()), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&lockedBuffer{}))))
@@ -182,7 +182,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// TestElection_LeaseIsGivenUpWhenTheLeaderHasEnded, neither before nor much later.
+// TestElection_LeaseIsGivenUpWhenTheLeaderHasEnded, neither earlier nor much later.
 func TestElection_LeaseIsGivenUpWhenTheLeaderHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -195,22 +195,22 @@ func TestElection_LeaseIsGivenUpWhenTheLeaderHasEnded(t *testing.T) {
 		a.stop()
 		pass(2999 * time.Millisecond)
 		if l.holder() != "a" {
-			t.Errorf("the lease is that of %q while a has not ended", l.holder())
+			t.Errorf("before a has ended, holder = %q, want a", l.holder())
 		}
 		pass(time.Millisecond)
 		<-a.ended
 		if l.holder() != "" {
-			t.Errorf("the lease is that of %q though a has ended", l.holder())
+			t.Errorf("after a has ended, holder = %q, want none", l.holder())
 		}
 		a.expect(t, "a", "1h0m0s is told to end", "1h0m3s has ended")
-		pass(7 * time.Second) // b tries again every 3 s, and up to 2.2 times as long at random
+		pass(7 * time.Second) // b retries every 3 s, or up to 2.2 times as long at random
 		if !b.leading() {
 			t.Error("b does not lead")
 		}
 	})
 }
 
-// TestElection_LosingTheLeaseEndsTheLeaderAndNothingElse: the replica tries again.
+// TestElection_LosingTheLeaseEndsTheLeaderAndNothingElse: the replica competes again.
 func TestElection_LosingTheLeaseEndsTheLeaderAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -228,8 +228,8 @@ func TestElection_LosingTheLeaseEndsTheLeaderAndNothingElse(t *testing.T) {
 	})
 }
 
-// TestElection_LeaderEndsBeforeItsLeaseExpires, also when the API server does not answer at all, and
-// takes the release that comes next for as long.
+// TestElection_LeaderEndsBeforeItsLeaseExpires, even if the API server does not answer at all, and
+// takes as long for the release.
 func TestElection_LeaderEndsBeforeItsLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -246,7 +246,7 @@ func TestElection_LeaderEndsBeforeItsLeaseExpires(t *testing.T) {
 		for range 60 {
 			pass(time.Second)
 			if a.leading() && b.leading() {
-				t.Fatal("two lead")
+				t.Fatal("two replicas lead")
 			}
 		}
 		if !b.leading() {
@@ -258,21 +258,21 @@ func TestElection_LeaderEndsBeforeItsLeaseExpires(t *testing.T) {
 	})
 }
 
-// TestElection_LeaseIsNotReleasedBesideTheLeader: access works again between the last try to renew
-// the lease and the deadline, while the leader is on its way out.
+// TestElection_LeaseIsNotReleasedBesideTheLeader: access works again between the last attempt to renew
+// the lease and the deadline, while the leader is ending.
 func TestElection_LeaseIsNotReleasedBesideTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
 		a := compete(t, l, "a", 4*time.Second)
 		pass(61 * time.Second)
 		l.accessing(func(context.Context, string) error { return errors.New("no route to host") })
-		pass(11500 * time.Millisecond) // tries at 63, 66, 69 and 72 s
+		pass(11500 * time.Millisecond) // attempts at 63, 66, 69 and 72 s
 		l.accessing(nil)
 		pass(500 * time.Millisecond)
 		a.expect(t, "at the deadline", "0s leads", "1m13s is told to end")
 		for range 39 {
 			if l.holder() != "a" {
-				t.Fatalf("the lease is that of %q while a has not ended", l.holder())
+				t.Fatalf("before a has ended, holder = %q, want a", l.holder())
 			}
 			pass(100 * time.Millisecond)
 		}
@@ -281,7 +281,7 @@ func TestElection_LeaseIsNotReleasedBesideTheLeader(t *testing.T) {
 	})
 }
 
-// TestElection_LeaseThatAnotherClientHasTakenIsLeftToIt.
+// TestElection_LeaseThatAnotherClientHasTakenIsLeftToIt: the replica neither leads with it nor releases it.
 func TestElection_LeaseThatAnotherClientHasTakenIsLeftToIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -316,7 +316,7 @@ func TestElection_ReplicaThatNeverLedEndsAtOnce(t *testing.T) {
 		b.stop()
 		<-b.ended
 		if waited := time.Since(begin); waited > 0 {
-			t.Errorf("ending took %v", waited)
+			t.Errorf("Run took %v to return", waited)
 		}
 		b.expect(t, "b")
 		if l.holder() != "a" {
@@ -325,8 +325,8 @@ func TestElection_ReplicaThatNeverLedEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestElection_NeverTwoLeaders lets three replicas come and go, with a lease that they can often
-// not get at, for a day.
+// TestElection_NeverTwoLeaders starts and stops three replicas for a day, with a lease that they often
+// cannot access.
 func TestElection_NeverTwoLeaders(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
@@ -395,13 +395,13 @@ func TestElection_NeverTwoLeaders(t *testing.T) {
 				}
 			}
 			if terms < 1000 {
-				t.Errorf("seed %d: a replica led at %d of 2000 times, for %v", seed, terms, led)
+				t.Errorf("seed %d: a replica led in %d of 2000 steps, for %v", seed, terms, led)
 			}
 		})
 	}
 }
 
-// TestElection_StandsByWhileItDoesNotLead: never beside lead, and again once the lease is lost.
+// TestElection_StandsByWhileItDoesNotLead: never together with lead, and again once the lease is lost.
 func TestElection_StandsByWhileItDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -420,7 +420,7 @@ func TestElection_StandsByWhileItDoesNotLead(t *testing.T) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if diff := cmp.Diff([]bool{true, false}, another); diff != "" {
-				t.Errorf("whether another leads (-want +got):\n%s", diff)
+				t.Errorf("calls of AnotherLeads (-want +got):\n%s", diff)
 			}
 		}()
 		e := &Election{
@@ -444,22 +444,22 @@ func TestElection_StandsByWhileItDoesNotLead(t *testing.T) {
 		pass(time.Minute)
 		r.expect(t, "without access", "0s stands by")
 		l.accessing(nil)
-		pass(time.Minute) // the lease of the other has to expire first
+		pass(time.Minute) // the lease of the other replica has to expire first
 		if !r.leading() || len(r.events) != 2 || !strings.HasSuffix(r.events[0], "ends what it does") {
-			t.Fatalf("with access: %q", r.events)
+			t.Fatalf("with access to the lease: events = %q", r.events)
 		}
 		r.events = nil
 		l.accessing(unreachable)
 		pass(time.Minute)
 		if len(r.events) != 2 || !strings.HasSuffix(r.events[0], "ends what it does") || !strings.HasSuffix(r.events[1], "stands by") {
-			t.Fatalf("when the lease is lost: %q", r.events)
+			t.Fatalf("when the lease is lost: events = %q", r.events)
 		}
 		r.events = nil
 		stop()
 		l.accessing(nil)
 		<-ended
 		if len(r.events) != 1 {
-			t.Errorf("in the end: %q", r.events)
+			t.Errorf("at the end: events = %q", r.events)
 		}
 	})
 }

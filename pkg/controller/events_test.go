@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// recorder notes events.
+// recorder records events.
 type recorder struct{ c *cluster }
 
 var _ record.EventRecorder = recorder{}
@@ -35,7 +35,7 @@ func (r recorder) AnnotatedEventf(o runtime.Object, _ map[string]string, eventTy
 	r.Eventf(o, eventType, reason, format, args...)
 }
 
-// told returns the events since it was last called.
+// told returns the events since the last call.
 func (c *cluster) told() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,16 +25,16 @@ type skewed struct {
 func (s skewed) Now() time.Time                  { return s.RealClock.Now().Add(s.by) }
 func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
-// TestRecreate_DoesNotDependOnClocks: each old pod is evicted exactly once, whatever times
-// there are in pods, and in the process that goes on.
+// TestRecreate_DoesNotDependOnClocks: each old pod is evicted exactly once, whatever the times
+// in pods, and the clock of the process that continues.
 func TestRecreate_DoesNotDependOnClocks(t *testing.T) {
 	for name, tc := range map[string]struct{ before, after time.Duration }{
-		"behind":                      {-5 * time.Second, -5 * time.Second},
-		"ahead":                       {90 * time.Second, 90 * time.Second},
-		"far behind":                  {-time.Hour, -time.Hour},
-		"far ahead":                   {time.Hour, time.Hour},
-		"the next leader's is behind": {time.Hour, -time.Hour},
-		"the next leader's is ahead":  {-time.Hour, time.Hour},
+		"behind":                            {-5 * time.Second, -5 * time.Second},
+		"ahead":                             {90 * time.Second, 90 * time.Second},
+		"far behind":                        {-time.Hour, -time.Hour},
+		"far ahead":                         {time.Hour, time.Hour},
+		"the next leader's clock is behind": {time.Hour, -time.Hour},
+		"the next leader's clock is ahead":  {-time.Hour, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -65,7 +65,7 @@ func TestRecreate_DoesNotDependOnClocks(t *testing.T) {
 					t.Errorf("evictions (-want +got):\n%s", diff)
 				}
 				if d := live(c, deployment("web", "db")); d.Annotations[policy.RecreatingAnnotation] != "" {
-					t.Errorf("the eviction has not ended: %v", d.Annotations)
+					t.Errorf("annotations = %v, want the end of the eviction", d.Annotations)
 				}
 			})
 		})
@@ -73,7 +73,7 @@ func TestRecreate_DoesNotDependOnClocks(t *testing.T) {
 }
 
 // TestRecreate_GetsPastADeadNodeOfADeployment: the ReplicaSet has replaced the pod, which
-// stays there until the node is removed.
+// remains until the node is removed.
 func TestRecreate_GetsPastADeadNodeOfADeployment(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
@@ -91,13 +91,13 @@ func TestRecreate_GetsPastADeadNodeOfADeployment(t *testing.T) {
 		c.advance(24 * time.Hour)
 		c.expect("after that")
 		if diff := cmp.Diff([]string{"heir", "new-web-1", "new-web-2", "web-0"}, c.podNames()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("evictions (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestRecreate_GetsPastADeadNodeOfOtherKinds: nothing comes in the place of the pod. Until it
-// is certain that it is dead, the others stay.
+// TestRecreate_GetsPastADeadNodeOfOtherKinds: the pod is not replaced. The others stay until the
+// pod is certainly dead.
 func TestRecreate_GetsPastADeadNodeOfOtherKinds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workload ingesttest.Object

@@ -24,7 +24,7 @@ import (
 
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-// rolled lets the Deployment web have a new ReplicaSet.
+// rolled gives the Deployment web a new ReplicaSet.
 func (c *cluster) rolled(revision string) {
 	c.t.Helper()
 	c.set(replicaSet("set-"+revision, revision, "uid-web", time.Now()))
@@ -37,8 +37,8 @@ func (c *cluster) currentSet() types.UID {
 	return types.UID("uid-set-" + live(c, deployment("web", "db")).Annotations[revisionAnnotation])
 }
 
-// started lets a container of a pod of the Deployment web be started now, and the pod be
-// made, if it is not there.
+// started starts a container in a pod of the Deployment web, and creates the pod if it does
+// not exist.
 func (c *cluster) started(name, container string) {
 	c.t.Helper()
 	p := pod(name, c.currentSet())
@@ -48,8 +48,8 @@ func (c *cluster) started(name, container string) {
 	c.set(p)
 }
 
-// excursion is content that changes and changes back within 20 minutes, while a restart is
-// held up. In between, something happens. It returns how that ends.
+// excursion changes content and changes it back within 20 minutes, while a restart is held
+// back. In between, something happens. It returns a function that ends the hold.
 type excursion func(c *cluster, between func()) (release func())
 
 var excursions = map[string]excursion{
@@ -94,7 +94,7 @@ var excursions = map[string]excursion{
 	},
 }
 
-// withPod is a cluster with a Deployment that has adopted and whose pod was started long ago.
+// withPod sets up an adopted Deployment whose pod was started long ago.
 func withPod(c *cluster) {
 	c.t.Helper()
 	c.synced()
@@ -109,19 +109,19 @@ func withPod(c *cluster) {
 }
 
 // TestReconcile_ContentThereAndBackWhileARestartIsHeldUp: containers that were started in between run
-// with content that is not there any more.
+// with content that is no longer current.
 func TestReconcile_ContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 	for held, excursion := range excursions {
 		for name, tc := range map[string]struct {
 			between func(*cluster)
 			restart bool
 		}{
-			"nothing was started":           {func(*cluster) {}, false},
-			"a pod was made":                {func(c *cluster) { c.started("web-1", "app") }, true},
-			"a container was restarted":     {func(c *cluster) { c.started("web-0", "app") }, true},
-			"a container that reads others": {func(c *cluster) { c.started("web-1", "sidecar") }, false},
-			"a pod that waits was made":     {func(c *cluster) { c.set(pod("web-1", c.currentSet())) }, false},
-			"a pod of others was made": {func(c *cluster) {
+			"nothing was started":                                   {func(*cluster) {}, false},
+			"a pod was created":                                     {func(c *cluster) { c.started("web-1", "app") }, true},
+			"a container was restarted":                             {func(c *cluster) { c.started("web-0", "app") }, true},
+			"a container that does not read the source was started": {func(c *cluster) { c.started("web-1", "sidecar") }, false},
+			"a waiting pod was created":                             {func(c *cluster) { c.set(pod("web-1", c.currentSet())) }, false},
+			"a pod of another workload was created": {func(c *cluster) {
 				c.started("other", "app")
 				edit(c, pod("other", ""), func(p *corev1.Pod) { p.OwnerReferences[0].UID = "uid-other" })
 			}, false},
@@ -131,7 +131,7 @@ func TestReconcile_ContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 					withPod(c)
 					release := excursion(c, func() { tc.between(c) })
 					release()
-					at := time.Now().Add(-time.Minute) // content was back by then
+					at := time.Now().Add(-time.Minute) // content had changed back by then
 					c.advance(time.Minute)
 					if tc.restart {
 						c.expectNotInSync()
@@ -140,7 +140,7 @@ func TestReconcile_ContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 						d := live(c, deployment("web", "db"))
 						verified, err := time.Parse(time.RFC3339Nano, strings.Fields(d.Annotations[policy.VerifiedAnnotation] + " ")[0])
 						if err != nil || verified.Before(at) || verified.After(time.Now()) {
-							t.Errorf("the pods were looked up at %v: %v", d.Annotations[policy.VerifiedAnnotation], err)
+							t.Errorf("time of the inspection = %v, error %v", d.Annotations[policy.VerifiedAnnotation], err)
 						}
 					}
 					c.advance(3 * time.Hour)
@@ -150,7 +150,7 @@ func TestReconcile_ContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 						want = "mixed rollout"
 					}
 					if kinds != want {
-						t.Errorf("got %s, want %s", kinds, want)
+						t.Errorf("requests = %s, want %s", kinds, want)
 					}
 					c.expectState("at last", policy.InSync, "ContentApplied")
 				})
@@ -159,15 +159,15 @@ func TestReconcile_ContentThereAndBackWhileARestartIsHeldUp(t *testing.T) {
 	}
 }
 
-// expectNotInSync: a restart that is due at once may have been made.
+// expectNotInSync checks that the workload is not in sync. If a restart was due at once, it may already be done.
 func (c *cluster) expectNotInSync() {
 	c.t.Helper()
 	if d := c.decision(); d.State == policy.InSync && !strings.Contains(fmt.Sprint(c.requests), "rollout") {
-		c.t.Errorf("some containers run with other content, and the decision is %+v", d)
+		c.t.Errorf("decision = %+v, want a state other than InSync: some containers run with other content", d)
 	}
 }
 
-// kinds returns the kinds of the requests since the last time.
+// kinds returns the kinds of the requests since the last call.
 func (c *cluster) kinds() string {
 	var kinds []string
 	for _, r := range c.took() {
@@ -176,7 +176,7 @@ func (c *cluster) kinds() string {
 	return strings.Join(kinds, " ")
 }
 
-// TestReconcile_LookAtPodsThatFailsIsTriedAgain, and nothing is restarted or recorded in doubt.
+// TestReconcile_LookAtPodsThatFailsIsTriedAgain, and until it succeeds nothing is restarted or recorded.
 func TestReconcile_LookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -192,21 +192,21 @@ func TestReconcile_LookAtPodsThatFailsIsTriedAgain(t *testing.T) {
 		c.expect("listing pods fails")
 		c.expectState("listing pods fails", policy.Pending, policy.ReasonVerifying)
 		if tries < 5 || tries > 16 {
-			t.Errorf("%d tries in a minute", tries)
+			t.Errorf("got %d attempts in a minute", tries)
 		}
 		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
-			t.Errorf("no failure is logged:\n%s", log)
+			t.Errorf("log lacks the failure:\n%s", log)
 		}
 		failed := "Warning ConfigReloadFailed Deployment/shop/web: Checking which content the pods were started with failed and will be retried: listing the pods of Deployment shop/web: "
 		if events := c.told(); !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, failed) }) {
-			t.Errorf("no event tells of the failure: %v", events)
+			t.Errorf("events = %v, want the failure", events)
 		}
 		c.mu.Lock()
 		failing = false
 		c.mu.Unlock()
 		c.advance(5 * time.Minute)
 		if kinds := c.kinds(); kinds != "verified" {
-			t.Errorf("listing pods works again: %s", kinds)
+			t.Errorf("requests once pods can be listed = %s", kinds)
 		}
 	})
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone, so that what comes next begins without them.
+// TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone: then the next request starts without failures.
 func TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
-	t.Run("not to be done any more", func(t *testing.T) {
+	t.Run("no longer needed", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			c.synced()
 			c.set(secret("db", "1"))
@@ -42,7 +42,7 @@ func TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 			c.expect("opted in again", "1.08s baseline web: Forbidden", "1.085s baseline web: Forbidden")
 		})
 	})
-	t.Run("put off", func(t *testing.T) {
+	t.Run("postponed", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			adopted(c)
 			c.refusing(func(clienttesting.Action) error { return errRefused })
@@ -62,7 +62,7 @@ func TestReconcile_FailuresCountUntilWhatFailedIsNotToBeDone(t *testing.T) {
 	})
 }
 
-// TestReconcile_LookThatEndsWithTheLeaderIsNotTold: it was not refused.
+// TestReconcile_LookThatEndsWithTheLeaderIsNotTold: an inspection that is canceled was not refused.
 func TestReconcile_LookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
@@ -79,7 +79,7 @@ func TestReconcile_LookThatEndsWithTheLeaderIsNotTold(t *testing.T) {
 	})
 }
 
-// TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold: nothing has failed.
+// TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold: the inspection has not failed.
 func TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -89,11 +89,11 @@ func TestReconcile_LookAtWhatIsDeletedMeanwhileIsNotTold(t *testing.T) {
 		excursions["by a missing source"](c, func() {})()
 		c.advance(time.Second)
 		if log := c.log.String(); !strings.Contains(log, "not found") {
-			t.Errorf("the controller has not looked:\n%s", log)
+			t.Errorf("log lacks the inspection:\n%s", log)
 		}
 		for _, event := range c.told() {
 			if strings.Contains(event, "ConfigReloadFailed") {
-				t.Errorf("told: %s", event)
+				t.Errorf("unexpected event %s", event)
 			}
 		}
 	})

@@ -16,13 +16,13 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// recordedByAnother lets another replica record the present content, and restart nothing.
+// recordedByAnother makes another replica record the current content, without a restart.
 func (c *cluster) recordedByAnother() {
 	c.t.Helper()
 	c.recordedAs(c.present())
 }
 
-// recordedAs lets another replica make a record.
+// recordedAs makes another replica write a record.
 func (c *cluster) recordedAs(r policy.Record) {
 	c.t.Helper()
 	sources, err := json.Marshal(r.Sources)
@@ -34,8 +34,8 @@ func (c *cluster) recordedAs(r policy.Record) {
 	})
 }
 
-// TestReconcile_FirstRecordOfAnotherReplica: content changes after a workload has opted in, which another replica does not see that
-// records what is there.
+// TestReconcile_FirstRecordOfAnotherReplica: content changes after a workload has opted in. Another replica does not see the change,
+// and records the current content.
 func TestReconcile_FirstRecordOfAnotherReplica(t *testing.T) {
 	for name, leads := range map[string]bool{"while it leads": false, "before this one leads": true} {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestReconcile_FirstRecordOfAnotherReplica(t *testing.T) {
 	}
 }
 
-// TestReconcile_FirstRecordOfPodsThatWaited: a Secret comes that pods have been waiting for. A replica that has started since they were
-// made does not know that they have read it, and the leader does.
+// TestReconcile_FirstRecordOfPodsThatWaited: a Secret is created that pods have been waiting for. A replica that started after their
+// creation does not know that they have read it, but the leader does.
 func TestReconcile_FirstRecordOfPodsThatWaited(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
@@ -96,8 +96,8 @@ func TestReconcile_FirstRecordOfPodsThatWaited(t *testing.T) {
 	})
 }
 
-// TestStandBy_OnceARestartIsDue: a replica that stands by knows better than the record which content pods run with, and a restart
-// has to wait for a while.
+// TestStandBy_OnceARestartIsDue: a standby replica knows better than the record with which content pods run, and a restart has to
+// wait for some time.
 func TestStandBy_OnceARestartIsDue(t *testing.T) {
 	for _, settle := range []string{"1s", "1m"} {
 		t.Run(settle, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestStandBy_OnceARestartIsDue(t *testing.T) {
 				c.set(secret("db", "1"))
 				c.advance(time.Hour)
 				if got := c.kinds(); got != "mixed" {
-					t.Errorf("the controller wrote %q, and the leader does not know", got)
+					t.Errorf("requests of the standby replica = %q, want a record for the leader", got)
 				}
 			})
 		})

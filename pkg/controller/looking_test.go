@@ -19,7 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// interceptFirst lets react handle the first request of a kind, and no other.
+// interceptFirst makes react handle only the first request of a kind.
 func (c *cluster) interceptFirst(verb, resource string, react clienttesting.ReactionFunc) {
 	var came atomic.Bool
 	c.intercept(verb, resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -30,7 +30,7 @@ func (c *cluster) interceptFirst(verb, resource string, react clienttesting.Reac
 	})
 }
 
-// delayFirst delays the first request of a kind, in which time some things happen, one after each
+// delayFirst delays the first request of a kind. During the delay it calls functions, each after a
 // pause by the clock of the test.
 func (c *cluster) delayFirst(verb, resource string, pause time.Duration, happen ...func()) {
 	c.interceptFirst(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -46,7 +46,7 @@ func afterPauses(pause time.Duration, happen []func()) {
 	}
 }
 
-// countLooks counts how often pods are looked at, at which time something happens.
+// countLooks counts the inspections of pods, and calls a function during each.
 func (c *cluster) countLooks(happens func()) *int {
 	looks := new(int)
 	c.intercept("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -57,7 +57,7 @@ func (c *cluster) countLooks(happens func()) *int {
 	return looks
 }
 
-// thereAndBack are a change of content, the start of a container with it, and the change back.
+// thereAndBack changes content, starts a container with it, and changes the content back.
 func (c *cluster) thereAndBack() []func() {
 	return []func(){
 		func() { c.set(secret("db", "9")) },
@@ -66,14 +66,14 @@ func (c *cluster) thereAndBack() []func() {
 	}
 }
 
-// TestReconcile_ContentThatChangesWhileItsPodsAreLookedAt: what was found says nothing of an excursion that
-// came later.
+// TestReconcile_ContentThatChangesWhileItsPodsAreLookedAt: the result of an inspection does not apply to a
+// later excursion.
 func TestReconcile_ContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.took()
 		c.interceptFirst("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			// The answer is as of now, and arrives half an hour later.
+			// The answer is of now, but arrives half an hour later.
 			pods := corev1.SchemeGroupVersion.WithResource("pods")
 			list, err := c.client.Tracker().List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), namespace)
 			afterPauses(10*time.Minute, c.thereAndBack())
@@ -87,7 +87,7 @@ func TestReconcile_ContentThatChangesWhileItsPodsAreLookedAt(t *testing.T) {
 	})
 }
 
-// TestReconcile_ContentThatChangesWheneverPodsAreLookedAt, and changes back: they are not looked at all the time.
+// TestReconcile_ContentThatChangesWheneverPodsAreLookedAt, and changes back: the pods are not inspected all the time.
 func TestReconcile_ContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -99,13 +99,13 @@ func TestReconcile_ContentThatChangesWheneverPodsAreLookedAt(t *testing.T) {
 		excursions["by a missing source"](c, func() {})()
 		c.advance(time.Minute)
 		if *looks < 10 || *looks > 14 {
-			t.Errorf("pods were looked at %d times in a minute", *looks)
+			t.Errorf("pods were inspected %d times in a minute", *looks)
 		}
 		c.expect("nothing is known for certain")
 	})
 }
 
-// TestReconcile_KubeletThatHasYetToReport: the pods are looked at ever less often until it does, and then the time is known.
+// TestReconcile_KubeletThatHasYetToReport: until it reports, the pods are inspected at growing intervals, and then the time is known.
 func TestReconcile_KubeletThatHasYetToReport(t *testing.T) {
 	for name, want := range map[string]string{"in between": "mixed rollout", "hours before": "verified"} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestReconcile_KubeletThatHasYetToReport(t *testing.T) {
 				c.advance(20 * time.Minute)
 				c.expectState("the kubelet has said nothing", policy.Pending, policy.ReasonVerifying)
 				c.expect("the kubelet has said nothing")
-				if *looks < 8 || *looks > 12 { // after 5 s, twice as long each time, up to 5 minutes
-					t.Errorf("the pods were looked at %d times in 20 minutes", *looks)
+				if *looks < 8 || *looks > 12 { // after 5 s, doubling up to 5 minutes
+					t.Errorf("the pods were inspected %d times in 20 minutes, want 8 to 12", *looks)
 				}
 				p.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start)}}
 				c.set(p)
@@ -143,7 +143,7 @@ func TestReconcile_KubeletThatHasYetToReport(t *testing.T) {
 	}
 }
 
-// TestReconcile_ContentThatChangesWhileARecordIsWritten, and changes back: the record was decided on before.
+// TestReconcile_ContentThatChangesWhileARecordIsWritten, and changes back: the record was decided on before that.
 func TestReconcile_ContentThatChangesWhileARecordIsWritten(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -157,8 +157,8 @@ func TestReconcile_ContentThatChangesWhileARecordIsWritten(t *testing.T) {
 	})
 }
 
-// TestReconcile_ContentThatChangesWhileARestartIsWritten, and changes back: the pods that it creates have read
-// what is there then.
+// TestReconcile_ContentThatChangesWhileARestartIsWritten, and changes back: the pods that the restart creates have
+// read the content at that time.
 func TestReconcile_ContentThatChangesWhileARestartIsWritten(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -175,8 +175,7 @@ func TestReconcile_ContentThatChangesWhileARestartIsWritten(t *testing.T) {
 	})
 }
 
-// TestReconcile_AnswersAreLost: the record is that of before once more, and what was decided on then says
-// nothing of it.
+// TestReconcile_AnswersAreLost: the record is the same as an earlier one, whose basis does not apply to it.
 func TestReconcile_AnswersAreLost(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)

@@ -31,7 +31,7 @@ func sidecar(d *appsv1.Deployment, source string) *appsv1.Deployment {
 	return d
 }
 
-// deployment is one that has opted in and whose only pod is up to date.
+// deployment returns a Deployment that has opted in and whose only pod is up to date.
 func deployment(name, source string) *appsv1.Deployment {
 	return ingesttest.Deployment(name, template(source).Spec)
 }

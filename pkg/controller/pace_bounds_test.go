@@ -12,14 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A success ends the row of failures, and a failure of another kind the hurry after a conflict.
+// A success ends a series of failures, and another failure ends the quick retries after a conflict.
 func TestPace_DelaysOfFailures(t *testing.T) {
 	now := time.Unix(1000, 0)
 	internal := apierrors.NewInternalError(errors.New("etcd"))
 	var p pace
 	for range 2 {
 		if first, second := p.failed(now, "1", internal), p.failed(now, "1", internal); first != firstRetry || second != 2*firstRetry {
-			t.Errorf("the delays are %v and %v", first, second)
+			t.Errorf("delays = %v and %v", first, second)
 		}
 		p.wrote(now, 1)
 	}
@@ -34,8 +34,8 @@ func TestPace_DelaysOfFailures(t *testing.T) {
 	}
 }
 
-// A fight is over after a pause of twice the delay and a minute, and what it is about is
-// remembered for as many writes as there is room for.
+// A fight is over after a pause of twice the delay plus a minute. As many of its writes are
+// remembered as there is room for.
 func TestPace_EndOfAFight(t *testing.T) {
 	last := time.Unix(1000, 0)
 	for _, tt := range []struct {
@@ -51,7 +51,7 @@ func TestPace_EndOfAFight(t *testing.T) {
 		p := pace{rounds: tt.rounds, last: last, written: []uint64{1}}
 		p.wrote(last.Add(tt.pause), 1)
 		if p.rounds != tt.want {
-			t.Errorf("after %d rounds and %v it is round %d, want %d", tt.rounds, tt.pause, p.rounds, tt.want)
+			t.Errorf("after %d rounds and a pause of %v: round = %d, want %d", tt.rounds, tt.pause, p.rounds, tt.want)
 		}
 	}
 	var p pace
@@ -62,6 +62,6 @@ func TestPace_EndOfAFight(t *testing.T) {
 		t.Errorf("the second of %d writes is forgotten: round %d, %d are remembered", remembered+1, p.rounds, len(p.written))
 	}
 	if p.wrote(last, 0); p.rounds != 1 {
-		t.Error("the first is remembered")
+		t.Error("the first write is still remembered")
 	}
 }

@@ -26,8 +26,8 @@ var (
 
 func errLater(seconds int) error { return apierrors.NewTooManyRequests("later", seconds) }
 
-// TestPace_OfRequestsThatFail: each waits twice as long as the one before it. Wait is what an
-// event has to wait for, delay is when the request is made again without one.
+// TestPace_OfRequestsThatFail: each request waits twice as long as the one before. Wait is the minimum
+// wait before a retry after an event, delay the time until a retry without one.
 func TestPace_OfRequestsThatFail(t *testing.T) {
 	const ms = time.Millisecond
 	type failure struct {
@@ -46,18 +46,18 @@ func TestPace_OfRequestsThatFail(t *testing.T) {
 			},
 			repeat(100, failure{errRefused, 5 * time.Minute, 5 * time.Minute}),
 		),
-		"conflicts: the first few wait for no longer than the event of the change": slices.Concat(
+		"conflicts: the first few only wait for the event of the change": slices.Concat(
 			[]failure{
 				{errConflict, 5 * ms, 0}, {errConflict, 10 * ms, 0}, {errConflict, 20 * ms, 0}, {errConflict, 40 * ms, 0}, {errConflict, 80 * ms, 0},
 				{errConflict, 160 * ms, time.Second}, {errConflict, 320 * ms, time.Second}, {errConflict, 640 * ms, time.Second},
 				{errConflict, 1280 * ms, time.Second},
 			},
 		),
-		"the API server says when": {
+		"the API server sets a delay": {
 			{errLater(30), 30 * time.Second, 30 * time.Second}, {errLater(0), 10 * ms, 10 * ms},
 			{errLater(301), 5 * time.Minute, 5 * time.Minute}, {errLater(1), time.Second, time.Second},
 		},
-		"it says so, but sooner than we would": slices.Concat(
+		"the API server sets a shorter delay": slices.Concat(
 			repeatRefused(10, func(delay time.Duration) failure { return failure{errRefused, delay, delay} }),
 			[]failure{{errLater(1), 5120 * ms, 5120 * ms}},
 		),
@@ -94,14 +94,13 @@ func repeatRefused[T any](n int, f func(time.Duration) T) (out []T) {
 	return out
 }
 
-// TestPace_OfAFight: what is written again and again is written ever more rarely, and what is
-// new at once.
+// TestPace_OfAFight: repeated writes get slower, and new ones are immediate.
 func TestPace_OfAFight(t *testing.T) {
-	// Each is written when its delay is over, after a pause.
+	// Each write happens after a pause, when its delay is over.
 	type write struct {
 		pause time.Duration
 		what  uint64
-		delay time.Duration // 0: this is no fight
+		delay time.Duration // 0: no fight
 	}
 	again := func(n int, w write) []write { return slices.Repeat([]write{w}, n) }
 	fight := []write{
@@ -120,7 +119,7 @@ func TestPace_OfAFight(t *testing.T) {
 	}
 	for name, tc := range map[string][]write{
 		"one thing":               slices.Concat(long, again(100, write{0, 1, 5 * time.Minute})),
-		"two things in turn":      {{0, 1, 0}, {0, 2, 0}, {0, 1, 0}, {0, 2, 0}, {0, 1, 0}, {0, 2, time.Second}, {0, 1, 2 * time.Second}},
+		"two alternating things":  {{0, 1, 0}, {0, 2, 0}, {0, 1, 0}, {0, 2, 0}, {0, 1, 0}, {0, 2, time.Second}, {0, 1, 2 * time.Second}},
 		"always something new":    different(1000),
 		"something new meanwhile": slices.Concat(fight, []write{{0, 2, 0}, {0, 1, 16 * time.Second}}),
 		"what was written long ago is new": slices.Concat(
@@ -129,7 +128,7 @@ func TestPace_OfAFight(t *testing.T) {
 		"a pause, but a short one":            slices.Concat(fight, []write{{time.Minute + 2*16*time.Second - 8*time.Second, 1, 16 * time.Second}}),
 		"a pause that ends the fight": slices.Concat(fight, []write{{time.Minute + 2*16*time.Second - 8*time.Second + 1, 1, 0}},
 			[]write{{0, 1, 0}, {0, 1, 0}, {0, 1, time.Second}}),
-		"now and then":                  again(100, write{time.Hour, 1, 0}),
+		"occasionally":                  again(100, write{time.Hour, 1, 0}),
 		"each hour, after a long fight": slices.Concat(long, again(5, write{time.Hour, 1, 0})),
 		"twice each hour":               slices.Repeat([]write{{time.Hour, 1, 0}, {time.Second, 1, 0}}, 100),
 	} {
@@ -152,8 +151,8 @@ func TestPace_OfAFight(t *testing.T) {
 	}
 }
 
-// stripping is an owner that takes its own annotations for all that there are, such as an
-// operator that assigns metadata.annotations.
+// stripping makes the owner remove all annotations except its own, such as an operator that assigns
+// metadata.annotations.
 func stripping(c *cluster) func() {
 	return func() {
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) {
@@ -162,7 +161,7 @@ func stripping(c *cluster) func() {
 	}
 }
 
-// TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly, and the fight is told.
+// TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly, and events report the fight.
 func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
@@ -173,23 +172,23 @@ func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) 
 		c.advance(10 * time.Second)
 		c.expect("in ten seconds", "0s baseline web", "10ms baseline web", "20ms baseline web", "30ms baseline web",
 			"40ms baseline web", "1.04s baseline web", "3.04s baseline web", "7.04s baseline web")
-		// Events with the same words are one, which is counted.
+		// Events with the same message are one event with a count.
 		const fight = "Warning ConfigConflict Deployment/shop/web: Another client keeps reverting what configdep writes to this Deployment, " +
 			"or its sources keep changing back and forth. configdep waits longer before each write, up to 5m."
 		c.expectEvents("in ten seconds", fight, fight, fight, fight)
 		c.expectState("the record is not there", policy.InSync, policy.ReasonRecordRemoved)
 		c.advance(2 * time.Hour)
 		if n := len(c.took()); n < 24 || n > 30 {
-			t.Errorf("%d patches in two hours, want one in five minutes", n)
+			t.Errorf("got %d patches in two hours, want one every five minutes", n)
 		}
 		if n := len(c.told()); n < 24 || n > 30 {
-			t.Errorf("%d events in two hours", n)
+			t.Errorf("got %d events in two hours", n)
 		}
 
 		c.owning(nil)
 		c.advance(5 * time.Minute)
 		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-			t.Errorf("when the owner has learnt: %v", got)
+			t.Errorf("requests once the owner keeps the record = %v", got)
 		}
 		c.expectState("when the owner has learnt", policy.InSync, "ContentApplied")
 		c.advance(24 * time.Hour)
@@ -197,8 +196,8 @@ func TestReconcile_OwnerThatStripsTheRecordIsFoughtEverMoreSlowly(t *testing.T) 
 	})
 }
 
-// TestReconcile_EventsDoNotHastenRefusedRequests: a workload whose status changes all the time is tried
-// again as rarely as a quiet one.
+// TestReconcile_EventsDoNotHastenRefusedRequests: requests for a workload whose status changes all the time
+// are retried as rarely as for a quiet one.
 func TestReconcile_EventsDoNotHastenRefusedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind   string
@@ -225,12 +224,12 @@ func TestReconcile_EventsDoNotHastenRefusedRequests(t *testing.T) {
 					}
 					attempts[busy] = c.took()
 					if n := len(c.told()); n > len(attempts[busy]) {
-						t.Errorf("%d events of %d attempts", n, len(attempts[busy]))
+						t.Errorf("got %d events for %d attempts", n, len(attempts[busy]))
 					}
 				})
 			}
 			if n := len(attempts[true]); n < 10 || n > 12 || !strings.Contains(attempts[true][0], tc.kind+" web: Forbidden") {
-				t.Errorf("%d attempts in ten seconds: %v", n, attempts[true])
+				t.Errorf("got %d attempts in ten seconds: %v", n, attempts[true])
 			}
 			if diff := cmp.Diff(attempts[false], attempts[true]); diff != "" {
 				t.Errorf("attempts (-quiet +busy):\n%s", diff)
@@ -239,7 +238,7 @@ func TestReconcile_EventsDoNotHastenRefusedRequests(t *testing.T) {
 	}
 }
 
-// TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly, whatever happens to the workload.
+// TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly, whatever events the workload has.
 func TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
@@ -251,7 +250,7 @@ func TestReconcile_EvictionsThatFailAreTriedAgainEverMoreSlowly(t *testing.T) {
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Labels = map[string]string{"i": fmt.Sprint(i)} })
 		}
 		if n := len(c.took()); n < 9 || n > 12 {
-			t.Errorf("%d attempts in ten seconds", n)
+			t.Errorf("got %d attempts in ten seconds", n)
 		}
 	})
 }

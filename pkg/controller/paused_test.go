@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// readsKey is a template that reads one key of a Secret.
+// readsKey returns a template that reads one key of a Secret.
 func readsKey(source, key string) corev1.PodTemplateSpec {
 	t := template(source)
 	t.Spec.Containers[0].EnvFrom = nil
@@ -23,8 +23,8 @@ func readsKey(source, key string) corev1.PodTemplateSpec {
 	return t
 }
 
-// TestReconcile_PausedDeploymentIsEditedAndEditedBack: no pod was started meanwhile, so that a template
-// that reads other keys says nothing of them.
+// TestReconcile_PausedDeploymentIsEditedAndEditedBack: no pod was started meanwhile, so the template that
+// reads other keys does not matter.
 func TestReconcile_PausedDeploymentIsEditedAndEditedBack(t *testing.T) {
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": func(c *cluster) { newLeader(c) },
@@ -69,8 +69,8 @@ func TestReconcile_PausedDeploymentIsEditedAndEditedBack(t *testing.T) {
 	}
 }
 
-// TestReconcile_DeploymentFoundPausedWithAnotherTemplate: when it is resumed, all pods are new, and
-// read what is there then. That none is of an older rollout is looked up.
+// TestReconcile_DeploymentFoundPausedWithAnotherTemplate: when it is resumed, all pods are new and read
+// the content at that time. The controller checks that none is from an older rollout.
 func TestReconcile_DeploymentFoundPausedWithAnotherTemplate(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)()

@@ -33,7 +33,7 @@ func TestReconcile_ChangedContentRestartsTheWorkloadOnce(t *testing.T) {
 
 		d := live(c, deployment("web", "db"))
 		if d.Annotations[policy.ConfigHashAnnotation] != d.Spec.Template.Annotations[policy.ConfigHashAnnotation] {
-			t.Errorf("the hash on the template is another: %v, %v", d.Annotations, d.Spec.Template.Annotations)
+			t.Errorf("the hash on the template differs: annotations of the Deployment %v, of its template %v", d.Annotations, d.Spec.Template.Annotations)
 		}
 		c.set(secret("db", "2"))
 		edit(c, d, func(d *appsv1.Deployment) { d.Status.Replicas = 2 })
@@ -63,14 +63,14 @@ func TestReconcile_OptingInRestartsNothing(t *testing.T) {
 		c.advance(time.Minute)
 		got := c.took()
 		if len(got) != 20 || strings.Contains(fmt.Sprint(got), "rollout") {
-			t.Errorf("when the workloads opt in: %v", got)
+			t.Errorf("requests when the workloads opt in = %v", got)
 		}
 		c.expectEvents("when the workloads opt in")
 	})
 }
 
-// TestReconcile_WaitsForItsOwnWrite: until the index has heard of a patch, it shows a workload that
-// still has to be restarted, or adopted.
+// TestReconcile_WaitsForItsOwnWrite: until the index has received a patch, it has a workload that still
+// has to be restarted, or adopted.
 func TestReconcile_WaitsForItsOwnWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
 		strategy, kind string
@@ -89,7 +89,7 @@ func TestReconcile_WaitsForItsOwnWrite(t *testing.T) {
 				c.hold()
 				c.advance(time.Millisecond)
 				c.expect("once", "1m1s "+tc.kind+" web")
-				// The controller looks at the workload again and again meanwhile.
+				// Meanwhile, the controller reconciles the workload repeatedly.
 				for i := range 5 {
 					c.replaySource(t, secret("db", fmt.Sprint("other-", i)))
 					c.advance(10 * time.Second)
@@ -99,7 +99,7 @@ func TestReconcile_WaitsForItsOwnWrite(t *testing.T) {
 				c.advance(time.Second)
 				got := c.took()
 				if len(got) == 0 || !strings.Contains(got[0], tc.kind) && !strings.Contains(got[0], "baseline") {
-					t.Errorf("once the index has heard of the write: %v", got)
+					t.Errorf("requests once the index has received the write = %v", got)
 				}
 			})
 		})
@@ -124,7 +124,7 @@ func TestReconcile_WaitsForItsOwnWrite(t *testing.T) {
 	})
 }
 
-// A restore of etcd can take a write back and go unnoticed: the index had read nothing since the backup.
+// A restore of etcd can undo a write unnoticed, if the index had read nothing since the backup.
 func TestReconcile_WriteThatARestoreTakesBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -147,7 +147,7 @@ func TestReconcile_WriteThatARestoreTakesBack(t *testing.T) {
 	})
 }
 
-// replaySource lets the index hear of a source alone, while other news are held.
+// replaySource delivers only a source to the index, while other events are held.
 func (c *cluster) replaySource(t *testing.T, s ingesttest.Object) {
 	t.Helper()
 	c.mu.Lock()
@@ -155,7 +155,7 @@ func (c *cluster) replaySource(t *testing.T, s ingesttest.Object) {
 	c.Late(func() { c.store(s) })()
 }
 
-// TestReconcile_ConflictDecidesAgain: the workload is no longer the one for which it was decided.
+// TestReconcile_ConflictDecidesAgain: the workload has changed since the decision.
 func TestReconcile_ConflictDecidesAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -172,12 +172,12 @@ func TestReconcile_ConflictDecidesAgain(t *testing.T) {
 		c.expect("the new pods have read the content", "1m1.04s baseline web")
 		c.expectEvents("nothing has failed")
 		if log := c.log.String(); strings.Contains(log, "will retry") {
-			t.Errorf("a conflict is logged: %s", log)
+			t.Errorf("log = %s, want no conflict", log)
 		}
 	})
 }
 
-// TestReconcile_RefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload, with a delay that doubles, for ever.
+// TestReconcile_RefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload, indefinitely and with a delay that doubles.
 func TestReconcile_RefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -203,7 +203,7 @@ func TestReconcile_RefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.
 			}
 		}
 		if len(others) != 10 || strings.Contains(strings.Join(others, ""), ":") {
-			t.Errorf("the others: %v", others)
+			t.Errorf("requests for the other workloads = %v", others)
 		}
 		if diff := cmp.Diff([]string{"2m1s rollout web: Forbidden"}, refused); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -214,29 +214,29 @@ func TestReconcile_RefusedPatchIsTriedAgainAndHoldsUpNoOtherWorkload(t *testing.
 		c.advance(24 * time.Hour)
 		tries := c.took()
 		if n := len(tries); n < 288 || n > 310 { // every five minutes
-			t.Errorf("%d tries in a day: %v …", n, tries[:3])
+			t.Errorf("got %d attempts in a day: %v …", n, tries[:3])
 		}
 		failed := "Warning ConfigReloadFailed Deployment/shop/web: A restart is due because Secret/db has changed, but it failed and will be retried: " +
 			`deployments.apps "web" is forbidden: quota`
 		for _, e := range c.told() {
 			if !strings.HasPrefix(e, "Normal ConfigReloaded Deployment/shop/other-") && e != failed {
-				t.Errorf("an event: %s", e)
+				t.Errorf("unexpected event %s", e)
 			}
 		}
 		if log := c.log.String(); !strings.Contains(log, `"Handling a workload failed, will retry" err="deployments.apps \"web\" is forbidden: quota" kind="Deployment" workload="shop/web"`) {
-			t.Errorf("not logged: %s", log)
+			t.Errorf("log lacks the failure: %s", log)
 		}
 
 		c.refusing(nil)
 		c.advance(5 * time.Minute)
 		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "rollout web") {
-			t.Errorf("when the patch is no longer refused: %v", got)
+			t.Errorf("requests when the patch is no longer refused = %v", got)
 		}
 		c.expectEvents("at last", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
 	})
 }
 
-// TestReconcile_RefusedBaselineIsLogged: without it the next change may not be seen as one.
+// TestReconcile_RefusedBaselineIsLogged: without a record, the next change may be missed.
 func TestReconcile_RefusedBaselineIsLogged(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
@@ -248,7 +248,7 @@ func TestReconcile_RefusedBaselineIsLogged(t *testing.T) {
 		c.lead()
 		c.expect("refused", "0s baseline web: Forbidden")
 		if log := c.log.String(); !strings.Contains(log, "is forbidden: RBAC") {
-			t.Errorf("not logged: %q", log)
+			t.Errorf("log lacks the failure: %q", log)
 		}
 		c.refusing(nil)
 		c.advance(time.Second)
@@ -270,7 +270,7 @@ func TestReconcile_DeletedWorkloadIsLetGo(t *testing.T) {
 		c.advance(time.Hour)
 		c.expect("gone")
 		if n := len(c.controller.notes); n > 0 {
-			t.Errorf("%d notes are left", n)
+			t.Errorf("got %d notes, want none", n)
 		}
 
 		again := deployment("web", "db")
@@ -278,12 +278,12 @@ func TestReconcile_DeletedWorkloadIsLetGo(t *testing.T) {
 		c.set(again)
 		c.advance(time.Minute)
 		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-			t.Errorf("made again: %v", got)
+			t.Errorf("requests after the workload is created again = %v", got)
 		}
 	})
 }
 
-// TestReconcile_WhatHasNotOptedInCostsNothing: when a term begins, most workloads of a cluster are not queued, and nothing is remembered of them.
+// TestReconcile_WhatHasNotOptedInCostsNothing: when a term begins, most workloads of a cluster are neither queued nor remembered.
 func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)
@@ -292,7 +292,7 @@ func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 		c.set(bystander)
 		c.advance(time.Minute)
 		if len(c.controller.notes) != 1 {
-			t.Errorf("%d notes, want that of the one that has opted in", len(c.controller.notes))
+			t.Errorf("got %d notes, want one for the workload that has opted in", len(c.controller.notes))
 		}
 		stop()
 		queue := workqueue.NewTypedDelayingQueue[dependency.WorkloadKey]()
@@ -301,15 +301,15 @@ func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 		c.Index().Read(func(known policy.Evaluator) { c.controller.enqueueAll(known.Graph) })
 		c.controller.end()
 		if queue.Len() != 1 {
-			t.Errorf("%d workloads were queued, want the one that has opted in", queue.Len())
+			t.Errorf("got %d queued workloads, want the one that has opted in", queue.Len())
 		}
 
-		// It opts in, and out again.
+		// The workload opts in, and out again.
 		c.lead()
 		c.set(deployment("bystander", "db"))
 		c.advance(time.Minute)
 		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline bystander") {
-			t.Errorf("opted in: %v", got)
+			t.Errorf("requests after opting in = %v", got)
 		}
 		bystander = live(c, bystander).DeepCopy()
 		delete(bystander.Annotations, policy.ReloadAnnotation)
@@ -319,7 +319,7 @@ func TestReconcile_WhatHasNotOptedInCostsNothing(t *testing.T) {
 	})
 }
 
-// TestReconcile_BlockedWorkloadIsToldOnceForEachCause, and again when it comes back.
+// TestReconcile_BlockedWorkloadIsToldOnceForEachCause, and again when the cause returns.
 func TestReconcile_BlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 	const (
 		missing = "Warning ConfigSourceMissing Deployment/shop/web: Secret db is missing: new pods cannot start. Automatic restarts are on hold until this is fixed."
@@ -387,7 +387,7 @@ func TestReconcile_BlockedWorkloadIsToldOnceForEachCause(t *testing.T) {
 }
 
 // TestReconcile_StormOfChanges: content that never settles restarts the workload after ten times
-// the settle time, then ever more rarely; the last content wins.
+// the settle time, then at growing intervals, and finally with the last content.
 func TestReconcile_StormOfChanges(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -399,11 +399,11 @@ func TestReconcile_StormOfChanges(t *testing.T) {
 		var times []string
 		for _, r := range c.took() {
 			if !strings.HasSuffix(r, "rollout web") {
-				t.Errorf("got %s", r)
+				t.Errorf("request = %s, want a restart", r)
 			}
 			times = append(times, strings.Fields(r)[0])
 		}
-		// The last one waits for the interval, with the storm over for long.
+		// The last restart waits for the interval, long after the storm.
 		if diff := cmp.Diff([]string{"1m10s", "1m20s", "1m40s", "2m20s", "3m40s"}, times); diff != "" {
 			t.Errorf("restarts at (-want +got):\n%s", diff)
 		}
@@ -413,13 +413,13 @@ func TestReconcile_StormOfChanges(t *testing.T) {
 		c.advance(time.Hour)
 		c.expect("the content that is in force is the last one")
 		if now := live(c, d).Annotations[policy.ConfigHashAnnotation]; now != hash {
-			t.Errorf("the hash went from %s to %s", hash, now)
+			t.Errorf("hash = %s, want the same as before, %s", now, hash)
 		}
 	})
 }
 
-// TestReconcile_RollbackToTheHashOfTheTemplate: the owner has rolled back to a template that
-// carries the hash of what comes next, so that the hash alone makes no new template.
+// TestReconcile_RollbackToTheHashOfTheTemplate: the owner has rolled back to a template with the hash of
+// the next content, so setting the hash does not change the template.
 func TestReconcile_RollbackToTheHashOfTheTemplate(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -427,7 +427,7 @@ func TestReconcile_RollbackToTheHashOfTheTemplate(t *testing.T) {
 			c.set(secret("db", value))
 			c.advance(time.Minute)
 			if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "rollout web") {
-				t.Fatalf("with %q: %v", value, got)
+				t.Fatalf("content %q: requests = %v", value, got)
 			}
 		}
 		restart("2")
@@ -439,7 +439,7 @@ func TestReconcile_RollbackToTheHashOfTheTemplate(t *testing.T) {
 		restart("2")
 		now := live(c, deployment("web", "db")).Spec.Template
 		if cmp.Equal(old, now) {
-			t.Error("the template is the same, so that nothing was restarted")
+			t.Error("the template has not changed, so the pods were not restarted")
 		}
 	})
 }

@@ -20,7 +20,7 @@ func dropRecord(d *appsv1.Deployment) {
 }
 
 // TestReconcile_OwnerThatStripsTheRecordWhileContentSettles: the change is remembered, although the pods
-// are older than the process and the record is not there any more.
+// are older than the process and the record was removed.
 func TestReconcile_OwnerThatStripsTheRecordWhileContentSettles(t *testing.T) {
 	for name, strip := range map[string]func(*appsv1.Deployment){
 		"all of it":       dropRecord,
@@ -39,7 +39,7 @@ func TestReconcile_OwnerThatStripsTheRecordWhileContentSettles(t *testing.T) {
 					edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Labels = map[string]string{"by": "the owner"} })
 				}
 				if d := c.decision(); d.State == policy.InSync || !d.Stale {
-					t.Errorf("stripped: %+v", d)
+					t.Errorf("decision without the record = %+v", d)
 				}
 				c.advance(500 * time.Millisecond)
 				c.expect("it has settled", "2m1s rollout web")
@@ -50,7 +50,7 @@ func TestReconcile_OwnerThatStripsTheRecordWhileContentSettles(t *testing.T) {
 	}
 }
 
-// TestReconcile_OwnerThatStripsTheRecordLosesNoChange: the record never lasts until content settles.
+// TestReconcile_OwnerThatStripsTheRecordLosesNoChange: the record is always removed before content settles.
 func TestReconcile_OwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": func(c *cluster) { adopted(c)(); newLeader(c) },
@@ -73,8 +73,8 @@ func TestReconcile_OwnerThatStripsTheRecordLosesNoChange(t *testing.T) {
 	}
 }
 
-// TestReconcile_OwnerThatStripsTheRecordOfAChangeThatNoProcessSaw: content changed while no process ran,
-// so that the record alone tells of it.
+// TestReconcile_OwnerThatStripsTheRecordOfAChangeThatNoProcessSaw: content changed while no process ran, so
+// only the record shows the change.
 func TestReconcile_OwnerThatStripsTheRecordOfAChangeThatNoProcessSaw(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)()

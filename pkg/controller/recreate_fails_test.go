@@ -17,12 +17,12 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestRecreate_WriteOfARecreateThatFailsIsTriedAgain, whichever step it is.
+// TestRecreate_WriteOfARecreateThatFailsIsTriedAgain, in every step.
 func TestRecreate_WriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
 	for name, tc := range map[string]struct{ annotation, value, write string }{
-		"it begins again":      {policy.RecreatingAnnotation, "now", "recreate web"},
-		"the strategy changed": {policy.StrategyAnnotation, "annotation", "rollout web"},
-		"it ends":              {policy.RecreatingAnnotation, "none", "recreated web"},
+		"the eviction begins again": {policy.RecreatingAnnotation, "now", "recreate web"},
+		"the strategy changed":      {policy.StrategyAnnotation, "annotation", "rollout web"},
+		"the eviction ends":         {policy.RecreatingAnnotation, "none", "recreated web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -32,19 +32,19 @@ func TestRecreate_WriteOfARecreateThatFailsIsTriedAgain(t *testing.T) {
 				c.advance(10 * time.Millisecond)
 				c.expect("it fails", "1m1.5s "+tc.write+": Forbidden", "1m1.505s "+tc.write+": Forbidden")
 				if events := c.told(); len(events) != 2 || !strings.Contains(events[0], " ConfigReloadFailed ") || events[1] != events[0] {
-					t.Errorf("each failure is told once: %q", events)
+					t.Errorf("events = %q, want one for each failure", events)
 				}
 				c.refusing(nil)
 				c.advance(time.Second)
 				if got := c.took(); len(got) == 0 || got[0] != "1m1.515s "+tc.write {
-					t.Errorf("then: %v", got)
+					t.Errorf("next requests = %v", got)
 				}
 			})
 		})
 	}
 }
 
-// TestRecreate_GoesOnWhenPodsCanBeListedAgain: until then it is not known which are left.
+// TestRecreate_GoesOnWhenPodsCanBeListedAgain: until then, the remaining pods are not known.
 func TestRecreate_GoesOnWhenPodsCanBeListedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
@@ -58,7 +58,7 @@ func TestRecreate_GoesOnWhenPodsCanBeListedAgain(t *testing.T) {
 		c.advance(5 * time.Second)
 		c.expect("it fails")
 		if log := c.log.String(); !strings.Contains(log, "listing the pods of Deployment shop/web: ") {
-			t.Errorf("no failure is logged:\n%s", log)
+			t.Errorf("log lacks the failure:\n%s", log)
 		}
 		c.mu.Lock()
 		failing = false
@@ -68,7 +68,7 @@ func TestRecreate_GoesOnWhenPodsCanBeListedAgain(t *testing.T) {
 	})
 }
 
-// TestRecreate_TellsThatItWaitsForARollout, without a change that makes it look again.
+// TestRecreate_TellsThatItWaitsForARollout, even if no change triggers a reconcile.
 func TestRecreate_TellsThatItWaitsForARollout(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
@@ -80,7 +80,7 @@ func TestRecreate_TellsThatItWaitsForARollout(t *testing.T) {
 	})
 }
 
-// TestRecreate_TellsOfEachWaitByItself: two short ones, for the same, are not a long one.
+// TestRecreate_TellsOfEachWaitByItself: two short waits for the same thing are not one long wait.
 func TestRecreate_TellsOfEachWaitByItself(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)

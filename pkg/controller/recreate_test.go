@@ -25,7 +25,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// pod is one that is ready, of a controller.
+// pod returns a ready pod of a controller.
 func pod(name string, owner types.UID) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name = name
@@ -43,8 +43,8 @@ func unready(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// aboutToRecreate is a cluster with a Deployment of three ready pods, whose strategy is
-// recreate and whose content has just changed. It will have settled in a second.
+// aboutToRecreate sets up a Deployment with three ready pods, whose strategy is recreate and
+// whose content has just changed. The content settles in a second.
 func aboutToRecreate(c *cluster) {
 	c.t.Helper()
 	adopted(c)
@@ -61,7 +61,7 @@ func aboutToRecreate(c *cluster) {
 	c.set(secret("db", "2"))
 }
 
-// recreating is that cluster when the first pod has just been evicted.
+// recreating is aboutToRecreate, followed by the eviction of the first pod.
 func recreating(c *cluster) {
 	c.t.Helper()
 	aboutToRecreate(c)
@@ -70,8 +70,8 @@ func recreating(c *cluster) {
 	c.expectEvents("it begins", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
 }
 
-// replace does what kubelets and the ReplicaSet do: pods that are ending go, and new ones
-// come in their place.
+// replace does what the kubelets and the ReplicaSet do: it deletes terminating pods, and
+// creates new ones.
 func (c *cluster) replace(ready bool) {
 	c.t.Helper()
 	pods, err := c.client.CoreV1().Pods(namespace).List(c.t.Context(), metav1.ListOptions{})
@@ -91,7 +91,7 @@ func (c *cluster) replace(ready bool) {
 	}
 }
 
-// refusingEvictions lets evictions be refused by an error.
+// refusingEvictions makes evictions fail with an error.
 func (c *cluster) refusingEvictions(err error) {
 	c.refusing(func(a clienttesting.Action) error {
 		if a.GetSubresource() == "eviction" {
@@ -115,8 +115,8 @@ func (c *cluster) podNames() []string {
 	return out
 }
 
-// TestRecreate_EvictsOnePodAfterTheOther, each when the one before it has been replaced,
-// and leaves the template alone.
+// TestRecreate_EvictsOnePodAfterTheOther, each after the previous one has been replaced, and
+// does not change the template.
 func TestRecreate_EvictsOnePodAfterTheOther(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
@@ -152,15 +152,15 @@ func TestRecreate_GoesOnAfterTheProcessHasEnded(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
 		c.replace(true)
-		c.newProcess() // the old one leads no more: it hears of nothing
+		c.newProcess() // the old one no longer leads, and receives no events
 		c.synced()
 		c.lead()
 		c.expect("the second", "1m1.5s evict web-1")
 	})
 }
 
-// TestRecreate_WaitsForDisruptionBudgets, which the API server tells by 429, and says so when
-// it takes long.
+// TestRecreate_WaitsForDisruptionBudgets, for which the API server responds with 429, and reports
+// long waits.
 func TestRecreate_WaitsForDisruptionBudgets(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
@@ -173,7 +173,7 @@ func TestRecreate_WaitsForDisruptionBudgets(t *testing.T) {
 		healthy(2)
 		c.refusingEvictions(refused)
 		c.advance(12 * time.Second)
-		healthy(3) // which is no other wait
+		healthy(3) // does not begin another wait
 		c.expect("it asks now and then", "1m1.5s recreate web",
 			"1m1.5s evict web-0: TooManyRequests", "1m6.5s evict web-0: TooManyRequests", "1m11.5s evict web-0: TooManyRequests")
 		c.expectEvents("which is no failure", "Normal ConfigReloaded Deployment/shop/web: Restarted because Secret/db has changed")
@@ -190,13 +190,13 @@ func TestRecreate_WaitsForDisruptionBudgets(t *testing.T) {
 		c.advance(5 * time.Second)
 		c.expect("then", "1h2m6.5s evict web-0")
 		if log := c.log.String(); strings.Contains(log, "will retry") {
-			t.Errorf("logged as an error: %s", log)
+			t.Errorf("log = %s, want no error", log)
 		}
 	})
 }
 
-// TestRecreate_EvictsReadyPodsOnlyWhileAllAre: whatever makes pods unavailable, and
-// whether or not the status tells already.
+// TestRecreate_EvictsReadyPodsOnlyWhileAllAre: whatever makes pods unavailable, and whether or
+// not the status already shows it.
 func TestRecreate_EvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 	for name, change := range map[string]struct{ on, off func(*cluster) }{
 		"a rollout of the owner": {
@@ -217,7 +217,7 @@ func TestRecreate_EvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 				edit(c, pod("fresh", ""), func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue })
 			},
 		},
-		"a pod that has not been made yet": {
+		"a pod that has not been created yet": {
 			func(c *cluster) { c.remove(pod("web-2", "")) },
 			func(c *cluster) { c.set(pod("fresh", "uid-web-a")) },
 		},
@@ -250,8 +250,8 @@ func TestRecreate_EvictsReadyPodsOnlyWhileAllAre(t *testing.T) {
 	}
 }
 
-// TestRecreate_RepairsPodsThatCannotBecomeReady: they are those whose content was wrong, and
-// waiting for them would be waiting for ever.
+// TestRecreate_RepairsPodsThatCannotBecomeReady: their content was wrong, and they would never
+// become ready.
 func TestRecreate_RepairsPodsThatCannotBecomeReady(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
@@ -273,8 +273,8 @@ func TestRecreate_RepairsPodsThatCannotBecomeReady(t *testing.T) {
 	})
 }
 
-// TestRecreate_TouchesNoPodsOfOthers that the selector selects as well: of a Job with the
-// same labels, of another Deployment, of nobody; nor those that have finished.
+// TestRecreate_TouchesNoPodsOfOthers that the selector also selects: of a Job with the same
+// labels, of another Deployment, or without a controller. Finished pods are not evicted either.
 func TestRecreate_TouchesNoPodsOfOthers(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.synced()
@@ -324,9 +324,9 @@ func TestRecreate_OfKindsThatOwnTheirPods(t *testing.T) {
 
 func TestRecreate_EvictionThatComesTooLate(t *testing.T) {
 	for name, refusal := range map[string]error{
-		"the pod has gone":      apierrors.NewNotFound(corev1.Resource("pods"), "web-0"),
-		"the pod is another":    apierrors.NewConflict(corev1.Resource("pods"), "web-0", errors.New("uid")),
-		"nobody knows its fate": apierrors.NewInternalError(errors.New("etcd")),
+		"the pod does not exist":  apierrors.NewNotFound(corev1.Resource("pods"), "web-0"),
+		"the pod was replaced":    apierrors.NewConflict(corev1.Resource("pods"), "web-0", errors.New("uid")),
+		"the result is not known": apierrors.NewInternalError(errors.New("etcd")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -334,7 +334,7 @@ func TestRecreate_EvictionThatComesTooLate(t *testing.T) {
 				c.refusingEvictions(refusal)
 				c.advance(time.Second)
 				if got := c.took(); len(got) != 2 || !strings.HasPrefix(got[1], "1m1.5s evict web-0: ") {
-					t.Fatalf("got %v", got)
+					t.Fatalf("requests = %v", got)
 				}
 				c.refusing(nil)
 				c.advance(5 * time.Second)
@@ -342,15 +342,15 @@ func TestRecreate_EvictionThatComesTooLate(t *testing.T) {
 					t.Errorf("then: %v", got)
 				}
 				if logged := strings.Contains(c.log.String(), "evicting pod shop/web-0"); logged != apierrors.IsInternalError(refusal) {
-					t.Errorf("logged: %v", c.log.String())
+					t.Errorf("log = %v", c.log.String())
 				}
 			})
 		})
 	}
 }
 
-// TestRecreate_BeginsAgain where another client has changed the names of the pods: which of them
-// are left is not known.
+// TestRecreate_BeginsAgain: another client has changed the list of pods, so the remaining pods are not
+// known.
 func TestRecreate_BeginsAgain(t *testing.T) {
 	for name, value := range map[string]string{
 		"a word": "now", "a time": "2099-01-01T00:00:00Z", "commas": ",,", "UIDs": "uid-web-1,uid-web-2", "space": " ",
@@ -366,14 +366,14 @@ func TestRecreate_BeginsAgain(t *testing.T) {
 				c.expectEvents("it begins again",
 					"Normal ConfigReloaded Deployment/shop/web: Restarted because another client changed the annotation configdep.io/recreating")
 				if got := live(c, deployment("web", "db")).Annotations[policy.RecreatingAnnotation]; strings.Count(got, ",") != 2 {
-					t.Errorf("%q names other pods than the three", got)
+					t.Errorf("list of pods = %q, want the three pods", got)
 				}
 			})
 		})
 	}
 }
 
-// TestRecreate_EndsWhereNoPodIsNamed, as there was none when it began.
+// TestRecreate_EndsWhereNoPodIsNamed, because there was none when it began.
 func TestRecreate_EndsWhereNoPodIsNamed(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
@@ -383,7 +383,7 @@ func TestRecreate_EndsWhereNoPodIsNamed(t *testing.T) {
 	})
 }
 
-// A look or an eviction that is refused is told.
+// Refused inspections and evictions are reported.
 func TestRecreate_RefusedEvictionIsTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		aboutToRecreate(c)
@@ -395,9 +395,9 @@ func TestRecreate_RefusedEvictionIsTold(t *testing.T) {
 	})
 }
 
-// TestRecreate_ThatIsNoLongerWanted: pods that are left run with old content. With another
-// strategy they are replaced all the same; when the workload opts out, that is recorded, and they
-// are replaced once it opts in again.
+// TestRecreate_ThatIsNoLongerWanted: the remaining pods run with old content. With another strategy
+// they are still replaced. If the workload opts out, that is recorded, and they are replaced once it
+// opts in again.
 func TestRecreate_ThatIsNoLongerWanted(t *testing.T) {
 	midway := func(c *cluster, annotation, value string) {
 		recreating(c)
@@ -410,11 +410,11 @@ func TestRecreate_ThatIsNoLongerWanted(t *testing.T) {
 			midway(c, policy.StrategyAnnotation, "annotation")
 			c.expect("the rest are replaced", "1m1.5s rollout web")
 			if d := live(c, deployment("web", "db")); d.Annotations[policy.RecreatingAnnotation] != "" {
-				t.Errorf("the annotations are %v", d.Annotations)
+				t.Errorf("annotations = %v", d.Annotations)
 			}
 		})
 	})
-	t.Run("another strategy, when all have gone", func(t *testing.T) {
+	t.Run("another strategy, when all pods have been replaced", func(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			aboutToRecreate(c)
 			c.refusingEvictions(apierrors.NewTooManyRequests("the budget", 1))
@@ -441,7 +441,7 @@ func TestRecreate_ThatIsNoLongerWanted(t *testing.T) {
 	})
 }
 
-// TestRecreate_StopsWhileASourceIsMissing: the heirs could not start.
+// TestRecreate_StopsWhileASourceIsMissing: new pods could not start.
 func TestRecreate_StopsWhileASourceIsMissing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)
@@ -455,8 +455,8 @@ func TestRecreate_StopsWhileASourceIsMissing(t *testing.T) {
 	})
 }
 
-// TestRecreate_WithAnotherChangeOnTheWay: pods that were made in between have the content
-// of the first change only.
+// TestRecreate_WithAnotherChangeOnTheWay: pods that were created in between have only the
+// content of the first change.
 func TestRecreate_WithAnotherChangeOnTheWay(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		recreating(c)

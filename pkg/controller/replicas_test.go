@@ -14,8 +14,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_NoReplicasAreNotRestarted: only the record is written, and pods that come later have
-// read what it says.
+// TestReconcile_NoReplicasAreNotRestarted: only the record is written, and later pods read the recorded
+// content.
 func TestReconcile_NoReplicasAreNotRestarted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		workload ingesttest.Object
@@ -60,8 +60,8 @@ func TestReconcile_NoReplicasAreNotRestarted(t *testing.T) {
 	}
 }
 
-// TestReconcile_LastPodsThatEndAreNotRestarted, and what is recorded of them is kept until they have
-// gone: the workload may be scaled up again before.
+// TestReconcile_LastPodsThatEndAreNotRestarted, and their record is kept until they are deleted: the
+// workload may be scaled up again before that.
 func TestReconcile_LastPodsThatEndAreNotRestarted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)

@@ -22,13 +22,13 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// request is one that changes something, with the time since the beginning.
+// request is a write request, with the time since the beginning.
 type request struct {
 	at   time.Duration
 	verb string // patch, or evict
 	name string
 	kind string // of a patch: rollout, baseline, verified, mixed, recreate, recreated, abandoned
-	err  string // the reason of the answer
+	err  string // the reason of the error
 }
 
 func (r request) String() string {
@@ -48,7 +48,7 @@ func (c *cluster) record(r request, err error) {
 	c.requests = append(c.requests, r)
 }
 
-// took returns the requests since it was last called.
+// took returns the requests since the last call.
 func (c *cluster) took() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *cluster) took() []string {
 	return out
 }
 
-// expectOneRestart expects one restart among the requests since the last time.
+// expectOneRestart expects one restart among the requests since the last call.
 func (c *cluster) expectOneRestart(what string) {
 	c.t.Helper()
 	n := 0
@@ -70,11 +70,11 @@ func (c *cluster) expectOneRestart(what string) {
 		}
 	}
 	if n != 1 {
-		c.t.Errorf("%s: %d restarts, want 1", what, n)
+		c.t.Errorf("%s: got %d restarts, want 1", what, n)
 	}
 }
 
-// expect compares the requests since the last time with what is wanted.
+// expect compares the requests since the last call with the expected ones.
 func (c *cluster) expect(what string, want ...string) {
 	c.t.Helper()
 	if diff := cmp.Diff(want, c.took()); diff != "" {
@@ -82,7 +82,7 @@ func (c *cluster) expect(what string, want ...string) {
 	}
 }
 
-// refusing lets requests be refused, or held up, by a function; nil: none are.
+// refusing sets a function that can refuse or delay requests; nil: none.
 func (c *cluster) refusing(refuse func(clienttesting.Action) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,14 +102,14 @@ func (c *cluster) refused(a clienttesting.Action) error {
 // ownerLatency is how long the owner takes to react.
 const ownerLatency = 10 * time.Millisecond
 
-// owning sets what the owner of the workloads does a moment after each patch; nil: nothing.
+// owning sets a function that acts as the owner of the workloads after each patch; nil: none.
 func (c *cluster) owning(react func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.owner = react
 }
 
-// patch answers a patch as an API server does.
+// patch handles a patch as an API server does.
 func (c *cluster) patch(action clienttesting.Action) (bool, runtime.Object, error) {
 	a := action.(clienttesting.PatchAction)
 	r := request{at: time.Since(c.start), verb: "patch", name: a.GetName(), kind: kindOf(a.GetPatch())}
@@ -163,7 +163,7 @@ func (c *cluster) answer(a clienttesting.PatchAction) (runtime.Object, error) {
 	return patched.DeepCopyObject(), nil
 }
 
-// merge is a JSON merge patch (RFC 7386).
+// merge applies a JSON merge patch (RFC 7386).
 func merge(object, patch map[string]any) map[string]any {
 	for k, v := range patch {
 		switch v := v.(type) {
@@ -201,7 +201,7 @@ func kindOf(patch []byte) string {
 	}
 }
 
-// evict answers an eviction: the pod is ending.
+// evict handles an eviction: the pod is then terminating.
 func (c *cluster) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	a := action.(clienttesting.CreateAction)
 	if a.GetSubresource() != "eviction" {

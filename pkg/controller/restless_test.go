@@ -10,8 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestReconcile_RestlessTimeStartsOverWhenThereIsNothingToSettle: content was seen to differ, and then the
-// workload could not be restarted, or was not to be. The time until then does not count.
+// TestReconcile_RestlessTimeStartsOverWhenThereIsNothingToSettle: content differed, and then the workload
+// could or should not be restarted. The time until then does not count.
 func TestReconcile_RestlessTimeStartsOverWhenThereIsNothingToSettle(t *testing.T) {
 	pause := func(c *cluster, paused bool) {
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Spec.Paused = paused })

@@ -10,12 +10,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestRevision_OfADeploymentThatTheIndexDoesNotKnow says nothing: if in doubt, the pods are
-// restarted, which the version of the Deployment then prevents. One that was created again is not
-// even asked for.
+// TestRevision_OfADeploymentThatTheIndexDoesNotKnow: the revision proves nothing, so in doubt the pods
+// are restarted, which the version of the Deployment then prevents. The revision of a Deployment that
+// was created again is not even looked up.
 func TestRevision_OfADeploymentThatTheIndexDoesNotKnow(t *testing.T) {
 	for name, change := range map[string]func(*appsv1.Deployment){
-		"one as the index knows it":                     nil,
+		"the Deployment that the index knows":           nil,
 		"a template that its controller has yet to see": func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 7, 6 },
 		"another of the same name":                      func(d *appsv1.Deployment) { d.UID = "uid-another" },
 	} {

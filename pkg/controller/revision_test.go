@@ -20,13 +20,13 @@ import (
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 )
 
-// written is the entry that a write of some fields leaves now.
+// written returns the managedFields entry of a write of some fields now.
 func written(fields string) []metav1.ManagedFieldsEntry {
 	at := metav1.NewTime(time.Now().Truncate(time.Second))
 	return []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}}
 }
 
-// revisionOf is something that a controller made of a template, at a time.
+// revisionOf returns the metadata of a revision that a controller created at a time.
 func revisionOf[T ingesttest.Object](o T, name string, owner types.UID, created time.Time) T {
 	yes := true
 	o.SetName(name)
@@ -50,8 +50,8 @@ func controllerRevision(name string, revision int64, owner types.UID, created ti
 	return r
 }
 
-// ofImage completes a ControllerRevision of a DaemonSet that reads db by its template, as the controller
-// stores it.
+// ofImage adds the template of a DaemonSet that reads db to a ControllerRevision, as the controller stores
+// it.
 func ofImage(image string, r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
 	t := template("db")
 	t.Spec.Containers[0].Image = image
@@ -63,55 +63,55 @@ func ofImage(image string, r *appsv1.ControllerRevision) *appsv1.ControllerRevis
 	return r
 }
 
-// TestRevision_WhatChangedFirstWhileNoProcessWatched: content, and a second later the template. Whether
-// the pods were made after the content is told by the revision of the template.
+// TestRevision_WhatChangedFirstWhileNoProcessWatched: content has changed, and a second later the template.
+// The revision of the template tells whether the pods were created after the content changed.
 func TestRevision_WhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 	const web = types.UID("uid-web")
 	for name, tc := range map[string]struct {
-		workload ingesttest.Object // a Deployment when nil
+		workload ingesttest.Object // nil: a Deployment
 		objects  func(content time.Time) []ingesttest.Object
 		change   func(*appsv1.Deployment)
 		want     string
 	}{
-		"a ReplicaSet made a second after the content": {
+		"a ReplicaSet created a second after the content": {
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{replicaSet("web-1", "1", web, content.Add(-time.Hour)), replicaSet("web-2", "2", web, content.Add(time.Second))}
 			},
 			want: "verified",
 		},
-		"in the same second: its pods may be older": {
+		"a ReplicaSet created in the same second: its pods may be older": {
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{replicaSet("web-2", "2", web, content)}
 			},
 			want: "rollout",
 		},
-		"an old one, used again by a rollback": {
+		"an old ReplicaSet, reused by a rollback": {
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{replicaSet("web-1", "1", web, content.Add(time.Second)), replicaSet("web-0", "2", web, content.Add(-time.Hour))}
 			},
 			want: "rollout",
 		},
-		"none with the revision": {
+		"no ReplicaSet with the revision": {
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{replicaSet("web-1", "1", web, content.Add(time.Second))}
 			},
 			want: "rollout",
 		},
 		"none": {objects: func(time.Time) []ingesttest.Object { return nil }, want: "rollout"},
-		"one of another owner with the same labels": {
+		"a ReplicaSet of another owner with the same labels": {
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{replicaSet("other-2", "2", "uid-other", content.Add(time.Second)), replicaSet("orphan", "2", "", content.Add(time.Second))}
 			},
 			want: "rollout",
 		},
-		"one that is new, while the template is newer still": {
+		"a new ReplicaSet, but the template is newer": {
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{replicaSet("web-2", "2", web, content.Add(time.Second))}
 			},
 			change: func(d *appsv1.Deployment) { d.Generation, d.Status.ObservedGeneration = 7, 6 },
-			want:   "", // its controller will tell
+			want:   "", // not known until its controller has observed the template
 		},
-		"a ControllerRevision made a second after the content": {
+		"a ControllerRevision created a second after the content": {
 			workload: statefulSet("web", "db"),
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{
@@ -123,7 +123,7 @@ func TestRevision_WhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			},
 			want: "verified",
 		},
-		"an old ControllerRevision, used again by a rollback": {
+		"an old ControllerRevision, reused by a rollback": {
 			workload: statefulSet("web", "db"),
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{controllerRevision("web-b", 3, web, content.Add(-time.Hour)), controllerRevision("web-a", 2, web, content.Add(time.Second))}
@@ -140,9 +140,9 @@ func TestRevision_WhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{controllerRevision("web-b", 3, web, content.Add(time.Second))}
 			},
-			want: "", // the same
+			want: "", // as above
 		},
-		"that of a DaemonSet": {
+		"a ControllerRevision of a DaemonSet": {
 			workload: daemonSet("web", "db"),
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{
@@ -152,7 +152,7 @@ func TestRevision_WhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			},
 			want: "verified",
 		},
-		"that of a DaemonSet, which has yet to get the highest number": {
+		"a ControllerRevision of a DaemonSet that does not have the highest number yet": {
 			workload: daemonSet("web", "db"),
 			objects: func(content time.Time) []ingesttest.Object {
 				return []ingesttest.Object{
@@ -162,7 +162,7 @@ func TestRevision_WhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 			},
 			want: "rollout",
 		},
-		"that of a DaemonSet, which has yet to be seen": {
+		"a ControllerRevision of a DaemonSet that has not been observed yet": {
 			workload: func() ingesttest.Object {
 				d := daemonSet("web", "db")
 				d.Generation = 7
@@ -200,8 +200,8 @@ func TestRevision_WhatChangedFirstWhileNoProcessWatched(t *testing.T) {
 	}
 }
 
-// TestRevision_WithoutControllerRevisions: where they would tell that the pods have read the content, they are restarted in
-// doubt, once; Deployments have ReplicaSets. None is asked for.
+// TestRevision_WithoutControllerRevisions: if only a ControllerRevision could prove that pods have read the content, they are
+// restarted once, in doubt. Deployments have ReplicaSets. No ControllerRevisions are requested.
 func TestRevision_WithoutControllerRevisions(t *testing.T) {
 	const web = types.UID("uid-web")
 	for name, tc := range map[string]struct {
@@ -234,8 +234,8 @@ func TestRevision_WithoutControllerRevisions(t *testing.T) {
 	}
 }
 
-// changeBoth lets a workload be adopted, and then lets content change, and two seconds
-// later the template, while no process watches. It returns when content changed.
+// changeBoth adopts a workload. Then, while no process watches, it changes content, and two
+// seconds later the template. It returns the time of the change of content.
 func changeBoth(c *cluster, workload ingesttest.Object, change func(*appsv1.Deployment)) time.Time {
 	c.t.Helper()
 	c.set(secret("db", "1"))
@@ -272,7 +272,7 @@ func changeBoth(c *cluster, workload ingesttest.Object, change func(*appsv1.Depl
 	return content
 }
 
-// TestRevision_LookUpThatFailsIsTriedAgain, and nothing is restarted in doubt about it.
+// TestRevision_LookUpThatFailsIsTriedAgain, and until it succeeds nothing is restarted.
 func TestRevision_LookUpThatFailsIsTriedAgain(t *testing.T) {
 	for _, resource := range []string{"deployments", "replicasets", "controllerrevisions"} {
 		t.Run(resource, func(t *testing.T) {
@@ -308,17 +308,17 @@ func TestRevision_LookUpThatFailsIsTriedAgain(t *testing.T) {
 				c.advance(time.Second)
 				c.expect("it works again", "1m2.015s verified web")
 				if got := strings.Join(tries, " "); got != "1m2s 1m2.005s 1m2.015s" {
-					t.Errorf("tried at %s", got)
+					t.Errorf("attempts at %s", got)
 				}
 				if log := c.log.String(); !strings.Contains(log, "looking up the revision of") {
-					t.Errorf("not logged: %s", log)
+					t.Errorf("log lacks the failure: %s", log)
 				}
 			})
 		})
 	}
 }
 
-// TestRevision_LookUpIsMadeOnlyWhenVersionsDoNotTell: what has been seen needs none.
+// TestRevision_LookUpIsMadeOnlyWhenVersionsDoNotTell: changes that were seen need no look-up.
 func TestRevision_LookUpIsMadeOnlyWhenVersionsDoNotTell(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -338,10 +338,10 @@ func TestRevision_LookUpIsMadeOnlyWhenVersionsDoNotTell(t *testing.T) {
 		c.set(secret("db", "3"))
 		c.advance(time.Hour)
 		if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "rollout web") {
-			t.Errorf("another change: %v", got)
+			t.Errorf("requests after another change = %v", got)
 		}
 		if lookups > 0 {
-			t.Errorf("%d look-ups", lookups)
+			t.Errorf("got %d look-ups", lookups)
 		}
 	})
 }

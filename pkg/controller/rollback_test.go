@@ -15,20 +15,20 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// revisionHistoryAnnotation is on a ReplicaSet that a Deployment has gone back to.
+// revisionHistoryAnnotation is set on a ReplicaSet to which a Deployment was rolled back.
 const revisionHistoryAnnotation = "deployment.kubernetes.io/revision-history"
 
-// A template that comes back in the middle of a rollout may have pods from before, which have
-// not read what changed meanwhile: unless its ReplicaSet was made for it, they are looked up.
+// A template that comes back in the middle of a rollout may have earlier pods, which have not read
+// changes in between. They are inspected unless the ReplicaSet was created for the template.
 func TestReconcile_RollbackInTheMiddleOfARollout(t *testing.T) {
 	for name, tt := range map[string]struct {
 		history  string // of the ReplicaSet of the template that came back
-		revision string // that its controller gave it
+		revision string // set by its controller
 		want     string
 	}{
-		"to a ReplicaSet with pods from before":         {"1", "3", "mixed rollout"},
-		"to one that was made for it":                   {"", "3", "verified"},
-		"to one that is not told from the one it meant": {"", "1", "mixed rollout"},
+		"to a ReplicaSet with pods from before":                              {"1", "3", "mixed rollout"},
+		"to a ReplicaSet that was created for it":                            {"", "3", "verified"},
+		"to a ReplicaSet that cannot be distinguished from the previous one": {"", "1", "mixed rollout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -53,14 +53,14 @@ func TestReconcile_RollbackInTheMiddleOfARollout(t *testing.T) {
 				c.set(back)
 				c.advance(time.Hour)
 				if got := c.kinds(); got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
+					t.Errorf("requests = %q, want %q", got, tt.want)
 				}
 			})
 		})
 	}
 }
 
-// A look at pods that the API server refuses has found out nothing.
+// An inspection that the API server refuses has no result.
 func TestReconcile_LookForPodsThatFails(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -74,14 +74,14 @@ func TestReconcile_LookForPodsThatFails(t *testing.T) {
 		c.advance(time.Minute)
 		c.expect("it fails")
 		if log := c.log.String(); !strings.Contains(log, "looking for the pods of Deployment shop/web: ") {
-			t.Errorf("no failure is logged:\n%s", log)
+			t.Errorf("log lacks the failure:\n%s", log)
 		}
 		c.mu.Lock()
 		failing = false
 		c.mu.Unlock()
 		c.advance(5 * time.Minute)
 		if kinds := c.kinds(); kinds != "verified" {
-			t.Errorf("listing pods works again: %q", kinds)
+			t.Errorf("requests once pods can be listed = %q", kinds)
 		}
 	})
 }

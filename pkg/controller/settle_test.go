@@ -14,8 +14,7 @@ import (
 )
 
 // TestReconcile_SettleTimeBeginsWhenARestartIsPossible: while a source is missing, or the owner has
-// paused the workload, nothing can settle; what comes together afterwards makes one
-// restart.
+// paused the workload, content does not settle. Changes that come together afterwards cause one restart.
 func TestReconcile_SettleTimeBeginsWhenARestartIsPossible(t *testing.T) {
 	for name, block := range map[string]struct{ on, off func(*cluster) }{
 		"missing": {
@@ -49,13 +48,13 @@ func TestReconcile_SettleTimeBeginsWhenARestartIsPossible(t *testing.T) {
 	}
 }
 
-// TestReconcile_NextSettleTimeBeginsAfterTheRestart: content that changes while the patch is under
-// way is not counted as restless since the first change.
+// TestReconcile_NextSettleTimeBeginsAfterTheRestart: content that changes during the patch does not
+// count as restless since the first change.
 func TestReconcile_NextSettleTimeBeginsAfterTheRestart(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
 		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.MinIntervalAnnotation] = "0" })
-		for i := range 10 { // until it has to be restarted without having settled
+		for i := range 10 { // until a restart is due although content has not settled
 			c.set(secret("db", fmt.Sprint("v", i)))
 			c.advance(999 * time.Millisecond)
 		}
@@ -72,8 +71,8 @@ func TestReconcile_NextSettleTimeBeginsAfterTheRestart(t *testing.T) {
 	})
 }
 
-// TestReconcile_RestlessTimeStartsOverWithAnotherRecord: another client has restarted the workload, as
-// another leader or a Reload does, and before this is seen content has changed again.
+// TestReconcile_RestlessTimeStartsOverWithAnotherRecord: another client, such as another leader or a
+// Reload, has restarted the workload, and content changes again before this is seen.
 func TestReconcile_RestlessTimeStartsOverWithAnotherRecord(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)

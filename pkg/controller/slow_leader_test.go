@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A leader that needs longer to end than its lease lasts holds it for as long: no other replica leads beside
-// it.
+// A leader that takes longer to end than its lease lasts keeps the lease until then, so no other replica leads
+// at the same time.
 func TestElection_LeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -20,16 +20,16 @@ func TestElection_LeaseIsHeldUntilASlowLeaderHasEnded(t *testing.T) {
 		a.stop()
 		pass(2*time.Minute - time.Millisecond)
 		if l.holder() != "a" || b.leading() {
-			t.Errorf("a has not ended, the lease is that of %q, and b leads: %v", l.holder(), b.leading())
+			t.Errorf("before a has ended: holder = %q, b leads: %v", l.holder(), b.leading())
 		}
 		pass(time.Minute)
 		if !b.leading() {
-			t.Error("a has ended, and b does not lead")
+			t.Error("b does not lead after a has ended")
 		}
 	})
 }
 
-// The API server refuses a lease that lasts no time, and so it would not be given up.
+// The API server rejects a lease with a duration of 0, so it would not be released.
 func TestElection_LeaseThatIsGivenUpIsValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -37,15 +37,15 @@ func TestElection_LeaseThatIsGivenUpIsValid(t *testing.T) {
 		a.stop()
 		<-a.ended
 		if l.holder() != "" || l.record.LeaseDurationSeconds < 1 {
-			t.Errorf("the lease is given up as %+v", l.record)
+			t.Errorf("released lease = %+v", l.record)
 		}
 	})
 }
 
-// A lease that is won while the replica ends is not used.
+// A lease that is acquired while the replica ends is not used.
 func TestTurn_IsNotTakenOnceItHasEnded(t *testing.T) {
 	var late turn
 	late.end()
-	late.take(func() { t.Error("the turn is taken after its end") })
+	late.take(func() { t.Error("the function is called after the end") })
 	late.end()
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// standBy lets a replica that has led stand by, until the function that it returns is called.
+// standBy makes a replica that has led stand by until the returned function is called.
 func (c *cluster) standBy() (stop func()) {
 	c.resign()
 	c.controller.AnotherLeads(true)
@@ -38,7 +38,7 @@ func (c *cluster) standBy() (stop func()) {
 	return stop
 }
 
-// TestStandBy: content changes and changes back, and the leader does not see it.
+// TestStandBy: content changes and changes back, unseen by the leader.
 func TestStandBy(t *testing.T) {
 	changeBack := func(c *cluster, between func()) {
 		c.set(secret("db", "2"))
@@ -66,7 +66,7 @@ func TestStandBy(t *testing.T) {
 			})
 			readIt(c)
 		}, "forbidden", policy.Pending},
-		"the leader has recorded that it looked": {func(c *cluster) {
+		"the leader has recorded its inspection": {func(c *cluster) {
 			readIt(c)
 			c.advance(standbyPause / 3)
 			edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { d.Annotations[policy.VerifiedAnnotation] = "2026-01-01T00:00:00Z 1" })
@@ -80,7 +80,7 @@ func TestStandBy(t *testing.T) {
 			readIt(c)
 		}, "", policy.Unmanaged},
 		"a source is missing": {func(c *cluster) { c.remove(live(c, configMap("late", "1"))) }, "", policy.Blocked},
-		"it has seen a part in a list": {func(c *cluster) {
+		"the replica has seen a part in a list": {func(c *cluster) {
 			c.hold()
 			c.set(secret("db", "2"))
 			c.synced()
@@ -100,24 +100,24 @@ func TestStandBy(t *testing.T) {
 				c.expect("it is left to the leader")
 				c.advance(standbyPause/2 + time.Minute)
 				if d := c.decision(); d.State != tt.state {
-					t.Errorf("the state is %s (%s), want %s", d.State, d.Reason, tt.state)
+					t.Errorf("state = %s (%s), want %s", d.State, d.Reason, tt.state)
 				}
 				c.advance(time.Hour)
 				switch got := c.kinds(); {
 				case tt.want == "forbidden" && strings.Count(got, "mixed") < 2, tt.want != "forbidden" && got != tt.want:
-					t.Errorf("the replica wrote %q, want %q", got, tt.want)
+					t.Errorf("requests of the replica = %q, want %q", got, tt.want)
 				}
 				c.expectEvents("it tells nothing")
 				stop()
 				if c.controller.queue != nil {
-					t.Error("changes are still queued")
+					t.Error("the queue is not empty")
 				}
 			})
 		})
 	}
 }
 
-// TestStandBy_Pause: a doubt is left to the leader for a while, which bounds the time until it is looked into.
+// TestStandBy_Pause: doubts are left to the leader for some time, so that the time until an inspection is limited.
 func TestStandBy_Pause(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -129,12 +129,12 @@ func TestStandBy_Pause(t *testing.T) {
 		c.set(secret("db", "1"))
 		c.advance(standbyPause)
 		if got := c.kinds(); got != "mixed" {
-			t.Errorf("after %v: %q", standbyPause, got)
+			t.Errorf("after %v: requests = %q", standbyPause, got)
 		}
 	})
 }
 
-// TestStandBy_WhatTheLeaderSaw: a leader that cannot look at the pods loses the lease, and stands by with what it saw.
+// TestStandBy_WhatTheLeaderSaw: a leader that cannot inspect the pods loses the lease, and keeps what it saw while it stands by.
 func TestStandBy_WhatTheLeaderSaw(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -158,7 +158,7 @@ func TestStandBy_WhatTheLeaderSaw(t *testing.T) {
 	})
 }
 
-// TestBegin_ForgetsDeleted: nothing is remembered of workloads that were deleted between two terms.
+// TestBegin_ForgetsDeleted: workloads that were deleted between two terms are forgotten.
 func TestBegin_ForgetsDeleted(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		stop := adopted(c)
@@ -166,12 +166,12 @@ func TestBegin_ForgetsDeleted(t *testing.T) {
 		c.remove(live(c, deployment("web", "db")))
 		c.lead()
 		if len(c.controller.notes) != 0 {
-			t.Errorf("%d notes", len(c.controller.notes))
+			t.Errorf("got %d notes", len(c.controller.notes))
 		}
 	})
 }
 
-// TestStandBy_EndsBeforeItLeads: nothing that it does goes on beside Run.
+// TestStandBy_EndsBeforeItLeads: StandBy does nothing while Run is running.
 func TestStandBy_EndsBeforeItLeads(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
@@ -191,18 +191,18 @@ func TestStandBy_EndsBeforeItLeads(t *testing.T) {
 		c.lead()
 		c.advance(time.Hour)
 		if got := c.kinds(); got != "verified" {
-			t.Errorf("the leader wrote %q", got)
+			t.Errorf("requests of the leader = %q", got)
 		}
 	})
 }
 
-// TestStandBy_OwnRecordInAList: a list shows our own record in a later version of the workload. What was read after it was decided
-// on is no less unknown to it.
+// TestStandBy_OwnRecordInAList: a list shows the replica's own record in a later version of the workload. The record still does
+// not reflect what was read after it was decided on.
 func TestStandBy_OwnRecordInAList(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		withPod(c)
 		c.resign()
-		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { // so that it is recorded again
+		edit(c, deployment("web", "db"), func(d *appsv1.Deployment) { // so that the content is recorded again
 			delete(d.Annotations, policy.ConfigHashAnnotation)
 			delete(d.Annotations, policy.AppliedSourcesAnnotation)
 		})

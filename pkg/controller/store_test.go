@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 )
 
-// set creates or changes an object, as its owner does.
+// set creates or updates an object, as its owner does.
 func (c *cluster) set(o ingesttest.Object) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -29,7 +29,7 @@ func (c *cluster) store(o ingesttest.Object) {
 	c.Set(o)
 }
 
-// mirror writes an object to the tracker of the client, or deletes it there.
+// mirror writes an object to the tracker of the client, or deletes it from there.
 func (c *cluster) mirror(o ingesttest.Object, deleted bool) {
 	c.t.Helper()
 	tracker, resource := c.client.Tracker(), ingesttest.ResourceOf(o)
@@ -51,7 +51,7 @@ func (c *cluster) mirror(o ingesttest.Object, deleted bool) {
 func (c *cluster) annotateNamespace(annotations map[string]string) {
 	c.t.Helper()
 	c.set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Annotations: annotations}})
-	synctest.Wait() // events that it causes need the lock
+	synctest.Wait() // the events need the lock
 }
 
 // remove deletes an object.
@@ -62,21 +62,21 @@ func (c *cluster) remove(o ingesttest.Object) {
 	c.Delete(o)
 }
 
-// hold keeps news from the index.
+// hold holds back events for the index.
 func (c *cluster) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Hold()
 }
 
-// release lets the index hear all news.
+// release delivers all events to the index.
 func (c *cluster) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Release()
 }
 
-// live returns an object as it is in the cluster.
+// live returns the current state of an object in the cluster.
 func live[T ingesttest.Object](c *cluster, o T) T {
 	c.t.Helper()
 	got, err := c.client.Tracker().Get(ingesttest.ResourceOf(o), namespace, o.GetName())
@@ -86,7 +86,7 @@ func live[T ingesttest.Object](c *cluster, o T) T {
 	return got.DeepCopyObject().(T)
 }
 
-// edit changes an object as it is in the cluster.
+// edit changes the current state of an object in the cluster.
 func edit[T ingesttest.Object](c *cluster, o T, f func(T)) {
 	c.t.Helper()
 	got := live(c, o)

@@ -16,8 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_RestartIsDatedByItsPatch, so that the minimum interval counts from there: listing the pods
-// that have to go may take a while.
+// TestReconcile_RestartIsDatedByItsPatch: the minimum interval begins with the patch, as listing the pods
+// to evict may take some time.
 func TestReconcile_RestartIsDatedByItsPatch(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		first := true
@@ -40,13 +40,13 @@ func TestReconcile_RestartIsDatedByItsPatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := last.Time.Sub(begin); took < 10*time.Second {
-			t.Errorf("the restart is dated %v after the content changed", took)
+			t.Errorf("the time of the restart is %v after the change of content", took)
 		}
 	})
 }
 
-// TestReconcile_StrategyThatIsNotAllowed evicts nothing and is told once, also when pods are being evicted while it is switched off.
-// When it is switched on again, the eviction goes on.
+// TestReconcile_StrategyThatIsNotAllowed: no pods are evicted, which is reported once, even if pods were being evicted when the
+// strategy was disabled. When the strategy is enabled again, the eviction continues.
 func TestReconcile_StrategyThatIsNotAllowed(t *testing.T) {
 	const told = `Warning ConfigStrategyNotAllowed Deployment/shop/web: Annotation configdep.io/strategy="recreate" is not allowed: ` +
 		`configdep is installed without this strategy (--strategies). Automatic restarts are on hold until this is fixed.`
@@ -70,7 +70,7 @@ func TestReconcile_StrategyThatIsNotAllowed(t *testing.T) {
 		c.lead()
 		c.advance(time.Minute)
 		if got := c.took(); len(got) == 0 || !strings.HasSuffix(got[0], " recreate web") {
-			t.Errorf("the strategy is allowed again: %v", got)
+			t.Errorf("requests once the strategy is allowed again = %v", got)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_RestartDuringARolloutMakesANewTemplate, whatever its hash: pods that are left from before
-// may be of a template with the same one.
+// TestReconcile_RestartDuringARolloutMakesANewTemplate, whatever its hash: earlier pods may have a template
+// with the same hash.
 func TestReconcile_RestartDuringARolloutMakesANewTemplate(t *testing.T) {
 	for name, running := range map[string]bool{"a rollout is running": true, "it is complete": false} {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestReconcile_RestartDuringARolloutMakesANewTemplate(t *testing.T) {
 				c.expect("it is restarted", "1m1s rollout web")
 				template := live(c, deployment("web", "db")).Spec.Template
 				if timed := template.Annotations[policy.ReloadedAtAnnotation] != ""; timed != running {
-					t.Errorf("the template has the annotations %v", template.Annotations)
+					t.Errorf("annotations of the template = %v", template.Annotations)
 				}
 			})
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_WhatIsBeingDeletedIsLeftAlone: sources go before the workloads that use them.
+// TestReconcile_WhatIsBeingDeletedIsLeftAlone: sources may be deleted before the workloads that use them.
 func TestReconcile_WhatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	for name, end := range map[string]func(*cluster){
 		"the workload": func(c *cluster) {

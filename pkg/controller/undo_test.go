@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_LosingTheOptInIsTold: kubectl rollout undo to a revision from before it restores the
-// annotations of that time.
+// TestReconcile_LosingTheOptInIsTold: kubectl rollout undo to a revision from before the opt-in restores
+// the annotations of that time.
 func TestReconcile_LosingTheOptInIsTold(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		other := deployment("other", "db")
@@ -37,7 +37,7 @@ func TestReconcile_LosingTheOptInIsTold(t *testing.T) {
 	})
 }
 
-// TestReconcile_ConfigReloadOffNamesTheObject that turned automatic restarts off.
+// TestReconcile_ConfigReloadOffNamesTheObject: the event names the object that turned automatic restarts off.
 func TestReconcile_ConfigReloadOffNamesTheObject(t *testing.T) {
 	const undo = " (kubectl rollout undo restores the annotations of the older revision.)"
 	on, off := map[string]string{policy.ReloadAnnotation: "auto"}, map[string]string{policy.ReloadAnnotation: "off"}
@@ -46,13 +46,13 @@ func TestReconcile_ConfigReloadOffNamesTheObject(t *testing.T) {
 		newWorkload, newNamespace map[string]string
 		want                      string
 	}{
-		"removed from the workload":      {on, nil, nil, nil, "configdep.io/reload was removed from the Deployment." + undo},
-		"the namespace is off anyway":    {on, off, nil, off, "configdep.io/reload was removed from the Deployment." + undo},
-		"set to off on the workload":     {on, nil, off, nil, "configdep.io/reload is set to off on the Deployment." + undo},
-		"off for one of the namespace":   {nil, on, off, on, "configdep.io/reload is set to off on the Deployment." + undo},
-		"removed from the namespace":     {nil, on, nil, nil, "configdep.io/reload was removed from Namespace shop."},
-		"set to off on the namespace":    {nil, on, nil, off, "configdep.io/reload is set to off on Namespace shop."},
-		"on the workload it is still on": {on, on, on, off, ""},
+		"removed from the workload":                         {on, nil, nil, nil, "configdep.io/reload was removed from the Deployment." + undo},
+		"the namespace is off anyway":                       {on, off, nil, off, "configdep.io/reload was removed from the Deployment." + undo},
+		"set to off on the workload":                        {on, nil, off, nil, "configdep.io/reload is set to off on the Deployment." + undo},
+		"set to off on a workload of an opted-in namespace": {nil, on, off, on, "configdep.io/reload is set to off on the Deployment." + undo},
+		"removed from the namespace":                        {nil, on, nil, nil, "configdep.io/reload was removed from Namespace shop."},
+		"set to off on the namespace":                       {nil, on, nil, off, "configdep.io/reload is set to off on Namespace shop."},
+		"still on, by the workload":                         {on, on, on, off, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
@@ -78,8 +78,8 @@ func TestReconcile_ConfigReloadOffNamesTheObject(t *testing.T) {
 	}
 }
 
-// TestReconcile_UndoThatBringsBackAnEviction: the ReplicaSet has kept the names of pods that have long
-// gone, and the strategy is another now.
+// TestReconcile_UndoThatBringsBackAnEviction: the ReplicaSet has kept the list of pods that were deleted
+// long before, and the strategy has changed.
 func TestReconcile_UndoThatBringsBackAnEviction(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)

@@ -15,8 +15,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestReconcile_RefusedFirstRecordLosesNoChange: content changes while it cannot be written yet what
-// pods run with that are older than the process.
+// TestReconcile_RefusedFirstRecordLosesNoChange: content changes while the record of pods that are older
+// than the process cannot be written yet.
 func TestReconcile_RefusedFirstRecordLosesNoChange(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.set(secret("db", "1"))
@@ -28,19 +28,19 @@ func TestReconcile_RefusedFirstRecordLosesNoChange(t *testing.T) {
 		edit(c, web, func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} })
 		c.advance(30 * time.Minute)
 		if got := c.took(); len(got) == 0 || got[0] != "1m0s baseline web: Forbidden" {
-			t.Errorf("got %v", got)
+			t.Errorf("requests = %v", got)
 		}
 		told := c.told()
 		const want = "Warning ConfigRecordFailed Deployment/shop/web: Recording the content that the pods run with failed and will be retried: " +
 			`deployments.apps "web" is forbidden: quota`
 		if len(told) == 0 || told[0] != want {
-			t.Errorf("told: %v", told)
+			t.Errorf("events = %v", told)
 		}
 		c.expectState("nothing is recorded", policy.Pending, policy.ReasonNotRecorded)
 		c.set(secret("db", "2"))
 		c.advance(30 * time.Minute)
 		if d := c.decision(); d.State == policy.InSync {
-			t.Errorf("the pods run with other content, and the decision is %+v", d)
+			t.Errorf("decision = %+v, want a state other than InSync: the pods run with other content", d)
 		}
 		c.refusing(nil)
 		c.took()
@@ -50,8 +50,8 @@ func TestReconcile_RefusedFirstRecordLosesNoChange(t *testing.T) {
 	})
 }
 
-// TestReconcile_MissingSourceLosesNoChangeOfAnother: while one is missing, nothing is recorded, and a
-// container that does not need it has read the other.
+// TestReconcile_MissingSourceLosesNoChangeOfAnother: while a source is missing, nothing is recorded, but a
+// container that does not need it has read another source.
 func TestReconcile_MissingSourceLosesNoChangeOfAnother(t *testing.T) {
 	optIn := func(d *appsv1.Deployment) { d.Annotations = map[string]string{policy.ReloadAnnotation: "auto"} }
 	for name, before := range map[string]func(*cluster){
@@ -66,7 +66,7 @@ func TestReconcile_MissingSourceLosesNoChangeOfAnother(t *testing.T) {
 			newLeader(c)
 			c.set(sidecar(deployment("web", "db"), "late"))
 		},
-		"the same, opted in later": func(c *cluster) {
+		"pods that are younger, and of which a container waits, opted in later": func(c *cluster) {
 			newLeader(c)
 			web := sidecar(deployment("web", "db"), "late")
 			web.Annotations = nil
@@ -91,8 +91,8 @@ func TestReconcile_MissingSourceLosesNoChangeOfAnother(t *testing.T) {
 	}
 }
 
-// TestReconcile_ContentThatNewPodsReadAndThatThenGoesBack: the record tells of the content that the
-// pods before them read, which is the present one again.
+// TestReconcile_ContentThatNewPodsReadAndThatThenGoesBack: the record has the content that the previous pods
+// have read, which is the current content again.
 func TestReconcile_ContentThatNewPodsReadAndThatThenGoesBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		adopted(c)
@@ -109,7 +109,7 @@ func TestReconcile_ContentThatNewPodsReadAndThatThenGoesBack(t *testing.T) {
 	})
 }
 
-// TestReconcile_RedundantAnnotationAdoptsNothing: the workload was restarted automatically before, by
+// TestReconcile_RedundantAnnotationAdoptsNothing: the workload already had automatic restarts by
 // default.
 func TestReconcile_RedundantAnnotationAdoptsNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
@@ -131,8 +131,8 @@ func TestReconcile_RedundantAnnotationAdoptsNothing(t *testing.T) {
 	})
 }
 
-// TestReconcile_RecordOfAWebhookThatLagsIsNoChange: a replica that had not read the last change yet has
-// recorded the content before it, in the write by which the workload has opted in.
+// TestReconcile_RecordOfAWebhookThatLagsIsNoChange: a replica that had not yet read the last change has
+// recorded the content before the change, in the write by which the workload opted in.
 func TestReconcile_RecordOfAWebhookThatLagsIsNoChange(t *testing.T) {
 	for name, before := range map[string]func(*cluster){
 		"pods that are older than the process": newLeader,
@@ -160,7 +160,7 @@ func TestReconcile_RecordOfAWebhookThatLagsIsNoChange(t *testing.T) {
 				})
 				c.advance(time.Hour)
 				if got := c.took(); len(got) != 1 || !strings.HasSuffix(got[0], "baseline web") {
-					t.Errorf("the workload has just opted in: %v", got)
+					t.Errorf("requests just after opting in = %v", got)
 				}
 				c.set(secret("db", "3"))
 				c.advance(time.Hour)
