@@ -20,7 +20,7 @@ func ownedBy(kind string, controller bool) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "tools.example/v1", Kind: kind, Name: "owner", UID: "u", Controller: &controller}}
 }
 
-// What has a controller is left out by its metadata alone: what else it has need not even be valid. All else is read.
+// Objects with a controller are left out by only their metadata: the rest need not even be valid. All other objects are read.
 func TestControlledObjectsAreLeftOut(t *testing.T) {
 	digester := dependency.NewDigester(make([]byte, 32))
 	byKind := map[string]*stream{}
@@ -41,11 +41,11 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 		o    interface{ Marshal() ([]byte, error) }
 		left bool
 	}{
-		"a Pod of a Rollout":         {"Pod", pod(ownedBy("Rollout", true)), true},
-		"a Pod alone":                {"Pod", pod(nil), false},
-		"a Pod that belongs to some": {"Pod", pod(ownedBy("Rollout", false)), false},
-		"a Job of a CronJob":         {"Job", job(ownedBy("CronJob", true)), true},
-		"a Job of a workflow":        {"Job", job(ownedBy("Workflow", true)), false},
+		"a Pod of a Rollout": {"Pod", pod(ownedBy("Rollout", true)), true},
+		"a Pod alone":        {"Pod", pod(nil), false},
+		"a Pod with an owner that is no controller": {"Pod", pod(ownedBy("Rollout", false)), false},
+		"a Job of a CronJob":                        {"Job", job(ownedBy("CronJob", true)), true},
+		"a Job of a workflow":                       {"Job", job(ownedBy("Workflow", true)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := tt.o.Marshal()
@@ -62,7 +62,7 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 				want = dependency.WorkloadKey{Kind: dependency.WorkloadKind(tt.kind), Namespace: "shop", Name: "x"}
 			}
 			if o.dropped != want || (o.workload == nil) != tt.left || o.ResourceVersion != "7" || o.Name != "x" {
-				t.Errorf("%+v, want it left out: %t", o, tt.left)
+				t.Errorf("object = %+v, want it left out: %t", o, tt.left)
 			}
 			raw = append(raw, 2<<3|2, 2, 0xff, 0xff) // a spec that cannot be decoded
 			if _, err := s.decode(raw); (err == nil) != tt.left {
@@ -83,7 +83,7 @@ func TestControlledObjectsAreLeftOut(t *testing.T) {
 	}
 }
 
-// BenchmarkControlledPod decodes a pod of another tool, as one of Tekton or Argo Rollouts is.
+// BenchmarkControlledPod decodes a pod of another tool, such as Tekton or Argo Rollouts.
 func BenchmarkControlledPod(b *testing.B) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "x", ResourceVersion: "7", OwnerReferences: ownedBy("TaskRun", true)}}
 	for i := range 5 {

@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// heard is a sink that notes what it is told of progress.
+// heard is a sink that records the progress that it is told.
 type heard struct{ at []dependency.Progress }
 
 func (h *heard) Synced(_ policy.Evaluator, at dependency.Progress) { h.at = append(h.at, at) }
@@ -26,14 +26,14 @@ func (h *heard) Changed(_ policy.Evaluator, at dependency.Progress, _ dependency
 }
 func (h *heard) Progressed(at dependency.Progress) { h.at = append(h.at, at) }
 
-// told returns what was told since the last time.
+// told returns what the sink was told since the last call.
 func (h *heard) told() []dependency.Progress {
 	out := h.at
 	h.at = nil
 	return out
 }
 
-// readUpTo returns an index that has read deployments and secrets up to some revisions.
+// readUpTo returns an index that has read Deployments and Secrets up to some revisions.
 func readUpTo(t *testing.T, deployed, secret string) (*Index, *heard) {
 	t.Helper()
 	h := &heard{}
@@ -43,9 +43,9 @@ func readUpTo(t *testing.T, deployed, secret string) (*Index, *heard) {
 	return x, h
 }
 
-// Until every resource has told that its counter is not behind, no version is one that other
-// replicas understand; and never, once one was behind, whatever it says later and however
-// often everything is read again.
+// Until every resource has shown that its counter is not behind, versions are not valid for other
+// replicas. Once a counter was behind, they never are, whatever the later answers and however often
+// everything is read again.
 func TestOneCounter(t *testing.T) {
 	type probe struct {
 		stream      *stream
@@ -66,26 +66,26 @@ func TestOneCounter(t *testing.T) {
 		probes []probe
 		want   []dependency.Progress
 	}{
-		"no server was asked":                  {nil, nil},
-		"one has yet to answer":                {[]probe{{deployments, 105, 105}, {deployments, 106, 105}}, nil},
-		"none is behind":                       {[]probe{{deployments, 105, 105}, {secrets, 110, 105}}, []dependency.Progress{one(110)}},
-		"nothing has changed since":            {[]probe{{deployments, 105, 105}, {secrets, 105, 105}, {deployments, 105, 105}}, []dependency.Progress{one(105)}},
-		"the first is behind":                  {[]probe{{deployments, 101, 105}, {secrets, 110, 105}}, []dependency.Progress{several}},
-		"the second is behind":                 {[]probe{{deployments, 105, 105}, {secrets, 104, 105}}, []dependency.Progress{several}},
-		"one falls behind later":               {[]probe{{deployments, 105, 105}, {secrets, 106, 105}, {secrets, 107, 108}}, []dependency.Progress{one(106), both}},
-		"one was behind and is not any longer": {[]probe{{deployments, 101, 105}, {secrets, 110, 105}, {deployments, 200, 105}}, []dependency.Progress{several}},
+		"no server was asked":                      {nil, nil},
+		"one resource has yet to answer":           {[]probe{{deployments, 105, 105}, {deployments, 106, 105}}, nil},
+		"none is behind":                           {[]probe{{deployments, 105, 105}, {secrets, 110, 105}}, []dependency.Progress{one(110)}},
+		"nothing has changed since":                {[]probe{{deployments, 105, 105}, {secrets, 105, 105}, {deployments, 105, 105}}, []dependency.Progress{one(105)}},
+		"the first is behind":                      {[]probe{{deployments, 101, 105}, {secrets, 110, 105}}, []dependency.Progress{several}},
+		"the second is behind":                     {[]probe{{deployments, 105, 105}, {secrets, 104, 105}}, []dependency.Progress{several}},
+		"one resource falls behind later":          {[]probe{{deployments, 105, 105}, {secrets, 106, 105}, {secrets, 107, 108}}, []dependency.Progress{one(106), both}},
+		"one resource was behind and no longer is": {[]probe{{deployments, 101, 105}, {secrets, 110, 105}, {deployments, 200, 105}}, []dependency.Progress{several}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x, h := readUpTo(t, "105", "100")
 			if diff := cmp.Diff([]dependency.Progress{unknown}, h.told()); diff != "" {
-				t.Errorf("at the sync (-want +got):\n%s", diff)
+				t.Errorf("progress at the sync (-want +got):\n%s", diff)
 			}
 			for _, p := range tt.probes {
 				x.probed(quiet(t), p.stream, asked, p.now, p.before, 0)
 			}
 			told := h.told()
 			if diff := cmp.Diff(tt.want, told); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("progress after the sync (-want +got):\n%s", diff)
 			}
 			x.Reset()
 			x.replace(deployments, nil, "105")
@@ -96,7 +96,7 @@ func TestOneCounter(t *testing.T) {
 				again.SeveralCounters, again.Current, again.Asked = last.SeveralCounters, last.Current, last.Asked
 			}
 			if diff := cmp.Diff([]dependency.Progress{again}, h.told()); diff != "" {
-				t.Errorf("when everything is read again (-want +got):\n%s", diff)
+				t.Errorf("progress when everything is read again (-want +got):\n%s", diff)
 			}
 		})
 	}

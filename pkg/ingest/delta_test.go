@@ -36,8 +36,8 @@ func (s *sourceSink) Changed(known policy.Evaluator, at dependency.Progress, del
 	}
 }
 
-// A sink that asks for it is told of sources that no workload uses, each in the state of that time; others are told no more
-// than that there is progress.
+// A sink that asks for it is told of sources that no workload uses, each in its state at that time; other sinks are only told
+// of progress.
 func TestIndex_TellsOfSources(t *testing.T) {
 	asks, others := &sourceSink{}, &recorder{}
 	x := newIndex(testingclock.NewFakeClock(time.Unix(1_000_000, 0)), []string{"deployments", "secrets"}, asks, others)
@@ -60,6 +60,6 @@ func TestIndex_TellsOfSources(t *testing.T) {
 		"synced at 100 with 1 workloads and 2 sources", "progressed to 101", "changed at 102: deployment.web", "changed at 103: deployment.web",
 		"progressed to 104", "progressed to 105", "progressed to 110",
 	}, others.told()); diff != "" {
-		t.Errorf("the other is told (-want +got):\n%s", diff)
+		t.Errorf("notifications of the other sink (-want +got):\n%s", diff)
 	}
 }

@@ -52,7 +52,7 @@ func frame(t testing.TB, typ watch.EventType, object []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 }
 
-// inner returns what an envelope holds.
+// inner returns the object in an envelope.
 func inner(t testing.TB, o interface{ Marshal() ([]byte, error) }) []byte {
 	t.Helper()
 	raw, err := o.Marshal()

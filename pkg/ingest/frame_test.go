@@ -20,7 +20,7 @@ import (
 	restclientwatch "k8s.io/client-go/rest/watch"
 )
 
-// events decodes a watch as client-go does, and notes into which buffers it is read.
+// events decodes a watch as client-go does, and records the buffers into which it is read.
 type events struct {
 	*restclientwatch.Decoder
 	buffers *[][]byte
@@ -43,14 +43,14 @@ func (r *notingReader) Read(p []byte) (int, error) {
 	return r.ReadCloser.Read(p)
 }
 
-// largeSecret holds the password a few hundred thousand times.
+// largeSecret returns a Secret that contains the password a few hundred thousand times.
 func largeSecret() *corev1.Secret {
 	s := secretWith(password)
 	s.Data["large"] = bytes.Repeat([]byte(password), 50_000)
 	return s
 }
 
-// workloadWith has a value in its environment that is not from a Secret.
+// workloadWith returns a workload with a literal value in its environment.
 func workloadWith(value string) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Namespace, p.Name, p.ResourceVersion = "shop", "toolbox", "7"
@@ -58,8 +58,8 @@ func workloadWith(value string) *corev1.Pod {
 	return p
 }
 
-// Of an event nothing is left in memory, neither in the buffer that it came in, whatever it was, nor in those that were
-// too small for it.
+// Nothing of an event is left in memory, whatever the event: neither in the buffer that contained it, nor in buffers that
+// were too small.
 func TestNothingIsLeftOfEvents(t *testing.T) {
 	secret, large := inProtobuf(t, secretWith(password)), inProtobuf(t, largeSecret())
 	status := []byte("k8s\x00\x0a\x0c\x0a\x02v1\x12\x06Secret\x12") // its size is missing
@@ -71,11 +71,11 @@ func TestNothingIsLeftOfEvents(t *testing.T) {
 		"events that need larger and larger buffers": {
 			"secrets", [][]byte{frame(t, watch.Added, secret), frame(t, watch.Modified, large), frame(t, watch.Deleted, secret)}, 3,
 		},
-		"a workload":                      {"pods", [][]byte{frame(t, watch.Added, inProtobuf(t, workloadWith(password)))}, 1},
-		"a workload in place of a Secret": {"secrets", [][]byte{frame(t, watch.Added, inProtobuf(t, workloadWith(password)))}, 0},
-		"an object that is damaged":       {"secrets", [][]byte{frame(t, watch.Added, append(bytes.Clone(status), "\xff"+password...))}, 0},
-		"an event that is damaged":        {"secrets", [][]byte{framed("\x0a\x05ADDED\x12\x7f" + password)}, 0},
-		"no object":                       {"secrets", [][]byte{frame(t, watch.Added, []byte(password))}, 0},
+		"a workload":                     {"pods", [][]byte{frame(t, watch.Added, inProtobuf(t, workloadWith(password)))}, 1},
+		"a workload instead of a Secret": {"secrets", [][]byte{frame(t, watch.Added, inProtobuf(t, workloadWith(password)))}, 0},
+		"a corrupt object":               {"secrets", [][]byte{frame(t, watch.Added, append(bytes.Clone(status), "\xff"+password...))}, 0},
+		"a corrupt event":                {"secrets", [][]byte{framed("\x0a\x05ADDED\x12\x7f" + password)}, 0},
+		"no object":                      {"secrets", [][]byte{frame(t, watch.Added, []byte(password))}, 0},
 		"an event that breaks off": {
 			"secrets", [][]byte{frame(t, watch.Added, secret), frame(t, watch.Modified, large)[:200_000]}, 1,
 		},
@@ -93,10 +93,10 @@ func TestNothingIsLeftOfEvents(t *testing.T) {
 				}
 			}
 			if n-1 != test.decoded {
-				t.Errorf("%d events are decoded, then %v", n-1, err)
+				t.Errorf("got %d events, then error %v", n-1, err)
 			}
 			if len(*e.buffers) == 0 {
-				t.Error("no buffer has been noted")
+				t.Error("no buffer was recorded")
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func framed(event string) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
 }
 
-// noted is a decoder that notes the size of what comes.
+// noted is a decoder that records the size of its input.
 type noted struct{ size int }
 
 // Decode implements runtime.Decoder.
@@ -115,7 +115,7 @@ func (n *noted) Decode(data []byte, _ *schema.GroupVersionKind, into runtime.Obj
 	return into, nil, nil
 }
 
-// Events come whole, however they arrive, and whatever their size is: that of a buffer, or a little more or less.
+// Events are read completely, however they arrive and whatever their size: the size of a buffer, or slightly more or less.
 func TestFrames(t *testing.T) {
 	var sizes []int
 	var body []byte
@@ -136,11 +136,11 @@ func TestFrames(t *testing.T) {
 					t.Fatalf("event %d of %d bytes: %v", i, size, err)
 				}
 				if into.size != size {
-					t.Fatalf("event %d has %d bytes, not %d", i, into.size, size)
+					t.Fatalf("event %d has %d bytes, want %d", i, into.size, size)
 				}
 			}
 			if _, _, err := d.Decode(nil, nil); !errors.Is(err, io.EOF) {
-				t.Errorf("at the end: %v", err)
+				t.Errorf("error at the end = %v, want EOF", err)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func TestFrames(t *testing.T) {
 	} {
 		d := streaming.NewDecoder(newFramer().NewFrameReader(io.NopCloser(bytes.NewReader(body.body))), &noted{})
 		if _, _, err := d.Decode(nil, nil); !errors.Is(err, body.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error = %v", name, err)
 		}
 	}
 }

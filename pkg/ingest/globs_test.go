@@ -14,7 +14,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// blocked notes which workloads are blocked, by what it is told.
+// blocked is a sink that records which workloads are blocked.
 type blocked struct {
 	t       *testing.T
 	names   map[string]bool
@@ -39,7 +39,7 @@ func (b *blocked) Changed(known policy.Evaluator, _ dependency.Progress, delta d
 			if d := e.Decide(policy.Observed{}); d.State == policy.Blocked {
 				b.names[key.Name], b.message = true, d.Message
 				if len(e.Globs)+len(e.Policy.Sources) > 0 {
-					b.t.Errorf("%s is blocked, and yet %v is looked for", key.Name, e.Policy.Sources)
+					b.t.Errorf("blocked workload %s still has the sources %v", key.Name, e.Policy.Sources)
 				}
 			}
 		}
@@ -51,8 +51,8 @@ func (*blocked) TellsOfSources() bool { return false }
 
 func (*blocked) Progressed(dependency.Progress) {}
 
-// Of more globs than a namespace may have, those of the oldest workloads are tried, whatever the order in which they are
-// read. The other workloads are blocked, and say why, until there is room again.
+// If a namespace has too many globs, those of the oldest workloads are matched, in whatever order the workloads are read.
+// The other workloads are blocked, and report why, until there is room again.
 func TestIndex_BlocksTooManyGlobs(t *testing.T) {
 	const more = 3
 	workload := func(i, version int) *object {
@@ -76,13 +76,13 @@ func TestIndex_BlocksTooManyGlobs(t *testing.T) {
 					}
 				}
 				if len(sink.names) != n {
-					t.Errorf("%s: %d workloads are blocked, want %d", when, len(sink.names), n)
+					t.Errorf("%s: got %d blocked workloads, want %d", when, len(sink.names), n)
 				}
 			}
 			must(t, newStore(x, deployments).Replace(list, "10"), newStore(x, secrets).Replace(nil, "10"))
 			expect("at first", dependency.MaxGlobWork, more)
 			if want := fmt.Sprintf("may count as %d in total", dependency.MaxGlobWork); !strings.Contains(sink.message, want) || !strings.Contains(sink.message, policy.SourcesAnnotation) {
-				t.Errorf("the message is %q", sink.message)
+				t.Errorf("message = %q", sink.message)
 			}
 			store := newStore(x, deployments)
 			must(t, store.Delete(workload(0, 11)))

@@ -16,8 +16,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// After any changes the graph equals the cluster, and a sink that renders what it is told of,
-// and nothing else, shows what is there.
+// After any changes, the graph equals the cluster, and so does a sink that renders only what it is
+// told.
 func TestIndexFollowsTheClusterThroughAnyChanges(t *testing.T) {
 	withSeeds(t, 1, indexFollowsTheCluster)
 }
@@ -57,7 +57,7 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand) {
 			o := change(s)
 			delete(cluster[s], o.Name)
 			must(t, in.Delete(o))
-		case 1: // what happened during a disconnection is seen in the next list
+		case 1: // events during a disconnection are seen in the next list
 			for range r.Intn(4) {
 				if o := change(s); r.Intn(3) == 0 {
 					delete(cluster[s], o.Name)
@@ -78,7 +78,7 @@ func indexFollowsTheCluster(t *testing.T, r *rand.Rand) {
 			must(t, in.Update(o))
 		}
 		if x.progress.Latest != uint64(version) && step > 0 {
-			t.Fatalf("step %d: revision %d, want %d", step, x.progress.Latest, version)
+			t.Fatalf("step %d: revision = %d, want %d", step, x.progress.Latest, version)
 		}
 		checkIndex(t, step, x, sink, cluster)
 	}
@@ -118,14 +118,14 @@ func checkIndex(t *testing.T, step int, x *Index, sink *recorder, cluster map[*s
 		g.EachWorkload(func(w *dependency.Workload) { got[w.WorkloadKey] = view(g, w) })
 		_, sources := g.Size()
 		if _, wantSources := naive.Size(); sources != wantSources {
-			t.Fatalf("step %d: %d sources, want %d", step, sources, wantSources)
+			t.Fatalf("step %d: got %d sources, want %d", step, sources, wantSources)
 		}
 	})
 	if !maps.Equal(want, got) {
-		t.Fatalf("step %d: the graph (-want +got):\n%s", step, cmp.Diff(want, got))
+		t.Fatalf("step %d: graph (-want +got):\n%s", step, cmp.Diff(want, got))
 	}
 	if !maps.Equal(want, sink.mirror) {
-		t.Fatalf("step %d: what was told, rendered (-want +got):\n%s", step, cmp.Diff(want, sink.mirror))
+		t.Fatalf("step %d: rendered notifications (-want +got):\n%s", step, cmp.Diff(want, sink.mirror))
 	}
 }
 

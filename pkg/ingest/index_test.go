@@ -24,10 +24,10 @@ var (
 	namespaces  = &stream{name: "namespaces"}
 )
 
-// now is the time at which everything happens unless the clock is set.
+// now is the time of everything, unless the clock is set.
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Before everything is read no sink is told: half of the sources would look missing.
+// Sinks are not told before everything is read: half of the sources would look missing.
 func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {
 	r := &recorder{}
 	x, _ := newTestIndex(r, "deployments", "secrets", "jobs")
@@ -35,7 +35,7 @@ func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {
 		t.Helper()
 		err := x.Synced()
 		if err == nil || err.Error() != "waiting for the first list of "+want {
-			t.Errorf("awaits %v, want %s", err, want)
+			t.Errorf("Synced = %v, want to wait for %s", err, want)
 		}
 	}
 	awaits("deployments, jobs, secrets")
@@ -51,16 +51,16 @@ func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {
 	)
 	awaits("deployments, jobs")
 	if x.Read(func(policy.Evaluator) { t.Error("the graph is read before the sync") }) {
-		t.Error("the graph is said to have been read before the sync")
+		t.Error("Read = true before the sync")
 	}
 	must(t, newStore(x, deployments).Replace([]any{deployment("web", 3, "db")}, "12"))
 	awaits("jobs")
 	if told := r.told(); len(told) != 0 {
-		t.Errorf("told before the sync: %q", told)
+		t.Errorf("notifications before the sync = %q, want none", told)
 	}
 	must(t, newStore(x, jobs).Replace(nil, "9"))
 	if err := x.Synced(); err != nil {
-		t.Errorf("after the last list: %v", err)
+		t.Errorf("after the last list: Synced = %v", err)
 	}
 	read := false
 	if !x.Read(func(known policy.Evaluator) {
@@ -70,34 +70,34 @@ func TestIndex_NotifiesOnlyAfterTheFirstSync(t *testing.T) {
 		t.Error("the graph cannot be read after the sync")
 	}
 	if diff := cmp.Diff([]string{"synced at 16 with 1 workloads and 1 sources"}, r.told()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
 	must(t, newStore(x, jobs).Replace(nil, "17"))
 	if diff := cmp.Diff([]string{"progressed to 17"}, r.told()); diff != "" {
-		t.Errorf("told of a relist after the sync (-want +got):\n%s", diff)
+		t.Errorf("notifications of a relist after the sync (-want +got):\n%s", diff)
 	}
 }
 
-// Each case starts from the Deployments web and api, which read the Secret db, and idle,
-// whose annotation names the Secrets tls and feature-*, and the Secrets db and unused.
+// Each case starts with the Secrets db and unused, the Deployments web and api, which read db, and
+// the Deployment idle, whose annotation names the Secrets tls and feature-*.
 func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 	tests := map[string]struct {
 		change func(*Index) error
 		want   string
 	}{
-		"a workload comes":         {func(x *Index) error { return newStore(x, deployments).Add(deployment("new", 101)) }, "changed at 101: deployment.new"},
-		"a workload changes":       {func(x *Index) error { return newStore(x, deployments).Update(deployment("web", 101)) }, "changed at 101: deployment.web"},
-		"a workload goes":          {func(x *Index) error { return newStore(x, deployments).Delete(deployment("web", 101)) }, "changed at 101: -deployment.web"},
-		"one that is unknown goes": {func(x *Index) error { return newStore(x, deployments).Delete(deployment("x", 101)) }, "progressed to 101"},
-		"a source changes":         {func(x *Index) error { return newStore(x, secrets).Update(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
-		"a source goes":            {func(x *Index) error { return newStore(x, secrets).Delete(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
-		"a source that is unused":  {func(x *Index) error { return newStore(x, secrets).Update(secret("unused", 101)) }, "progressed to 101"},
+		"a workload is created":          {func(x *Index) error { return newStore(x, deployments).Add(deployment("new", 101)) }, "changed at 101: deployment.new"},
+		"a workload changes":             {func(x *Index) error { return newStore(x, deployments).Update(deployment("web", 101)) }, "changed at 101: deployment.web"},
+		"a workload is deleted":          {func(x *Index) error { return newStore(x, deployments).Delete(deployment("web", 101)) }, "changed at 101: -deployment.web"},
+		"an unknown workload is deleted": {func(x *Index) error { return newStore(x, deployments).Delete(deployment("x", 101)) }, "progressed to 101"},
+		"a source changes":               {func(x *Index) error { return newStore(x, secrets).Update(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
+		"a source is deleted":            {func(x *Index) error { return newStore(x, secrets).Delete(secret("db", 101)) }, "changed at 101: deployment.api deployment.web"},
+		"a source that is unused":        {func(x *Index) error { return newStore(x, secrets).Update(secret("unused", 101)) }, "progressed to 101"},
 		"a source of another kind": {func(x *Index) error {
 			return newStore(x, configMaps).Add(sourceObject(dependency.ConfigMap, "db", 101))
 		}, "progressed to 101"},
-		"a workload of another kind":          {func(x *Index) error { return newStore(x, jobs).Delete(workloadObject(kind.Job, "web", 101)) }, "progressed to 101"},
-		"a source that an annotation names":   {func(x *Index) error { return newStore(x, secrets).Add(secret("tls", 101)) }, "changed at 101: deployment.idle"},
-		"a source that a glob begins to name": {func(x *Index) error { return newStore(x, secrets).Add(secret("feature-a", 101)) }, "changed at 101: deployment.idle"},
+		"a workload of another kind":        {func(x *Index) error { return newStore(x, jobs).Delete(workloadObject(kind.Job, "web", 101)) }, "progressed to 101"},
+		"a source that an annotation names": {func(x *Index) error { return newStore(x, secrets).Add(secret("tls", 101)) }, "changed at 101: deployment.idle"},
+		"a source that a glob matches":      {func(x *Index) error { return newStore(x, secrets).Add(secret("feature-a", 101)) }, "changed at 101: deployment.idle"},
 		"a namespace names a source for all": {
 			func(x *Index) error {
 				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.SourcesAnnotation: "secret/unused"})))
@@ -105,10 +105,10 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 			},
 			"changed at 101: deployment.api deployment.idle deployment.web\nchanged at 102: deployment.api deployment.web",
 		},
-		"a namespace with nothing of ours": {
+		"a namespace without our annotations": {
 			func(x *Index) error { return newStore(x, namespaces).Update(namespaceObject("ns", 101, nil)) }, "progressed to 101",
 		},
-		"a namespace that says the same again": {
+		"a namespace with the same annotations": {
 			func(x *Index) error {
 				off := map[string]string{policy.ReloadAnnotation: "off"}
 				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, off)))
@@ -121,14 +121,14 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 				return newStore(x, namespaces).Update(namespaceObject("other", 101, map[string]string{policy.ReloadAnnotation: "auto"}))
 			}, "progressed to 101",
 		},
-		"a namespace goes": {
+		"a namespace is deleted": {
 			func(x *Index) error {
 				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.ReloadAnnotation: "off"})))
 				return newStore(x, namespaces).Delete(namespaceObject("ns", 102, nil))
 			},
 			"changed at 101: deployment.api deployment.idle deployment.web\nchanged at 102: deployment.api deployment.idle deployment.web",
 		},
-		"a list of namespaces without some": {
+		"a list that lacks namespaces": {
 			func(x *Index) error {
 				must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.ReloadAnnotation: "off"})))
 				return newStore(x, namespaces).Replace(nil, "102")
@@ -147,17 +147,17 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 				return newStore(x, deployments).Update(controlled(kind.Deployment, "web", 101))
 			}, "changed at 101: -deployment.web",
 		},
-		"a list without some": {
+		"a list that lacks workloads": {
 			func(x *Index) error { return newStore(x, deployments).Replace([]any{deployment("idle", 3)}, "101") },
 			"changed at 101: -deployment.api -deployment.web",
 		},
-		"a list with one that has gained a controller": {
+		"a list with a workload that has gained a controller": {
 			func(x *Index) error {
 				return newStore(x, deployments).Replace([]any{deployment("api", 2, "db"), deployment("idle", 3), controlled(kind.Deployment, "web", 101)}, "102")
 			},
 			"changed at 102: -deployment.web",
 		},
-		"a list of sources without some": {
+		"a list that lacks sources": {
 			func(x *Index) error { return newStore(x, secrets).Replace([]any{secret("unused", 5)}, "101") },
 			"changed at 101: deployment.api deployment.web",
 		},
@@ -181,13 +181,13 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 			},
 			"changed at 101: deployment.api deployment.idle deployment.web\nprogressed to 102",
 		},
-		"a list with a changed, a new and a gone one": {
+		"a list with a changed and a new workload, and without a deleted one": {
 			func(x *Index) error {
 				return newStore(x, deployments).Replace([]any{deployment("web", 101, "db"), deployment("new", 102), deployment("idle", 3)}, "103")
 			},
 			"changed at 103: -deployment.api deployment.new deployment.web",
 		},
-		"a list with one that was deleted and created again": {
+		"a list with a workload that was deleted and created again": {
 			func(x *Index) error {
 				again := deployment("web", 1, "db")
 				again.workload.UID = "another"
@@ -207,7 +207,7 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 			},
 			"changed at 102: deployment.idle",
 		},
-		"a list of sources with a changed, a new and a gone one": {
+		"a list of sources with a changed and a new one, and without a deleted one": {
 			func(x *Index) error {
 				return newStore(x, secrets).Replace([]any{secret("unused", 101), secret("tls", 102)}, "103")
 			},
@@ -224,7 +224,7 @@ func TestIndex_NotifiesOfAffectedWorkloads(t *testing.T) {
 				[]any{secret("db", 4), secret("unused", 5)})
 			must(t, tt.change(x))
 			if diff := cmp.Diff(strings.Split(tt.want, "\n"), r.told()); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("notifications (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -242,16 +242,16 @@ func TestAJobThatGainsAControllerIsTakenOut(t *testing.T) {
 		return n
 	}
 	if users() != 1 {
-		t.Fatalf("%d users", users())
+		t.Fatalf("got %d users of the source, want 1", users())
 	}
 	must(t, newStore(x, jobs).Update(controlled(kind.Job, "seed", 102)))
 	if users() != 0 {
-		t.Errorf("%d users", users())
+		t.Errorf("got %d users of the source, want none", users())
 	}
 }
 
-// When content or a template changed is known of what was seen to change; of what was found
-// at the first list it is not. What is seen before everything is read has its version, and no time.
+// The time of a change of content or of a template is known if it was seen as an event, but not if it
+// was found in the first list. A change that is seen before everything is read has a version, but no time.
 func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	digest := func(o *object, content byte) *object {
 		o.source.Keys = []dependency.KeyDigest{{Key: "k", Digest: dependency.Digest{content}}}
@@ -264,7 +264,7 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 			g := known.Graph
 			c = g.LastChange(key)
 		})
-		c.Order = 0 // which only several revision counters make matter
+		c.Order = 0 // matters only with several revision counters
 		return c
 	}
 	template := func() (version uint64) {
@@ -282,7 +282,7 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 	}
 	web, db := newStore(x, deployments), newStore(x, secrets)
 	must(t, db.Replace([]any{digest(secret("db", 90), 1)}, "100"))
-	must(t, db.Update(digest(secret("db", 101), 2))) // half of the cluster is not known yet
+	must(t, db.Update(digest(secret("db", 101), 2))) // half of the cluster has not been read yet
 	must(t, web.Replace([]any{deployment("web", 5, "db")}, "102"))
 	must(t, web.Delete(deployment("web", 102)), web.Add(deployment("web", 103, "db")))
 	note(newStore(x, jobs).Replace(nil, "102"))
@@ -304,14 +304,14 @@ func TestChangesAreDatedByWhenTheyWereSeen(t *testing.T) {
 		dependency.Change{Version: 108, Seen: minute(4), Since: minute(3)}, uint64(103),
 		dependency.Change{Version: 110, Exact: true, Seen: minute(6)}, uint64(103),
 		dependency.Change{Version: 112, Seen: minute(7), After: 110, Since: minute(6)}, uint64(103),
-		dependency.Change{}, uint64(114), // no workload has used it meanwhile
+		dependency.Change{}, uint64(114), // no workload used the source meanwhile
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("last changes of the source and of the template (-want +got):\n%s", diff)
 	}
 }
 
-// Users who look at the metrics see a resource that has fallen silent.
+// Metrics show a resource that sends no events any longer.
 func TestProgressOfResources(t *testing.T) {
 	x, clock := newTestIndex(&recorder{}, "deployments", "secrets")
 	must(t, newStore(x, deployments).Replace(nil, "5"), newStore(x, secrets).Replace(nil, "5"))
@@ -324,35 +324,35 @@ func TestProgressOfResources(t *testing.T) {
 	}
 	clear(got) // a copy
 	if len(x.LastProgress()) != 2 {
-		t.Error("the progress is gone")
+		t.Error("the progress was changed through its copy")
 	}
 }
 
-// With another key everything is read again, and nothing can be read before that is done.
+// With another key, everything is read again, and the graph cannot be read until then.
 func TestResetForgetsEverything(t *testing.T) {
 	x, r := synced(t, []any{deployment("web", 1, "db")}, []any{secret("db", 2)})
 	must(t, newStore(x, namespaces).Update(namespaceObject("ns", 101, map[string]string{policy.ReloadAnnotation: "off"})))
 	r.told()
 	x.Reset()
 	if err := x.Synced(); err == nil || err.Error() != "waiting for the first list of deployments, jobs, secrets" {
-		t.Errorf("synced: %v", err)
+		t.Errorf("Synced = %v", err)
 	}
 	if x.Read(func(policy.Evaluator) { t.Error("the graph is read") }) {
-		t.Error("the graph is said to have been read")
+		t.Error("Read = true before everything is read again")
 	}
 	if workloads, sources := x.Size(); workloads != 0 || sources != 0 || len(x.LastProgress()) != 0 {
-		t.Errorf("%d workloads, %d sources and the progress of %v are left", workloads, sources, x.LastProgress())
+		t.Errorf("got %d workloads, %d sources and the progress of %v, want none", workloads, sources, x.LastProgress())
 	}
 	must(t,
 		newStore(x, jobs).Replace(nil, "200"), newStore(x, deployments).Replace([]any{deployment("api", 3)}, "201"),
 		newStore(x, secrets).Replace(nil, "202"))
 	if diff := cmp.Diff([]string{"synced at 202 with 1 workloads and 0 sources"}, r.told()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
 	x.Read(func(known policy.Evaluator) {
 		g := known.Graph
 		if len(g.Namespace("ns")) != 0 {
-			t.Errorf("the namespace still says %v", g.Namespace("ns"))
+			t.Errorf("annotations of the namespace = %v, want none", g.Namespace("ns"))
 		}
 	})
 }

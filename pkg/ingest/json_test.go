@@ -26,7 +26,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// train is a custom resource that makes pods.
+// train is a custom resource that creates pods.
 type train struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -58,7 +58,7 @@ func trainList(items ...string) string {
 	return `{"apiVersion":"rail.example.com/v2","items":[` + strings.Join(items, ",") + `],"kind":"TrainList","metadata":{"resourceVersion":"7"}}`
 }
 
-// Custom resources come in JSON alone, and are read as the others are.
+// Custom resources are only served as JSON, and are read like other resources.
 func TestReader_CustomResource(t *testing.T) {
 	var asked []string
 	events := make(chan string, 3)
@@ -85,14 +85,14 @@ func TestReader_CustomResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list.ResourceVersion != "7" || len(list.Items) != 2 {
-		t.Fatalf("version %s, %d objects", list.ResourceVersion, len(list.Items))
+		t.Fatalf("list of %d objects with version %s", len(list.Items), list.ResourceVersion)
 	}
 	check := func(o runtime.Object, name, version string) {
 		t.Helper()
 		w := o.(*object).workload
 		if w == nil || w.Kind != "Train" || w.Name != name || w.ResourceVersion != version || !w.Rollable || len(w.References) != 1 ||
 			w.References[0].Name != "db" || len(w.Annotations) != 1 {
-			t.Errorf("read: %+v", w)
+			t.Errorf("workload = %+v", w)
 		}
 	}
 	check(list.Items[0].Object, "express", "5")
@@ -110,7 +110,7 @@ func TestReader_CustomResource(t *testing.T) {
 	defer watching.Stop()
 	first := <-watching.ResultChan()
 	if first.Type != watch.Modified {
-		t.Fatalf("%+v", first)
+		t.Fatalf("first event = %+v", first)
 	}
 	check(first.Object, "express", "8")
 	if e := <-watching.ResultChan(); e.Type != watch.Bookmark || e.Object.(*object).ResourceVersion != "9" || e.Object.(*object).kept() {
@@ -121,15 +121,15 @@ func TestReader_CustomResource(t *testing.T) {
 	}
 	for _, a := range asked {
 		if a != "/apis/rail.example.com/v2/trains application/json" {
-			t.Errorf("asked for %s", a)
+			t.Errorf("request = %s", a)
 		}
 	}
 	if len(asked) != 2 {
-		t.Errorf("asked %d times", len(asked))
+		t.Errorf("got %d requests", len(asked))
 	}
 }
 
-// What is not a whole list of the kind is refused, as what it lacks would be taken for deleted.
+// Anything but a complete list of the kind is refused, because missing objects would be considered deleted.
 func TestReadJSONList_Refuses(t *testing.T) {
 	s := workloads(trains)
 	whole := trainList(trainJSON("express", 5))
@@ -148,15 +148,15 @@ func TestReadJSONList_Refuses(t *testing.T) {
 		"all but the end":    whole[:len(whole)-1],
 	} {
 		if list, err := readList(strings.NewReader(text), s); err == nil {
-			t.Errorf("%s: %d objects", name, len(list.Items))
+			t.Errorf("%s: got a list of %d objects, want an error", name, len(list.Items))
 		}
 	}
 	if list, err := readList(strings.NewReader(`{"items":null,"kind":"TrainList","metadata":{"resourceVersion":"7"}}`), s); err != nil || len(list.Items) != 0 {
-		t.Errorf("an empty list: %v", err)
+		t.Errorf("an empty list: error = %v", err)
 	}
 }
 
-// endless is an API server that never ends what it has begun.
+// endless is an API server whose responses never end.
 type endless struct {
 	begin io.Reader
 	read  int
@@ -175,7 +175,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 func (e *endless) Close() error { return nil }
 
-// The memory for one object is bounded, in lists and in events, however many came before it.
+// The memory for one object is limited, in lists and in events, however many objects were read before.
 func TestReadJSON_Bounds(t *testing.T) {
 	s := workloads(trains)
 	list := &endless{begin: strings.NewReader(strings.TrimSuffix(trainList(trainJSON("express", 5)), `],"kind":"TrainList","metadata":{"resourceVersion":"7"}}`) + `,{"x":"`)}
@@ -194,16 +194,16 @@ func TestReadJSON_Bounds(t *testing.T) {
 	}
 	for name, e := range map[string]*endless{"list": list, "events": events} {
 		if e.read > maxObject+1<<20 {
-			t.Errorf("%s: %d bytes were read", name, e.read)
+			t.Errorf("%s: read %d bytes", name, e.read)
 		}
 	}
-	// What was read before counts for none of the next.
+	// The limit does not include objects that were read before.
 	var items []string
 	large := strings.Replace(trainJSON("express", 5), `"other":"x"`, `"other":"`+strings.Repeat("x", maxObject/3)+`"`, 1)
 	for range 4 {
 		items = append(items, large)
 	}
 	if got, err := readList(strings.NewReader(trainList(items...)), s); err != nil || len(got.Items) != 4 {
-		t.Errorf("many large ones: %v", err)
+		t.Errorf("many large objects: error = %v", err)
 	}
 }

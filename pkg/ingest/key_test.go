@@ -47,7 +47,7 @@ func sharedBy(client *fake.Clientset) sharedKey {
 	return sharedKey{NewKeySecret(client, home)}
 }
 
-// made is the Secret as the manifests make it.
+// made returns the Secret as the manifests create it.
 func made() *corev1.Secret {
 	secret := keySecret(nil)
 	secret.Data = nil
@@ -55,8 +55,8 @@ func made() *corev1.Secret {
 	return secret
 }
 
-// The first replica makes the key, the second finds it, and a restart changes nothing. What the
-// manifests say of the Secret stays.
+// The first replica creates the key, the second finds it, and a restart changes nothing. The metadata
+// from the manifests is kept.
 func TestReplicasShareOneKey(t *testing.T) {
 	client := fake.NewClientset(made())
 	var keys [][]byte
@@ -78,11 +78,11 @@ func TestReplicasShareOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key := filled.Data["key"]; !bytes.Equal(key, keys[0]) || len(key) != dependency.KeySize || bytes.Equal(key, make([]byte, dependency.KeySize)) {
-		t.Errorf("a key of %d bytes, perhaps of zeros", len(key))
+		t.Errorf("key of %d bytes, want random bytes of the right length", len(key))
 	}
 	filled.Data, filled.ManagedFields = nil, nil
 	if diff := cmp.Diff(made(), filled); diff != "" {
-		t.Errorf("besides the key (-made +filled):\n%s", diff)
+		t.Errorf("Secret without the key (-made +filled):\n%s", diff)
 	}
 }
 
@@ -97,11 +97,11 @@ func TestKeysAreRandom(t *testing.T) {
 		keys[string(key)] = true
 	}
 	if len(keys) != 5 {
-		t.Errorf("5 clusters have %d keys", len(keys))
+		t.Errorf("5 clusters have %d different keys", len(keys))
 	}
 }
 
-// Two replicas start at once: the one whose update comes second takes the other's key.
+// Two replicas start at the same time: the one whose update is second uses the other's key.
 func TestALostRaceForTheKey(t *testing.T) {
 	theirs := bytes.Repeat([]byte{9}, dependency.KeySize)
 	read := made()
@@ -109,7 +109,7 @@ func TestALostRaceForTheKey(t *testing.T) {
 	client := fake.NewClientset(read)
 	client.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if version := action.(clienttesting.UpdateAction).GetObject().(*corev1.Secret).ResourceVersion; version != "7" {
-			t.Errorf("the update is of version %q", version)
+			t.Errorf("resourceVersion of the update = %q", version)
 		}
 		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), keySecret(theirs), home); err != nil {
 			t.Error(err)
@@ -121,15 +121,15 @@ func TestALostRaceForTheKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(key, theirs) {
-		t.Error("the key is not the other's")
+		t.Error("the key differs from the other replica's")
 	}
 	if diff := cmp.Diff([]string{"get", "update", "get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-// A key that was made by hand is refused with what to do, and not repaired: the
-// other replicas may run with it. The error tells its length, never its bytes.
+// An invalid key that was created by hand is refused with instructions, and not repaired:
+// other replicas may use it. The error contains its length, never its bytes.
 func TestAKeyOfTheWrongSize(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key  string
@@ -142,10 +142,10 @@ func TestAKeyOfTheWrongSize(t *testing.T) {
 			client := fake.NewClientset(keySecret([]byte(tt.key)))
 			_, err := sharedBy(client).find(t.Context(), true)
 			if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "remove it from the Secret") {
-				t.Errorf("error %v", err)
+				t.Errorf("error = %v, want %q", err, tt.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "SHORTKEY") {
-				t.Errorf("the error tells the key: %v", err)
+				t.Errorf("the error contains the key: %v", err)
 			}
 			if diff := cmp.Diff([]string{"get"}, verbs(client)); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
@@ -154,7 +154,7 @@ func TestAKeyOfTheWrongSize(t *testing.T) {
 	}
 }
 
-// Whatever else is in the Secret, or if the value is empty, it is filled.
+// A Secret with other entries, or with an empty value, is filled in.
 func TestASecretWithoutAKeyIsFilled(t *testing.T) {
 	other := made()
 	other.Data = map[string][]byte{"x": []byte("y")}
@@ -166,12 +166,12 @@ func TestASecretWithoutAKeyIsFilled(t *testing.T) {
 		}
 		filled, err := client.CoreV1().Secrets(home).Get(t.Context(), KeySecret, metav1.GetOptions{})
 		if err != nil || !bytes.Equal(filled.Data["key"], key) || !bytes.Equal(filled.Data["x"], secret.Data["x"]) {
-			t.Errorf("%s: the Secret holds %d entries (%v)", name, len(filled.Data), err)
+			t.Errorf("%s: the Secret has %d entries (error %v)", name, len(filled.Data), err)
 		}
 	}
 }
 
-// The API server may come up after us, and the Secret may be filled meanwhile.
+// The API server may start after this process, and the Secret may be filled in meanwhile.
 func TestTheKeyIsTriedUntilItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(made())
@@ -186,7 +186,7 @@ func TestTheKeyIsTriedUntilItIsThere(t *testing.T) {
 		})
 		key, err := sharedBy(client).load(quiet(t))
 		if err != nil || len(key) != dependency.KeySize {
-			t.Fatalf("a key of %d bytes, error %v", len(key), err)
+			t.Fatalf("got a key of %d bytes, error %v", len(key), err)
 		}
 		if diff := cmp.Diff([]string{"get", "get", "get", "update", "get"}, verbs(client)); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
@@ -194,9 +194,9 @@ func TestTheKeyIsTriedUntilItIsThere(t *testing.T) {
 	})
 }
 
-// Without the Secret a replica waits, and its log says what to do. It never tries to create
-// it. When it is there again, a replica that runs puts the key back; only if none does, the one that
-// starts makes another.
+// Without the Secret, a replica waits, and its log says what to do. It never creates the Secret. When the
+// Secret exists again, a running replica writes the key back; only if there is none, the replica that starts
+// creates another key.
 func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 	key := bytes.Repeat([]byte{9}, dependency.KeySize)
 	for _, tt := range []struct {
@@ -211,7 +211,7 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 				var there, seen atomic.Bool
 				time.AfterFunc(tt.away, func() {
 					if !shared.Missing() {
-						t.Error("that it is missing is not known")
+						t.Error("Missing = false, want true without the Secret")
 					}
 					if err := client.Tracker().Add(made()); err != nil {
 						t.Error(err)
@@ -219,7 +219,7 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 					there.Store(true)
 				})
 				client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-					if there.Load() && runs && !seen.Swap(true) { // and is slow
+					if there.Load() && runs && !seen.Swap(true) { // the running replica is slow
 						time.AfterFunc(sharedsecret.Patience-time.Second, func() {
 							if err := sharedBy(client).restore(quiet(t), key); err != nil {
 								t.Error(err)
@@ -231,27 +231,27 @@ func TestTheSecretOfTheKeyDoesNotExist(t *testing.T) {
 				begun := time.Now()
 				got, err := shared.load(klog.NewContext(t.Context(), logger))
 				if err != nil || len(got) != dependency.KeySize || bytes.Equal(got, key) != runs {
-					t.Errorf("error %v; it has the key of the other: %v", err, bytes.Equal(got, key))
+					t.Errorf("error = %v, has the other replica's key: %v", err, bytes.Equal(got, key))
 				}
 				if took := time.Since(begun); took < tt.away+sharedsecret.Patience-time.Second || took > tt.away+30*time.Second {
-					t.Errorf("it took %v", took)
+					t.Errorf("the replica with the key took %v", took)
 				}
 				if shared.Missing() {
-					t.Error("it is still taken for missing")
+					t.Error("Missing = true, want false with the Secret")
 				}
 				log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 				if !strings.Contains(log, "the Secret configdep-hmac-key does not exist in the namespace of the server") || !strings.Contains(log, "apply the manifests again") {
 					t.Errorf("the log does not say what to do:\n%s", log)
 				}
 				if slices.Contains(verbs(client), "create") {
-					t.Errorf("the requests are %v", verbs(client))
+					t.Errorf("requests = %v", verbs(client))
 				}
 			})
 		})
 	}
 }
 
-// A server that is told to stop before it has the key stops at once.
+// A server that is stopped before it has the key stops immediately.
 func TestLoadingTheKeyEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(quiet(t))
 	client := fake.NewClientset()
@@ -261,7 +261,7 @@ func TestLoadingTheKeyEndsWithTheContext(t *testing.T) {
 	})
 	key, err := sharedBy(client).load(ctx)
 	if key != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("a key of %d bytes, error %v", len(key), err)
+		t.Errorf("got a key of %d bytes, error %v", len(key), err)
 	}
 	if diff := cmp.Diff([]string{"get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

@@ -25,8 +25,8 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// What is read from the wire is what client-go would have read, reduced, however the
-// answer is cut into pieces.
+// The reader returns what client-go would have read, reduced, however the answer is split into
+// pieces.
 func TestListsAreThoseOfTheClient(t *testing.T) { withSeeds(t, 1, listsAreThoseOfTheClient) }
 
 func listsAreThoseOfTheClient(t *testing.T, r *rand.Rand) {
@@ -115,28 +115,27 @@ func checkList(t *testing.T, r *rand.Rand, resource string, typed runtime.Object
 	}
 	wantMeta, _ := meta.ListAccessor(typed)
 	if got.ResourceVersion != wantMeta.GetResourceVersion() {
-		t.Errorf("%s: metadata of the list %+v", resource, got.ListMeta)
+		t.Errorf("%s: metadata of the list = %+v", resource, got.ListMeta)
 	}
 }
 
-// A page is not taken for a whole list: what it lacks is not deleted.
+// A page is not accepted as a complete list, because missing objects would be considered deleted.
 func TestListsInPages(t *testing.T) {
 	page := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "token"}, Items: []corev1.Secret{*secretWith("a")}}
 	list, err := readList(bytes.NewReader(inProtobuf(t, page)), streamOf(t, "secrets"))
 	if err == nil || !strings.Contains(err.Error(), "SecretList came in pages") {
-		t.Errorf("list %v, error %v", list, err)
+		t.Errorf("list = %v, error = %v; want an error about pages", list, err)
 	}
 }
 
-// An answer that breaks off is an error: objects that are missing would be taken for
-// deleted.
+// An incomplete answer is an error: missing objects would be considered deleted.
 func TestListsThatBreakOff(t *testing.T) {
 	secrets := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}, Items: []corev1.Secret{*secretWith("a"), *secretWith("b")}}
 	raw := inProtobuf(t, secrets)
-	end := bytes.LastIndex(raw, []byte("more")) // what follows the list in the envelope is nothing that we need
+	end := bytes.LastIndex(raw, []byte("more")) // the rest of the envelope is not needed
 	for n := range end {
 		if list, err := readList(bytes.NewReader(bytes.Clone(raw[:n])), streamOf(t, "secrets")); err == nil {
-			t.Fatalf("%d of %d bytes: %d items", n, len(raw), len(list.Items))
+			t.Fatalf("%d of %d bytes: got a list of %d items, want an error", n, len(raw), len(list.Items))
 		}
 	}
 	broken := errors.New("broken")
@@ -146,7 +145,7 @@ func TestListsThatBreakOff(t *testing.T) {
 }
 
 // Nothing of an answer is left in memory, neither in a buffer nor in one that was too
-// small: answers hold more than the values that are digested, as annotations do.
+// small: answers contain more than the values that are digested, such as annotations.
 func TestNothingIsLeftInTheWindow(t *testing.T) {
 	w := &window{from: strings.NewReader(strings.Repeat(password, 1000)), buffer: make([]byte, 64)}
 	buffers := [][]byte{w.buffer}
@@ -159,17 +158,17 @@ func TestNothingIsLeftInTheWindow(t *testing.T) {
 		}
 	}
 	if len(buffers) != 5 {
-		t.Fatalf("%d buffers", len(buffers))
+		t.Fatalf("got %d buffers", len(buffers))
 	}
 	w.clear()
 	for _, buffer := range buffers {
 		if len(bytes.Trim(buffer, "\x00")) > 0 {
-			t.Errorf("a buffer of %d bytes is not empty", len(buffer))
+			t.Errorf("a buffer of %d bytes is not overwritten", len(buffer))
 		}
 	}
 }
 
-// An object of a list is overwritten as soon as it is decoded, or fails to be: it may take long until the list ends.
+// An object in a list is overwritten as soon as decoding succeeds or fails: the rest of the list may take long.
 func TestItemsAreOverwritten(t *testing.T) {
 	for name, raw := range map[string][]byte{
 		"a workload": inner(t, workloadWith(password)),
@@ -178,7 +177,7 @@ func TestItemsAreOverwritten(t *testing.T) {
 		w := &window{from: bytes.NewReader(raw), buffer: make([]byte, len(raw)+10)}
 		list := &metav1.List{}
 		if err := readItem(w, streamOf(t, "pods"), list, 2, len(raw)); (err == nil) != (len(list.Items) == 1) {
-			t.Errorf("%s: %d items, %v", name, len(list.Items), err)
+			t.Errorf("%s: got %d items, error %v", name, len(list.Items), err)
 		}
 		if bytes.Contains(w.buffer, []byte(password)) {
 			t.Errorf("%s: the buffer still holds the password", name)

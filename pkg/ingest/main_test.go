@@ -16,7 +16,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// Nothing that this package starts may outlive its context.
+// No goroutine of this package may outlive its context.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // withSeeds runs a test with several seeds (see test/seeds).
@@ -31,8 +31,8 @@ func testDigester() *dependency.Digester {
 	return dependency.NewDigester(make([]byte, dependency.KeySize))
 }
 
-// quiet is a context whose logger says nothing of errors that a test causes, and which
-// ends long before go test gives up.
+// quiet returns a context whose logger does not report errors that a test causes, and which
+// ends long before the timeout of go test.
 func quiet(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

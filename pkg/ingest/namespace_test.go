@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// between is a sink that does something when it is told for the first time of a change that more of follows.
+// between is a sink that calls a function when it is first told of a part of a change.
 type between struct {
 	recorder
 	do func(*dependency.Graph, dependency.Progress)
@@ -28,9 +28,9 @@ func (b *between) Changed(known policy.Evaluator, at dependency.Progress, delta 
 	}
 }
 
-// Workloads are told of the annotations of their namespace some at a time, and others have the index in between. Whatever
-// they bring is applied as if all had been told before. Until all are, those that have not been are as they were, and
-// nothing says that the change has been applied.
+// New annotations of a namespace are applied to its workloads in parts, and other goroutines can use the index in between.
+// Their changes are applied as if the annotations had been applied completely. Until then, the remaining workloads do not
+// change, and the progress does not include the change.
 func TestIndex_NamespaceInParts(t *testing.T) {
 	const n = 10
 	name := func(i int) string { return fmt.Sprint("w-", i) }
@@ -46,15 +46,15 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 		"a workload is written": func(x *Index) {
 			x.note(x.put(deployment(name(n-1), 102, "db"), x.arrival(true)))
 		},
-		"one opts out by itself": func(x *Index) {
+		"a workload opts out by itself": func(x *Index) {
 			o := deployment(name(n-2), 102, "db")
 			o.workload.Annotations = map[string]string{policy.ReloadAnnotation: "off"}
 			x.note(x.put(o, x.arrival(true)))
 		},
-		"one is created":             func(x *Index) { x.note(x.put(deployment("young", 102, "db"), x.arrival(true))) },
-		"one goes":                   func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102", seen{})) },
-		"what annotations name goes": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102", seen{})) },
-		"a source is written":        func(x *Index) { x.note(x.put(secret("s-1", 102), x.arrival(true))) },
+		"a workload is created":                     func(x *Index) { x.note(x.put(deployment("young", 102, "db"), x.arrival(true))) },
+		"a workload is deleted":                     func(x *Index) { x.note(x.drop(deployments, "ns", name(n-1), "102", seen{})) },
+		"a source that annotations name is deleted": func(x *Index) { x.note(x.drop(secrets, "ns", "more", "102", seen{})) },
+		"a source is written":                       func(x *Index) { x.note(x.put(secret("s-1", 102), x.arrival(true))) },
 	} {
 		for change, annotations := range map[string][2]map[string]string{"on": {nil, mode}, "off": {mode, nil}} {
 			t.Run(change+"/"+kind, func(t *testing.T) {
@@ -70,12 +70,12 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 						newStore(x, namespaces).Replace([]any{namespaceObject("ns", 10, annotations[0])}, "100"), newStore(x, deployments).Bookmark("110"), newStore(x, secrets).Bookmark("110"))
 					sink.do = func(g *dependency.Graph, at dependency.Progress) {
 						if done := batch > n; (at.Watermark >= 105) != done || at.Latest < 105 {
-							t.Errorf("progress %+v, done: %v", at, done)
+							t.Errorf("progress = %+v, done = %v", at, done)
 						}
 						g.EachWorkload(func(w *dependency.Workload) {
 							e := policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(w)
 							if in := e.Policy.Mode == policy.Auto; in != w.OptedIn || in != (len(e.Sources) == 2) {
-								t.Errorf("%s is noted as opted in: %t, and has the mode %s and %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
+								t.Errorf("%s: opted in = %t, mode = %s, %d sources", w.Name, w.OptedIn, e.Policy.Mode, len(e.Sources))
 							}
 						})
 						x.change()
@@ -84,39 +84,39 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 					}
 					must(t, newStore(x, namespaces).Add(namespaceObject("ns", 105, annotations[1])))
 					if sink.do != nil {
-						t.Error("nothing was told")
+						t.Error("the sink was not told of a part of the change")
 					}
 					x.tellSinks()
 					out = map[string]noted{}
 					x.graph.EachWorkload(func(w *dependency.Workload) {
 						if x.graph.Behind(w) {
-							t.Errorf("%s has not been told", w.Name)
+							t.Errorf("the annotations were not applied to %s", w.Name)
 						}
 						hash, _ := w.Record()
 						out[w.Name] = noted{w.OptedIn, w.Scope, w.ScopedFrom, w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
 					})
 					if got := x.Progress().Watermark; got != 105 {
-						t.Errorf("the watermark is %d", got)
+						t.Errorf("watermark = %d", got)
 					}
 					return out, sink.mirror, sorted(x.graph.Users(dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "more"}))
 				}
 				whole, wholeTold, wholeUsers := run(n + 1)
 				parts, partsTold, partsUsers := run(3)
 				if diff := cmp.Diff(whole, parts); diff != "" {
-					t.Errorf("the annotations (-at once +in parts):\n%s", diff)
+					t.Errorf("annotations (-at once +in parts):\n%s", diff)
 				}
 				if diff := cmp.Diff(wholeTold, partsTold); diff != "" {
-					t.Errorf("the notifications (-at once +in parts):\n%s", diff)
+					t.Errorf("notifications (-at once +in parts):\n%s", diff)
 				}
 				if diff := cmp.Diff(wholeUsers, partsUsers); diff != "" {
-					t.Errorf("the users of sources that annotations name (-at once +in parts):\n%s", diff)
+					t.Errorf("users of sources that annotations name (-at once +in parts):\n%s", diff)
 				}
 			})
 		}
 	}
 }
 
-// Everything may be forgotten while workloads are told of the annotations of their namespace.
+// The index may be reset while the annotations of a namespace are applied to its workloads.
 func TestIndex_ResetWhileANamespaceChanges(t *testing.T) {
 	sink := &between{}
 	x, _ := newTestIndex(sink, "deployments", "secrets")
@@ -125,6 +125,6 @@ func TestIndex_ResetWhileANamespaceChanges(t *testing.T) {
 	sink.do = func(*dependency.Graph, dependency.Progress) { x.Reset() }
 	must(t, newStore(x, namespaces).Add(namespaceObject("ns", 105, map[string]string{policy.ReloadAnnotation: "auto"})))
 	if workloads, _ := x.Size(); workloads != 0 || x.changing != nil || len(x.graph.Namespace("ns")) != 0 {
-		t.Errorf("%d workloads are left, and of the namespace %v", workloads, x.graph.Namespace("ns"))
+		t.Errorf("after the reset: %d workloads, annotations of the namespace %v; want none", workloads, x.graph.Namespace("ns"))
 	}
 }

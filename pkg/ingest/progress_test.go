@@ -22,7 +22,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// progressOf is a sink that notes how far the index is when it is told of something.
+// progressOf is a sink that records the progress of the index with each notification.
 type progressOf struct {
 	mu    sync.Mutex
 	calls []string
@@ -59,8 +59,8 @@ func (p *progressOf) told() []string {
 	return out
 }
 
-// The watermark is the revision up to which all resources have arrived, and the floor that
-// before which something may have come and gone unseen.
+// The watermark is the revision up to which all resources have been read, and the floor the
+// revision before which objects may have been created and deleted unseen.
 func TestProgress(t *testing.T) {
 	sink := &progressOf{}
 	x, _ := newTestIndex(sink, "deployments", "secrets", "jobs")
@@ -69,7 +69,7 @@ func TestProgress(t *testing.T) {
 		t.Helper()
 		must(t, err)
 		if diff := cmp.Diff(want, sink.told()); diff != "" {
-			t.Errorf("%s: told (-want +got):\n%s", what, diff)
+			t.Errorf("%s: notifications (-want +got):\n%s", what, diff)
 		}
 	}
 	step("a first list", web.Replace([]any{deployment("web", 1, "db")}, "100"))
@@ -98,13 +98,13 @@ func TestProgress(t *testing.T) {
 	step("the last", db.Replace(nil, "148"), "145-155 since 155: synced")
 }
 
-// asked is a request for the present revision of a stream.
+// asked is a request for the current revision of a stream.
 type asked struct {
 	after  time.Duration // since the start
 	stream string
 }
 
-// probing is an index that asks for present revisions, in a bubble of synctest.
+// probing is an index that asks for current revisions, in a synctest bubble.
 type probing struct {
 	*Index
 	t       *testing.T
@@ -119,11 +119,11 @@ type probing struct {
 	asked  []asked
 	answer func(stream string, n int) (uint64, error) // to the nth question
 	count  map[string]int
-	hold   chan struct{} // if it is there, answers wait for it
+	hold   chan struct{} // if not nil, answers wait for it
 }
 
-// probe begins to probe three resources; it ends with the test. Everything is at revision
-// 100, and answers are by default.
+// probe probes three resources until the end of the test. Everything is at revision 100, and so
+// are answers by default.
 func probe(t *testing.T) *probing {
 	t.Helper()
 	p := &probing{
@@ -169,7 +169,7 @@ func (p *probing) revision(ctx context.Context, s *stream) (uint64, error) {
 	return answer(s.name, n)
 }
 
-// sync is the end of the first lists.
+// sync completes the first lists.
 func (p *probing) sync() {
 	for _, s := range p.streams {
 		must(p.t, newStore(p.Index, s).Replace(nil, "100"))
@@ -178,14 +178,14 @@ func (p *probing) sync() {
 	synctest.Wait()
 }
 
-// pass lets time pass, that of the bubble of synctest, in which no time is spent waiting: it moves when
-// all goroutines of the test sleep or are blocked. So this sleep hides no race.
+// pass lets the fake time of the synctest bubble pass, which advances only when all goroutines of the test
+// are blocked. So this sleep hides no race.
 func (p *probing) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // see above
 	synctest.Wait()
 }
 
-// questions returns what was asked for since the last time, in the order of time and name.
+// questions returns the requests since the last call, ordered by time and name.
 func (p *probing) questions() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,19 +201,19 @@ func (p *probing) questions() []string {
 func (p *probing) expect(why string, want ...string) {
 	p.t.Helper()
 	if diff := cmp.Diff(want, p.questions()); diff != "" {
-		p.t.Errorf("%s: asked (-want +got):\n%s", why, diff)
+		p.t.Errorf("%s: requests (-want +got):\n%s", why, diff)
 	}
 }
 
 func (p *probing) expectTold(why string, want ...string) {
 	p.t.Helper()
 	if diff := cmp.Diff(want, p.sink.told()); diff != "" {
-		p.t.Errorf("%s: told (-want +got):\n%s", why, diff)
+		p.t.Errorf("%s: notifications (-want +got):\n%s", why, diff)
 	}
 }
 
-// Whether revisions can be compared is known when each resource was asked for its own, and
-// each of these was as new as anything that had been seen.
+// Revisions of resources can be compared once each resource has returned a current revision that
+// is at least as new as everything that had been seen.
 func TestEachResourceIsProbedOnceAfterTheSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -233,7 +233,7 @@ func TestEachResourceIsProbedOnceAfterTheSync(t *testing.T) {
 	})
 }
 
-// An error is no answer.
+// An error does not count as an answer.
 func TestAProbeThatFailsIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -249,15 +249,15 @@ func TestAProbeThatFailsIsTriedAgain(t *testing.T) {
 		p.pass(40 * time.Second)
 		asked := p.questions()
 		if n := len(asked) - 2; n < 7 || n > failures+1 {
-			t.Errorf("asked %v", asked)
+			t.Errorf("requests = %v", asked)
 		}
 		p.pass(15 * time.Second)
 		p.expectTold("when it is answered", "100-100 since 100: progressed, one counter")
 	})
 }
 
-// A present revision that is below what was seen before it was asked for is of another
-// counter. That is so for ever, whatever later answers are, and after another key too.
+// A current revision below one that was seen before the request is from another counter. That
+// remains so, whatever the later answers, and also with another key.
 func TestARevisionThatIsTooLowIsOfAnotherCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -296,7 +296,7 @@ func TestARevisionThatIsTooLowIsOfAnotherCounter(t *testing.T) {
 	})
 }
 
-// A revision below one that has been seen of the same resource means that etcd was restored, which no watch tells.
+// A revision below one that was seen of the same resource means that etcd was restored, which watches do not show.
 func TestIndex_NoticesARestoredEtcd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -308,18 +308,18 @@ func TestIndex_NoticesARestoredEtcd(t *testing.T) {
 		p.watches["secrets"] <- 10 * time.Second
 		p.pass(10 * time.Second)
 		if restarts != 0 {
-			t.Error("everything is read again though nothing has gone back")
+			t.Error("everything is read again although no revision has gone back")
 		}
 		p.answer = func(string, int) (uint64, error) { return 119, nil }
 		p.watches["secrets"] <- 10 * time.Second
 		p.pass(10 * time.Second)
 		if restarts != 1 || !p.hasRegressed() {
-			t.Errorf("restarts: %d, want 1; gone back: %t, want true", restarts, p.hasRegressed())
+			t.Errorf("restarts = %d, want 1; hasRegressed = %t, want true", restarts, p.hasRegressed())
 		}
 	})
 }
 
-// What comes while the question is on its way may be newer than the answer.
+// Events during the request may be newer than the answer.
 func TestAnAnswerMayBeOlderThanWhatHasComeMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -332,9 +332,8 @@ func TestAnAnswerMayBeOlderThanWhatHasComeMeanwhile(t *testing.T) {
 	})
 }
 
-// On a resource on which nothing is written, the API server is asked shortly before the
-// watch ends, so that the last bookmark is of the present. Where something has just come, it
-// need not.
+// If nothing is written to a resource, the API server is asked shortly before the watch ends, so
+// that the last bookmark is current. If there was a recent event, that is not needed.
 func TestASilentResourceIsProbedBeforeItsWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t)
@@ -358,8 +357,8 @@ func TestASilentResourceIsProbedBeforeItsWatchEnds(t *testing.T) {
 	})
 }
 
-// Nothing goes on after the context is done, whatever is being waited for. At the end of a
-// bubble no goroutine may be left.
+// Nothing continues after the context is done, whatever it was waiting for: at the end of a bubble,
+// no goroutine may be left.
 func TestProbingEndsWithTheContext(t *testing.T) {
 	for name, until := range map[string]func(*probing){
 		"before the sync": func(*probing) {},
@@ -367,7 +366,7 @@ func TestProbingEndsWithTheContext(t *testing.T) {
 			p.hold = make(chan struct{})
 			p.sync()
 		},
-		"while it is to be tried again": func(p *probing) {
+		"while a retry is pending": func(p *probing) {
 			p.answer = func(string, int) (uint64, error) { return 0, errors.New("not now") }
 			p.sync()
 		},

@@ -29,7 +29,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// wire is the stream of a resource as it is read from a server that gives one answer.
+// wire is a stream of a resource from a server that gives one answer.
 type wire struct {
 	client kubernetes.Interface
 	reader *Reader
@@ -73,7 +73,7 @@ func newWireOf(t testing.TB, s *stream, code int, contentType string, answer []b
 	return w
 }
 
-// list lists, and fails the test if what comes are not reduced objects.
+// list lists, and fails the test if the result contains anything but reduced objects.
 func (w *wire) list(t *testing.T, options metav1.ListOptions) (*metav1.List, error) {
 	t.Helper()
 	o, err := w.lister.(cache.ListerWatcherWithContext).ListWithContext(quiet(t), options)
@@ -82,18 +82,18 @@ func (w *wire) list(t *testing.T, options metav1.ListOptions) (*metav1.List, err
 	}
 	list, ok := o.(*metav1.List)
 	if !ok {
-		t.Fatalf("a %T comes", o)
+		t.Fatalf("got a %T, want a list", o)
 	}
 	for _, item := range list.Items {
 		if _, ok := item.Object.(*object); !ok {
-			t.Fatalf("a list with a %T comes", item.Object)
+			t.Fatalf("got a list with a %T, want reduced objects", item.Object)
 		}
 	}
 	return list, nil
 }
 
-// Values are overwritten in the buffer that came from the network, and so is what kubectl
-// has applied, before a copy is made.
+// Values, and the annotation of kubectl apply, are overwritten in the buffer from the network
+// before a copy is made.
 func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "some", Annotations: map[string]string{
 		corev1.LastAppliedConfigAnnotation: `{"stringData":{"password":"` + password + `"}}`, policy.IgnoreAnnotation: "true",
@@ -105,7 +105,7 @@ func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 	}
 	for kind, raw := range map[dependency.SourceKind][]byte{dependency.Secret: inProtobuf(t, secret), dependency.ConfigMap: inProtobuf(t, maps)} {
 		if n := bytes.Count(raw, []byte(password)); n != 3 {
-			t.Fatalf("%s: the password is found %d times: this test looks in the wrong place", kind, n)
+			t.Fatalf("%s: found the password %d times in the encoded object: this test looks in the wrong place", kind, n)
 		}
 		o, _, err := (&objectDecoder{streamOf(t, strings.ToLower(string(kind))+"s")}).Decode(raw, nil, nil)
 		if err != nil {
@@ -120,8 +120,8 @@ func TestContentIsOverwrittenOnTheWire(t *testing.T) {
 	}
 }
 
-// What is asked of the API server, with the credentials and the path of the configuration:
-// all of the present, whatever the reflector would begin with.
+// Requests use the credentials and the path of the configuration, and ask for the whole current
+// state, whatever the reflector would start with.
 func TestListsOnTheWire(t *testing.T) {
 	secrets := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "42"}, Items: []corev1.Secret{*secretWith(password)}}
 	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, secrets))
@@ -134,7 +134,7 @@ func TestListsOnTheWire(t *testing.T) {
 	}
 	asked := <-w.asked
 	if asked.URL.String() != "/behind/a/prefix/api/v1/secrets" || asked.UserAgent() != "tester" || asked.Header.Get("Accept") != protobufType {
-		t.Errorf("asked for %s as %s, accepting %s", asked.URL, asked.UserAgent(), asked.Header.Get("Accept"))
+		t.Errorf("request = %s as %s, accepting %s", asked.URL, asked.UserAgent(), asked.Header.Get("Accept"))
 	}
 }
 
@@ -156,7 +156,7 @@ func TestEventsOnTheWire(t *testing.T) {
 	}
 	defer w.Stop()
 	if asked := (<-wire.asked).URL.String(); asked != "/behind/a/prefix/api/v1/secrets?allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=5&watch=true" {
-		t.Errorf("asked for %s", asked)
+		t.Errorf("request = %s", asked)
 	}
 	for _, typ := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted} {
 		event := <-w.ResultChan()
@@ -177,8 +177,8 @@ func TestEventsOnTheWire(t *testing.T) {
 	}
 }
 
-// The present revision is that of a list which nothing is in, and which the API server must
-// not answer from what it has cached.
+// The current revision is the revision of an empty list, which the API server must not answer
+// from its cache.
 func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 	list := inProtobuf(t, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "77"}})
 	w := newWire(t, "pods", http.StatusOK, protobufType, list)
@@ -192,7 +192,7 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 	}
 	for _, parameter := range []string{"resourceVersion", "resourceVersionMatch", "limit", "watch"} {
 		if asked.Has(parameter) {
-			t.Errorf("%s=%s", parameter, asked.Get(parameter))
+			t.Errorf("parameter %s=%s", parameter, asked.Get(parameter))
 		}
 	}
 
@@ -200,7 +200,7 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 	if v, err := w.reader.revision(quiet(t), streamOf(t, "namespaces")); err != nil || v != 78 {
 		t.Errorf("revision %d, %v", v, err)
 	}
-	if got := (<-w.asked).URL.Query().Get("fieldSelector"); got != "metadata.name=-" { // they are in none
+	if got := (<-w.asked).URL.Query().Get("fieldSelector"); got != "metadata.name=-" { // namespaces are cluster-scoped
 		t.Errorf("fields %s", got)
 	}
 	w = newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "79"}}))
@@ -212,7 +212,7 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 			t.Errorf("revision %d, %v", v, err)
 		}
 		if asked := <-w.asked; strings.Contains(asked.URL.Query().Get("fieldSelector"), "metadata.namespace") { // the path has one
-			t.Errorf("the request is for %s", asked.URL)
+			t.Errorf("request = %s, want no namespace among the fields", asked.URL)
 		}
 	}
 
@@ -223,13 +223,13 @@ func TestTheRevisionOfAStreamIsThatOfTheMoment(t *testing.T) {
 		"a word for a version": newWire(t, "pods", http.StatusOK, protobufType, inProtobuf(t, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "x"}})),
 	} {
 		if v, err := wire.reader.revision(quiet(t), streamOf(t, "pods")); err == nil {
-			t.Errorf("%s: revision %d", name, v)
+			t.Errorf("%s: got revision %d, want an error", name, v)
 		}
 	}
 }
 
-// Who asks for a source may be a stranger. What no object can be called leads to no request, and what remains to one
-// of the source, by name, in its namespace.
+// Unauthenticated callers can cause look-ups. Invalid names cause no request, and valid ones cause a request for only the
+// source, by name, in its namespace.
 func TestReader_FindsByNameAlone(t *testing.T) {
 	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}))
 	find := func(namespace, name string) (*dependency.Source, error) {
@@ -239,30 +239,30 @@ func TestReader_FindsByNameAlone(t *testing.T) {
 		"", ".", "..", "x/../kube-system", "../../../apis/anything.example.com/v1", "../watch", "%2e%2e", "shop/secrets?watch=1#", "SHOP", "shop\n", strings.Repeat("a", 64),
 	} {
 		if s, err := find(namespace, "db"); s != nil || err != nil || len(w.asked) > 0 {
-			t.Fatalf("namespace %q: found %v, %v, with %d requests", namespace, s, err, len(w.asked))
+			t.Fatalf("namespace %q: got %v, %v, with %d requests", namespace, s, err, len(w.asked))
 		}
 	}
 	for _, name := range []string{"", "-", "*", "db,metadata.namespace=bank", "db\\", "../db", "DB", "d b", strings.Repeat("a", 254)} {
 		if s, err := find("shop", name); s != nil || err != nil || len(w.asked) > 0 {
-			t.Fatalf("name %q: found %v, %v, with %d requests", name, s, err, len(w.asked))
+			t.Fatalf("name %q: got %v, %v, with %d requests", name, s, err, len(w.asked))
 		}
 	}
 	if s, err := find("shop", "db.1"); s != nil || err != nil {
-		t.Errorf("found %v, %v", s, err)
+		t.Errorf("Find = %v, %v", s, err)
 	}
 	if asked := (<-w.asked).URL; asked.Path != "/behind/a/prefix/api/v1/namespaces/shop/secrets" || asked.Query().Get("fieldSelector") != "metadata.name=db.1" {
-		t.Errorf("asked for %s", asked)
+		t.Errorf("request = %s", asked)
 	}
 }
 
-// The first watch is short, so that the watermark soon leaves the first lists behind; the
-// others last as the configuration says. Who probes learns of the last that has begun.
+// The first watch is short, so that the watermark soon passes the first lists; the others last
+// as configured. The prober is told of the last watch that has begun.
 func TestHowLongWatchesLast(t *testing.T) {
 	w := newWire(t, "secrets", http.StatusOK, protobufType, nil)
 	watches := make(chan time.Duration, 1)
 	lister := w.reader.lister(streamOf(t, "secrets"), watches).(cache.ListerWatcherWithContext)
 	for i, want := range []string{"5", "60", "60"} {
-		// What a reflector would ask for is random.
+		// A reflector would ask for a random duration.
 		events, err := lister.WatchWithContext(quiet(t), metav1.ListOptions{ResourceVersion: "5", TimeoutSeconds: new(int64(123))})
 		if err != nil {
 			t.Fatal(err)
@@ -272,16 +272,16 @@ func TestHowLongWatchesLast(t *testing.T) {
 			t.Errorf("watch %d lasts %s s, want %s", i, got, want)
 		}
 		if i == 0 {
-			continue // no probe has been waiting for the first
+			continue // no probe was waiting for the first watch
 		}
 		if got := <-watches; got != time.Minute || len(watches) != 0 {
-			t.Errorf("watch %d is said to last %s", i, got)
+			t.Errorf("duration of watch %d that the prober is told = %s", i, got)
 		}
 	}
 }
 
-// Errors are what the reflector needs to know, in whatever format they come, and none of
-// what comes in the place of Secrets is passed on: it may be Secrets in another format.
+// The reflector needs to know the kind of an error, in whatever format. Unexpected responses
+// are not passed on, because they may contain Secrets in another format.
 func TestErrorsOnTheWire(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old").ErrStatus
 	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", nil).ErrStatus
@@ -292,28 +292,28 @@ func TestErrorsOnTheWire(t *testing.T) {
 		body        []byte
 		is          func(error) bool
 	}{
-		"expired":                       {http.StatusGone, protobufType, inProtobuf(t, &expired), apierrors.IsResourceExpired},
-		"expired, in JSON":              {http.StatusGone, "application/json", inJSON(t, &expired), apierrors.IsResourceExpired},
-		"forbidden, in JSON":            {http.StatusForbidden, "application/json", inJSON(t, &forbidden), apierrors.IsForbidden},
-		"a page of a proxy":             {http.StatusBadGateway, "text/html", []byte("<html>"), func(err error) bool { return err != nil }},
-		"what is no object":             {http.StatusOK, protobufType, []byte("PASSWORD"), func(err error) bool { return err != nil }},
-		"half an object":                {http.StatusOK, protobufType, inProtobuf(t, secrets)[:100], func(err error) bool { return err != nil }},
-		"ConfigMaps in their place":     {http.StatusOK, protobufType, inProtobuf(t, &corev1.ConfigMapList{}), func(err error) bool { return err != nil }},
-		"Secrets in JSON, unasked":      {http.StatusOK, "application/json", inJSON(t, secrets), func(err error) bool { return err != nil }},
-		"a page of a proxy, with a 200": {http.StatusOK, "text/html", []byte("<html>"), func(err error) bool { return err != nil }},
+		"expired":                                  {http.StatusGone, protobufType, inProtobuf(t, &expired), apierrors.IsResourceExpired},
+		"expired, in JSON":                         {http.StatusGone, "application/json", inJSON(t, &expired), apierrors.IsResourceExpired},
+		"forbidden, in JSON":                       {http.StatusForbidden, "application/json", inJSON(t, &forbidden), apierrors.IsForbidden},
+		"a page of a proxy":                        {http.StatusBadGateway, "text/html", []byte("<html>"), func(err error) bool { return err != nil }},
+		"an invalid object":                        {http.StatusOK, protobufType, []byte("PASSWORD"), func(err error) bool { return err != nil }},
+		"half an object":                           {http.StatusOK, protobufType, inProtobuf(t, secrets)[:100], func(err error) bool { return err != nil }},
+		"ConfigMaps instead of Secrets":            {http.StatusOK, protobufType, inProtobuf(t, &corev1.ConfigMapList{}), func(err error) bool { return err != nil }},
+		"Secrets in JSON, which was not requested": {http.StatusOK, "application/json", inJSON(t, secrets), func(err error) bool { return err != nil }},
+		"a page of a proxy, with a 200":            {http.StatusOK, "text/html", []byte("<html>"), func(err error) bool { return err != nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWire(t, "secrets", tt.code, tt.contentType, tt.body)
 			got, err := w.list(t, metav1.ListOptions{})
 			if !tt.is(err) {
-				t.Errorf("list %v, error %v", got, err)
+				t.Errorf("list = %v, error = %v", got, err)
 			}
 			if err != nil && strings.Contains(err.Error(), password) {
-				t.Errorf("the error tells content: %v", err)
+				t.Errorf("the error contains content of a Secret: %v", err)
 			}
 		})
 	}
-	t.Run("a watch in JSON, unasked", func(t *testing.T) {
+	t.Run("a watch in JSON, which was not requested", func(t *testing.T) {
 		event := append([]byte(`{"type":"ADDED","object":`), append(inJSON(t, secretWith(password)), '}')...)
 		w, err := newWire(t, "secrets", http.StatusOK, "application/json", event).lister.(cache.ListerWatcherWithContext).WatchWithContext(quiet(t), metav1.ListOptions{})
 		if err != nil {
@@ -322,13 +322,13 @@ func TestErrorsOnTheWire(t *testing.T) {
 		defer w.Stop()
 		for e := range w.ResultChan() {
 			if status, ok := e.Object.(*metav1.Status); !ok || e.Type != watch.Error || strings.Contains(status.Message, password) {
-				t.Errorf("event %s with a %T passes: %v", e.Type, e.Object, e.Object)
+				t.Errorf("got event %s with a %T: %v", e.Type, e.Object, e.Object)
 			}
 		}
 	})
 }
 
-// FuzzReader: whatever comes is refused, or decoded into what can be kept.
+// FuzzReader: any input is refused, or decoded into objects that may be kept.
 func FuzzReader(f *testing.F) {
 	r := rand.New(rand.NewSource(1))
 	secret, maps := secretWith(password), &corev1.ConfigMap{Data: map[string]string{"a": "1"}, BinaryData: map[string][]byte{"b": {0}}}
@@ -352,13 +352,13 @@ func FuzzReader(f *testing.F) {
 				switch o.(type) {
 				case *object, *metav1.Status:
 				default:
-					t.Errorf("a %T", o)
+					t.Errorf("got a %T", o)
 				}
 			}
 			if list, err := readList(bytes.NewReader(bytes.Clone(raw)), s); err == nil {
 				for _, item := range list.Items {
 					if _, ok := item.Object.(*object); !ok {
-						t.Errorf("a list with a %T", item.Object)
+						t.Errorf("got a list with a %T", item.Object)
 					}
 				}
 			}
@@ -366,7 +366,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// hanging is an API server that begins to answer, and says nothing more.
+// hanging is an API server that begins to answer, and then sends nothing.
 type hanging struct{ ctx context.Context }
 
 func (hanging) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -381,7 +381,7 @@ func (h hanging) Read([]byte) (int, error) {
 
 func (hanging) Close() error { return nil }
 
-// A watch ends though nothing comes, not even its end.
+// A watch ends even if the server sends nothing, not even its end.
 func TestWatchThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, err := NewReader(&rest.Config{Host: "http://api", Transport: hanging{}, QPS: -1}, Scope{}, 2*time.Minute)
@@ -396,11 +396,11 @@ func TestWatchThatHangs(t *testing.T) {
 				t.Fatal(err)
 			}
 			for e := range w.ResultChan() {
-				t.Errorf("%s %v", e.Type, e.Object)
+				t.Errorf("got event %s with %v", e.Type, e.Object)
 			}
 			w.Stop()
 			if took := time.Since(begin); took != lasts+watchGrace {
-				t.Errorf("a watch of %v lasted %v", lasts, took)
+				t.Errorf("a watch of %v took %v", lasts, took)
 			}
 		}
 	})

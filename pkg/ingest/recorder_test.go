@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// recorder is a sink that notes what it is told.
+// recorder is a sink that records its notifications.
 type recorder struct {
 	calls  []string
 	mirror map[dependency.WorkloadKey]string
@@ -59,15 +59,15 @@ func (r *recorder) Progressed(at dependency.Progress) {
 	r.calls = append(r.calls, fmt.Sprintf("progressed to %d", at.Latest))
 }
 
-// told returns what was told since the last time.
+// told returns the notifications since the last call.
 func (r *recorder) told() []string {
 	out := r.calls
 	r.calls = nil
 	return out
 }
 
-// view is what a sink shows of a workload: its version, that of its sources, those that
-// annotations name among them, and the annotations of its namespace.
+// view is how a sink shows a workload: its version, the versions of its sources, including those
+// that annotations name, and the annotations of its namespace.
 func view(g *dependency.Graph, w *dependency.Workload) string {
 	var b strings.Builder
 	fmt.Fprint(&b, w.WorkloadKey, "@", w.ResourceVersion, " ", g.Namespace(w.Namespace))
@@ -144,7 +144,7 @@ func namespaceObject(name string, version int, annotations map[string]string) *o
 	return &object{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: fmt.Sprint(version)}, namespace: &annotations}
 }
 
-// controlled is a workload that is not shown, because it has a controller.
+// controlled returns a workload that is not shown because it has a controller.
 func controlled(kind dependency.WorkloadKind, name string, version int) *object {
 	return &object{
 		ObjectMeta: objectMeta(name, version),
@@ -158,7 +158,7 @@ func must(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
 		if err != nil {
-			t.Fatal(err) // a reflector would log the object with it
+			t.Fatal(err) // a reflector would log the error with the object
 		}
 	}
 }
@@ -175,7 +175,7 @@ func synced(t *testing.T, workloads, sources []any) (*Index, *recorder) {
 		newStore(x, jobs).Replace(nil, "80"),
 	)
 	if told := r.told(); len(told) != 1 || !strings.HasPrefix(told[0], "synced at 100") {
-		t.Fatalf("told %q", told)
+		t.Fatalf("notifications = %q", told)
 	}
 	return x, r
 }

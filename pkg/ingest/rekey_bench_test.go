@@ -18,13 +18,13 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// BenchmarkRekey measures how long others have to wait for the index at most when its key is
-// replaced: while the records are compared with the content of before, and while they are said
-// with the new key after the last list. Neither may grow with the cluster.
+// BenchmarkRekey measures the longest wait of other goroutines for the index when its key is
+// replaced: while records are compared with the previous content, and while they are converted to the
+// new key after the last list. Neither may grow with the cluster.
 func BenchmarkRekey(b *testing.B) {
 	for _, n := range []int{12_500, 25_000, 50_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			// Of several runs the shortest counts: what else the machine does can only add to it.
+			// The shortest of several runs counts: other load on the machine can only add to the time.
 			compare, translate := time.Hour, time.Hour
 			for b.Loop() {
 				b.StopTimer()
@@ -46,7 +46,7 @@ func BenchmarkRekey(b *testing.B) {
 	}
 }
 
-// longestWait returns how long another had to wait for the lock at most, while f ran.
+// longestWait returns the longest wait of another goroutine for the lock while f ran.
 func longestWait(x *Index, f func()) (longest time.Duration) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -71,10 +71,10 @@ func longestWait(x *Index, f func()) (longest time.Duration) {
 // letThrough takes the lock and releases it.
 func (x *Index) letThrough() {
 	x.mu.Lock()
-	x.mu.Unlock() //nolint:staticcheck,gocritic // that it waits is all that counts
+	x.mu.Unlock() //nolint:staticcheck,gocritic // only the wait matters
 }
 
-// crowd is a cluster in which each Deployment reads a Secret of its own.
+// crowd is a cluster in which each Deployment reads its own Secret.
 type crowd struct {
 	marks    []dependency.Marks
 	digester *dependency.Digester
@@ -88,8 +88,8 @@ func (c *crowd) key(i int) (namespace, name string) {
 	return fmt.Sprint("ns-", i/100), fmt.Sprint("web-", i%100)
 }
 
-// readAllButOne reads everything with a key, and returns what reads the last list, which is
-// empty.
+// readAllButOne reads everything with a key except the last list, which is empty, and returns a
+// function that reads it.
 func (c *crowd) readAllButOne(x *Index, key byte) (last func()) {
 	k := make([]byte, dependency.KeySize)
 	k[0] = key
@@ -138,7 +138,7 @@ func (c *crowd) secret(i int, version, content string) *object {
 
 func (c *crowd) read(x *Index, key byte) { c.readAllButOne(x, key)() }
 
-// record notes the current content as that of the pods.
+// record records the current content as the content of the pods.
 func (c *crowd) record(x *Index) {
 	x.Read(func(known policy.Evaluator) {
 		g := known.Graph

@@ -19,7 +19,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// rekeying is an index that reads one Deployment and one Secret, with keys that are replaced.
+// rekeying is an index of one Deployment and one Secret, whose key is replaced.
 type rekeying struct {
 	t        *testing.T
 	clock    *clocktesting.FakeClock
@@ -43,7 +43,7 @@ func newRekeying(t *testing.T) *rekeying {
 	r.read("12")
 	d := r.decide()
 	if d.Action != policy.WriteBaseline {
-		t.Fatalf("opting in leads to %+v", d)
+		t.Fatalf("after opting in: decision = %+v", d)
 	}
 	r.record("13")
 	return r
@@ -67,7 +67,7 @@ func (r *rekeying) read(version string) {
 	r.must(r.replay.List(version, r.web.DeepCopy(), r.secret.DeepCopy()))
 }
 
-// record writes the current content as that of the pods.
+// record records the current content as the content of the pods.
 func (r *rekeying) record(version string) {
 	r.t.Helper()
 	r.evaluate(func(e *policy.Evaluation) {
@@ -77,7 +77,7 @@ func (r *rekeying) record(version string) {
 	})
 	r.edit(version)
 	if d := r.decide(); d.Action != policy.None || d.State != policy.InSync {
-		r.t.Fatalf("after a record: %+v", d)
+		r.t.Fatalf("after a record: decision = %+v", d)
 	}
 }
 
@@ -87,7 +87,7 @@ func (r *rekeying) edit(version string) {
 	r.must(r.replay.Set(r.web.DeepCopy()))
 }
 
-// write writes the Secret, and lets the index read it, unless nothing is watched.
+// write writes the Secret, which the index reads unless watches are broken.
 func (r *rekeying) write(version, content string, watched bool) {
 	r.t.Helper()
 	r.secret = runSecret(content)
@@ -115,8 +115,8 @@ func (r *rekeying) decide() (d policy.Decision) {
 	return d
 }
 
-// TestReplacedKeyLosesNoChange, neither one that was seen just before, nor one that the record
-// alone knows of, nor one that comes while everything is read again; and restarts nothing else.
+// TestReplacedKeyLosesNoChange: neither a change that was seen just before, nor one that only the
+// record shows, nor one while everything is read again. Nothing else is restarted.
 func TestReplacedKeyLosesNoChange(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*rekeying)
@@ -168,7 +168,7 @@ func TestReplacedKeyLosesNoChange(t *testing.T) {
 			r.index.Rekey()
 			r.read("30")
 		}, policy.WriteBaseline},
-		"the key is back": {func(r *rekeying) {
+		"the key is restored": {func(r *rekeying) {
 			r.write("14", "2", true)
 			r.index.Rekey()
 			r.read("20")
@@ -182,7 +182,7 @@ func TestReplacedKeyLosesNoChange(t *testing.T) {
 			r.web.Spec.Template.Spec.Containers[0].Image = "app:2"
 			r.web.ResourceVersion = "16"
 			r.read("20")
-		}, policy.RollOut}, // it is known only that the template came after 13
+		}, policy.RollOut}, // it is only known that the template was written after 13
 		"the record has been removed": {func(r *rekeying) {
 			r.write("14", "2", true)
 			r.index.Rekey()
@@ -203,17 +203,17 @@ func TestReplacedKeyLosesNoChange(t *testing.T) {
 			r.clock.Step(time.Minute)
 			d := r.decide()
 			if d.Action != tc.want {
-				t.Errorf("%s (%s: %s) and the action %q, want %q", d.State, d.Reason, d.Message, d.Action, tc.want)
+				t.Errorf("state = %s (%s: %s), action = %q, want %q", d.State, d.Reason, d.Message, d.Action, tc.want)
 			}
 			if d.Action == policy.WriteBaseline && r.web.UID == "web" && d.State != policy.InSync {
-				t.Errorf("%s (%s)", d.State, d.Reason)
+				t.Errorf("state = %s (%s)", d.State, d.Reason)
 			}
 		})
 	}
 }
 
-// TestReplacedKeyLosesNoEventBetweenWorkloads, while records are said with the new key one by
-// one: whether an event comes before the turn of its workload or after it makes no difference.
+// TestReplacedKeyLosesNoEventBetweenWorkloads: while records are converted to the new key one by
+// one, it does not matter whether an event arrives before or after its workload is converted.
 func TestReplacedKeyLosesNoEventBetweenWorkloads(t *testing.T) {
 	const n = 300
 	x := NewIndex(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
@@ -250,7 +250,7 @@ func TestReplacedKeyLosesNoEventBetweenWorkloads(t *testing.T) {
 			w := g.Workload(c.deployment(i, "").workload.WorkloadKey)
 			ids, known := policy.Evaluator{Graph: g, Defaults: policy.Defaults{}}.Evaluate(w).Stale()
 			if !known || (len(ids) > 0) != (i%3 == 0) {
-				t.Errorf("%s: %v have changed (known: %v)", w.Name, ids, known)
+				t.Errorf("%s: changed sources = %v (known: %v)", w.Name, ids, known)
 			}
 		}
 	}) {

@@ -39,8 +39,8 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// notifier is a sink that passes on what the workloads look like after each call. It is
-// read by the test while reflectors write.
+// notifier is a sink that passes on the workloads after each notification. The test reads it while
+// reflectors write.
 type notifier struct {
 	views    chan map[string]string
 	digester atomic.Pointer[dependency.Digester]
@@ -112,10 +112,10 @@ type running struct {
 	key     *sharedsecret.Secret
 }
 
-// run runs an index until the end of the test; TestMain checks that nothing goes on.
+// run runs an index until the end of the test; TestMain checks that no goroutine continues.
 func run(t *testing.T, objects ...runtime.Object) *running {
 	t.Helper()
-	// The fake client knows no watch lists.
+	// The fake client does not support watch lists.
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
 	r := &running{t: t, client: fake.NewClientset(objects...), sink: newNotifier(), watched: make(chan struct{}, 1000)}
 	r.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
@@ -134,7 +134,7 @@ func run(t *testing.T, objects ...runtime.Object) *running {
 	return r
 }
 
-// serve returns a Reader of an API server that has what a fake client has.
+// serve returns a Reader of an API server with the objects of a fake client.
 func serve(t *testing.T, client *fake.Clientset) *Reader {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -187,8 +187,8 @@ func serve(t *testing.T, client *fake.Clientset) *Reader {
 	return reader
 }
 
-// awaitWatches waits until all resources, and the key, are watched again: the fake client
-// loses what happens between a list and its watch.
+// awaitWatches waits until all resources and the key are watched again: the fake client loses
+// events between a list and its watch.
 func (r *running) awaitWatches() {
 	for range len(resources) + 1 {
 		<-r.watched
@@ -213,12 +213,12 @@ func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
-		t.Fatalf("not in a minute: %s", what)
+		t.Fatalf("timed out after a minute, waiting for: %s", what)
 	}
 }
 
-// From a client to the sink: what is there at the start, a change, an end; and nothing
-// goes on after the context is done, which TestMain checks.
+// From a client to the sink: existing objects, a change and a deletion. TestMain checks that no
+// goroutine continues after the context is done.
 func TestRunFollowsAClient(t *testing.T) {
 	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
 	r.expect("after the first sync", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
@@ -232,7 +232,7 @@ func TestRunFollowsAClient(t *testing.T) {
 	r.expect("after the Deployment has gone", map[string]string{})
 }
 
-// Without a key there is one afterwards, and what is read is read with it.
+// If there is no key, one is created, and everything is read with it.
 func TestRunMakesTheKey(t *testing.T) {
 	r := run(t, made(), webDeployment(), runSecret("one"))
 	got := <-r.sink.views
@@ -246,8 +246,8 @@ func TestRunMakesTheKey(t *testing.T) {
 	}
 }
 
-// All replicas have to agree on the key: when it is replaced, everything is read
-// again with the other one.
+// All replicas must use the same key: when it is replaced, everything is read again with
+// the new one.
 func TestAnotherKeyStartsEverythingOver(t *testing.T) {
 	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
 	r.expect("with the first key", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
@@ -260,28 +260,28 @@ func TestAnotherKeyStartsEverythingOver(t *testing.T) {
 	r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(other), "two")})
 }
 
-// After a restore of etcd everything is read again, and versions from before are forgotten.
+// After a restore of etcd everything is read again, and earlier versions are forgotten.
 func TestRun_ReadsEverythingAgainAfterARestore(t *testing.T) {
 	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
 	r.expect("at first", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
 	r.awaitWatches()
 	must(t, newStore(r.Index, secrets).Bookmark("200"))
 	if _, own := r.latest(secrets); own != 200 {
-		t.Fatalf("Secrets are known up to %d", own)
+		t.Fatalf("revision of Secrets before the restore = %d", own)
 	}
 	latest, own := r.latest(secrets)
 	r.probed(quiet(t), secrets, time.Unix(1, 0), 150, latest, own)
 	r.expect("read again", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
 	if _, own := r.latest(secrets); own >= 150 {
-		t.Errorf("Secrets are known up to %d", own)
+		t.Errorf("revision of Secrets after the restore = %d", own)
 	}
 	r.awaitWatches()
 	r.update(runSecret("two"))
 	r.expect("after a change", map[string]string{"deployment.web": hashWith(testDigester(), "two")})
 }
 
-// What cannot be a key is no reason to stop: the one before is known, and stays in use
-// until there is another.
+// An invalid key does not stop the process, which continues with the previous key until there
+// is another valid one.
 func TestAnInvalidKeyChangesNothing(t *testing.T) {
 	r := run(t, keySecret(testKey), webDeployment(), runSecret("one"))
 	r.expect("with the first key", map[string]string{"deployment.web": hashWith(testDigester(), "one")})
@@ -294,8 +294,8 @@ func TestAnInvalidKeyChangesNothing(t *testing.T) {
 	r.expect("with another key", map[string]string{"deployment.web": hashWith(dependency.NewDigester(other), "two")})
 }
 
-// A key that is removed is put back, so that the hashes that workloads remember, and those
-// of other replicas, can still be compared. Nothing is read again.
+// A key that is removed is written back, so that the hashes of workloads and of other replicas
+// can still be compared. Nothing is read again.
 func TestARemovedKeyIsPutBack(t *testing.T) {
 	key := bytes.Repeat([]byte{9}, dependency.KeySize)
 	for name, remove := range map[string]func(*testing.T, *running){
@@ -326,14 +326,14 @@ func TestARemovedKeyIsPutBack(t *testing.T) {
 			r.update(runSecret("two"))
 			r.expect("after a change", map[string]string{"deployment.web": hashWith(dependency.NewDigester(key), "two")})
 			if n := len(r.watched); n != 0 {
-				t.Errorf("%d resources have been watched again", n)
+				t.Errorf("got %d new watches, want none", n)
 			}
 		})
 	}
 }
 
-// The key may go after it was read and before the first list, and it may not be possible
-// to put it back at once.
+// The key may be removed after it was read and before the first list, and it may not be
+// possible to write it back immediately.
 func TestAKeyThatGoesBeforeTheFirstListIsPutBack(t *testing.T) {
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
 	client := fake.NewClientset(made())
@@ -354,7 +354,7 @@ func TestAKeyThatGoesBeforeTheFirstListIsPutBack(t *testing.T) {
 	stop()
 }
 
-// The whole Secret may go at that moment. It is known to be missing, and not created.
+// The whole Secret may be deleted at that moment. It is then reported as missing, and not created.
 func TestASecretThatGoesBeforeTheFirstListIsMissing(t *testing.T) {
 	clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, false)
 	client := fake.NewClientset()
@@ -367,12 +367,12 @@ func TestASecretThatGoesBeforeTheFirstListIsMissing(t *testing.T) {
 	}
 }
 
-// watching watches the key, which nothing replaces, until it is stopped.
+// watching watches the key, which is not replaced, until it is stopped.
 func watching(t *testing.T, shared sharedKey) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(quiet(t))
 	var wg sync.WaitGroup
-	wg.Go(func() { shared.watch(ctx, testKey, func() { t.Error("the key is another one") }) })
+	wg.Go(func() { shared.watch(ctx, testKey, func() { t.Error("the key was replaced") }) })
 	return func() {
 		cancel()
 		wg.Wait()

@@ -39,7 +39,7 @@ func metadataInProtobuf(t *testing.T, kind string, o interface{ Marshal() ([]byt
 	return append([]byte(magic), inner(t, &envelope)...)
 }
 
-// What is asked for, by stream: the path, the fields, and the format of lists and of watches.
+// The requests of each stream: the path, the fields, and the format of lists and of watches.
 func TestScope_Secrets(t *testing.T) {
 	const protobuf, metadata = "application/vnd.kubernetes.protobuf", ";as=PartialObjectMetadata%s;g=meta.k8s.io;v=v1"
 	whole := func(path, fields string) []string { return []string{path, fields, protobuf, protobuf} }
@@ -79,38 +79,38 @@ func TestScope_Secrets(t *testing.T) {
 				watched := <-w.asked
 				fields := listed.URL.Query().Get("fieldSelector")
 				if other := watched.URL.Query().Get("fieldSelector"); other != fields {
-					t.Errorf("%s: listed by %s, watched by %s", s.name, fields, other)
+					t.Errorf("%s: listed with fields %s, watched with %s", s.name, fields, other)
 				}
 				got[s.name] = []string{strings.TrimPrefix(listed.URL.Path, "/behind/a/prefix"), fields, listed.Header.Get("Accept"), watched.Header.Get("Accept")}
 				if _, err := w.reader.revision(quiet(t), s); err == nil {
 					t.Fatal("no error")
 				}
 				if probed := (<-w.asked).URL.Query().Get("fieldSelector"); !strings.HasPrefix(probed, strings.TrimPrefix(fields+",metadata.name=-", ",")) {
-					t.Errorf("%s: the revision is asked for by %s", s.name, probed)
+					t.Errorf("%s: request for the revision = %s", s.name, probed)
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("Secrets are asked for so (-want +got):\n%s", diff)
+				t.Errorf("requests for Secrets (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A source is found by the types that are read, so that no content of another comes that way either.
+// A source is looked up only among the types that are read, so that no content of other types is read this way.
 func TestReader_FindsNoOtherTypes(t *testing.T) {
 	w := newWire(t, "secrets", http.StatusOK, protobufType, inProtobuf(t, &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}))
 	w.reader.scope = typed
 	found, err := w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"})
 	if err != nil || found != nil {
-		t.Errorf("found %v, %v", found, err)
+		t.Errorf("Find = %v, %v", found, err)
 	}
 	asked := (<-w.asked).URL
 	if want := "type!=" + tokenType + ",type!=" + releaseType + ",metadata.name=db"; asked.Query().Get("fieldSelector") != want || !strings.HasSuffix(asked.Path, "/namespaces/shop/secrets") {
-		t.Errorf("asked for %s", asked)
+		t.Errorf("request = %s", asked)
 	}
 	w.reader.scope = Scope{WithoutSecrets: true}
 	if _, err := w.reader.Find(quiet(t), testDigester(), dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"}); err == nil {
-		t.Error("a Secret is looked for where none is read")
+		t.Error("a Secret is looked up although no Secrets are read")
 	}
 	select {
 	case r := <-w.asked:
@@ -123,7 +123,7 @@ func tokenOf(secret *corev1.Secret) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: secret.ObjectMeta}
 }
 
-// Of Secrets that are not read comes that they are there. An API server that sends more is not believed.
+// For Secrets that are not read, only their existence is known. If an API server sends whole Secrets, they are refused.
 func TestUnreadOnTheWire(t *testing.T) {
 	s := unread(tokenType)
 	secret := secretWith(password)
@@ -136,10 +136,10 @@ func TestUnreadOnTheWire(t *testing.T) {
 	w := newWireOf(t, s, http.StatusOK, protobufType+";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", metadataInProtobuf(t, partialKind+"List", &list))
 	got, err := w.list(t, metav1.ListOptions{})
 	if err != nil || got.ResourceVersion != "42" || len(got.Items) != 1 {
-		t.Fatalf("the list %+v comes, %v", got, err)
+		t.Fatalf("list = %+v, error %v", got, err)
 	}
 	if diff := cmp.Diff(&want, got.Items[0].Object.(*object).unread); diff != "" {
-		t.Errorf("in a list (-want +got):\n%s", diff)
+		t.Errorf("objects in a list (-want +got):\n%s", diff)
 	}
 
 	bookmark := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9"}}
@@ -154,7 +154,7 @@ func TestUnreadOnTheWire(t *testing.T) {
 	defer events.Stop()
 	event := <-events.ResultChan()
 	if diff := cmp.Diff(&want, event.Object.(*object).unread); diff != "" || event.Type != watch.Modified {
-		t.Errorf("in an event %s (-want +got):\n%s", event.Type, diff)
+		t.Errorf("object in an event %s (-want +got):\n%s", event.Type, diff)
 	}
 	if strings.Contains(dump.Pretty(event.Object), password) {
 		t.Error("the event contains the password")
@@ -164,16 +164,16 @@ func TestUnreadOnTheWire(t *testing.T) {
 		t.Errorf("bookmark: event %s with %+v", event.Type, event.Object)
 	}
 	if event = <-events.ResultChan(); event.Type != watch.Error {
-		t.Errorf("a whole Secret passes as %s %+v", event.Type, event.Object)
+		t.Errorf("a whole Secret is accepted as %s %+v", event.Type, event.Object)
 	}
 	if _, err := readList(bytes.NewReader(inProtobuf(t, &corev1.SecretList{Items: []corev1.Secret{*secretWith(password)}})), s); err == nil {
-		t.Error("a list of whole Secrets passes")
+		t.Error("a list of whole Secrets is accepted")
 	}
-	// What kubectl has applied is overwritten in the buffer.
+	// The annotation of kubectl apply is overwritten in the buffer.
 	raw = inner(t, tokenOf(secret))
 	before := bytes.Count(raw, []byte(password))
 	if _, err := s.decode(raw); err != nil || bytes.Count(raw, []byte(password)) != before-1 {
-		t.Errorf("the password is found %d times in the buffer, and then %d times, %v", before, bytes.Count(raw, []byte(password)), err)
+		t.Errorf("found the password %d times in the buffer, and then %d times, error %v", before, bytes.Count(raw, []byte(password)), err)
 	}
 }
 
@@ -185,7 +185,7 @@ func unreadObject(s *stream, name string, version int) *object {
 	return o
 }
 
-// Who uses a Secret that is not read is told of its coming, of each write and of its going.
+// Sinks are told when a Secret that is not read, but used, is created, written or deleted.
 func TestIndex_Unread(t *testing.T) {
 	sink := &recorder{}
 	tokens := unread(tokenType)
@@ -202,12 +202,12 @@ func TestIndex_Unread(t *testing.T) {
 		want  string
 		there bool
 	}{
-		{"a list without news", func() error { return in.Replace([]any{unreadObject(tokens, "token", 5)}, "30") }, "progressed to 30", true},
+		{"a list without changes", func() error { return in.Replace([]any{unreadObject(tokens, "token", 5)}, "30") }, "progressed to 30", true},
 		{"a write", func() error { return in.Update(unreadObject(tokens, "token", 31)) }, "changed at 31: deployment.web", true},
-		{"one that no workload names", func() error { return in.Add(unreadObject(tokens, "unused", 32)) }, "progressed to 32", true},
-		{"its deletion", func() error { return in.Delete(unreadObject(tokens, "token", 33)) }, "changed at 33: deployment.web", false},
-		{"its return", func() error { return in.Add(unreadObject(tokens, "token", 34)) }, "changed at 34: deployment.web", true},
-		{"a list that lacks it", func() error { return in.Replace(nil, "35") }, "changed at 35: deployment.web", false},
+		{"a write of a Secret that no workload names", func() error { return in.Add(unreadObject(tokens, "unused", 32)) }, "progressed to 32", true},
+		{"a deletion", func() error { return in.Delete(unreadObject(tokens, "token", 33)) }, "changed at 33: deployment.web", false},
+		{"a new creation", func() error { return in.Add(unreadObject(tokens, "token", 34)) }, "changed at 34: deployment.web", true},
+		{"a list that lacks the Secret", func() error { return in.Replace(nil, "35") }, "changed at 35: deployment.web", false},
 	} {
 		must(t, step.do())
 		if diff := cmp.Diff([]string{step.want}, sink.told()); diff != "" {
@@ -216,14 +216,14 @@ func TestIndex_Unread(t *testing.T) {
 		x.Read(func(known policy.Evaluator) {
 			g := known.Graph
 			if there := g.Unread(key) != nil; there != step.there {
-				t.Errorf("%s: it is there: %t", step.why, there)
+				t.Errorf("%s: the Secret exists: %t", step.why, there)
 			}
 		})
 	}
 }
 
-// A Secret can be deleted and created again with another type, and types are read on streams of their own. In whatever
-// order what happens to it comes from these, in the end it is known what it is.
+// A Secret can be deleted and created again with another type, and each type is read on its own stream. In whatever
+// order the events of the streams arrive, the final type is known.
 func TestIndex_TypesInAnyOrder(t *testing.T) { withSeeds(t, 40, typesInAnyOrder) }
 
 func typesInAnyOrder(t *testing.T, r *rand.Rand) {
@@ -307,13 +307,13 @@ func typesInAnyOrder(t *testing.T, r *rand.Rand) {
 				got = "secrets/" + u.Type + " " + u.ResourceVersion
 			}
 			if got != want {
-				t.Errorf("%s is %s, and known to be %s", name, want, got)
+				t.Errorf("type of %s = %s, want %s", name, got, want)
 			}
 		}
 	})
 }
 
-// Where no Secret is read, none is awaited, and views know that.
+// If no Secrets are read, the sync does not wait for them, and views know that.
 func TestIndex_WithoutSecrets(t *testing.T) {
 	x := NewIndex(stoppedClock{}, &recorder{})
 	x.Within(Scope{WithoutSecrets: true})
@@ -323,9 +323,9 @@ func TestIndex_WithoutSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := replay.Set(secretWith(password)); err == nil {
-		t.Error("a Secret is taken")
+		t.Error("a Secret is accepted")
 	}
-	for range 2 { // as it is after everything has been forgotten
+	for range 2 { // again after a reset
 		x.mu.RLock()
 		if g := x.graph; g.Observes(dependency.Secret) || !g.Observes(dependency.ConfigMap) {
 			t.Error("views are told that Secrets are read, or that ConfigMaps are not")
@@ -340,7 +340,7 @@ type stoppedClock struct{}
 func (stoppedClock) Now() time.Time                   { return now }
 func (stoppedClock) Since(at time.Time) time.Duration { return now.Sub(at) }
 
-// A replay takes a Secret for what its type says.
+// A replay handles a Secret according to its type.
 func TestReplay_Types(t *testing.T) {
 	x := NewIndex(stoppedClock{}, &recorder{})
 	x.SetDefaults(policy.Defaults{Mode: policy.Off})
@@ -353,11 +353,11 @@ func TestReplay_Types(t *testing.T) {
 		g := known.Graph
 		key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "token"}
 		if u := g.Unread(key); u == nil || u.Type != tokenType || g.Source(key) != nil {
-			t.Errorf("a token is known as %+v and %+v", u, g.Source(key))
+			t.Errorf("token: unread = %+v, source = %+v", u, g.Source(key))
 		}
 		key.Name = "db"
 		if g.Unread(key) != nil || g.Source(key) == nil {
-			t.Error("another Secret is not read")
+			t.Error("a Secret of another type is not read")
 		}
 	})
 }

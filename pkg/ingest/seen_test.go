@@ -12,13 +12,13 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// The watermark is the least revision of all streams, in whatever order and however far they move.
+// The watermark is the lowest revision of all streams, in whatever order and however far they advance.
 func TestSeenStreams_Watermark(t *testing.T) {
 	seeds.Each(t, 50, func(t *testing.T, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		s := newSeenStreams()
 		if v, found := s.watermark(); found {
-			t.Fatalf("without streams, the watermark is %d", v)
+			t.Fatalf("without streams, watermark = %d", v)
 		}
 		naive := map[string]uint64{}
 		for step := range 500 {
@@ -31,20 +31,20 @@ func TestSeenStreams_Watermark(t *testing.T) {
 				least = min(least, v)
 			}
 			if v, _ := s.watermark(); v != least {
-				t.Fatalf("step %d: the watermark is %d, want %d", step, v, least)
+				t.Fatalf("step %d: watermark = %d, want %d", step, v, least)
 			}
 			if got := s.of(name); got.revision != naive[name] || !got.at.Equal(at) {
-				t.Fatalf("step %d: %s is at %+v, want %d", step, name, got, naive[name])
+				t.Fatalf("step %d: position of %s = %+v, want %d", step, name, got, naive[name])
 			}
 		}
 		if got := s.of("none"); got != (seen{}) {
-			t.Errorf("a stream of which nothing has come is at %+v", got)
+			t.Errorf("position of a stream without events = %+v", got)
 		}
 	})
 }
 
-// BenchmarkObserve measures an event with the streams of n namespaces: most are of a stream that is
-// ahead, as others are quiet.
+// BenchmarkObserve measures an event with the streams of n namespaces: most events are of a stream
+// that is ahead, because others are quiet.
 func BenchmarkObserve(b *testing.B) {
 	for _, namespaces := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint(namespaces), func(b *testing.B) {

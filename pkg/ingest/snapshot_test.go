@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// A reader sees one state, and the index goes on meanwhile.
+// A reader sees one state, and the index continues meanwhile.
 func TestIndex_ReadsSnapshots(t *testing.T) {
 	x, sink := synced(t, []any{deployment("web", 1, "db")}, []any{secret("db", 2)})
 	read := x.Read(func(known policy.Evaluator) {
@@ -28,13 +28,13 @@ func TestIndex_ReadsSnapshots(t *testing.T) {
 			newStore(x, jobs).Bookmark("103"),
 		)
 		if diff := cmp.Diff([]string{"changed at 101: deployment.web", "changed at 102: -deployment.web", "progressed to 103"}, sink.told()); diff != "" {
-			t.Errorf("told meanwhile (-want +got):\n%s", diff)
+			t.Errorf("notifications meanwhile (-want +got):\n%s", diff)
 		}
 		if err := x.Synced(); err != nil {
 			t.Error(err)
 		}
 		if workloads, _ := x.Size(); workloads != 0 {
-			t.Errorf("there are %d workloads", workloads)
+			t.Errorf("got %d workloads", workloads)
 		}
 		key := dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "ns", Name: "web"}
 		if w := g.Workload(key); w == nil || !strings.Contains(view(g, w), "Secret/db@2") {
@@ -48,11 +48,11 @@ func TestIndex_ReadsSnapshots(t *testing.T) {
 		})
 	})
 	if !read {
-		t.Error("nothing was read")
+		t.Error("Read = false")
 	}
 }
 
-// meddler is a sink that uses the index when it is told something, and keeps the graph.
+// meddler is a sink that uses the index during notifications, and keeps the graph.
 type meddler struct {
 	recorder
 	index *Index
@@ -72,7 +72,7 @@ func (m *meddler) Changed(known policy.Evaluator, at dependency.Progress, delta 
 	m.recorder.Changed(known, at, delta)
 }
 
-// Sinks are told while others may have the index, and may keep what they are told.
+// While sinks are notified, others may use the index. Sinks may keep the graph that they get.
 func TestIndex_TellsSinksOfSnapshots(t *testing.T) {
 	m := &meddler{}
 	x, _ := newTestIndex(m, "deployments", "secrets")
@@ -83,7 +83,7 @@ func TestIndex_TellsSinksOfSnapshots(t *testing.T) {
 	must(t, newStore(x, secrets).Update(secret("db", 102)))
 	want := []string{"synced at 100 with 1 workloads and 0 sources", "changed at 101: deployment.web", "changed at 102: deployment.web"}
 	if diff := cmp.Diff(want, m.told()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"}
 	if s := kept.Source(key); s == nil || s.ResourceVersion != "101" {
@@ -91,7 +91,7 @@ func TestIndex_TellsSinksOfSnapshots(t *testing.T) {
 	}
 }
 
-// both is a sink that notes who is told, and of what progress.
+// both is a sink that records notifications with their progress.
 type both struct {
 	recorder
 	progress progressOf
@@ -103,9 +103,8 @@ func (b *both) Changed(known policy.Evaluator, at dependency.Progress, delta dep
 	b.progress.Changed(known, at, delta)
 }
 
-// A list that is read again is applied a part at a time, and others have the index in between.
-// That all of it has been seen is said with the last part, and that something before may be missing
-// with the first.
+// A list that is read again is applied in parts, and others can use the index in between. The last
+// part reports that the whole list has been read, and the first that earlier events may be missing.
 func TestIndex_RelistsInParts(t *testing.T) {
 	sink := &both{}
 	x, _ := newTestIndex(sink, "deployments", "secrets")
@@ -116,8 +115,8 @@ func TestIndex_RelistsInParts(t *testing.T) {
 		workloads = append(workloads, deployment(name, 1, name))
 		before = append(before, secret(name, 2+i))
 		switch i {
-		case 0: // the first goes
-		case 1: // and the second stays
+		case 0: // the first is deleted
+		case 1: // the second is kept
 			after = append(after, secret(name, 2+i))
 		default:
 			after = append(after, secret(name, 110+i))
@@ -128,20 +127,20 @@ func TestIndex_RelistsInParts(t *testing.T) {
 	must(t, newStore(x, secrets).Replace(after, "140"))
 	want := []string{"changed at 140: deployment.s-2 deployment.s-3", "changed at 140: deployment.s-4 deployment.s-5", "changed at 140: deployment.s-0"}
 	if diff := cmp.Diff(want, sink.told()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
 	want = []string{"100-140 since 140: changed", "100-140 since 140: changed", "130-140 since 140: changed"}
 	if diff := cmp.Diff(want, sink.progress.told()); diff != "" {
-		t.Errorf("told of progress (-want +got):\n%s", diff)
+		t.Errorf("progress (-want +got):\n%s", diff)
 	}
 	must(t, newStore(x, secrets).Replace(after, "145"))
 	if diff := cmp.Diff([]string{"progressed to 145"}, sink.told()); diff != "" {
-		t.Errorf("of the same again (-want +got):\n%s", diff)
+		t.Errorf("notifications of the same list again (-want +got):\n%s", diff)
 	}
 }
 
-// What has changed before it is known whether versions can be compared is evaluated again when it
-// is, and everything when they no longer can.
+// Workloads that changed before it is known whether versions can be compared are evaluated again
+// when that is known, and all workloads when versions can no longer be compared.
 func TestIndex_TellsWhatIsEvaluatedOtherwise(t *testing.T) {
 	sink := &recorder{}
 	x, _ := newTestIndex(sink, "deployments", "secrets")
@@ -155,24 +154,24 @@ func TestIndex_TellsWhatIsEvaluatedOtherwise(t *testing.T) {
 	probed := func(s *stream, now, before uint64) { x.probed(quiet(t), s, time.Unix(1, 0), now, before, 0) }
 	probed(deployments, 102, 102)
 	if diff := cmp.Diff([]string(nil), sink.told()); diff != "" {
-		t.Errorf("one has answered (-want +got):\n%s", diff)
+		t.Errorf("after one answer: notifications (-want +got):\n%s", diff)
 	}
 	probed(secrets, 102, 102)
 	if diff := cmp.Diff([]string{"changed at 102: deployment.api deployment.idle deployment.web"}, sink.told()); diff != "" {
-		t.Errorf("all have answered (-want +got):\n%s", diff)
+		t.Errorf("after all answers: notifications (-want +got):\n%s", diff)
 	}
 	must(t, newStore(x, secrets).Update(secret("db", 103)))
 	if n := x.unsure.workloads.Len() + x.unsure.sources.Len(); n != 0 {
-		t.Errorf("%d are held for a question that has been answered", n)
+		t.Errorf("got %d workloads that still wait for an answer, want none", n)
 	}
 	sink.told()
 	probed(secrets, 102, 103)
 	if diff := cmp.Diff([]string{"changed at 103: deployment.api deployment.idle deployment.quiet deployment.web"}, sink.told()); diff != "" {
-		t.Errorf("the counters differ (-want +got):\n%s", diff)
+		t.Errorf("with several counters: notifications (-want +got):\n%s", diff)
 	}
 }
 
-// The digester is not replaced while the graph is evaluated that was read with it.
+// The digester is not replaced during an evaluation of the graph that was read with it.
 func TestIndex_RestartsAfterReaders(t *testing.T) {
 	for name, restart := range map[string]func(*Index){"reset": (*Index).Reset, "rekey": (*Index).Rekey} {
 		t.Run(name, func(t *testing.T) {
@@ -192,23 +191,23 @@ func TestIndex_RestartsAfterReaders(t *testing.T) {
 					}
 				}
 				if err := x.Synced(); err != nil {
-					t.Errorf("while the graph is read: %v", err)
+					t.Errorf("while the graph is read: error = %v", err)
 				}
 			})
 			<-done
 			if x.Synced() == nil || x.Read(func(policy.Evaluator) {}) {
-				t.Error("the graph can be read as if nothing had happened")
+				t.Error("Read = true after the key was replaced")
 			}
 		})
 	}
 }
 
-// overdue is a clock by which each turn is over at once.
+// overdue is a clock with which each turn ends immediately.
 type overdue struct{ *clocktesting.FakePassiveClock }
 
 func (overdue) Since(time.Time) time.Duration { return turnTime }
 
-// One object may cost as much as thousands of others, so that others have the index after some time as well.
+// One object may cost as much as thousands of others, so the index is also released after some time.
 func TestIndex_TurnsEndInTime(t *testing.T) {
 	sink := &recorder{}
 	x := newIndex(overdue{clocktesting.NewFakePassiveClock(now)}, []string{"deployments"}, sink)
@@ -217,11 +216,11 @@ func TestIndex_TurnsEndInTime(t *testing.T) {
 	must(t, newStore(x, deployments).Replace([]any{deployment("a", 101), deployment("b", 102), deployment("c", 103)}, "105"))
 	want := []string{"changed at 105: deployment.a", "changed at 105: deployment.b", "changed at 105: deployment.c", "progressed to 105"}
 	if diff := cmp.Diff(want, sink.told()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
 }
 
-// What workloads wait for ends turns too, and the sinks are told then of what has been applied besides.
+// Work for waiting workloads also ends turns, and then the sinks are told of what has been applied so far.
 func TestIndex_TurnsEndWhileWorkloadsAreToldWhatTheyWaitFor(t *testing.T) {
 	sink := &recorder{}
 	x := newIndex(overdue{clocktesting.NewFakePassiveClock(now)}, []string{"deployments", "secrets"}, sink)
@@ -233,6 +232,6 @@ func TestIndex_TurnsEndWhileWorkloadsAreToldWhatTheyWaitFor(t *testing.T) {
 	must(t, newStore(x, secrets).Replace([]any{secret("db", 110), secret("other", 111)}, "120"))
 	told := sink.told()
 	if len(told) == 0 || told[0] != "changed at 120: deployment.web-0 deployment.web-1 deployment.web-2" {
-		t.Errorf("told %q", told)
+		t.Errorf("notifications = %q", told)
 	}
 }

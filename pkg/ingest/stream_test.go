@@ -24,7 +24,7 @@ import (
 
 const password = "PASSWORD"
 
-// secretWith returns a Secret that holds the password in every place where one can be.
+// secretWith returns a Secret with the password in every possible place.
 func secretWith(password string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -38,7 +38,7 @@ func secretWith(password string) *corev1.Secret {
 	}
 }
 
-// everything is the scope of all that there is.
+// everything is the scope of the whole cluster.
 var everything Scope
 
 func streamOf(t testing.TB, resource string) *stream {
@@ -47,8 +47,8 @@ func streamOf(t testing.TB, resource string) *stream {
 	return all[slices.IndexFunc(all, func(s *stream) bool { return s.name == resource })]
 }
 
-// Behind the decoder there is no Secret: reflectors keep temporary stores, and print what
-// they cannot handle.
+// After the decoder, there is no content of Secrets: reflectors keep temporary stores, and log
+// objects that they cannot handle.
 func TestNothingOfASecretPasses(t *testing.T) {
 	if !strings.Contains(dump.Pretty(secretWith(password)), password) {
 		t.Fatal("the password is not found in the Secret: this test looks in the wrong place")
@@ -64,16 +64,16 @@ func TestNothingOfASecretPasses(t *testing.T) {
 	}
 	for how, o := range map[string]*object{"decoded": decoded, "reduced": reduced} {
 		if held := dump.Pretty(o); strings.Contains(held, password) {
-			t.Errorf("%s: what passes holds the password:\n%s", how, held)
+			t.Errorf("%s: the decoded objects contain the password:\n%s", how, held)
 		}
-		// So that this test cannot pass because nothing came through:
+		// Make sure that objects were decoded:
 		if o.source == nil || o.source.Name != "db" || len(o.source.Keys) != 1 {
-			t.Errorf("%s: %+v", how, o)
+			t.Errorf("%s: object = %+v", how, o)
 		}
 	}
 }
 
-// Each stream reads its resource in all namespaces, and leaves out what controllers make.
+// Each stream reads its resource in all namespaces, without the objects that controllers create.
 func TestStreams(t *testing.T) {
 	var names []string
 	got := map[string]string{}
@@ -90,11 +90,11 @@ func TestStreams(t *testing.T) {
 		}
 		asked := (<-wire.asked).URL
 		if query := asked.Query(); query.Get("labelSelector")+"|"+query.Get("fieldSelector") != list {
-			t.Errorf("%s: listed by %s, watched by %v", s.name, list, query)
+			t.Errorf("%s: list = %s, watch = %v", s.name, list, query)
 		}
 		got[strings.TrimPrefix(asked.Path, "/behind/a/prefix")] = list
 		if (s.sources != "") == (s.workloads != "") && s.name != "namespaces" {
-			t.Errorf("%s has sources and workloads, or neither: %+v", s.name, s)
+			t.Errorf("stream %s must have either sources or workloads: %+v", s.name, s)
 		}
 	}
 	want := map[string]string{
@@ -104,7 +104,7 @@ func TestStreams(t *testing.T) {
 		"/api/v1/pods":              "!pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/controller-uid|status.phase!=Succeeded,status.phase!=Failed",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the streams, by labels and fields (-want +got):\n%s", diff)
+		t.Errorf("labels and fields of the streams (-want +got):\n%s", diff)
 	}
 	wantNames := []string{"deployments", "statefulsets", "daemonsets", "cronjobs", "jobs", "replicasets", "pods", "configmaps", "secrets", "namespaces"}
 	if diff := cmp.Diff(wantNames, names); diff != "" {
@@ -112,11 +112,11 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// resources are all that are read.
+// resources are all resources that are read.
 var resources = namesOf(everything.streams(nil))
 
-// An index of some namespaces asks for nothing outside of them, but for the namespaces
-// themselves, and takes nothing for gone that it does not read.
+// An index of some namespaces requests nothing outside of them, except for the namespaces
+// themselves, and does not consider objects deleted that it does not read.
 func TestStreamsOfNamespaces(t *testing.T) {
 	got := map[string]string{}
 	reader, err := NewReader(&rest.Config{Host: "https://kubernetes"}, everything, time.Minute)
@@ -127,7 +127,7 @@ func TestStreamsOfNamespaces(t *testing.T) {
 		got[s.name] = reader.requests(s)(metav1.ListOptions{}).URL().Path
 	}
 	if len(got) != 2*(len(resources)-1)+1 {
-		t.Errorf("%d streams: %v", len(got), got)
+		t.Errorf("got %d streams: %v", len(got), got)
 	}
 	for name, path := range map[string]string{
 		"shop/deployments": "/apis/apps/v1/namespaces/shop/deployments",
@@ -136,7 +136,7 @@ func TestStreamsOfNamespaces(t *testing.T) {
 		"namespaces":       "/api/v1/namespaces",
 	} {
 		if got[name] != path {
-			t.Errorf("%s is at %q, not %q", name, got[name], path)
+			t.Errorf("path of %s = %q, want %q", name, got[name], path)
 		}
 	}
 	g := dependency.NewGraph()
@@ -147,21 +147,21 @@ func TestStreamsOfNamespaces(t *testing.T) {
 	for _, resource := range []string{"secrets", "deployments"} {
 		names := streamOf(t, resource).in("shop").names(g)
 		if len(names) != 1 {
-			t.Errorf("the %s of one namespace are %v", resource, names)
+			t.Errorf("%s of one namespace = %v", resource, names)
 		}
 	}
 }
 
-// A label of a namespace says the same as the annotation, which wins over it. No other label
-// says anything.
+// A label of a namespace has the same meaning as the annotation, which takes precedence. Other
+// labels have none.
 func TestModeOfANamespaceByItsLabel(t *testing.T) {
 	const reload, settle = "configdep.io/reload", "configdep.io/settle"
 	for name, tt := range map[string]struct{ labels, annotations, want map[string]string }{
-		"neither":            {nil, nil, nil},
-		"the label":          {map[string]string{reload: "auto", settle: "5s", "a": "b"}, nil, map[string]string{reload: "auto"}},
-		"beside others":      {map[string]string{reload: "auto"}, map[string]string{settle: "1s", "a": "b"}, map[string]string{reload: "auto", settle: "1s"}},
-		"an annotation":      {nil, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
-		"both, which differ": {map[string]string{reload: "auto"}, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
+		"neither":                     {nil, nil, nil},
+		"the label":                   {map[string]string{reload: "auto", settle: "5s", "a": "b"}, nil, map[string]string{reload: "auto"}},
+		"the label, with annotations": {map[string]string{reload: "auto"}, map[string]string{settle: "1s", "a": "b"}, map[string]string{reload: "auto", settle: "1s"}},
+		"an annotation":               {nil, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
+		"both, which differ":          {map[string]string{reload: "auto"}, map[string]string{reload: "off"}, map[string]string{reload: "off"}},
 	} {
 		var o object
 		readNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: tt.labels, Annotations: tt.annotations}}, &o)
@@ -171,8 +171,8 @@ func TestModeOfANamespaceByItsLabel(t *testing.T) {
 	}
 }
 
-// A run of a CronJob is not shown, but keeps its name, so that it can be taken out; a Job
-// of another client is shown.
+// A Job of a CronJob is not shown, but its name is kept so that it can be removed. A Job of
+// another client is shown.
 func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 	for owner, shown := range map[string]bool{"": true, "CronJob": false, "Workflow": true} {
 		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "run"}}
@@ -190,8 +190,8 @@ func TestJobsOfCronJobsAreNotShown(t *testing.T) {
 	}
 }
 
-// Of a namespace only annotations of ours are read. One without any is kept all the same,
-// so that it is noticed when they are taken away.
+// Only configdep's annotations of a namespace are kept. A namespace without any is kept too,
+// so that the removal of annotations is noticed.
 func TestNamespacesAreReducedToOurAnnotations(t *testing.T) {
 	reduce := streamOf(t, "namespaces").reduce
 	for name, tt := range map[string]struct{ annotations, want map[string]string }{
@@ -207,7 +207,7 @@ func TestNamespacesAreReducedToOurAnnotations(t *testing.T) {
 			t.Fatal(err)
 		}
 		if o.namespace == nil || !o.kept() || o.Name != "shop" || o.ResourceVersion != "5" {
-			t.Errorf("%s: reduced to %+v", name, o)
+			t.Errorf("%s: reduced object = %+v", name, o)
 		} else if diff := cmp.Diff(tt.want, *o.namespace); diff != "" {
 			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
 		}
