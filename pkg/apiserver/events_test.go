@@ -14,14 +14,14 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// written is a sink that tells of each event.
+// written is a sink that reports each event to the test.
 type written chan struct{}
 
 func (w written) Create(e *corev1.Event) (*corev1.Event, error)          { close(w); return e, nil }
 func (w written) Update(e *corev1.Event) (*corev1.Event, error)          { close(w); return e, nil }
 func (w written) Patch(e *corev1.Event, _ []byte) (*corev1.Event, error) { close(w); return e, nil }
 
-// Events must not slow down the restarts that they tell of, and must not be lost either.
+// Events must not slow down the restarts that they report, and must not be lost.
 func TestEventsLetRestartsGoFirst(t *testing.T) {
 	for name, release := range map[string]func(*atomic.Bool, *testingclock.FakeClock){
 		"until there are none": func(busy *atomic.Bool, clock *testingclock.FakeClock) {

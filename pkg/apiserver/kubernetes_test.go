@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestVersionsOfKubernetes: those of distributions have more behind the patch.
+// TestVersionsOfKubernetes: distributions append a suffix to the patch version.
 func TestVersionsOfKubernetes(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.31.0":         "",
@@ -33,12 +33,12 @@ func TestVersionsOfKubernetes(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%s: %q, want %q", version, got, want)
+			t.Errorf("version %s: error = %q, want %q", version, got, want)
 		}
 	}
 }
 
-// TestVersionOfKubernetesIsAwaited: the API server may not answer when the process begins.
+// TestVersionOfKubernetesIsAwaited: the API server may not answer when the process starts.
 func TestVersionOfKubernetesIsAwaited(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -59,12 +59,12 @@ func TestVersionOfKubernetesIsAwaited(t *testing.T) {
 		t.Error("an unsupported version is accepted")
 	}
 	if n := asked.Load(); n != 2 {
-		t.Errorf("it was asked for %d times", n)
+		t.Errorf("the version was requested %d times", n)
 	}
 	server.Close()
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := checkKubernetes(done, client); err != nil {
-		t.Errorf("once the context is done: %v", err)
+		t.Errorf("once the context is done: error = %v, want nil", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// The parameters of policies are cached, and may be in Secrets: only those are, that a request to this server may need.
+// The parameters of policies are cached, and may be in Secrets. Only those that requests to this server may need are cached.
 func TestParametersOfPolicies(t *testing.T) {
 	secrets := &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "Secret"}
 	client := fake.NewClientset()

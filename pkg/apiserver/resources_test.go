@@ -12,7 +12,7 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 )
 
-// sized is a view of some objects.
+// sized is a view with a number of objects.
 type sized struct {
 	feed
 
@@ -21,22 +21,22 @@ type sized struct {
 
 func (s sized) Size() (objects, averageBytes int) { return s.objects, s.averageBytes }
 
-// A large list counts as one, for priority and fairness, and what concerns one object does not.
+// For priority and fairness, a large list has more than one seat, and a request for one object has one.
 func TestListsCountAsWhatTheyAre(t *testing.T) {
 	for name, tt := range map[string]struct {
 		verb, resource, query string
 		objects, size         int
 		one                   bool
 	}{
-		"a large list":                  {"list", "configdependencies", "", 50_000, 1500, false},
-		"of few objects":                {"list", "configdependencies", "", 10, 1500, true},
-		"of none":                       {"list", "configdependencies", "", 0, 0, true},
-		"a page of it":                  {"list", "configdependencies", "limit=10", 50_000, 1500, true},
-		"a watch with initial events":   {"watch", "configdependencies", "resourceVersion=0", 50_000, 1500, false},
-		"a watch that goes on":          {"watch", "configdependencies", "resourceVersion=7", 50_000, 1500, true},
-		"one object":                    {"get", "configdependencies", "", 50_000, 1500, true},
-		"a list of something else":      {"list", "others", "", 50_000, 1500, true},
-		"large objects, if not so many": {"list", "configdependencies", "", 100, 100_000, false},
+		"a large list":                   {"list", "configdependencies", "", 50_000, 1500, false},
+		"a list of few objects":          {"list", "configdependencies", "", 10, 1500, true},
+		"an empty list":                  {"list", "configdependencies", "", 0, 0, true},
+		"a page of a large list":         {"list", "configdependencies", "limit=10", 50_000, 1500, true},
+		"a watch with initial events":    {"watch", "configdependencies", "resourceVersion=0", 50_000, 1500, false},
+		"a watch that resumes":           {"watch", "configdependencies", "resourceVersion=7", 50_000, 1500, true},
+		"one object":                     {"get", "configdependencies", "", 50_000, 1500, true},
+		"a list of another resource":     {"list", "others", "", 50_000, 1500, true},
+		"a list of fewer, large objects": {"list", "configdependencies", "", 100, 100_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			counts := objectCounts{resources{"configdependencies": {view: sized{objects: tt.objects, averageBytes: tt.size}}}}
@@ -46,7 +46,7 @@ func TestListsCountAsWhatTheyAre(t *testing.T) {
 			info := &apirequest.RequestInfo{IsResourceRequest: true, Verb: tt.verb, APIGroup: "configdep.io", APIVersion: "v1alpha1", Resource: tt.resource}
 			seats := estimate(r.WithContext(apirequest.WithRequestInfo(r.Context(), info)), "schema", "level").InitialSeats
 			if (seats == 1) != tt.one {
-				t.Errorf("%d seats", seats)
+				t.Errorf("got %d seats, want one: %t", seats, tt.one)
 			}
 		})
 	}

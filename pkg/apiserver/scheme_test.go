@@ -28,21 +28,21 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Otherwise each list of a large cluster is in memory as a whole, and twice if it is made pretty, as it is for curl.
+// Otherwise each list of a large cluster would be in memory as a whole, and twice if it is indented, as for curl.
 func TestNewAPIGroup_StreamsLists(t *testing.T) {
 	serializer := newAPIGroup().NegotiatedSerializer
 	info, found := runtime.SerializerInfoForMediaType(serializer.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	if !found {
-		t.Fatal("no JSON")
+		t.Fatal("SupportedMediaTypes lacks JSON")
 	}
 	for name, tt := range map[string]struct {
 		serializer runtime.Serializer
 		items      int
 		atOnce     bool
 	}{
-		"plain":               {info.Serializer, 1000, false},
-		"pretty, a short one": {info.PrettySerializer, prettyItems, true},
-		"pretty, a long one":  {info.PrettySerializer, prettyItems + 1, false},
+		"plain":                {info.Serializer, 1000, false},
+		"pretty, a short list": {info.PrettySerializer, prettyItems, true},
+		"pretty, a long list":  {info.PrettySerializer, prettyItems + 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := &v1alpha1.ConfigDependencyList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
@@ -54,10 +54,10 @@ func TestNewAPIGroup_StreamsLists(t *testing.T) {
 				t.Fatal(err)
 			}
 			if atOnce := w.longest == len(w.content); atOnce != tt.atOnce || !atOnce && w.longest > 4<<10 {
-				t.Errorf("%d of %d bytes were written at once", w.longest, len(w.content))
+				t.Errorf("%d of %d bytes were written in one write", w.longest, len(w.content))
 			}
 			if pretty := bytes.Contains(w.content, []byte("\n  ")); pretty != tt.atOnce {
-				t.Errorf("it is pretty: %v", pretty)
+				t.Errorf("the list is indented: %v", pretty)
 			}
 			var decoded v1alpha1.ConfigDependencyList
 			if err := json.Unmarshal(w.content, &decoded); err != nil {
@@ -65,7 +65,7 @@ func TestNewAPIGroup_StreamsLists(t *testing.T) {
 			}
 			list.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ConfigDependencyList"}
 			if !apiequality.Semantic.DeepEqual(&decoded, list) {
-				t.Error("what is decoded is another list")
+				t.Error("the decoded list differs from the encoded one")
 			}
 		})
 	}

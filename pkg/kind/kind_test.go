@@ -76,10 +76,10 @@ func TestWorkloadOfAnObject(t *testing.T) {
 				Traits:      k.Traits,
 				References:  []dependency.Reference{{Kind: dependency.Secret, Name: "registry", Uses: []dependency.Use{{Type: dependency.ImagePullSecret, Optional: true}}}},
 			}
-			if name == kind.Pod { // it is its own template
+			if name == kind.Pod { // a Pod is its own template
 				want.Marks.TemplateHash = want.Marks.Hash
 			}
-			// Of those whose pods can be restarted more is known.
+			// These fields are only set for kinds that can be restarted.
 			replicas, rollable := map[dependency.WorkloadKind]int32{kind.Deployment: 1, kind.StatefulSet: 3, kind.DaemonSet: 4}[name]
 			if want.Replicas = replicas; rollable {
 				want.TemplateWritten = created.Time
@@ -91,10 +91,10 @@ func TestWorkloadOfAnObject(t *testing.T) {
 				t.Errorf("workload (-want +got):\n%s", diff)
 			}
 			if got := k.Resource.GroupVersion().String(); got != tt.apiVersion {
-				t.Errorf("apiVersion %s, want %s", got, tt.apiVersion)
+				t.Errorf("apiVersion = %s, want %s", got, tt.apiVersion)
 			}
 			if got := tt.got.ViewName(); got != tt.viewName {
-				t.Errorf("shown as %s, want %s", got, tt.viewName)
+				t.Errorf("ViewName = %s, want %s", got, tt.viewName)
 			}
 		})
 	}
@@ -103,12 +103,12 @@ func TestWorkloadOfAnObject(t *testing.T) {
 func TestPausedDeployment(t *testing.T) {
 	for _, paused := range []bool{true, false} {
 		if w := workloadtest.Read(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Paused: paused}}); w.Paused != paused {
-			t.Errorf("paused: %v, want %v", w.Paused, paused)
+			t.Errorf("Paused = %v, want %v", w.Paused, paused)
 		}
 	}
 }
 
-// What a controller has made is not shown, because the controller's owner is.
+// Objects that a controller has created are not shown, because their controller is.
 func TestControlledObjectsAreNotShown(t *testing.T) {
 	owner := metav1.OwnerReference{Kind: "Deployment", Name: "owner"} // owns without controlling
 	job := func(owners ...metav1.OwnerReference) *dependency.Workload {
@@ -124,17 +124,17 @@ func TestControlledObjectsAreNotShown(t *testing.T) {
 		got   *dependency.Workload
 		shown bool
 	}{
-		"a Job of no owner":                         {job(), true},
-		"a Job of a CronJob":                        {job(controlledBy("CronJob")), false},
-		"a Job of something that is not shown":      {job(controlledBy("Workflow")), true},
-		"a ReplicaSet of no owner":                  {replicaSet(), true},
-		"a ReplicaSet with an owner, no controller": {replicaSet(owner), true},
-		"a ReplicaSet of a Deployment":              {replicaSet(controlledBy("Deployment")), false},
-		"a ReplicaSet of a Rollout":                 {replicaSet(controlledBy("Rollout")), false},
-		"a Pod of no owner":                         {pod(), true},
-		"a Pod with an owner, no controller":        {pod(owner), true},
-		"a Pod of a ReplicaSet":                     {pod(controlledBy("ReplicaSet")), false},
-		"a Pod with two owners":                     {pod(owner, controlledBy("Job")), false},
+		"a Job without an owner":                           {job(), true},
+		"a Job of a CronJob":                               {job(controlledBy("CronJob")), false},
+		"a Job of a kind that is not shown":                {job(controlledBy("Workflow")), true},
+		"a ReplicaSet without an owner":                    {replicaSet(), true},
+		"a ReplicaSet with an owner that is no controller": {replicaSet(owner), true},
+		"a ReplicaSet of a Deployment":                     {replicaSet(controlledBy("Deployment")), false},
+		"a ReplicaSet of a Rollout":                        {replicaSet(controlledBy("Rollout")), false},
+		"a Pod without an owner":                           {pod(), true},
+		"a Pod with an owner that is no controller":        {pod(owner), true},
+		"a Pod of a ReplicaSet":                            {pod(controlledBy("ReplicaSet")), false},
+		"a Pod with two owners":                            {pod(owner, controlledBy("Job")), false},
 	}
 	for name, tt := range tests {
 		if shown := tt.got != nil; shown != tt.shown {
@@ -143,26 +143,26 @@ func TestControlledObjectsAreNotShown(t *testing.T) {
 	}
 }
 
-// A StatefulSet is idle when it has no pod, is to have none, and its controller knows.
+// A StatefulSet is idle if it has no pods, should have none, and its controller has observed that.
 func TestRead_IdleStatefulSet(t *testing.T) {
 	for _, tt := range []struct {
 		wanted, there int32
-		generation    int64 // of which 2 was observed
+		generation    int64 // the observed one is 2
 		want          bool
 	}{{0, 0, 2, true}, {0, 0, 1, true}, {0, 0, 3, false}, {0, 1, 2, false}, {1, 0, 2, false}} {
 		o := &appsv1.StatefulSet{}
 		o.Generation, o.Status.ObservedGeneration = tt.generation, 2
 		o.Spec.Replicas, o.Status.Replicas = &tt.wanted, tt.there
 		if got := workloadtest.Read(o).Idle; got != tt.want {
-			t.Errorf("%+v: idle %v", tt, got)
+			t.Errorf("%+v: Idle = %v", tt, got)
 		}
 	}
 }
 
-// Pods that stay on nodes which are to have none are pods, too.
+// Pods on nodes that should have none count as replicas, too.
 func TestRead_ReplicasOfADaemonSet(t *testing.T) {
 	o := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, CurrentNumberScheduled: 2, NumberMisscheduled: 4}}
 	if got := workloadtest.Read(o).Replicas; got != 7 {
-		t.Errorf("%d replicas", got)
+		t.Errorf("Replicas = %d", got)
 	}
 }

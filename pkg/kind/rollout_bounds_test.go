@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// A rollout has failed when its deadline has passed, and for no other reason.
+// A rollout has failed only if its deadline has passed.
 func TestDeploymentRollout_FailsAtItsDeadlineOnly(t *testing.T) {
 	for _, tt := range []struct {
 		status corev1.ConditionStatus
@@ -28,7 +28,7 @@ func TestDeploymentRollout_FailsAtItsDeadlineOnly(t *testing.T) {
 			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: tt.status, Reason: tt.reason}},
 		}}
 		if got := deploymentRollout(o).Phase; got != tt.want {
-			t.Errorf("%s, %s: %s, want %s", tt.status, tt.reason, got, tt.want)
+			t.Errorf("condition %s, %s: phase = %s, want %s", tt.status, tt.reason, got, tt.want)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestStatefulSetRollout_WithoutAPartition(t *testing.T) {
 			Status: appsv1.StatefulSetStatus{ReadyReplicas: 3, UpdatedReplicas: 2},
 		}
 		if got := statefulSetRollout(o); got != (dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are up to date"}) {
-			t.Errorf("with %+v: %+v", rolling, got)
+			t.Errorf("rolling update %+v: rollout = %+v", rolling, got)
 		}
 	}
 }

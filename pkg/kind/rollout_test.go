@@ -28,7 +28,7 @@ func TestRolloutOfADeployment(t *testing.T) {
 		want   dependency.Rollout
 	}{
 		"done": {func(*appsv1.Deployment) {}, dependency.Rollout{Phase: dependency.RolloutComplete}},
-		"done, though it once took long": {
+		"complete, after exceeding the deadline": {
 			func(o *appsv1.Deployment) {
 				o.Status.Conditions = progressing(corev1.ConditionTrue, "NewReplicaSetAvailable")
 			},
@@ -38,7 +38,7 @@ func TestRolloutOfADeployment(t *testing.T) {
 			func(o *appsv1.Deployment) { o.Generation = 3 },
 			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "NotObserved", Message: "its controller has not observed the latest change of the workload yet"},
 		},
-		"not observed, and what is observed has failed": {
+		"not observed, and the observed rollout has failed": {
 			func(o *appsv1.Deployment) {
 				o.Generation, o.Status.Conditions = 3, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
 			},
@@ -48,11 +48,11 @@ func TestRolloutOfADeployment(t *testing.T) {
 			func(o *appsv1.Deployment) { o.Status.UpdatedReplicas = 1 },
 			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 of 3 pods is up to date"},
 		},
-		"old ones are ending": {
+		"old pods are terminating": {
 			func(o *appsv1.Deployment) { o.Status.Replicas = 5 },
 			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 old pods are pending termination"},
 		},
-		"an old one is ending": {
+		"an old pod is terminating": {
 			func(o *appsv1.Deployment) { o.Status.Replicas = 4 },
 			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 old pod is pending termination"},
 		},
@@ -60,18 +60,18 @@ func TestRolloutOfADeployment(t *testing.T) {
 			func(o *appsv1.Deployment) { o.Status.AvailableReplicas = 2 },
 			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are available"},
 		},
-		"paused on the way": {
+		"paused during the rollout": {
 			func(o *appsv1.Deployment) { o.Spec.Paused, o.Status.UpdatedReplicas = true, 2 },
 			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Paused", Message: "2 of 3 pods are up to date, and the Deployment is paused"},
 		},
-		"paused when done": {func(o *appsv1.Deployment) { o.Spec.Paused = true }, dependency.Rollout{Phase: dependency.RolloutComplete}},
+		"paused after the rollout": {func(o *appsv1.Deployment) { o.Spec.Paused = true }, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"failed": {
 			func(o *appsv1.Deployment) {
 				o.Status.UpdatedReplicas, o.Status.Conditions = 1, progressing(corev1.ConditionFalse, "ProgressDeadlineExceeded")
 			},
 			dependency.Rollout{Phase: dependency.RolloutFailed, Reason: "ProgressDeadlineExceeded", Message: "1 of 3 pods is up to date, and the progress deadline has passed"},
 		},
-		"one replica when none is asked for": {
+		"one replica by default": {
 			func(o *appsv1.Deployment) {
 				o.Spec.Replicas, o.Status = nil, appsv1.DeploymentStatus{ObservedGeneration: 2}
 			},
@@ -112,7 +112,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new" },
 			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "1 of 3 pods is up to date"},
 		},
-		"rolled back on the way: the revisions are equal, but one pod is of another": {
+		"rolled back during a rollout: the revisions are equal, but one pod has another": {
 			func(o *appsv1.StatefulSet) { o.Status.UpdatedReplicas = 2 },
 			dependency.Rollout{Phase: dependency.RolloutRunning, Reason: "PodsUpdating", Message: "2 of 3 pods are up to date"},
 		},
@@ -127,7 +127,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 			},
 			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Partition", Message: "1 of 3 pods is up to date, and pods below the partition (2) are not updated"},
 		},
-		"on the way to the partition": {
+		"in progress, with a partition": {
 			func(o *appsv1.StatefulSet) {
 				partition(o, 1)
 				o.Status.UpdatedReplicas, o.Status.UpdateRevision = 1, "new"
@@ -141,7 +141,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 			},
 			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "Partition", Message: "0 of 3 pods are up to date, and pods below the partition (3) are not updated"},
 		},
-		"a partition, and nothing to do": {func(o *appsv1.StatefulSet) { partition(o, 2) }, dependency.Rollout{Phase: dependency.RolloutComplete}},
+		"a partition, and all pods are up to date": {func(o *appsv1.StatefulSet) { partition(o, 2) }, dependency.Rollout{Phase: dependency.RolloutComplete}},
 		"on delete": {
 			func(o *appsv1.StatefulSet) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
@@ -149,7 +149,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 			},
 			dependency.Rollout{Phase: dependency.RolloutHeld, Reason: "OnDelete", Message: "1 of 3 pods is up to date, and the update strategy is OnDelete: delete the other pods to replace them"},
 		},
-		"on delete, while one comes up": {
+		"on delete, while a pod starts": {
 			func(o *appsv1.StatefulSet) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
 				o.Status.UpdatedReplicas, o.Status.ReadyReplicas, o.Status.UpdateRevision = 1, 2, "new"
@@ -159,7 +159,7 @@ func TestRolloutOfAStatefulSet(t *testing.T) {
 		"on delete, all deleted": {
 			func(o *appsv1.StatefulSet) {
 				o.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}
-				o.Status.UpdateRevision = "new" // which is not made the current one with this strategy
+				o.Status.UpdateRevision = "new" // with this strategy, CurrentRevision is not updated
 			},
 			dependency.Rollout{Phase: dependency.RolloutComplete},
 		},
@@ -231,8 +231,8 @@ func TestRolloutOfADaemonSet(t *testing.T) {
 }
 
 // TestRolloutIsCompleteWhenKubectlSaysSo compares with the rules of kubectl rollout status
-// (k8s.io/kubectl, pkg/polymorphichelpers/rollout_status.go) for every small status. The
-// one difference: kubectl calls a rollout done that has come as far as its partition.
+// (k8s.io/kubectl, pkg/polymorphichelpers/rollout_status.go) for every small status. There is one
+// difference: kubectl considers a rollout complete that has reached its partition.
 func TestRolloutIsCompleteWhenKubectlSaysSo(t *testing.T) {
 	seeds.Each(t, 1, rolloutIsCompleteWhenKubectlSaysSo)
 }
@@ -254,7 +254,7 @@ func rolloutIsCompleteWhenKubectlSaysSo(t *testing.T, seed uint64) {
 		done, failed := kubectlDeployment(d)
 		got := readDeployment(d).Rollout.Phase
 		if (got == dependency.RolloutComplete) != done || (got == dependency.RolloutFailed) != failed {
-			t.Fatalf("%s; kubectl: done %v, failed %v; of\n%+v\n%+v", got, done, failed, d.Spec, d.Status)
+			t.Fatalf("phase = %s; kubectl: done %v, failed %v; spec and status:\n%+v\n%+v", got, done, failed, d.Spec, d.Status)
 		}
 
 		s := &appsv1.StatefulSet{
@@ -267,7 +267,7 @@ func rolloutIsCompleteWhenKubectlSaysSo(t *testing.T, seed uint64) {
 		got = readStatefulSet(s).Rollout.Phase
 		atPartition := got == dependency.RolloutHeld && s.Status.UpdatedReplicas < *s.Spec.Replicas
 		if done := kubectlStatefulSet(s); (got == dependency.RolloutComplete || atPartition) != done {
-			t.Fatalf("%s; kubectl: done %v; of\n%+v\n%+v", got, done, s.Spec, s.Status)
+			t.Fatalf("phase = %s; kubectl: done %v; spec and status:\n%+v\n%+v", got, done, s.Spec, s.Status)
 		}
 
 		ds := &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{
@@ -277,7 +277,7 @@ func rolloutIsCompleteWhenKubectlSaysSo(t *testing.T, seed uint64) {
 		st := ds.Status
 		kubectl := ds.Generation <= st.ObservedGeneration && st.UpdatedNumberScheduled >= st.DesiredNumberScheduled && st.NumberAvailable >= st.DesiredNumberScheduled
 		if got := readDaemonSet(ds).Rollout.Phase; (got == dependency.RolloutComplete) != kubectl {
-			t.Fatalf("%s; kubectl: done %v; of\n%+v", got, kubectl, ds.Status)
+			t.Fatalf("phase = %s; kubectl: done %v; status:\n%+v", got, kubectl, ds.Status)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// server is the state of one.
+// server is the state of a server.
 type server struct {
 	states             map[string]int
 	workloads, sources int
@@ -36,7 +36,7 @@ func (s *server) MissingSecrets() map[string]bool {
 	return map[string]bool{"key": s.missing, "cert": false}
 }
 
-// scrape returns our metrics as they are served.
+// scrape returns configdep's metrics as they are served.
 func scrape(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -66,10 +66,10 @@ func series(f *dto.MetricFamily) map[string]float64 {
 	return out
 }
 
-// everything makes every metric have a series.
+// everything gives every metric a series.
 func everything() {
 	Register()
-	Register() // as a second server in the process does
+	Register() // like a second server in the process
 	Webhook("CREATE", WebhookUnchanged, time.Millisecond)
 	Rollout("Deployment", "shop", Success, "Secret")
 	PatchDelay(5 * time.Millisecond)
@@ -82,7 +82,7 @@ func everything() {
 	})
 }
 
-// TestMetricsAreNamedAsEveryoneExpects, by the linter of Prometheus.
+// TestMetricsAreNamedAsEveryoneExpects runs the linter of Prometheus.
 func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 	everything()
 	families := scrape(t)
@@ -92,7 +92,7 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 		names = append(names, name)
 		all = append(all, f)
 		if !strings.HasPrefix(f.GetHelp(), "[ALPHA] ") {
-			t.Errorf("%s does not tell how stable it is: %s", name, f.GetHelp())
+			t.Errorf("help of %s lacks its stability: %s", name, f.GetHelp())
 		}
 	}
 	slices.Sort(names)
@@ -112,19 +112,19 @@ func TestMetricsAreNamedAsEveryoneExpects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
+		t.Errorf("lint of %s: %s", p.Metric, p.Text)
 	}
 }
 
 func TestStateIsReadWhenItIsScraped(t *testing.T) {
 	everything()
 	s := &server{states: map[string]int{"InSync": 1}}
-	Observe(s) // of several servers in one process, the last counts
+	Observe(s) // the last server in a process counts
 	s.states["Pending"], s.workloads, s.sources = 3, 4, 9
 	s.progress = map[string]time.Time{"secrets": time.UnixMilli(1700000000500), "pods": time.Unix(0, 0)}
 	families := scrape(t)
 	if f, found := families["configdep_serving_certificate_expiry_timestamp_seconds"]; found {
-		t.Errorf("without a certificate there is %v", f)
+		t.Errorf("without a certificate, family = %v, want none", f)
 	}
 	s.expiry, s.missing = time.Unix(1900000000, 0), true
 	families = scrape(t)
@@ -159,8 +159,8 @@ func TestLeaderIsOneReplica(t *testing.T) {
 	}
 }
 
-// TestDelaysFallIntoUsefulBuckets: the design asks for single milliseconds, and an
-// operator wants to see minutes.
+// TestDelaysFallIntoUsefulBuckets: delays should be a few milliseconds, and operators need to
+// see minutes.
 func TestDelaysFallIntoUsefulBuckets(t *testing.T) {
 	Register()
 	PatchDelay(time.Millisecond)
@@ -169,12 +169,12 @@ func TestDelaysFallIntoUsefulBuckets(t *testing.T) {
 		bounds = append(bounds, b.GetUpperBound())
 	}
 	if len(bounds) == 0 || bounds[0] > 0.001 || bounds[len(bounds)-1] < 30 {
-		t.Errorf("the buckets are %v", bounds)
+		t.Errorf("buckets = %v", bounds)
 	}
 }
 
-// TestNamespacesAreBounded: a user who makes namespaces without end must not fill the
-// memory of this process, or of Prometheus. What was known first stays so.
+// TestNamespacesAreBounded: a user who creates endless namespaces must not fill the memory of this
+// process or of Prometheus. The first namespaces keep their labels.
 func TestNamespacesAreBounded(t *testing.T) {
 	b := bounded{known: map[string]bool{}}
 	var wg sync.WaitGroup
@@ -182,7 +182,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 		wg.Go(func() {
 			for i := range maxNamespaces {
 				if name := fmt.Sprint("ns-", i); b.label(name) != name {
-					t.Errorf("%s is not told", name)
+					t.Errorf("label of %s differs from the namespace", name)
 				}
 			}
 		})
@@ -190,14 +190,14 @@ func TestNamespacesAreBounded(t *testing.T) {
 	wg.Wait()
 	for i := range 1000 {
 		if got := b.label(fmt.Sprint("more-", i)); got != "_other" {
-			t.Fatalf("another namespace has the label %q", got)
+			t.Fatalf("label of another namespace = %q, want _other", got)
 		}
 	}
 	if got := b.label("ns-7"); got != "ns-7" {
-		t.Errorf("ns-7 has the label %q now", got)
+		t.Errorf("label of ns-7 = %q, want ns-7", got)
 	}
 	if len(b.known) != maxNamespaces {
-		t.Errorf("%d namespaces are known", len(b.known))
+		t.Errorf("got %d known namespaces, want %d", len(b.known), maxNamespaces)
 	}
 }
 
@@ -210,12 +210,12 @@ func TestRolloutsAreCountedByNamespaceUpToABound(t *testing.T) {
 	}
 	got := series(scrape(t)["configdep_rollouts_total"])
 	if len(got) > maxNamespaces+10 {
-		t.Errorf("there are %d series", len(got))
+		t.Errorf("got %d series", len(got))
 	}
 	if others := got["kind=Deployment,namespace=_other,result=error,trigger=Secret"]; others < maxNamespaces {
-		t.Errorf("%v in other namespaces", others)
+		t.Errorf("count in other namespaces = %v", others)
 	}
 	if n := got[first] - before; n != 1 {
-		t.Errorf("%v in the first namespace", n)
+		t.Errorf("count in the first namespace = %v", n)
 	}
 }

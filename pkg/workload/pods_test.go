@@ -27,7 +27,7 @@ import (
 	"github.com/configdep/configdep/pkg/kind"
 )
 
-// newClient returns a client of objects, which reads workloads as the real one does.
+// newClient returns a client with objects, which reads workloads as the real one does.
 func newClient(objects ...runtime.Object) Client {
 	return Client{fake.NewClientset(objects...), live{dynamicfake.NewSimpleDynamicClient(scheme.Scheme, objects...), nil}}
 }
@@ -92,41 +92,41 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 		want     []string
 		revision string
 	}{
-		"of a Deployment, through its ReplicaSets": {kind.Deployment, []runtime.Object{
+		"a Deployment, through its ReplicaSets": {kind.Deployment, []runtime.Object{
 			deployment, replicaSet("a", "1", "web-uid"), replicaSet("b", "2", "web-uid"), replicaSet("c", "2", "other"),
 			pod("web-a", web, "a-uid"), pod("web-b", web, "b-uid"), pod("web-c", web, "c-uid"), pod("web-job", web, "job-uid"), pod("web-none", web, ""),
 			pod("other", map[string]string{"app": "other"}, "a-uid"),
 		}, []string{"web-a", "web-b"}, "b"},
-		"of a Deployment whose template has yet to be seen": {kind.Deployment, []runtime.Object{
+		"a Deployment whose controller has not observed the template": {kind.Deployment, []runtime.Object{
 			unobserved, replicaSet("b", "2", "web-uid"), pod("web-b", web, "b-uid"),
 		}, []string{"web-b"}, ""},
-		"of a StatefulSet, without those that have finished": {kind.StatefulSet, []runtime.Object{
+		"a StatefulSet, without finished pods": {kind.StatefulSet, []runtime.Object{
 			statefulSet, pod("web-0", web, "web-uid"), finished(pod("web-1", web, "web-uid"), corev1.PodFailed), finished(pod("web-2", web, "web-uid"), corev1.PodSucceeded),
 		}, []string{"web-0"}, "web-b"},
-		"of a DaemonSet, by the revision of its template": {kind.DaemonSet, []runtime.Object{
+		"a DaemonSet, by the revision of its template": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("a", 1, "web-uid", other), revision("b", 2, "web-uid", same), revision("c", 3, "other", same), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, "b"},
-		"of a DaemonSet, of two revisions of its template by the latest": {kind.DaemonSet, []runtime.Object{
+		"a DaemonSet with two revisions of its template, by the latest": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("b", 2, "web-uid", same), revision("a", 1, "web-uid", same), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, "b"},
-		"of a DaemonSet that went back to a template, before its revision has the highest number": {kind.DaemonSet, []runtime.Object{
+		"a DaemonSet that was rolled back, before its revision has the highest number": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("a", 1, "web-uid", same), revision("b", 2, "web-uid", other), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, "a"},
-		"of a DaemonSet, none of whose revisions is of its template": {kind.DaemonSet, []runtime.Object{
+		"a DaemonSet without a revision of its template": {kind.DaemonSet, []runtime.Object{
 			daemonSet, revision("a", 1, "web-uid", other), pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, ""},
-		"of a ReplicaSet": {kind.ReplicaSet, []runtime.Object{
+		"a ReplicaSet": {kind.ReplicaSet, []runtime.Object{
 			&appsv1.ReplicaSet{ObjectMeta: meta("web", nil, ""), Spec: appsv1.ReplicaSetSpec{Selector: selector()}}, pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, ""},
-		"of a Job": {kind.Job, []runtime.Object{
+		"a Job": {kind.Job, []runtime.Object{
 			&batchv1.Job{ObjectMeta: meta("web", nil, ""), Spec: batchv1.JobSpec{Selector: selector()}}, pod("web-x", web, "web-uid"),
 		}, []string{"web-x"}, ""},
-		"of a CronJob, of the runs under way": {kind.CronJob, []runtime.Object{
+		"a CronJob, through its active runs": {kind.CronJob, []runtime.Object{
 			run("run", false, "web-uid"), run("done", true, "web-uid"), run("other", false, "other"),
 			pod("run-x", of("run"), "run-uid"), pod("done-x", of("done"), "done-uid"), pod("other-x", of("other"), "other-uid"),
 		}, []string{"run-x"}, ""},
-		"of a CronJob without one": {kind.CronJob, []runtime.Object{run("done", true, "web-uid"), pod("done-x", of("done"), "done-uid")}, nil, ""},
-		"of a Pod, which is its own": {kind.Pod, []runtime.Object{
+		"a CronJob without an active run": {kind.CronJob, []runtime.Object{run("done", true, "web-uid"), pod("done-x", of("done"), "done-uid")}, nil, ""},
+		"a Pod, which is its own pod": {kind.Pod, []runtime.Object{
 			pod("web", web, ""), pod("other", web, ""), pod("web-x", web, "web-uid"),
 		}, []string{"web"}, ""},
 	}
@@ -138,12 +138,12 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 				t.Fatal(err)
 			}
 			if selection.Revision != tt.revision {
-				t.Errorf("the revision is %q, want %q", selection.Revision, tt.revision)
+				t.Errorf("revision = %q, want %q", selection.Revision, tt.revision)
 			}
 			withoutRevisions(t, tt.kind, tt.objects, selection)
 			pods, more, err := podsOf(t, client, tt.kind, 100)
 			if err != nil || more {
-				t.Fatalf("more: %v, %v", more, err)
+				t.Fatalf("more = %v, error %v; want all pods", more, err)
 			}
 			var names []string
 			for i := range pods {
@@ -151,14 +151,14 @@ func TestPodsAreThoseOfTheWorkload(t *testing.T) {
 			}
 			slices.Sort(names)
 			if diff := cmp.Diff(tt.want, names); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("pods (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// withoutRevisions checks that the same pods are selected where ControllerRevisions may not be listed, and that none is: they
-// only tell the age of a revision, and which is that of a DaemonSet.
+// withoutRevisions checks that the same pods are selected without listing ControllerRevisions, which only tell the age of a
+// revision, and the revision of a DaemonSet.
 func withoutRevisions(t *testing.T, name dependency.WorkloadKind, objects []runtime.Object, with *Selection) {
 	t.Helper()
 	client := newClient(objects...)
@@ -174,16 +174,16 @@ func withoutRevisions(t *testing.T, name dependency.WorkloadKind, objects []runt
 		want.Revision, want.RevisionCreated = "", time.Time{}
 	}
 	if diff := cmp.Diff(&want, got, cmp.AllowUnexported(Selection{})); diff != "" {
-		t.Errorf("without ControllerRevisions (-want +got):\n%s", diff)
+		t.Errorf("without ControllerRevisions: selection (-want +got):\n%s", diff)
 	}
 	for _, a := range client.Interface.(*fake.Clientset).Actions() {
 		if a.GetResource().Resource == "controllerrevisions" {
-			t.Errorf("%s of ControllerRevisions", a.GetVerb())
+			t.Errorf("unexpected %s of ControllerRevisions", a.GetVerb())
 		}
 	}
 }
 
-// podsOf returns the pods of a workload, limit at most.
+// podsOf returns at most limit pods of a workload.
 func podsOf(t *testing.T, client Client, kind dependency.WorkloadKind, limit int) (pods []corev1.Pod, more bool, err error) {
 	t.Helper()
 	s, err := Select(t.Context(), client, workload(kind), true)
@@ -194,7 +194,7 @@ func podsOf(t *testing.T, client Client, kind dependency.WorkloadKind, limit int
 	return pods, more, err
 }
 
-// What is there in the place of a workload that was deleted is another one.
+// A workload that was deleted and created again is a different one.
 func TestPodsOfAWorkloadThatIsGone(t *testing.T) {
 	again := func(m metav1.ObjectMeta) metav1.ObjectMeta { m.UID = "another"; return m }
 	for of, o := range map[dependency.WorkloadKind]runtime.Object{
@@ -207,15 +207,14 @@ func TestPodsOfAWorkloadThatIsGone(t *testing.T) {
 		for name, objects := range map[string][]runtime.Object{"deleted": nil, "created again": {o}} {
 			t.Run(fmt.Sprint(of, " ", name), func(t *testing.T) {
 				if _, err := UIDs(t.Context(), newClient(objects...), workload(of), 100); !apierrors.IsNotFound(err) {
-					t.Errorf("the error is %v", err)
+					t.Errorf("error = %v, want NotFound", err)
 				}
 			})
 		}
 	}
 }
 
-// A workload may have more pods than fit into memory, so they are read in pages, and no more
-// than was asked for.
+// A workload may have more pods than fit into memory, so they are read in pages, up to the limit.
 func TestPodsAreReadInPages(t *testing.T) {
 	const all = 1700
 	for limit, want := range map[int]struct {
@@ -248,7 +247,7 @@ func TestPodsAreReadInPages(t *testing.T) {
 			})
 			pods, more, err := podsOf(t, client, kind.StatefulSet, limit)
 			if err != nil || len(pods) != want.pods || more != want.more {
-				t.Errorf("%d pods, more: %v, %v", len(pods), more, err)
+				t.Errorf("got %d pods, more = %v, error %v", len(pods), more, err)
 			}
 			if diff := cmp.Diff(want.asks, asks); diff != "" {
 				t.Errorf("limits (-want +got):\n%s", diff)
