@@ -47,7 +47,7 @@ func webhooks(bundles ...string) *unstructured.Unstructured {
 	}}
 }
 
-// configMap is as the manifests make it, or with the entries of some data.
+// configMap returns the ConfigMap as the manifests create it, or with entries.
 func configMap(data map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": home, "name": "configdep-serving-ca", "resourceVersion": "1"},
@@ -66,7 +66,7 @@ func newDynamic(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	}, objects...)
 }
 
-// inCluster returns the bundles that are in an object.
+// inCluster returns the bundles in an object.
 func inCluster(t *testing.T, client *dynamicfake.FakeDynamicClient, resource schema.GroupVersionResource, object string) (bundles []string) {
 	t.Helper()
 	namespace, places := "", apiServicePlaces
@@ -104,7 +104,7 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		background(t, b.Run)
 		synctest.Wait()
 		if n := patches(client); n > 0 {
-			t.Errorf("before there is a bundle, there are %d patches", n)
+			t.Errorf("got %d patches before there is a bundle", n)
 		}
 		b.Set([]byte(bundle))
 		check := func(want string) {
@@ -127,21 +127,21 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		ca := parseCerts([]byte(bundle))[0]
 		settle()
 		if !b.InPlace(ca) || b.InPlace(parseCerts(other.Bundle)[0]) {
-			t.Error("the objects have not been looked up")
+			t.Error("the objects were not read")
 		}
-		// What others have in an object stays.
+		// Fields of other clients in an object are kept.
 		o, err := client.Resource(webhookConfigurations).Get(t.Context(), "configdep-apiserver", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		list, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
 		if got := list[2].(map[string]any)["clientConfig"].(map[string]any)["newField"]; got != int64(2) {
-			t.Errorf("a field that we do not know is %v", got)
+			t.Errorf("unknown field = %v, want it unchanged", got)
 		}
 		if n := patches(client); n != 3 {
-			t.Errorf("%d patches", n)
+			t.Errorf("got %d patches", n)
 		}
-		// It is corrected at once, whatever users do.
+		// Changes of the bundle are corrected immediately.
 		replace := func(resource schema.GroupVersionResource, o *unstructured.Unstructured) {
 			t.Helper()
 			o.SetResourceVersion("1")
@@ -159,11 +159,11 @@ func TestTheBundleIsPutEverywhere(t *testing.T) {
 		}
 		noted, err := client.Resource(configMaps).Namespace(home).Get(t.Context(), "configdep-serving-ca", metav1.GetOptions{})
 		if note, _, _ := unstructured.NestedString(noted.Object, "data", "note"); err != nil || note != "mine" {
-			t.Errorf("another entry of the ConfigMap is %q (%v)", note, err)
+			t.Errorf("another entry of the ConfigMap = %q (error %v)", note, err)
 		}
 		b.Set(other.Bundle)
 		check(string(other.Bundle))
-		// And when it comes back.
+		// The bundle is also written when an object is created again.
 		if err := client.Resource(APIServices).Delete(t.Context(), ours, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -184,8 +184,8 @@ func apiServiceOfAnother() *unstructured.Unstructured {
 	return o
 }
 
-// Without a right, or while another client writes, it is tried again and again, ever less
-// often, and nothing is taken for done.
+// Without a right, or while another client writes, patches are retried at growing intervals,
+// and the CA does not count as published.
 func TestARightIsMissing(t *testing.T) {
 	c := next(t, usual, Content{}, nowhere, time.Now()).Content
 	ca := parseCerts(c.Bundle)[0]
@@ -220,20 +220,20 @@ func TestARightIsMissing(t *testing.T) {
 				<-time.After(time.Minute / 2)
 				synctest.Wait()
 				if diff := cmp.Diff([]string{string(c.Bundle)}, inCluster(t, client, APIServices, ours)); diff != "" || !b.InPlace(ca) {
-					t.Errorf("the object is not corrected (-want +got):\n%s", diff)
+					t.Errorf("corrected object (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-// Two programs that want another bundle each do not keep the cluster busy.
+// Two programs that want different bundles do not keep the cluster busy.
 func TestNoRaceForTheBundle(t *testing.T) {
 	c := next(t, usual, Content{}, nowhere, time.Now()).Content
 	synctest.Test(t, func(t *testing.T) {
 		client := newDynamic(apiService(""))
 		client.PrependReactor("patch", "apiservices", func(clienttesting.Action) (bool, runtime.Object, error) {
-			// The other writes at the same moment.
+			// The other program writes at the same moment.
 			o := apiService("b3RoZXI=")
 			return true, o, client.Tracker().Update(APIServices, o, "")
 		})
@@ -242,7 +242,7 @@ func TestNoRaceForTheBundle(t *testing.T) {
 		background(t, b.Run)
 		<-time.After(50 * time.Second)
 		if n := patches(client); n < 5 || n > 25 {
-			t.Errorf("%d patches in 50 s", n)
+			t.Errorf("got %d patches in 50 s", n)
 		}
 	})
 }

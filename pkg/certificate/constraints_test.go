@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// handshake lets a client that trusts nothing but a bundle connect by a name or an address.
+// handshake connects a client that trusts only a bundle, by a name or an address.
 func handshake(t *testing.T, server tls.Certificate, bundle []byte, name string) error {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -35,7 +35,7 @@ func handshake(t *testing.T, server tls.Certificate, bundle []byte, name string)
 	defer listener.Close()
 	serving.Go(func() {
 		if conn, err := listener.Accept(); err == nil {
-			_ = conn.(*tls.Conn).Handshake() // the client reports what is wrong
+			_ = conn.(*tls.Conn).Handshake() // the client reports errors
 			conn.Close()
 		}
 	})
@@ -46,7 +46,7 @@ func handshake(t *testing.T, server tls.Certificate, bundle []byte, name string)
 	return err
 }
 
-// forge signs by the key of a CA in the Secret what we never would, as a thief of it can.
+// forge signs a forged certificate with the key of a CA in the Secret, as an attacker with the key could.
 func forge(t *testing.T, c Content, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,8 +65,8 @@ func forge(t *testing.T, c Content, change func(*x509.Certificate)) tls.Certific
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// TestClientsRefuseOtherNames by the CA that the server makes: with its key, a thief can be this
-// server and no other.
+// TestClientsRefuseOtherNames: with the key of the server's CA, an attacker can impersonate only this
+// server.
 func TestClientsRefuseOtherNames(t *testing.T) {
 	c := next(t, usual, Content{}, nowhere, time.Now()).Content
 	ours, err := tls.X509KeyPair(c.Cert, c.Key)
@@ -75,7 +75,7 @@ func TestClientsRefuseOtherNames(t *testing.T) {
 	}
 	for _, name := range usual.Names {
 		if err := handshake(t, ours, c.Bundle, name); err != nil {
-			t.Errorf("the certificate that the server issues, by %s: %v", name, err)
+			t.Errorf("handshake with the server's own certificate, by %s: error = %v", name, err)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -96,11 +96,11 @@ func TestClientsRefuseOtherNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := handshake(t, forge(t, c, tt.change), c.Bundle, tt.calls)
 			if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); !ok || invalid.Reason != x509.CANotAuthorizedForThisName {
-				t.Errorf("the handshake ends with %v", err)
+				t.Errorf("handshake error = %v", err)
 			}
 		})
 	}
-	// The certificate of a CA below it is refused too, whatever its names.
+	// The certificate of an intermediate CA is also refused, whatever its names.
 	intermediate := forge(t, c, func(c *x509.Certificate) {
 		c.IsCA, c.KeyUsage, c.ExtKeyUsage, c.DNSNames = true, x509.KeyUsageCertSign, nil, []string{service}
 	})
@@ -120,7 +120,7 @@ func TestClientsRefuseOtherNames(t *testing.T) {
 	}
 	err = handshake(t, tls.Certificate{Certificate: [][]byte{der, intermediate.Certificate[0]}, PrivateKey: key}, c.Bundle, service)
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); !ok || invalid.Reason != x509.TooManyIntermediates {
-		t.Errorf("by a CA below it, the handshake ends with %v", err)
+		t.Errorf("certificate of an intermediate CA: handshake error = %v", err)
 	}
 }
 
@@ -128,14 +128,14 @@ func TestClientsRefuseOtherNames(t *testing.T) {
 func TestNameConstraintsAreCritical(t *testing.T) {
 	ca := parseCerts(next(t, usual, Content{}, nowhere, start).Content.Bundle)[0]
 	if !ca.PermittedDNSDomainsCritical || !ca.MaxPathLenZero || ca.MaxPathLen != 0 {
-		t.Errorf("critical: %v; longest path: %d", ca.PermittedDNSDomainsCritical, ca.MaxPathLen)
+		t.Errorf("name constraints critical = %v, MaxPathLen = %d", ca.PermittedDNSDomainsCritical, ca.MaxPathLen)
 	}
 	if diff := cmp.Diff(usual.Names, ca.PermittedDNSDomains); diff != "" {
 		t.Errorf("permitted (-want +got):\n%s", diff)
 	}
 }
 
-// asBefore is the first content of versions whose CAs had no name constraints.
+// asBefore returns the content of an earlier version, whose CAs had no name constraints.
 func asBefore(t *testing.T, p Profile, now time.Time) Content {
 	t.Helper()
 	a, err := p.newAuthority(now)
@@ -166,7 +166,7 @@ func asBefore(t *testing.T, p Profile, now time.Time) Content {
 	return c
 }
 
-// A CA without constraints goes on until its time has come; only its successor has them.
+// A CA without constraints is used until it is due for replacement; only its successor has them.
 func TestCAWithoutConstraints_StaysInUse(t *testing.T) {
 	c := asBefore(t, usual, start)
 	first, now := parseCerts(c.Bundle)[0], start
@@ -190,12 +190,12 @@ func TestCAWithoutConstraints_StaysInUse(t *testing.T) {
 	}
 	last := parseCerts(c.Bundle)
 	if renewed < 15 || len(last) != 1 || len(last[0].PermittedDNSDomains) != 2 {
-		t.Errorf("renewed %d times; in the end there are %d CAs, the last with the constraints %q", renewed, len(last), last[len(last)-1].PermittedDNSDomains)
+		t.Errorf("renewed %d times; got %d CAs at the end, the last with the constraints %q", renewed, len(last), last[len(last)-1].PermittedDNSDomains)
 	}
 }
 
-// When the Service has another name, another CA is needed. The certificate before is good for no
-// client that calls by that name, so waiting would not help.
+// If the Service gets another name, another CA is needed. Clients that use the new name do not accept
+// the previous certificate, so waiting would not help.
 func TestAnotherService(t *testing.T) {
 	c := next(t, usual, Content{}, nowhere, start).Content
 	c = next(t, usual, c, everywhere, start).Content
@@ -209,15 +209,15 @@ func TestAnotherService(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if cert := certOf(t, plan.Content); cert.VerifyHostname(p.Names[0]) != nil || !plan.Content.Usable(at) {
-		t.Errorf("the certificate is for %q, and usable: %v", cert.DNSNames, plan.Content.Usable(at))
+		t.Errorf("names of the certificate = %q, usable = %v", cert.DNSNames, plan.Content.Usable(at))
 	}
-	// Replicas may still serve by the one before.
+	// Replicas may still serve with the previous certificate.
 	if err := serves(&c, plan.Content.Bundle, at); err != nil {
-		t.Errorf("the certificate before: %v", err)
+		t.Errorf("verifying the previous certificate: %v", err)
 	}
 	again, err := p.Next(plan.Content, nowhere, at)
 	if err != nil || len(again.Did) > 0 {
-		t.Errorf("asked again at once, it did %q (%v)", again.Did, err)
+		t.Errorf("a second plan at once did %q (error %v)", again.Did, err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestWhatACAMaySign(t *testing.T) {
 	} {
 		ca := &x509.Certificate{PermittedDNSDomains: tt.permitted, ExcludedDNSDomains: tt.excluded}
 		if may := maySign(ca, tt.names); may != tt.may {
-			t.Errorf("permitted %q, excluded %q: may sign %q: %v", tt.permitted, tt.excluded, tt.names, may)
+			t.Errorf("permitted %q, excluded %q: may sign %q = %v", tt.permitted, tt.excluded, tt.names, may)
 		}
 	}
 }

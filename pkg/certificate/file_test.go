@@ -22,7 +22,7 @@ func writeFile(t *testing.T, path string, content []byte) {
 	}
 }
 
-// The bundle follows the file, and stays as it was while that holds none.
+// The bundle follows the file, and does not change while the file is invalid.
 func TestTheBundleFollowsAFile(t *testing.T) {
 	one := next(t, usual, Content{}, nowhere, time.Now()).Content
 	two := next(t, usual, Content{}, nowhere, time.Now()).Content
@@ -52,7 +52,7 @@ func TestTheBundleFollowsAFile(t *testing.T) {
 			writeFile(t, path, []byte(bad))
 			check(one.Bundle)
 		}
-		// A key in the file does not become public.
+		// A private key in the file is not published.
 		writeFile(t, path, []byte("# ours\n"+string(two.Bundle)+string(two.Key)+string(one.Bundle)))
 		check([]byte(string(two.Bundle) + string(one.Bundle)))
 		if err := os.Remove(path); err != nil {
@@ -71,10 +71,10 @@ func TestBundlesThatCannotBeRead(t *testing.T) {
 	} {
 		writeFile(t, path, []byte(content))
 		if _, err := readBundle(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", content, err)
+			t.Errorf("content %q: error = %v, want %q", content, err, want)
 		}
 	}
 	if _, err := readBundle(dir); err == nil {
-		t.Error("a folder is a bundle")
+		t.Error("a directory is accepted as a bundle")
 	}
 }

@@ -27,8 +27,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// The leader renews the certificate when it is time, and every replica switches to it. A
-// whole life of a CA passes, with a new leader in the middle of each phase.
+// The leader renews the certificate when it is due, and every replica switches to it. The
+// whole lifetime of a CA passes, with a new leader in the middle of each phase.
 func TestTheLeaderRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := Profile{Names: usual.Names, Lifetime: 20 * time.Second, CALifetime: time.Minute}
@@ -62,12 +62,12 @@ func TestTheLeaderRenews(t *testing.T) {
 			}
 		}
 		if len(leaves) < 4 || len(cas) < 2 {
-			t.Errorf("%d certificates, %d CAs", len(leaves), len(cas))
+			t.Errorf("got %d certificates and %d CAs", len(leaves), len(cas))
 		}
 	})
 }
 
-// The leader repairs an invalid Secret from what it serves by, and keeps what else is there.
+// The leader repairs an invalid Secret with the certificate that it serves, and keeps other entries.
 func TestTheLeaderRepairsTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
@@ -90,8 +90,8 @@ func TestTheLeaderRepairsTheSecret(t *testing.T) {
 	})
 }
 
-// A new leader that has not seen the last of the Secret publishes nothing before it has: its
-// bundle would lack a CA.
+// A new leader publishes nothing before it has seen the latest version of the Secret: its bundle
+// would lack a CA.
 func TestALateLeaderPublishesNothingOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
@@ -112,7 +112,7 @@ func TestALateLeaderPublishesNothingOld(t *testing.T) {
 		lead(t, s, objects)
 		synctest.Wait()
 		if n := patches(objects); n > 0 {
-			t.Errorf("there are %d patches", n)
+			t.Errorf("got %d patches", n)
 		}
 		refuse.Store(false)
 		<-time.After(time.Second)
@@ -123,13 +123,13 @@ func TestALateLeaderPublishesNothingOld(t *testing.T) {
 	})
 }
 
-// A replica that has started from a restored Secret and leads at once removes no CA from
-// caBundle: others serve by it, and repair the Secret when they see it.
+// A replica that has started with a restored Secret and leads immediately removes no CA from
+// caBundle: other replicas serve with it, and repair the Secret when they see it.
 func TestANewLeaderOfARestoredSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backup := next(t, usual, Content{}, nowhere, time.Now()).Content
 		current := backup
-		current.CAKeys = nil // another CA is wanted
+		current.CAKeys = nil // so that another CA is created
 		current = next(t, usual, current, everywhere, time.Now()).Content
 		<-time.After(2 * usual.Overlap())
 		current = next(t, usual, current, everywhere, time.Now()).Content
@@ -173,13 +173,13 @@ func TestANewLeaderOfARestoredSecret(t *testing.T) {
 	})
 }
 
-// What a restored Secret says of its CA may no longer be true: a new leader signs by it only once
-// it has been published again for the overlap.
+// A restored Secret may be outdated about its CA: a new leader signs with the CA only after it has been
+// published again for the overlap.
 func TestANewLeaderChecksWhatIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backup := next(t, usual, Content{}, nowhere, time.Now()).Content
 		backup = next(t, usual, backup, everywhere, time.Now()).Content
-		<-time.After(61 * day) // it is to be renewed
+		<-time.After(61 * day) // the certificate is due for renewal
 		stranger := next(t, usual, Content{}, nowhere, time.Now()).Content
 		s := replica(t, fake.NewClientset(secretWith(backup)))
 		lead(t, s, newDynamic(apiService(base64.StdEncoding.EncodeToString(stranger.Bundle))))
@@ -196,9 +196,9 @@ func TestANewLeaderChecksWhatIsPublished(t *testing.T) {
 	})
 }
 
-// While the Secret does not exist, the leader keeps caBundle correct for what is served, and makes
-// nothing that it could not note. A new leader removes no CA from caBundle until the Secret has
-// existed again for the overlap: others, which it has never heard of, can repair it only then.
+// While the Secret does not exist, the leader keeps caBundle correct for the served certificate, and
+// creates nothing that it could not save. A new leader removes no CA from caBundle until the Secret has
+// existed again for the overlap: only then can other replicas, which it does not know, repair it.
 func TestALeaderWithoutTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		current := next(t, usual, Content{}, nowhere, time.Now()).Content
@@ -222,17 +222,17 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 		if _, err := objects.Resource(APIServices).Update(t.Context(), overwritten, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(79 * day) // the certificate is to be renewed
+		<-time.After(79 * day) // the certificate is due for renewal
 		synctest.Wait()
 		if !trusts(&current) || !trusts(&stranger) || currentCert(s) != string(current.Cert) {
 			t.Errorf("without the Secret, what it serves: %v, what others may serve: %v; it serves by another: %v",
 				trusts(&current), trusts(&stranger), currentCert(s) != string(current.Cert))
 		}
 		if writes := verbs(client); slices.Contains(writes, "create") || slices.Contains(writes, "update") {
-			t.Errorf("the leader wrote: %v", writes)
+			t.Errorf("writes of the leader = %v", writes)
 		}
 		if n := len(verbs(client)); n > 80*24*10 {
-			t.Errorf("%d requests in 80 days", n)
+			t.Errorf("got %d requests in 80 days", n)
 		}
 
 		if err := client.Tracker().Add(shipped()); err != nil {
@@ -252,7 +252,7 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 			t.Errorf("in the end, what it serves: %v, what none does: %v", trusts(&current), trusts(&stranger))
 		}
 
-		// So it is whenever the Secret is away.
+		// The same applies whenever the Secret does not exist.
 		if err := client.CoreV1().Secrets(home).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -279,8 +279,8 @@ func TestALeaderWithoutTheSecret(t *testing.T) {
 	})
 }
 
-// Two leaders that want different names, as while the Service is given another, do not keep the
-// cluster busy.
+// Two leaders that want different names, as during a change of the Service, do not keep the cluster
+// busy.
 func TestNoRaceOfTwoLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
@@ -300,14 +300,14 @@ func TestNoRaceOfTwoLeaders(t *testing.T) {
 				writes++
 			}
 		}
-		if writes < 4 || writes > 60 { // each ten at once and then one in five seconds, and repairs
+		if writes < 4 || writes > 60 { // each ten at once and then one every five seconds, and repairs
 			t.Errorf("the Secret was written %d times in 30 s", writes)
 		}
 	})
 }
 
-// A replica that starts while the Secret is empty makes another, by a CA that no client trusts.
-// Replicas that serve already keep their certificate, and that replica switches to it.
+// A replica that starts while the Secret is empty issues another certificate, with a CA that no client
+// trusts. Replicas that already serve keep their certificate, and the new replica switches to it.
 func TestACertificateThatIsMadeWhileTheSecretIsEmpty(t *testing.T) {
 	for _, published := range []bool{true, false} {
 		t.Run(fmt.Sprintf("published: %v", published), func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestACertificateThatIsMadeWhileTheSecretIsEmpty(t *testing.T) {
 					}
 				}
 				if secret := ContentOf(get(t, client)); string(secret.Cert) != string(current.Cert) || serves(&made, secret.Bundle, time.Now()) != nil {
-					t.Error("the Secret has another certificate, or not the CA of the one that was made")
+					t.Error("the Secret has another certificate, or lacks the CA of the issued one")
 				}
 				writes := 0
 				for _, verb := range verbs(client) {
@@ -343,7 +343,7 @@ func TestACertificateThatIsMadeWhileTheSecretIsEmpty(t *testing.T) {
 						writes++
 					}
 				}
-				if writes > 3 { // what the test does, and a repair by each of the two
+				if writes > 3 { // the test's own write, and a repair by each of the two
 					t.Errorf("the Secret was written %d times", writes)
 				}
 			})
@@ -351,8 +351,8 @@ func TestACertificateThatIsMadeWhileTheSecretIsEmpty(t *testing.T) {
 	}
 }
 
-// Any replica that sees it repairs a Secret that has gone back, or lost a certificate that may
-// be in use; the conflicts of several that do leave it as it was.
+// Any replica repairs a Secret that was restored, or that has lost a certificate that may be in
+// use. If several do, conflicts prevent further writes.
 func TestEveryReplicaRepairsTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := next(t, usual, Content{}, nowhere, time.Now()).Content
@@ -376,7 +376,7 @@ func TestEveryReplicaRepairsTheSecret(t *testing.T) {
 			<-time.After(time.Minute) // for the limit of the rate
 			synctest.Wait()
 			if after := ContentOf(get(t, client)); !after.equal(&renewed) {
-				t.Errorf("%s: it is not what it was", what)
+				t.Errorf("%s: the Secret is not repaired", what)
 			}
 		}
 		// The key of a CA is deleted to get another CA, and stays deleted.
@@ -384,7 +384,7 @@ func TestEveryReplicaRepairsTheSecret(t *testing.T) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if keys := get(t, client).Data["ca.key"]; len(keys) > 0 {
-			t.Error("the key of the CA is back")
+			t.Error("the key of the CA was restored, want it to stay deleted")
 		}
 		for i, s := range replicas {
 			if currentCert(s) != string(renewed.Cert) {
@@ -394,7 +394,7 @@ func TestEveryReplicaRepairsTheSecret(t *testing.T) {
 	})
 }
 
-// However much is logged, no key is.
+// No key is logged, whatever the verbosity.
 func TestNothingSecretIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(10)))
@@ -415,11 +415,11 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		running.Wait()
 		log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
 		if !strings.Contains(log, "Updated the CAs") || !strings.Contains(log, "continuing with the previous one") {
-			t.Errorf("not everything is in the log:\n%s", log)
+			t.Errorf("log lacks an expected message:\n%s", log)
 		}
 		for _, secret := range [][]byte{c.Key, c.CAKeys} {
 			if line := bytes.Split(secret, []byte("\n"))[1]; strings.Contains(log, string(line)) {
-				t.Error("a key is in the log")
+				t.Error("the log contains a key")
 			}
 		}
 	})

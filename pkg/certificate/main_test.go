@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Nothing that this package starts may outlive its context.
+// No goroutine of this package may outlive its context.
 func TestMain(m *testing.M) {
 	// One of the handlers sleeps until a millisecond after the last error. With the clocks of
 	// synctest, that may be decades away.
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quiet is a context whose logger says nothing of errors that a test causes.
+// quiet returns a context whose logger does not report errors that a test causes.
 func quiet(t *testing.T) context.Context {
 	t.Helper()
 	return klog.NewContext(t.Context(), klog.Logger{})

@@ -35,20 +35,20 @@ func next(t *testing.T, p Profile, c Content, inPlace func(*x509.Certificate) bo
 		t.Fatal(err)
 	}
 	if !plan.Look.After(now) {
-		t.Errorf("at %v it is to look again at %v", now, plan.Look)
+		t.Errorf("plan at %v: Look = %v, want a later time", now, plan.Look)
 	}
 	if err := serves(&plan.Content, plan.Content.Bundle, now); err != nil {
-		t.Errorf("at %v, after %q: %v", now, plan.Did, err)
+		t.Errorf("plan at %v, which did %q: %v", now, plan.Did, err)
 	}
 	again, err := p.Next(plan.Content, inPlace, now)
 	if err != nil || len(again.Did) > 0 || !again.Content.equal(&plan.Content) {
-		t.Errorf("asked again at once, it did %q after %q (%v)", again.Did, plan.Did, err)
+		t.Errorf("a second plan at once did %q after %q (error %v)", again.Did, plan.Did, err)
 	}
 	return plan
 }
 
-// serves does what the aggregator does: it verifies the serving certificate by the name of
-// the Service and nothing but a bundle.
+// serves verifies the serving certificate as the aggregator does: by the name of the Service
+// and with only a bundle.
 func serves(c *Content, bundle []byte, now time.Time) error {
 	pair, err := tls.X509KeyPair(c.Cert, c.Key)
 	if err != nil {
@@ -76,23 +76,23 @@ func TestTheFirstCertificate(t *testing.T) {
 	c := plan.Content
 	cert, ca := certOf(t, c), parseCerts(c.Bundle)
 	if diff := cmp.Diff(usual.Names, cert.DNSNames); diff != "" || len(ca) != 1 {
-		t.Errorf("%d CAs; names (-want +got):\n%s", len(ca), diff)
+		t.Errorf("got %d CAs; names (-want +got):\n%s", len(ca), diff)
 	}
 	if got := cert.NotAfter.Sub(start); got != 90*day {
-		t.Errorf("the lifetime is %v", got)
+		t.Errorf("lifetime of the certificate = %v", got)
 	}
 	if got := ca[0].NotAfter.Sub(start); got != 5*365*day {
-		t.Errorf("its CA lives %v", got)
+		t.Errorf("lifetime of the CA = %v", got)
 	}
 	if cert.IsCA || !ca[0].IsCA || cert.PublicKeyAlgorithm != x509.ECDSA {
 		t.Errorf("a certificate %+v of %+v", cert, ca[0])
 	}
-	// The clocks of clients may be a bit behind ours.
+	// The clocks of clients may be slightly behind.
 	if err := serves(&c, c.Bundle, start.Add(-4*time.Minute)); err != nil {
 		t.Error(err)
 	}
 	if want := cert.NotAfter.Add(-90*day/3 - time.Minute); plan.Look.Before(want.Add(-time.Hour)) || plan.Look.After(want.Add(time.Hour)) {
-		t.Errorf("the next check is at %v, not when a third is left", plan.Look)
+		t.Errorf("Look = %v, want the time when a third of the lifetime is left", plan.Look)
 	}
 	var secret corev1.Secret
 	c.putInto(&secret)
@@ -111,7 +111,7 @@ func TestNothingIsDoneForAWhile(t *testing.T) {
 	}
 }
 
-// One CA after the other, in the phases of the package's comment.
+// CAs are replaced in the phases that the package comment describes.
 func TestTheLifeOfACA(t *testing.T) {
 	p := usual
 	now := start
@@ -176,13 +176,13 @@ func TestANewCAWaits(t *testing.T) {
 		after   time.Duration
 		did     []string
 	}{
-		{"it is not published", nowhere, day, nil},
-		{"it is published", everywhere, day, []string{"recorded that the newest CA is published"}},
-		{"not long enough", everywhere, day + 59*time.Minute, nil},
-		{"it was taken out again", nowhere, day + 2*time.Hour, nil},
-		{"long enough", everywhere, day + 3*time.Hour, []string{"issued a serving certificate"}},
-		{"while a replica may serve by the one before", everywhere, 89 * day, []string{"issued a serving certificate"}},
-		{"no replica may", everywhere, 91 * day, []string{"dropped CAs whose certificates no replica serves"}},
+		{"the CA is not published", nowhere, day, nil},
+		{"the CA is published", everywhere, day, []string{"recorded that the newest CA is published"}},
+		{"the CA has not been published long enough", everywhere, day + 59*time.Minute, nil},
+		{"the CA was removed again", nowhere, day + 2*time.Hour, nil},
+		{"the CA has been published long enough", everywhere, day + 3*time.Hour, []string{"issued a serving certificate"}},
+		{"a replica may still serve with the previous certificate", everywhere, 89 * day, []string{"issued a serving certificate"}},
+		{"no replica may serve with the previous certificate", everywhere, 91 * day, []string{"dropped CAs whose certificates no replica serves"}},
 	} {
 		plan := next(t, p, made.Content, tt.inPlace, start.Add(tt.after))
 		if diff := cmp.Diff(tt.did, plan.Did); diff != "" {
@@ -190,18 +190,18 @@ func TestANewCAWaits(t *testing.T) {
 		}
 		if !slices.Contains(plan.Did, "dropped CAs whose certificates no replica serves") && cas(plan.Content) != 1 {
 			if _, err := before.Verify(x509.VerifyOptions{Roots: poolOf(parseCerts(plan.Content.Bundle)...), CurrentTime: start}); err != nil {
-				t.Errorf("%s: the certificate before is no longer trusted", tt.name)
+				t.Errorf("%s: the previous certificate is no longer trusted", tt.name)
 			}
 		}
 		made = plan
 	}
 	if cas(made.Content) != 1 || len(made.Content.Previous) == 0 {
-		t.Errorf("in the end there are %d CAs", cas(made.Content))
+		t.Errorf("got %d CAs at the end", cas(made.Content))
 	}
 }
 
-// When the new CA is not published, the certificate is renewed by the one before for as long
-// as that helps, and in the end by the new one, as no client would trust the other.
+// If the new CA is not published, the certificate is renewed by the previous CA for as long as that
+// is valid, and finally by the new one, because no client would trust the other.
 func TestCAThatIsNotPublished(t *testing.T) {
 	p := Profile{Names: usual.Names, Lifetime: time.Hour, CALifetime: 10 * time.Hour}
 	c := next(t, p, Content{}, nowhere, start).Content
@@ -214,7 +214,7 @@ func TestCAThatIsNotPublished(t *testing.T) {
 		c, now = plan.Content, plan.Look
 		_, err := certOf(t, c).Verify(x509.VerifyOptions{Roots: poolOf(first), CurrentTime: now.Add(-time.Second)})
 		if now.Before(start.Add(9*time.Hour)) && err != nil {
-			t.Errorf("after %v it is not by the first CA", now.Sub(start))
+			t.Errorf("after %v the certificate is not by the first CA", now.Sub(start))
 		}
 	}
 }
@@ -245,8 +245,8 @@ func TestChangesOfFlags(t *testing.T) {
 	}
 }
 
-// Whatever is in the Secret, there is a certificate afterwards, and what may be served now
-// stays trusted.
+// Whatever is in the Secret, the plan results in a valid certificate, and certificates that may be in use
+// stay trusted.
 func TestInvalidContent(t *testing.T) {
 	good := next(t, usual, Content{}, nowhere, start).Content
 	good = next(t, usual, good, everywhere, start).Content
@@ -260,8 +260,8 @@ func TestInvalidContent(t *testing.T) {
 	at := start.Add(time.Hour)
 	for name, tt := range map[string]struct {
 		c      Content
-		keeps  bool // the certificate that is served
-		signed bool // a new one is by the same CA
+		keeps  bool // the served certificate is kept
+		signed bool // a new certificate is by the same CA
 	}{
 		"nothing":                         {Content{}, false, false},
 		"no certificate":                  {with(func(c *Content) { c.Cert = nil }), false, true},
@@ -285,28 +285,28 @@ func TestInvalidContent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := next(t, usual, tt.c, everywhere, at)
 			if kept := bytes.Equal(plan.Content.Cert, good.Cert); kept != tt.keeps {
-				t.Errorf("the certificate is kept: %v; it did %q", kept, plan.Did)
+				t.Errorf("certificate kept = %v; the plan did %q", kept, plan.Did)
 			}
 			if !tt.keeps {
 				if err := serves(&plan.Content, good.Bundle, at); (err == nil) != tt.signed {
-					t.Errorf("by the CA before: %v; it did %q", err, plan.Did)
+					t.Errorf("verifying with the previous CA: %v; the plan did %q", err, plan.Did)
 				}
 			} else if made := slices.Contains(plan.Did, "created a CA"); made == tt.signed {
 				t.Errorf("the plan did %q", plan.Did)
 			}
-			// And it is well from then on.
+			// Later plans are valid as well.
 			for now := plan.Look; now.Before(at.Add(200 * day)); now = plan.Look {
 				plan = next(t, usual, plan.Content, everywhere, now)
 			}
 			if cas(plan.Content) != 1 {
-				t.Errorf("%d CAs are left", cas(plan.Content))
+				t.Errorf("got %d CAs", cas(plan.Content))
 			}
 		})
 	}
 }
 
-// An installation from before had a CA whose key was thrown away. Its certificate is
-// trusted until it is replaced, and as long as a replica may serve by it.
+// Earlier versions had a CA whose key was discarded. Its certificate is trusted until it is
+// replaced, and for as long as a replica may serve with it.
 func TestACertificateOfAnotherMaking(t *testing.T) {
 	ten := Profile{Names: []string{service}, Lifetime: 365 * day, CALifetime: 3650 * day}
 	c := next(t, ten, Content{}, nowhere, start).Content
@@ -318,7 +318,7 @@ func TestACertificateOfAnotherMaking(t *testing.T) {
 		plan := next(t, usual, c, everywhere, now)
 		if now.Before(certOf(t, foreign).NotAfter) {
 			if err := serves(&foreign, plan.Content.Bundle, now); err != nil {
-				t.Errorf("the one before is not trusted: %v", err)
+				t.Errorf("the previous certificate is not trusted: %v", err)
 			}
 		}
 		if len(plan.Did) > 0 && plan.Did[0] != "issued a serving certificate" || len(told) == 1 {
@@ -370,8 +370,8 @@ func TestWhoGoesOverToWhat(t *testing.T) {
 	}
 }
 
-// What the leader puts into the Secret has the certificate by which all can serve, and trusts
-// all by which a replica may.
+// The leader writes a certificate with which all replicas can serve, and the CAs of all certificates
+// that a replica may serve.
 func TestTheSecretIsRepaired(t *testing.T) {
 	first := next(t, usual, Content{}, nowhere, start).Content
 	first = next(t, usual, first, everywhere, start).Content
@@ -409,12 +409,12 @@ func TestTheSecretIsRepaired(t *testing.T) {
 			got = next(t, usual, got, everywhere, now).Content
 			for _, c := range append(tt.trusts, tt.serves) {
 				if err := serves(&c, got.Bundle, now); err != nil {
-					t.Errorf("a replica serves by a certificate that is not trusted: %v", err)
+					t.Errorf("a replica serves a certificate that is not trusted: %v", err)
 				}
 			}
 			again, _, err := usual.combine(&got, &got, now)
 			if err != nil || !again.equal(&got) {
-				t.Errorf("the repair is not complete (%v)", err)
+				t.Errorf("the repair is not complete (error %v)", err)
 			}
 		})
 	}
@@ -441,7 +441,7 @@ func TestLifetimesAreValidated(t *testing.T) {
 	}
 }
 
-// Nothing that is parsed panics, and what comes out is always good.
+// No content makes a plan panic, and the result is always valid.
 func FuzzNext(f *testing.F) {
 	plan, err := usual.Next(Content{}, nowhere, start)
 	if err != nil {
@@ -457,7 +457,7 @@ func FuzzNext(f *testing.F) {
 			t.Fatal(err)
 		}
 		if !plan.Content.Usable(start) || !plan.Look.After(start) {
-			t.Errorf("%+v", plan)
+			t.Errorf("plan = %+v", plan)
 		}
 	})
 }

@@ -71,13 +71,13 @@ func TestWhateverIsServedIsTrusted(t *testing.T) {
 	}
 }
 
-// story is what happens besides the course of time.
+// story selects the events of a walk.
 type story struct {
-	accidents     bool // users do what they do to the Secret
+	accidents     bool // users damage and restore the Secret
 	starter       starter
-	away          bool // users also delete the Secret, and make it again later
-	flags         bool // users change flags, too
-	unconstrained bool // the first CA is of a version before, without name constraints
+	away          bool // users also delete the Secret, and create it again later
+	flags         bool // users also change flags
+	unconstrained bool // the first CA is from an earlier version, without name constraints
 }
 
 func walk(t *testing.T, p Profile, s story, seed uint64) {
@@ -136,7 +136,7 @@ func walk(t *testing.T, p Profile, s story, seed uint64) {
 		if w.leader == nil || !w.leader.ready || w.r.Intn(50) == 0 {
 			w.leader, w.led = w.replicas[w.r.Intn(len(w.replicas))], time.Time{}
 		}
-		if w.leader.ready && w.r.Intn(3) > 0 { // else it is slow, or there is none
+		if w.leader.ready && w.r.Intn(3) > 0 { // otherwise the leader is slow, or there is none
 			w.lead()
 			w.publish()
 		}
@@ -145,9 +145,9 @@ func walk(t *testing.T, p Profile, s story, seed uint64) {
 	seen := fmt.Sprintf("in %v: %d CAs, %d serving certificates, repaired %d times, away %d times, filled %d times", w.now.Sub(start), w.cas, w.leaves, w.repaired, w.gone, w.filled)
 	t.Log(seen)
 	if w.cas < 2 || w.leaves < 8 || s.accidents && w.repaired < 5 || s.away && w.gone < 5 {
-		t.Errorf("it has not seen much: %s", seen)
+		t.Errorf("the walk covered too little: %s", seen)
 	}
 	if !s.accidents && cas(w.latest()) > 3 {
-		t.Errorf("there are %d CAs in the end", cas(w.latest()))
+		t.Errorf("got %d CAs at the end", cas(w.latest()))
 	}
 }

@@ -69,7 +69,7 @@ func secretWith(c Content) *corev1.Secret {
 	return secret
 }
 
-// shipped is the Secret as the manifests make it.
+// shipped returns the Secret as the manifests create it.
 func shipped() *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: name, Labels: map[string]string{"app.kubernetes.io/part-of": "configdep"}}}
 }
@@ -79,14 +79,14 @@ func currentCert(s *Store) string {
 	return string(cert)
 }
 
-// The first replica makes the certificate, the second finds it, and a restart changes nothing.
+// The first replica issues the certificate, the second finds it, and a restart changes nothing.
 func TestReplicasShareOneCertificate(t *testing.T) {
 	client := fake.NewClientset(shipped())
 	certs := map[string]bool{}
 	for range 3 {
 		s := newTestStore(client)
 		if cert, key := s.Current(); cert != nil || key != nil {
-			t.Error("there is a certificate before it was loaded")
+			t.Error("Current returns a certificate before Load")
 		}
 		if err := s.Load(quiet(t)); err != nil {
 			t.Fatal(err)
@@ -94,17 +94,17 @@ func TestReplicasShareOneCertificate(t *testing.T) {
 		certs[currentCert(s)] = true
 	}
 	if len(certs) != 1 {
-		t.Errorf("there are %d certificates", len(certs))
+		t.Errorf("got %d certificates, want one", len(certs))
 	}
 	if diff := cmp.Diff([]string{"get", "update", "get", "get"}, verbs(client)); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	if secret := get(t, client); secret.Type != "" || len(secret.Data) != 4 || secret.Labels["app.kubernetes.io/part-of"] != "configdep" {
-		t.Errorf("the Secret is a %s with %d entries and the labels %v", secret.Type, len(secret.Data), secret.Labels)
+		t.Errorf("Secret has type %s, %d entries and labels %v", secret.Type, len(secret.Data), secret.Labels)
 	}
 }
 
-// The type of a Secret never changes, and versions before made one of type kubernetes.io/tls.
+// The type of a Secret is immutable, and earlier versions created one of type kubernetes.io/tls.
 func TestTheTypeOfTheSecretDoesNotMatter(t *testing.T) {
 	secret := shipped()
 	secret.Type, secret.Data = corev1.SecretTypeTLS, map[string][]byte{"tls.crt": nil, "tls.key": {}}
@@ -114,7 +114,7 @@ func TestTheTypeOfTheSecretDoesNotMatter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filled := get(t, client); filled.Type != corev1.SecretTypeTLS || string(filled.Data["tls.crt"]) != currentCert(s) {
-		t.Errorf("the Secret is a %s with %d entries", filled.Type, len(filled.Data))
+		t.Errorf("Secret has type %s and %d entries", filled.Type, len(filled.Data))
 	}
 }
 
@@ -125,7 +125,7 @@ func TestALostRaceForTheCertificate(t *testing.T) {
 	client := fake.NewClientset(read)
 	client.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if version := action.(clienttesting.UpdateAction).GetObject().(*corev1.Secret).ResourceVersion; version != "7" {
-			t.Errorf("the update is of version %q", version)
+			t.Errorf("resourceVersion of the update = %q", version)
 		}
 		if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), secretWith(theirs), home); err != nil {
 			t.Error(err)
@@ -138,7 +138,7 @@ func TestALostRaceForTheCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if currentCert(s) != string(theirs.Cert) {
-		t.Error("the certificate is not the other's")
+		t.Error("the certificate differs from the other replica's")
 	}
 	if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "will retry") {
 		t.Errorf("the log has an error:\n%s", log)
@@ -148,7 +148,7 @@ func TestALostRaceForTheCertificate(t *testing.T) {
 	}
 }
 
-// The API server may come up after us.
+// The API server may start after this process.
 func TestLoadingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
@@ -179,12 +179,12 @@ func TestLoadingEndsWithTheContext(t *testing.T) {
 		return true, nil, errors.New("connection refused")
 	})
 	if err := newTestStore(client).Load(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
+		t.Errorf("error = %v", err)
 	}
 }
 
-// A replica that finds an invalid Secret leaves it to the leader, which knows what was in it; if
-// no leader acts, it does.
+// A replica that finds an invalid Secret leaves the repair to the leader, which knows the previous
+// content. If no leader repairs it, the replica does.
 func TestAReplicaThatStartsWithAnInvalidSecret(t *testing.T) {
 	for _, led := range []bool{true, false} {
 		t.Run(fmt.Sprintf("with a leader: %v", led), func(t *testing.T) {
@@ -202,13 +202,13 @@ func TestAReplicaThatStartsWithAnInvalidSecret(t *testing.T) {
 					t.Fatal(err)
 				}
 				if mine := currentCert(s) != string(c.Cert); mine == led {
-					t.Errorf("with a leader: %v, with a certificate of its own: %v", led, mine)
+					t.Errorf("with a leader: %v, certificate issued by the replica: %v", led, mine)
 				}
 				if took := time.Since(begun); !led && (took < sharedsecret.Patience || took > 3*sharedsecret.Patience) {
-					t.Errorf("it took %v", took)
+					t.Errorf("the replica took %v", took)
 				}
 				if now := ContentOf(get(t, client)); string(now.Cert) != currentCert(s) || serves(&now, c.Bundle, time.Now()) != nil {
-					t.Error("it is not in the Secret, or not by the CA that is trusted already")
+					t.Error("the certificate is not in the Secret, or not by the CA that is already trusted")
 				}
 			})
 		})
@@ -227,7 +227,7 @@ func replica(t *testing.T, client *fake.Clientset) *Store {
 	return s
 }
 
-// background runs something until the test ends.
+// background runs a function until the test ends.
 func background(t *testing.T, f func(context.Context)) context.CancelFunc {
 	t.Helper()
 	ctx, cancel := context.WithCancel(quiet(t))
@@ -241,8 +241,8 @@ func background(t *testing.T, f func(context.Context)) context.CancelFunc {
 	return stop
 }
 
-// A replica takes what is new, and keeps what it has when that is not good; it never goes
-// back.
+// A replica switches to a new certificate, but keeps its own if the new one is invalid or
+// older.
 func TestAReplicaFollowsTheSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
@@ -256,7 +256,7 @@ func TestAReplicaFollowsTheSecret(t *testing.T) {
 		put(t, client, renewed.putInto)
 		synctest.Wait()
 		if currentCert(s) != string(renewed.Cert) || told == before {
-			t.Errorf("it does not serve by the new one, or has not said so (%d, %d)", told, before)
+			t.Errorf("the replica does not serve the new certificate, or has not notified listeners (%d notifications, %d before)", told, before)
 		}
 		for what, change := range map[string]func(*corev1.Secret){
 			"invalid":        func(s *corev1.Secret) { s.Data["tls.crt"] = []byte("x") },
@@ -269,14 +269,14 @@ func TestAReplicaFollowsTheSecret(t *testing.T) {
 			put(t, client, change)
 			synctest.Wait()
 			if currentCert(s) != string(renewed.Cert) {
-				t.Errorf("%s: it no longer serves by the last good one", what)
+				t.Errorf("%s: the replica no longer serves the last valid certificate", what)
 			}
 		}
 	})
 }
 
-// What is removed from the Secret comes back as it was, from any replica; if the Secret is deleted, as
-// soon as the manifests are applied again. Nothing creates it.
+// Any replica restores entries that are removed from the Secret; if the Secret is deleted, as soon as the
+// manifests are applied again. No replica creates it.
 func TestARemovedCertificateIsPutBack(t *testing.T) {
 	for what, remove := range map[string]func(*testing.T, *fake.Clientset, []*Store){
 		"emptied": func(t *testing.T, client *fake.Clientset, _ []*Store) {
@@ -291,7 +291,7 @@ func TestARemovedCertificateIsPutBack(t *testing.T) {
 			}
 			synctest.Wait()
 			client.ClearActions()
-			replicas[0].secret.Lacks() // as when it was damaged before
+			replicas[0].secret.Lacks() // as if it had been damaged before
 			<-time.After(time.Hour)
 			synctest.Wait()
 			if diff := cmp.Diff([]string{"get"}, verbs(client)); diff != "" {
@@ -314,7 +314,7 @@ func TestARemovedCertificateIsPutBack(t *testing.T) {
 			}
 			synctest.Wait()
 			if !replicas[0].Missing() {
-				t.Error("it is not known to be missing")
+				t.Error("Missing = false, want true without the Secret")
 			}
 			if err := client.Tracker().Add(backup); err != nil {
 				t.Fatal(err)
@@ -330,7 +330,7 @@ func TestARemovedCertificateIsPutBack(t *testing.T) {
 				remove(t, client, replicas)
 				synctest.Wait()
 				if after := ContentOf(get(t, client)); !after.equal(&before) {
-					t.Error("it is another")
+					t.Error("the Secret has another certificate")
 				}
 				for i, s := range replicas {
 					if s.Missing() || currentCert(s) != string(before.Cert) {
@@ -338,15 +338,16 @@ func TestARemovedCertificateIsPutBack(t *testing.T) {
 					}
 				}
 				if slices.Contains(verbs(client), "create") {
-					t.Errorf("the requests are %v", verbs(client))
+					t.Errorf("requests = %v", verbs(client))
 				}
 			})
 		})
 	}
 }
 
-// Without the Secret a replica does not start, and its log says what to do. When it is there again,
-// replicas that run put back what they hold; only if none does, the one that starts makes another.
+// Without the Secret, a replica does not start, and its log says what to do. When the Secret exists again,
+// running replicas restore its content; only if there are none, the replica that starts issues another
+// certificate.
 func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
 	for _, tt := range []struct {
 		away time.Duration
@@ -361,7 +362,7 @@ func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
 				var there, seen atomic.Bool
 				time.AfterFunc(tt.away, func() {
 					if !s.Missing() {
-						t.Error("that it is missing is not known")
+						t.Error("Missing = false, want true without the Secret")
 					}
 					if err := client.Tracker().Add(shipped()); err != nil {
 						t.Error(err)
@@ -379,23 +380,23 @@ func TestAReplicaThatStartsWithoutTheSecret(t *testing.T) {
 					t.Fatal(err)
 				}
 				if took := time.Since(begun); took < tt.away+sharedsecret.Patience-time.Second || took > tt.away+30*time.Second {
-					t.Errorf("it took %v", took)
+					t.Errorf("the replica took %v", took)
 				}
 				if takes := currentCert(s) == string(theirs.Cert); takes != runs || s.Missing() {
-					t.Errorf("it serves by the other's: %v; the Secret is missing: %v", takes, s.Missing())
+					t.Errorf("serves the other replica's certificate: %v; Missing = %v", takes, s.Missing())
 				}
 				if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(log, "apply the manifests again") {
 					t.Errorf("the log does not say what to do:\n%s", log)
 				}
 				if slices.Contains(verbs(client), "create") {
-					t.Errorf("the requests are %v", verbs(client))
+					t.Errorf("requests = %v", verbs(client))
 				}
 			})
 		})
 	}
 }
 
-// The Secret may go between Load and the first list of Watch.
+// The Secret may be deleted between Load and the first list of Watch.
 func TestASecretThatGoesBeforeItIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(shipped())
@@ -409,12 +410,12 @@ func TestASecretThatGoesBeforeItIsWatched(t *testing.T) {
 		background(t, s.Watch)
 		settle()
 		if !s.Missing() {
-			t.Error("it is not known to be missing")
+			t.Error("Missing = false, want true without the Secret")
 		}
 	})
 }
 
-// settle lets a second pass, in which an informer notices that it has seen everything.
+// settle lets a second pass, in which an informer syncs.
 func settle() {
 	<-time.After(time.Second)
 	synctest.Wait()
