@@ -22,7 +22,7 @@ import (
 
 // written returns a Deployment that reads the key "password" of Secret db, with annotations on it
 // and on its template, and with fields that our libraries do not know. An image of its own
-// makes its template another one.
+// makes its template different.
 func deployment(image, annotations, templateAnnotations string) string {
 	return fmt.Sprintf(`{
 		"apiVersion": "apps/v1", "kind": "Deployment", "inventedLater": {"a": [1, 2.50, 12345678901234567890]},
@@ -38,20 +38,19 @@ func deployment(image, annotations, templateAnnotations string) string {
 
 const optedIn = `"configdep.io/reload": "auto"`
 
-// tracked returns the record that the handler makes of a new workload.
+// tracked returns the record that the handler writes for a new workload.
 func (c *cluster) tracked(t *testing.T) (onWorkload, onTemplate string) {
 	t.Helper()
 	made := c.admit(t, parse(t, deployment("app:1", optedIn, "")), nil)
 	marks := annotationsAt(made, "metadata")
 	hash, sources := marks[policy.ConfigHashAnnotation], marks[policy.AppliedSourcesAnnotation]
 	if hash == "" || sources == "" {
-		t.Fatalf("the annotations are %v", marks)
+		t.Fatalf("annotations = %v", marks)
 	}
 	return fmt.Sprintf(`"configdep.io/config-hash": %q, "configdep.io/applied-sources": %q`, hash, sources), fmt.Sprintf(`"configdep.io/config-hash": %q`, hash)
 }
 
-// What becomes of a Deployment that is written, in words: by what is on it and on its template
-// afterwards.
+// The annotations on a Deployment and on its template after admission.
 func TestAdmission(t *testing.T) {
 	old := newCluster(t, secret("db", "password", "old"))
 	record, mark := old.tracked(t)
@@ -66,25 +65,25 @@ func TestAdmission(t *testing.T) {
 		object, before         string
 		onWorkload, onTemplate string
 	}{
-		"a new workload is stamped":                   {deployment("app:1", optedIn, note), "", join(optedIn, fresh), join(note, freshMark)},
-		"a copy of an old one too":                    {deployment("app:1", join(optedIn, record), restarted), "", join(optedIn, fresh), join(freshMark, `"configdep.io/reloaded-at": "noon"`)},
-		"one that has not opted in is not":            {deployment("app:1", note, note), "", note, note},
-		"nor one that is off":                         {deployment("app:1", `"configdep.io/reload": "off"`, ""), "", `"configdep.io/reload": "off"`, ""},
-		"nor one that cannot be understood":           {deployment("app:1", `"configdep.io/reload": "yes"`, ""), "", `"configdep.io/reload": "yes"`, ""},
-		"nor the template of one that is recreated":   {deployment("app:1", join(optedIn, `"configdep.io/strategy": "recreate"`), ""), "", join(optedIn, `"configdep.io/strategy": "recreate"`, fresh), ""},
-		"what the owner has dropped is put back":      {deployment("app:1", join(optedIn, note), note), deployment("app:1", join(optedIn, reloaded), join(note, restarted)), join(optedIn, note, reloaded), join(note, restarted)},
-		"what came from a copy too":                   {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, reloaded), restarted},
-		"and what was not there goes":                 {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, note), ""), optedIn, ""},
-		"a new template is stamped":                   {deployment("app:2", optedIn, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, fresh, `"configdep.io/last-reload": "{}"`), freshMark},
-		"opting in alone notes what is there":         {deployment("app:1", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), ""},
-		"but not over what is known":                  {deployment("app:1", optedIn, mark), deployment("app:1", record, mark), join(optedIn, record), mark},
-		"nor for one that had opted in":               {deployment("app:1", join(optedIn, note), ""), deployment("app:1", optedIn, ""), join(optedIn, note), ""},
-		"opting in with a new template stamps":        {deployment("app:2", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), freshMark},
-		"opting out restarts nothing":                 {deployment("app:1", note, ""), deployment("app:1", join(optedIn, reloaded), restarted), note, restarted},
-		"and leaves no mark on the next template":     {deployment("app:2", note, ""), deployment("app:1", note, restarted), note, ""},
-		"an invalid annotation loses nothing":         {deployment("app:1", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), restarted},
-		"nor does one with a new template":            {deployment("app:2", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), ""},
-		"a reload of one that is out is not repeated": {deployment("app:1", note, ""), deployment("app:1", join(note, reloaded), restarted), note, restarted},
+		"a new workload is stamped":                             {deployment("app:1", optedIn, note), "", join(optedIn, fresh), join(note, freshMark)},
+		"a copy of an old workload is stamped":                  {deployment("app:1", join(optedIn, record), restarted), "", join(optedIn, fresh), join(freshMark, `"configdep.io/reloaded-at": "noon"`)},
+		"a workload that has not opted in is not stamped":       {deployment("app:1", note, note), "", note, note},
+		"a workload that is off is not stamped":                 {deployment("app:1", `"configdep.io/reload": "off"`, ""), "", `"configdep.io/reload": "off"`, ""},
+		"a workload with an invalid mode is not stamped":        {deployment("app:1", `"configdep.io/reload": "yes"`, ""), "", `"configdep.io/reload": "yes"`, ""},
+		"a template with the strategy recreate is not stamped":  {deployment("app:1", join(optedIn, `"configdep.io/strategy": "recreate"`), ""), "", join(optedIn, `"configdep.io/strategy": "recreate"`, fresh), ""},
+		"annotations that the owner removed are restored":       {deployment("app:1", join(optedIn, note), note), deployment("app:1", join(optedIn, reloaded), join(note, restarted)), join(optedIn, note, reloaded), join(note, restarted)},
+		"annotations from a copy are replaced":                  {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, reloaded), restarted},
+		"annotations that did not exist are removed":            {deployment("app:1", join(optedIn, fresh), freshMark), deployment("app:1", join(optedIn, note), ""), optedIn, ""},
+		"a new template is stamped":                             {deployment("app:2", optedIn, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(optedIn, fresh, `"configdep.io/last-reload": "{}"`), freshMark},
+		"opting in alone records the current content":           {deployment("app:1", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), ""},
+		"opting in keeps an existing record":                    {deployment("app:1", optedIn, mark), deployment("app:1", record, mark), join(optedIn, record), mark},
+		"no record for a workload that had already opted in":    {deployment("app:1", join(optedIn, note), ""), deployment("app:1", optedIn, ""), join(optedIn, note), ""},
+		"opting in with a new template stamps":                  {deployment("app:2", optedIn, ""), deployment("app:1", note, ""), join(optedIn, fresh), freshMark},
+		"opting out restarts nothing":                           {deployment("app:1", note, ""), deployment("app:1", join(optedIn, reloaded), restarted), note, restarted},
+		"opting out leaves no mark on the next template":        {deployment("app:2", note, ""), deployment("app:1", note, restarted), note, ""},
+		"an invalid mode keeps the record":                      {deployment("app:1", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), restarted},
+		"an invalid mode with a new template keeps the record":  {deployment("app:2", `"configdep.io/reload": "yes"`, ""), deployment("app:1", join(optedIn, reloaded), restarted), join(`"configdep.io/reload": "yes"`, reloaded), ""},
+		"the template of a workload that is off keeps its hash": {deployment("app:1", note, ""), deployment("app:1", join(note, reloaded), restarted), note, restarted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before object
@@ -100,13 +99,13 @@ func TestAdmission(t *testing.T) {
 				t.Errorf("on the template (-want +got):\n%s", diff)
 			}
 			if again := c.post(t, asked(t, got, before)); again.Patch != nil {
-				t.Errorf("asked again, it patches %s", again.Patch)
+				t.Errorf("patch of a second request = %s, want none", again.Patch)
 			}
 		})
 	}
 }
 
-// Pods of a paused Deployment are started when it is resumed: it is not known with what.
+// Pods of a paused Deployment are started when it is resumed, with content that is not known yet.
 func TestPausedDeploymentIsNotStamped(t *testing.T) {
 	c := newCluster(t, secret("db", "password", "new"))
 	o := parse(t, deployment("app:2", optedIn, ""))
@@ -118,13 +117,13 @@ func TestPausedDeploymentIsNotStamped(t *testing.T) {
 	}
 }
 
-// Sources that the index does not have may have been made a moment ago.
+// Sources that the index does not have may have been created a moment ago.
 func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	o := parse(t, deployment("app:1", optedIn, ""))
 	there := newCluster(t, secret("db", "password", "x"))
 	want := there.admit(t, o, nil)
 	if there.finds.Load() != 0 {
-		t.Errorf("%d sources that are there have been looked up", there.finds.Load())
+		t.Errorf("looked up %d sources of the index, want none", there.finds.Load())
 	}
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}
 	for name, c := range map[string]*cluster{
@@ -133,11 +132,11 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 	} {
 		c.late[key] = lookedUp(secret("db", "password", "x"))
 		if diff := cmp.Diff(want, c.admit(t, o, nil)); diff != "" || c.finds.Load() != 1 {
-			t.Errorf("%s: %d looked up (-want +got):\n%s", name, c.finds.Load(), diff)
+			t.Errorf("%s: %d look-ups, annotations (-want +got):\n%s", name, c.finds.Load(), diff)
 		}
 		c.Read(func(known policy.Evaluator) {
 			if s := known.Graph.Source(key); s != nil && s.Has("password") {
-				t.Errorf("%s: what was looked up is in the graph", name)
+				t.Errorf("%s: the graph contains the source that was looked up", name)
 			}
 		})
 	}
@@ -145,19 +144,19 @@ func TestAbsentSourcesAreLookedUp(t *testing.T) {
 		c := newCluster(t)
 		c.broken = broken
 		if got := c.admit(t, o, nil); len(onTemplate(got)) != 0 || onWorkload(got)[policy.ConfigHashAnnotation] != "" {
-			t.Errorf("%s, and the workload is marked: %v, %v", name, onWorkload(got), onTemplate(got))
+			t.Errorf("%s: annotations = %v, on the template %v; want none", name, onWorkload(got), onTemplate(got))
 		}
 	}
 
-	// A workload that is only put back as it was needs no source.
+	// Restoring annotations needs no sources.
 	c := newCluster(t)
 	before := parse(t, deployment("app:1", optedIn+`, "configdep.io/config-hash": "v1.x.y"`, ""))
 	if got := c.admit(t, o, before); onWorkload(got)[policy.ConfigHashAnnotation] != "v1.x.y" || c.finds.Load() != 0 {
-		t.Errorf("%d looked up, the annotations are %v", c.finds.Load(), onWorkload(got))
+		t.Errorf("%d look-ups, annotations = %v", c.finds.Load(), onWorkload(got))
 	}
 }
 
-// Secrets that are not read are neither looked up nor waited for: the record is that of the rest.
+// Secrets that are not read are neither looked up nor waited for: the record covers the other sources.
 func TestUnreadSecretsAreNotLookedUp(t *testing.T) {
 	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}
 	unread := secret("db", "password", "x")
@@ -176,15 +175,15 @@ func TestUnreadSecretsAreNotLookedUp(t *testing.T) {
 		made := c.admit(t, parse(t, deployment("app:1", optedIn, "")), nil)
 		marks := annotationsAt(made, "metadata")
 		if marks[policy.ConfigHashAnnotation] == "" || marks[policy.AppliedSourcesAnnotation] != "{}" {
-			t.Errorf("%s is read: the annotations are %v", name, marks)
+			t.Errorf("%s is read: annotations = %v", name, marks)
 		}
 		if c.finds.Load() != 0 {
-			t.Errorf("%s is read: %d are looked up", name, c.finds.Load())
+			t.Errorf("%s is read: %d look-ups, want none", name, c.finds.Load())
 		}
 	}
 }
 
-// What depends on which names there are is not told to unknown callers: they could
+// Answers to unauthenticated callers do not depend on which names exist: otherwise they could
 // find the names of all Secrets, letter by letter.
 func TestGlobsAreLeftToTheController(t *testing.T) {
 	for _, globs := range []string{"secret/d*", "secret/x*", "secret/d?, secret/db"} {
@@ -195,13 +194,13 @@ func TestGlobsAreLeftToTheController(t *testing.T) {
 		}
 		before := parse(t, deployment("app:1", `"configdep.io/reload": "listed", "configdep.io/config-hash": "v1.x.y"`, `"configdep.io/config-hash": "v1.x.y"`))
 		if got := c.admit(t, o, before); onTemplate(got)[policy.ConfigHashAnnotation] != "v1.x.y" {
-			t.Errorf("%s: what the owner has dropped is not put back: %v", globs, onTemplate(got))
+			t.Errorf("%s: annotations of the template = %v, want the removed ones restored", globs, onTemplate(got))
 		}
 	}
 }
 
-// A key of the hashes that is replaced while a source is looked up: what was digested by the
-// one before says nothing.
+// The key of the hash is replaced while a source is looked up: the digest with the previous key
+// is not used.
 func TestKeyIsReplacedMeanwhile(t *testing.T) {
 	c := newCluster(t)
 	c.late[dependency.SourceKey{Kind: dependency.Secret, Namespace: namespace, Name: "db"}] = lookedUp(secret("db", "password", "x"))
@@ -211,7 +210,7 @@ func TestKeyIsReplacedMeanwhile(t *testing.T) {
 	}
 	h := c.handler()
 	if got := postTo(t, h, asked(t, parse(t, deployment("app:1", optedIn, "")), nil)); got.Patch != nil || c.finds.Load() != 1 {
-		t.Errorf("%d looked up, the patch is %s", c.finds.Load(), got.Patch)
+		t.Errorf("%d look-ups, patch = %s", c.finds.Load(), got.Patch)
 	}
 }
 
@@ -220,12 +219,12 @@ func TestUnknownOptionalSource(t *testing.T) {
 	optional := strings.Replace(deployment("app:1", optedIn, ""), `"key": "password"`, `"key": "password", "optional": true`, 1)
 	c := newCluster(t)
 	if got := c.admit(t, parse(t, optional), nil); onTemplate(got)[policy.ConfigHashAnnotation] == "" || c.finds.Load() != 1 {
-		t.Errorf("%d looked up, the template has %v", c.finds.Load(), onTemplate(got))
+		t.Errorf("%d look-ups, annotations of the template = %v", c.finds.Load(), onTemplate(got))
 	}
 	c = newCluster(t)
 	c.broken = errBroken
 	if got := c.admit(t, parse(t, optional), nil); len(onTemplate(got)) != 0 {
-		t.Errorf("the template has %v", onTemplate(got))
+		t.Errorf("annotations of the template = %v", onTemplate(got))
 	}
 	many := parse(t, optional)
 	container := many["spec"].(object)["template"].(object)["spec"].(object)["containers"].([]any)[0].(object)
@@ -236,11 +235,11 @@ func TestUnknownOptionalSource(t *testing.T) {
 	container["env"] = env
 	c = newCluster(t)
 	if got := c.admit(t, many, nil); len(onTemplate(got)) != 0 || c.finds.Load() != 0 {
-		t.Errorf("%d looked up, the template has %v", c.finds.Load(), onTemplate(got))
+		t.Errorf("%d look-ups, annotations of the template = %v", c.finds.Load(), onTemplate(got))
 	}
 }
 
-// Whatever is wrong with us, or is not for us, passes as it is.
+// Requests that the webhook cannot or should not handle are admitted unchanged.
 func TestHandler_AdmitsUnchanged(t *testing.T) {
 	o := parse(t, deployment("app:1", optedIn, ""))
 	unsynced := newCluster(t, secret("db", "password", "x"))
@@ -254,12 +253,12 @@ func TestHandler_AdmitsUnchanged(t *testing.T) {
 		"written by us": {synced, func(r *admissionv1.AdmissionRequest) {
 			r.Options.Raw = []byte(`{"kind":"PatchOptions","fieldManager":"configdep"}`)
 		}},
-		"a subresource":            {synced, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }},
-		"a deletion":               {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }},
-		"an object that is none":   {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`"x"`) }},
-		"no object":                {synced, func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
-		"an object of other types": {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata": {"annotations": 1}}`) }},
-		"an update of nothing":     {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
+		"a subresource":                       {synced, func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }},
+		"a deletion":                          {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }},
+		"an object that is not a JSON object": {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`"x"`) }},
+		"no object":                           {synced, func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} }},
+		"an object of other types":            {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"metadata": {"annotations": 1}}`) }},
+		"an update without an old object":     {synced, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }},
 		"more sources than pods have": {synced, func(r *admissionv1.AdmissionRequest) {
 			var from []any
 			for i := range dependency.MaxSources + 1 {
@@ -270,18 +269,18 @@ func TestHandler_AdmitsUnchanged(t *testing.T) {
 			r.Object.Raw = encode(t, many)
 		}},
 		"a template of other types": {synced, func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"spec": {"template": []}}`) }},
-		"annotations that are no texts": {synced, func(r *admissionv1.AdmissionRequest) {
+		"annotations that are not strings": {synced, func(r *admissionv1.AdmissionRequest) {
 			r.Object.Raw = []byte(`{"spec": {"template": {"metadata": {"annotations": {"a": 1}}}}}`)
 		}},
 	} {
 		r := asked(t, o, nil)
 		tt.change(r)
 		if got := tt.cluster.post(t, r); got.Patch != nil || got.Result != nil {
-			t.Errorf("%s: the answer is %+v", name, got)
+			t.Errorf("%s: response = %+v", name, got)
 		}
 	}
 	if got := synced.post(t, asked(t, o, nil)); got.Patch == nil {
-		t.Error("without a reason it passes as well")
+		t.Error("the request is admitted unchanged even without a reason")
 	}
 	for what, change := range map[string]func(*Handler){
 		"that is not read": func(h *Handler) { h.Namespaces = []string{"other"} },
@@ -295,8 +294,8 @@ func TestHandler_AdmitsUnchanged(t *testing.T) {
 	}
 }
 
-// Random writes: nothing but our annotations changes, asking again changes nothing, and a
-// template that differs in them alone becomes what it was.
+// Random writes: only configdep's annotations change, a second request changes nothing, and a
+// template that differs only in these annotations is restored.
 func TestAdmissionKeepsItsPromises(t *testing.T) {
 	c := newCluster(t, secret("db", "password", "new"))
 	record, mark := c.tracked(t)
@@ -332,17 +331,17 @@ func TestAdmissionKeepsItsPromises(t *testing.T) {
 		}
 		got := c.admit(t, o, before)
 		if again := c.post(t, asked(t, got, before)); again.Patch != nil {
-			t.Fatalf("seed %d: asked again, it patches %s", seed, again.Patch)
+			t.Fatalf("seed %d: patch of a second request = %s, want none", seed, again.Patch)
 		}
 		if before != nil && cmp.Equal(unmarkedAll(t, o)["spec"].(object)["template"], unmarkedAll(t, before)["spec"].(object)["template"]) &&
 			!maps.Equal(onTemplate(got), onTemplate(before)) {
-			t.Fatalf("seed %d: pods are replaced for nothing:\n%s\n%s", seed, encode(t, before), encode(t, got))
+			t.Fatalf("seed %d: the template changes without a reason (before, after):\n%s\n%s", seed, encode(t, before), encode(t, got))
 		}
 		if !cmp.Equal(o, got) {
 			patched++
 		}
 	}
 	if patched < 200 || patched > 950 {
-		t.Errorf("seed %d: %d of 1000 are patched", seed, patched)
+		t.Errorf("seed %d: %d of 1000 requests are patched", seed, patched)
 	}
 }

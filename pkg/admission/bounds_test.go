@@ -29,7 +29,7 @@ import (
 	configdepmetrics "github.com/configdep/configdep/pkg/metrics"
 )
 
-// An array grows by at least a quarter, and the one before is there until it has been copied.
+// An array grows by at least a quarter, and the old one is in memory until it has been copied.
 func TestOfElement(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var look func(reflect.Type)
@@ -41,7 +41,7 @@ func TestOfElement(t *testing.T) {
 		switch x.Kind() {
 		case reflect.Pointer, reflect.Slice, reflect.Map:
 			if size := x.Elem().Size() * 9 / 4; size > ofElement {
-				t.Errorf("a %s of %s takes %d bytes for each", x.Kind(), x.Elem(), size)
+				t.Errorf("a %s of %s takes %d bytes per element", x.Kind(), x.Elem(), size)
 			}
 			look(x.Elem())
 		case reflect.Struct:
@@ -52,17 +52,17 @@ func TestOfElement(t *testing.T) {
 	}
 	look(reflect.TypeFor[corev1.PodTemplateSpec]())
 	if len(seen) < 100 {
-		t.Errorf("%d types have been looked at", len(seen))
+		t.Errorf("checked %d types", len(seen))
 	}
 }
 
-// aDeployment is a request to create a Deployment that has opted in, as JSON.
+// aDeployment returns a request to create a Deployment that has opted in, as JSON.
 func aDeployment(rest string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "1", "operation": "CREATE",
 		"kind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "namespace": "shop", %s}}`, rest)
 }
 
-// full repeats a text until a request is as large as it may be.
+// full repeats a text until a request has the maximum size.
 func full(format, repeated string) []byte {
 	n := (maxBody - len(aDeployment(format))) / len(repeated)
 	return aDeployment(fmt.Sprintf(format, strings.Repeat(repeated, n)))
@@ -77,7 +77,7 @@ func send(handler http.Handler, body []byte) *httptest.ResponseRecorder {
 	return recorder
 }
 
-// However many of the worst requests there are at once, memory is bounded.
+// Memory is limited, however many of the worst requests arrive at the same time.
 func TestHandler_BoundsMemory(t *testing.T) {
 	const most = 64 << 20
 	some := decoding / ofElement / 2 // elements that are decoded
@@ -105,7 +105,7 @@ func TestHandler_BoundsMemory(t *testing.T) {
 	for name, body := range bodies {
 		t.Run(name, func(t *testing.T) {
 			handler := newCluster(t, secret("db", "password", "x")).handler()
-			handler.patience = 200 * time.Millisecond // those that wait hold nothing
+			handler.patience = 200 * time.Millisecond // waiting requests use no memory
 			runtime.GC()
 			before := heap()
 			var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func heap() uint64 {
 	return samples[0].Value.Uint64()
 }
 
-// What a stranger says is no value of a label.
+// Strings from unauthenticated callers do not become label values.
 func TestHandler_LabelsAreFixed(t *testing.T) {
 	configdepmetrics.Register()
 	handler := newCluster(t).handler()
@@ -167,17 +167,17 @@ func TestHandler_LabelsAreFixed(t *testing.T) {
 				switch label.GetValue() {
 				case "", string(admissionv1.Create), string(admissionv1.Update):
 				default:
-					t.Errorf("a label is %.20q", label.GetValue())
+					t.Errorf("label value = %.20q", label.GetValue())
 				}
 			}
 		}
 	}
 	if seen == 0 {
-		t.Error("no request has been counted")
+		t.Error("no request was counted")
 	}
 }
 
-// Strangers fill no log: lines are short, and few of what they cause.
+// Unauthenticated callers cannot fill the log: lines are short, and their rate is limited.
 func TestHandler_BoundsTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that the time stands still
 		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
@@ -193,23 +193,23 @@ func TestHandler_BoundsTheLog(t *testing.T) {
 				recorder := httptest.NewRecorder()
 				handler.ServeHTTP(recorder, made)
 				if n := recorder.Body.Len(); n > 2*maxText {
-					t.Errorf("%d: the answer has %d bytes", i, n)
+					t.Errorf("response %d has %d bytes", i, n)
 				}
 			}
 		}
-		entries := logger.GetSink().(ktesting.Underlier).GetBuffer().Data() //nolint:forcetypeassert // it is one
+		entries := logger.GetSink().(ktesting.Underlier).GetBuffer().Data() //nolint:forcetypeassert // always of this type
 		if len(entries) == 0 || len(entries) > 10 {
-			t.Errorf("%d lines", len(entries))
+			t.Errorf("got %d log lines", len(entries))
 		}
 		for _, entry := range entries {
 			if line := fmt.Sprint(entry); len(line) > 2*maxText {
-				t.Errorf("a line of %d bytes: %.100s", len(line), line)
+				t.Errorf("got a log line of %d bytes: %.100s", len(line), line)
 			}
 		}
 	})
 }
 
-// Sources that are absent are looked up for all callers together at a rate.
+// Absent sources are looked up with a rate limit for all callers together.
 func TestHandler_BoundsLookUps(t *testing.T) {
 	c, now := newCluster(t), clocktesting.NewFakePassiveClock(time.Now())
 	handler := c.handler()
@@ -220,18 +220,18 @@ func TestHandler_BoundsLookUps(t *testing.T) {
 		send(handler, body)
 	}
 	if c.finds.Load() != findBurst {
-		t.Errorf("%d sources have been looked up at once", c.finds.Load())
+		t.Errorf("looked up %d sources at once", c.finds.Load())
 	}
 	now.SetTime(now.Now().Add(time.Second))
 	for range findBurst {
 		send(handler, body)
 	}
 	if c.finds.Load() != findBurst+findRate {
-		t.Errorf("%d sources have been looked up a second later", c.finds.Load()-findBurst)
+		t.Errorf("looked up %d sources a second later", c.finds.Load()-findBurst)
 	}
 }
 
-// A host that sends as much as it may leaves room for others.
+// A host that sends as much as allowed leaves room for others.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShares(bodies, bodiesOfHost)
@@ -253,7 +253,7 @@ func TestShares(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(waits) != 0 {
-			t.Error("a host got more than its part")
+			t.Error("a host got more than its share")
 		}
 		release()
 		if err := <-waits; err != nil {
@@ -261,12 +261,12 @@ func TestShares(t *testing.T) {
 		}
 		other()
 		if len(s.hosts) != 0 || !s.all.TryAcquire(bodies) {
-			t.Errorf("%d hosts are remembered, and not all has been given back", len(s.hosts))
+			t.Errorf("%d hosts are remembered, or not everything was released", len(s.hosts))
 		}
 	})
 }
 
-// A workload that is read in parts is the one that is read as a whole.
+// Reading a workload in parts has the same result as reading it as a whole.
 func TestReadWorkload(t *testing.T) {
 	text := deployment("app:1", optedIn, `"configdep.io/config-hash": "x"`)
 	shape, err := readShape([]byte(text))
@@ -279,14 +279,14 @@ func TestReadWorkload(t *testing.T) {
 	}
 	if len(w.References) != 1 || w.References[0].Name != "db" || w.Namespace != "shop" || w.Name != "web" || w.Kind != kind.Deployment ||
 		w.Annotations["configdep.io/reload"] != "auto" || w.Marks.TemplateHash != "x" {
-		t.Errorf("the workload is %+v", w.Workload)
+		t.Errorf("workload = %+v", w.Workload)
 	}
 }
 
-// A host whose requests take all that it may have decoded at once leaves room for those of others.
+// A host whose requests use its whole share for decoding leaves room for others.
 func TestHandler_DecodingLeavesRoom(t *testing.T) {
 	handler := newCluster(t, secret("db", "password", "x")).handler()
-	handler.patience = 100 * time.Millisecond // those that wait are refused
+	handler.patience = 100 * time.Millisecond // waiting requests are refused
 	release, err := handler.decoding.acquire(t.Context(), "stranger", decodingOfHost)
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestHandler_DecodingLeavesRoom(t *testing.T) {
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, made)
 		if recorder.Code != want {
-			t.Errorf("%s gets %d, want %d: %s", host, recorder.Code, want, recorder.Body)
+			t.Errorf("status for %s = %d, want %d: %s", host, recorder.Code, want, recorder.Body)
 		}
 	}
 }

@@ -30,17 +30,17 @@ import (
 
 const namespace = ingesttest.Namespace
 
-// cluster is what a handler sees: an index, and sources that it does not have yet.
+// cluster is the cluster of a handler: an index, and sources that the index does not have yet.
 type cluster struct {
 	*ingesttest.Cluster
 
 	late   map[dependency.SourceKey]*dependency.Source
 	broken error  // of look-ups
-	found  func() // is called after a look-up; nil: nothing
+	found  func() // called after a look-up; nil: none
 	finds  atomic.Int64
 }
 
-// newCluster returns one that has been read.
+// newCluster returns a cluster that has been read.
 func newCluster(t testing.TB, sources ...ingesttest.Object) *cluster {
 	t.Helper()
 	c := &cluster{Cluster: ingesttest.New(t, clock.RealClock{}), late: map[dependency.SourceKey]*dependency.Source{}}
@@ -61,7 +61,7 @@ func (c *cluster) begin(scope ingest.Scope, key byte) {
 
 func secret(name, key, value string) *corev1.Secret { return ingesttest.Secret(name, key, value) }
 
-// lookedUp returns what a look-up finds of a Secret.
+// lookedUp returns the result of a look-up of a Secret.
 func lookedUp(s *corev1.Secret) *dependency.Source {
 	s.Namespace = namespace
 	return dependency.FromSecret(ingesttest.DigesterOf(0), s, policy.ReadSource(s.Annotations))
@@ -107,7 +107,7 @@ func encode(t testing.TB, o any) []byte {
 	return raw
 }
 
-// asked is a request about a Deployment; before is nil for one that is created.
+// asked returns a request for a Deployment; before is nil on create.
 func asked(t testing.TB, o, before object) *admissionv1.AdmissionRequest {
 	t.Helper()
 	r := &admissionv1.AdmissionRequest{
@@ -136,46 +136,46 @@ func postTo(t testing.TB, handler *Handler, r *admissionv1.AdmissionRequest) *ad
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, made)
 	if recorder.Code != http.StatusOK || recorder.Header().Get("Content-Type") != "application/json" {
-		t.Fatalf("the answer is %d: %s", recorder.Code, recorder.Body)
+		t.Fatalf("response = %d: %s", recorder.Code, recorder.Body)
 	}
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil {
 		t.Fatal(err)
 	}
 	if review.Kind != "AdmissionReview" || review.APIVersion != "admission.k8s.io/v1" || review.Request != nil {
-		t.Errorf("the answer is %s", recorder.Body)
+		t.Errorf("response = %s", recorder.Body)
 	}
 	if got := review.Response; got == nil || got.UID != r.UID || !got.Allowed {
-		t.Fatalf("the answer is %s", recorder.Body)
+		t.Fatalf("response = %s", recorder.Body)
 	}
 	return review.Response
 }
 
-// admit returns what becomes of a Deployment that is written.
+// admit returns a Deployment after admission.
 func (c *cluster) admit(t testing.TB, o, before object) object {
 	t.Helper()
 	response := c.post(t, asked(t, o, before))
 	raw := encode(t, o)
 	if response.Patch != nil {
 		if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
-			t.Errorf("the type of the patch is %v", response.PatchType)
+			t.Errorf("PatchType = %v", response.PatchType)
 		}
 		patch, err := jsonpatch.DecodePatch(response.Patch)
 		if err != nil {
 			t.Fatalf("%v in %s", err, response.Patch)
 		}
 		if raw, err = patch.Apply(raw); err != nil {
-			t.Fatalf("%v: the patch %s cannot be applied to %s", err, response.Patch, raw)
+			t.Fatalf("error %v: cannot apply the patch %s to %s", err, response.Patch, raw)
 		}
 	}
 	after := parse(t, string(raw))
 	if diff := cmp.Diff(unmarkedAll(t, o), unmarkedAll(t, after)); diff != "" {
-		t.Fatalf("more than our annotations has changed (-written +admitted):\n%s", diff)
+		t.Fatalf("more than configdep's annotations has changed (-written +admitted):\n%s", diff)
 	}
 	return after
 }
 
-// unmarkedAll returns a copy of a workload without what is ours to write.
+// unmarkedAll returns a copy of a workload without configdep's annotations.
 func unmarkedAll(t testing.TB, o object) object {
 	t.Helper()
 	o = parse(t, string(encode(t, o)))

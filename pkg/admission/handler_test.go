@@ -20,7 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/dependency"
 )
 
-// What is no AdmissionReview gets an error that says what is wrong, and nothing is done.
+// A request that is not an AdmissionReview gets an error that says what is wrong.
 func TestGarbageIsRefused(t *testing.T) {
 	review := func(rest string) string {
 		return `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"` + rest + `}`
@@ -68,12 +68,12 @@ func TestGarbageIsRefused(t *testing.T) {
 		recorder := httptest.NewRecorder()
 		newCluster(t).handler().ServeHTTP(recorder, made)
 		if recorder.Code != tt.code || !strings.Contains(recorder.Body.String(), tt.says) {
-			t.Errorf("%s: the answer is %d: %s", name, recorder.Code, recorder.Body)
+			t.Errorf("%s: response = %d: %s", name, recorder.Code, recorder.Body)
 		}
 	}
 }
 
-// slowFinder answers when it is told to.
+// slowFinder answers when the test tells it to.
 type slowFinder struct {
 	*cluster
 
@@ -90,8 +90,8 @@ func (f *slowFinder) Find(ctx context.Context, _ *dependency.Digester, _ depende
 	}
 }
 
-// More requests than can be handled at once wait, and those that wait too long are sent
-// away, before they are read.
+// Requests beyond the limit wait, and those that wait too long are refused before their body is
+// read.
 func TestRequestsWaitForTheirTurn(t *testing.T) {
 	const turns = bodiesOfHost / leastBody
 	finder := &slowFinder{newCluster(t), make(chan struct{}, turns), make(chan struct{})}
@@ -110,7 +110,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	for range turns {
 		wg.Go(func() {
 			if got := send(t.Context()); got.Code != http.StatusOK {
-				t.Errorf("a request whose turn it was got %d: %s", got.Code, got.Body)
+				t.Errorf("a request within the limit got %d: %s", got.Code, got.Body)
 			}
 		})
 	}
@@ -125,12 +125,12 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	close(finder.answer)
 	wg.Wait()
 	if got := send(t.Context()); got.Code != http.StatusOK {
-		t.Errorf("later it got %d: %s", got.Code, got.Body)
+		t.Errorf("a later request got %d: %s", got.Code, got.Body)
 	}
 }
 
-// Nothing that a client sends makes it panic, and what it answers with 200 is a review that
-// allows.
+// No request makes the handler panic, and every response with status 200 is a review that
+// allows the request.
 func FuzzHandler(f *testing.F) {
 	c := newCluster(f, secret("db", "password", "x"))
 	for _, r := range []*admissionv1.AdmissionRequest{
@@ -153,7 +153,7 @@ func FuzzHandler(f *testing.F) {
 		}
 		var review admissionv1.AdmissionReview
 		if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || recorder.Code != http.StatusOK || review.Response == nil || !review.Response.Allowed {
-			t.Errorf("%v: the answer is %d: %s", err, recorder.Code, recorder.Body)
+			t.Errorf("error %v: response = %d: %s", err, recorder.Code, recorder.Body)
 		}
 	})
 }
