@@ -120,6 +120,29 @@ func TestView_TellsTheCacheOfOtherReplicas(t *testing.T) {
 	}
 }
 
+// What is read just after everything has been read again is an event, however much waits: a client that has seen
+// everything up to then elsewhere is told.
+func TestView_ChangeAfterASync(t *testing.T) {
+	for _, due := range []int{0, maxBacklog - 2, maxBacklog} {
+		t.Run(fmt.Sprint(due, " items to be rendered again"), func(t *testing.T) {
+			from := elsewhere(t, 201)
+			synctest.Test(t, func(t *testing.T) {
+				c := synced(t, workload("a", nil, "one"))
+				c.view.Reset()
+				for i := range due {
+					c.view.recheck(keyOf(fmt.Sprint(i)))
+				}
+				c.revision, c.floor = 200, 200
+				c.view.Synced(c.now(), c.at())
+				c.revision = 202
+				c.tell(workload("a", nil, "two"))
+				c.catchUp()
+				c.watch(t, from).expect("from another replica", "MODIFIED a@203 two")
+			})
+		})
+	}
+}
+
 // counting counts what is rendered, and does something before each.
 type counting struct {
 	renderer

@@ -91,9 +91,10 @@ func (v *View[K, O, P]) pop() (s *step[K], life int) {
 
 // join takes another input into a step, unless an item would be passed over in a state in which
 // other replicas may have shown it by its labels: clients that select by those rely on having
-// been told of it (see watchcache.WatchOptions). All other states may be passed over.
+// been told of it (see watchcache.WatchOptions). All other states may be passed over. No input is taken into
+// the rendering of everything: clients that come from other replicas have to be told of it by an event.
 func (v *View[K, O, P]) join(s *step[K], now policy.Evaluator, at dependency.Progress, items []K) bool {
-	if s.timed {
+	if s.timed || s.synced {
 		return false
 	}
 	if s.touched == nil {
