@@ -386,7 +386,7 @@ func TestWorkload_Opt(t *testing.T) {
 			var last *Workload
 			for i, s := range tt.do {
 				w := &Workload{RecordedAt: Moment{s.recorded, s.recorded / 10}}
-				w.Opt(Opting{In: s.in, Scope: s.scope}, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
+				w.Opt(Opting{In: s.in, Scope: ShareText(s.scope)}, last, string(rune('1'+i))+"0", Arrival{Order: uint64(i + 1)})
 				last = w
 			}
 			if last.OptedAt != tt.opted || last.ScopedAt != tt.scoped {

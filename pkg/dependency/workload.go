@@ -81,7 +81,7 @@ type Workload struct {
 	OptedOver string
 	// Scope identifies the annotations that say which sources count, and ScopedAt is when they first changed after the
 	// last record, or last before it, from ScopedFrom. Zero: they have not changed.
-	Scope, ScopedFrom string
+	Scope, ScopedFrom Text
 	ScopedAt          Moment
 	// noted is the place, in the order of reading, of the last Opt; 0: there was none.
 	noted uint64
@@ -381,7 +381,7 @@ type Opting struct {
 	// In: the workload is restarted automatically.
 	In bool
 	// Scope stands for which sources count.
-	Scope string
+	Scope Text
 	// Over is what the workload itself said of In before.
 	Over string
 }

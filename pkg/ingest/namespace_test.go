@@ -93,7 +93,7 @@ func TestIndex_NamespaceInParts(t *testing.T) {
 							t.Errorf("the annotations were not applied to %s", w.Name)
 						}
 						hash, _ := w.Record()
-						out[w.Name] = noted{w.OptedIn, w.Scope, w.ScopedFrom, w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
+						out[w.Name] = noted{w.OptedIn, w.Scope.String(), w.ScopedFrom.String(), w.OptedAt, w.ScopedAt, w.CreatedAt, hash}
 					})
 					if got := x.Progress().Watermark; got != 105 {
 						t.Errorf("watermark = %d", got)

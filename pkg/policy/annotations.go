@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/lru"
 
 	"github.com/configdep/configdep/pkg/dependency"
 )
@@ -94,13 +95,46 @@ const (
 	maxPattern  = 253 // bytes of one: no name is longer
 	maxGlobs    = 32  // of the patterns
 	maxStars    = 4   // in one
+	// maxValue is how many bytes an annotation may have. No list of valid patterns without repeats is longer.
+	maxValue = maxPatterns * (len("configmap/,") + maxPattern)
 	// maxComparisons bounds what the globs of a workload cost (see dependency.Pattern) times its sources.
 	maxComparisons = 20_000
 )
 
+// keep returns as much of the value of an annotation as says all that is to be said of it, as the rest need not be in
+// memory.
+func keep(value string) string {
+	if len(value) > maxValue {
+		return strings.Clone(value[:maxValue+1])
+	}
+	return value
+}
+
+// parsed holds the last of the long lists of patterns that were parsed: that of a namespace is parsed for each of its
+// workloads, and that of a workload whenever it, or a source of it, changes.
+var parsed = lru.New(64)
+
 // parsePatterns parses a comma-separated list of configmap/NAME and secret/NAME, where
-// NAME may be a glob as in path.Match.
+// NAME may be a glob as in path.Match. The patterns must not be changed.
 func parsePatterns(value string) ([]dependency.Pattern, error) {
+	if len(value) < 256 {
+		return parseListedPatterns(value)
+	}
+	type result struct {
+		patterns []dependency.Pattern
+		err      error
+	}
+	if known, found := parsed.Get(value); found {
+		r := known.(result)
+		return r.patterns, r.err
+	}
+	var r result
+	r.patterns, r.err = parseListedPatterns(value)
+	parsed.Add(value, r)
+	return r.patterns, r.err
+}
+
+func parseListedPatterns(value string) ([]dependency.Pattern, error) {
 	var patterns []dependency.Pattern
 	known := map[dependency.Pattern]bool{}
 	globs := 0
@@ -114,11 +148,11 @@ func parsePatterns(value string) ([]dependency.Pattern, error) {
 			return nil, err
 		}
 		p := dependency.Pattern{Kind: k, Name: name}
-		if !possible(name) {
-			return nil, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names", abbreviate(name))
-		}
 		if known[p] {
 			continue
+		}
+		if !possible(name) {
+			return nil, fmt.Errorf("%q is neither a valid object name nor a pattern of valid names", abbreviate(name))
 		}
 		known[p] = true
 		if len(patterns) == maxPatterns {

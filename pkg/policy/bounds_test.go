@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
@@ -31,6 +34,10 @@ func TestNewPolicy_BoundsOfValues(t *testing.T) {
 		"a duration of 0":                        {policy.SettleAnnotation, "0", ""},
 		"a negative duration":                    {policy.SettleAnnotation, "-1ns", "a duration such as"},
 		"the longest value that a message shows": {policy.SettleAnnotation, strings.Repeat("a", 64), `"` + strings.Repeat("a", 64) + `"`},
+		"the longest list of patterns":           {policy.SourcesAnnotation, longestList(), ""},
+		"the same with repeats":                  {policy.ExcludeAnnotation, strings.Repeat("secret/a,", 67_000/9), ""},
+		"a longer value":                         {policy.SourcesAnnotation, longestList() + ",,", "must not have more than 67584 bytes"},
+		"a longer value of another annotation":   {policy.KindsAnnotation, strings.Repeat("secret,", 10_000), "must not have more than 67584 bytes"},
 		"a value that a message shortens":        {policy.SettleAnnotation, strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `…"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +46,46 @@ func TestNewPolicy_BoundsOfValues(t *testing.T) {
 				t.Errorf("problems = %q", p.Problems)
 			}
 		})
+	}
+}
+
+// longestList returns a list of as many patterns as are allowed, each as long as is allowed.
+func longestList() string {
+	patterns := make([]string, 256)
+	for i := range patterns {
+		patterns[i] = fmt.Sprintf("configmap/%0253d", i)
+	}
+	return strings.Join(patterns, ",")
+}
+
+// Values that are too long are not kept, but for what shows that they are.
+func TestRead_KeepsNoMoreOfAValueThanItMayHave(t *testing.T) {
+	long := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Repeat("secret/a,", 25_000)}
+	w := policy.ReadWorkload(&dependency.Object{Meta: &metav1.ObjectMeta{Annotations: long}, Template: &corev1.PodTemplateSpec{}})
+	for where, kept := range map[string]map[string]string{"workload": w.Annotations, "namespace": policy.ReadNamespace(long, nil)} {
+		if n := len(kept[policy.SourcesAnnotation]); n != 67_585 {
+			t.Errorf("%s: %d bytes are kept", where, n)
+		}
+		if p := policy.NewPolicy(kept, nil, policy.Defaults{}); len(p.Problems) != 1 {
+			t.Errorf("%s: problems = %q, want one", where, p.Problems)
+		}
+	}
+}
+
+// The workloads of a namespace share what its annotations say, however long that is, and read it once.
+func TestNote_SharesWhatANamespaceSays(t *testing.T) {
+	namespace := map[string]string{policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: longestList(), policy.ExcludeAnnotation: longestList()}
+	note := func() (*dependency.Workload, policy.Policy) {
+		w := &dependency.Workload{}
+		return w, policy.Note(w, nil, namespace, policy.Defaults{}, "1", dependency.Arrival{})
+	}
+	first, one := note()
+	second, other := note()
+	if a, b := first.Scope.String(), second.Scope.String(); a != b || unsafe.StringData(a) != unsafe.StringData(b) {
+		t.Error("two workloads have what their namespace says twice")
+	}
+	if len(one.Sources) != 256 || &one.Sources[0] != &other.Sources[0] || &one.Exclude[0] != &other.Exclude[0] {
+		t.Error("the annotation of the namespace was parsed twice")
 	}
 }
 

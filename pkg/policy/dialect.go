@@ -70,7 +70,7 @@ func readAnnotations(object, template map[string]string) dependency.Annotations 
 		if out.Settings == nil {
 			out.Settings = map[string]string{}
 		}
-		out.Settings[key] = value
+		out.Settings[key] = keep(value)
 	}
 	return out
 }
@@ -83,7 +83,7 @@ func ReadNamespace(annotations, labels map[string]string) map[string]string {
 			if out == nil {
 				out = map[string]string{}
 			}
-			out[key] = value
+			out[key] = keep(value)
 		}
 	}
 	return out

@@ -106,7 +106,7 @@ func TestNote_OfAnotherDialect(t *testing.T) {
 	policy.Note(before, nil, nil, policy.Defaults{Mode: policy.Off}, "1", dependency.Arrival{Live: true, Order: 1})
 	after := policy.AnnotatedWorkload(nil, nil)
 	policy.Note(after, before, nil, policy.Defaults{Mode: policy.Off}, "2", dependency.Arrival{Live: true, Order: 2})
-	if !before.OptedIn || before.Scope == "" || after.OptedIn || after.OptedOver != "yes" {
+	if !before.OptedIn || before.Scope == (dependency.Text{}) || after.OptedIn || after.OptedOver != "yes" {
 		t.Errorf("before: in %v, scope %q; after: in %v, over %q", before.OptedIn, before.Scope, after.OptedIn, after.OptedOver)
 	}
 }

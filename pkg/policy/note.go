@@ -25,7 +25,7 @@ func Note(w, previous *dependency.Workload, namespace map[string]string, default
 			scope.WriteString(key + "=" + value + "\x00")
 		}
 	}
-	opting := dependency.Opting{In: in, Scope: scope.String()}
+	opting := dependency.Opting{In: in, Scope: dependency.ShareText(scope.String())}
 	if previous != nil {
 		opting.Over = dialectOf(previous.Annotations, nil).Own(previous.Annotations)
 	}

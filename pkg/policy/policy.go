@@ -146,7 +146,13 @@ func parse[T any](r *reader, key string, parse func(string) (T, error), out *T, 
 	if !found {
 		return otherwise
 	}
-	parsed, err := parse(strings.TrimSpace(value))
+	var parsed T
+	var err error
+	if len(value) > maxValue {
+		err = fmt.Errorf("must not have more than %d bytes", maxValue)
+	} else {
+		parsed, err = parse(strings.TrimSpace(value))
+	}
 	if err != nil {
 		problem := fmt.Sprintf("invalid %s %s=%q%s: %v", what, key, abbreviate(value), on, err)
 		if errors.Is(err, errNotAllowed) {

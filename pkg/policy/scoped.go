@@ -39,7 +39,7 @@ func (e *Evaluation) scopeBefore() *scope {
 		return e.before
 	}
 	annotations := map[string]string{}
-	for part := range strings.SplitSeq(e.Workload.ScopedFrom, "\x00") {
+	for part := range strings.SplitSeq(e.Workload.ScopedFrom.String(), "\x00") {
 		if key, value, found := strings.Cut(part, "="); found {
 			annotations[key] = value
 		}
