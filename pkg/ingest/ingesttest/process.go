@@ -85,11 +85,17 @@ func (c *Cluster) ListWhile(f func()) {
 // and then everything is listed again.
 func (c *Cluster) Relist(f func()) {
 	c.t.Helper()
+	c.Bookmark()
+	c.Unseen(f)
+	c.list(c.process.streams...)
+}
+
+// Bookmark lets each watch send a bookmark: the process has heard of everything so far.
+func (c *Cluster) Bookmark() {
+	c.t.Helper()
 	for _, s := range c.process.streams {
 		c.check(c.process.replay.Bookmark(s, c.version(s)))
 	}
-	c.Unseen(f)
-	c.list(c.process.streams...)
 }
 
 // Unseen lets something happen that the process does not hear of. Another one may be started meanwhile.
