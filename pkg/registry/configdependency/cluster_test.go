@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,9 +27,10 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/workload/workloadtest"
 	"github.com/configdep/configdep/test/seeds"
 )
 
@@ -63,15 +62,12 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// cluster is a graph and what is served of it, in the place of an index.
+// cluster is a cluster that an index reads, and what is served of it.
 type cluster struct {
-	graph    *dependency.Graph
-	digester *dependency.Digester
-	clock    *testingclock.FakeClock
-	views    *Views
-	rest     *REST
-	revision uint64
-	floor    uint64 // the revision of the first lists
+	*ingesttest.Cluster
+	clock *testingclock.FakeClock
+	views *Views
+	rest  *REST
 }
 
 // now is the time in a cluster, until its clock is set, and defaults are what is in force
@@ -81,66 +77,93 @@ var (
 	defaults = policy.Defaults{Mode: policy.Off, Settle: time.Second, MinInterval: 10 * time.Second}
 )
 
-// newCluster returns one that has synced at revision 100, for a test or, with nil, as long
-// as the program runs.
-func newCluster(t testing.TB, workloads ...*dependency.Workload) *cluster { //nolint:thelper // t may be nil
-	c := unsynced(t)
-	for _, w := range workloads {
-		c.setWorkload(w)
-	}
-	c.sync(100)
+// newCluster returns one that has synced at revision 100.
+func newCluster(t testing.TB, objects ...ingesttest.Object) *cluster {
+	t.Helper()
+	c := unsynced(t, objects...)
+	c.sync(t)
 	return c
 }
 
-// sync is the end of the first lists, all of which were read at a revision.
-func (c *cluster) sync(revision uint64) {
-	c.revision, c.floor = revision, revision
-	c.views.Synced(c.now(), c.at())
+// unsynced returns one at revision 100 of which nothing has been read.
+func unsynced(t testing.TB, objects ...ingesttest.Object) *cluster {
+	t.Helper()
+	clock := testingclock.NewFakeClock(now)
+	views := NewViews(0, nil, clock)
+	t.Cleanup(func() { end(views) })
+	views.Reset()
+	c := &cluster{ingesttest.New(t, clock), clock, views, NewREST(views)}
+	c.Version -= uint64(len(objects))
+	for _, o := range objects {
+		c.Set(o)
+	}
+	c.start(ingest.Scope{})
+	return c
+}
+
+// start begins to read the cluster, in the place of what read it before.
+func (c *cluster) start(scope ingest.Scope) {
+	x := ingest.NewIndex(c.clock, c.views)
+	x.SetDefaults(defaults)
+	c.Start(x, scope, 7)
+}
+
+// sync lists everything, and finds that there is one revision counter.
+func (c *cluster) sync(t testing.TB) {
+	t.Helper()
+	c.List()
+	if err := c.Replay().Probe(t.Context(), "pods", c.Version); err != nil {
+		t.Fatal(err)
+	}
 	c.catchUp()
 }
 
-// now returns what the views are told.
-func (c *cluster) now() policy.Evaluator {
-	return policy.Evaluator{Graph: c.graph.Snapshot(), Defaults: defaults}
+// now returns what the index knows.
+func (c *cluster) now() (known policy.Evaluator) {
+	c.Read(func(e policy.Evaluator) { known = e })
+	return known
 }
 
-// at is the progress of an index that has seen everything up to the present revision.
-func (c *cluster) at() dependency.Progress {
-	return dependency.Progress{Watermark: c.revision, Latest: c.revision, Floor: c.floor, OneCounter: true}
+// at returns the progress that the index has made. Some tests change it and tell the views themselves, because no index
+// gets there while watches are open: for example, it never again doubts that there is one revision counter.
+func (c *cluster) at() dependency.Progress { return c.Index().Progress() }
+
+// set creates or changes an object, which is read at once. All resources are then read up to this revision.
+func (c *cluster) set(o ingesttest.Object) {
+	c.Set(o)
+	c.progress(c.Version)
+}
+
+// remove deletes an object, as set does.
+func (c *cluster) remove(o ingesttest.Object) {
+	c.Delete(o)
+	c.progress(c.Version)
 }
 
 // progress is a bookmark of all resources.
 func (c *cluster) progress(revision uint64) {
-	c.revision = revision
-	c.views.Progressed(c.at())
+	c.Version = revision
+	c.Bookmark()
 	c.catchUp()
 }
 
-func unsynced(t testing.TB) *cluster { //nolint:thelper // t may be nil
-	clock := testingclock.NewFakeClock(now)
-	views := NewViews(0, nil, clock)
-	if t != nil {
-		t.Helper()
-		t.Cleanup(func() { end(views) })
+// relist lists one resource again, at a revision to which the others have not come.
+func (c *cluster) relist(t *testing.T, revision uint64) {
+	t.Helper()
+	if err := c.Replay().ListOf("namespaces", strconv.FormatUint(revision, 10)); err != nil {
+		t.Fatal(err)
 	}
-	digester := dependency.NewDigester(bytes.Repeat([]byte{7}, dependency.KeySize))
-	views.Reset()
-	graph := dependency.NewGraph()
-	graph.SetDigester(digester)
-	return &cluster{graph: graph, digester: digester, clock: clock, views: views, rest: NewREST(views)}
+	c.catchUp()
 }
 
-// render returns the view of a workload at the present time, with a version.
-func (c *cluster) render(w *dependency.Workload, revision uint64) *v1alpha1.ConfigDependency {
-	e := policy.Evaluator{Graph: c.graph, Defaults: defaults}.Evaluate(w)
-	o := Render(e, e.Decide(policy.Observed{Now: c.clock.Now()}))
-	o.ResourceVersion = strconv.FormatUint(revision, 10)
-	return o
-}
-
-// changed tells of workloads, as the index does, and renders them.
-func (c *cluster) changed(workloads ...dependency.WorkloadKey) {
-	c.views.Changed(c.now(), c.at(), dependency.Delta{Workloads: workloads})
+// rekey does what the server does when the key of the hashes is replaced: it forgets all views, and reads everything
+// again, at revision 200. Something happens in between.
+func (c *cluster) rekey(meanwhile func()) {
+	c.Rekey(9, func() {
+		c.views.Reset()
+		meanwhile()
+		c.Version = 200
+	}, func() {})
 	c.catchUp()
 }
 
@@ -153,39 +176,54 @@ func end(views *Views) {
 	views.Run(ctx)
 }
 
-func (c *cluster) setWorkload(w *dependency.Workload) {
-	p := policy.NewPolicy(w.Annotations, nil, defaults)
-	c.graph.SetWorkload(w, p.Patterns())
+func (c *cluster) evaluate(o ingesttest.Object) *policy.Evaluation {
+	known := c.now()
+	return known.Evaluate(known.Graph.Workload(keyOf(o)))
 }
 
-func (c *cluster) set(w *dependency.Workload) {
-	c.revision++
-	c.setWorkload(w)
-	c.changed(w.WorkloadKey)
+// render returns the view of a workload at the present time, with a version.
+func (c *cluster) render(o ingesttest.Object, revision uint64) *v1alpha1.ConfigDependency {
+	e := c.evaluate(o)
+	view := Render(e, e.Decide(policy.Observed{Now: c.clock.Now()}))
+	view.ResourceVersion = strconv.FormatUint(revision, 10)
+	return view
 }
 
-func (c *cluster) remove(key dependency.WorkloadKey) {
-	c.revision++
-	c.graph.DeleteWorkload(key)
-	c.changed(key)
+func keyOf(o ingesttest.Object) dependency.WorkloadKey {
+	return dependency.WorkloadKey{Kind: kind.OfObject(o).Name, Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // workload returns a workload that reads the given sources, such as Secret/db.
-func workload(of dependency.WorkloadKind, namespace, name string, labels map[string]string, sources ...string) *dependency.Workload {
-	w := &dependency.Workload{
-		WorkloadKey: dependency.WorkloadKey{Kind: of, Namespace: namespace, Name: name}, Traits: kind.Of(of).Traits,
-		UID:     types.UID(fmt.Sprintf("uid-%s-%s-%s", of, namespace, name)),
-		Created: metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		Labels:  labels,
-	}
+func workload(of dependency.WorkloadKind, namespace, name string, labels map[string]string, sources ...string) ingesttest.Object {
+	o := kind.Of(of).New()
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	o.SetUID(types.UID(fmt.Sprintf("uid-%s-%s-%s", of, namespace, name)))
+	o.SetCreationTimestamp(metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	o.SetLabels(labels)
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
 	for _, s := range sources {
 		kind, name, _ := strings.Cut(s, "/")
-		w.References = append(w.References, dependency.Reference{
-			Kind: dependency.SourceKind(kind), Name: name,
-			Uses: []dependency.Use{{Type: dependency.EnvFrom, Container: "app"}},
-		})
+		ref, from := corev1.LocalObjectReference{Name: name}, corev1.EnvFromSource{}
+		switch dependency.SourceKind(kind) {
+		case dependency.Secret:
+			from.SecretRef = &corev1.SecretEnvSource{LocalObjectReference: ref}
+		case dependency.ConfigMap:
+			from.ConfigMapRef = &corev1.ConfigMapEnvSource{LocalObjectReference: ref}
+		default:
+			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+				Driver: "secrets-store.csi.k8s.io", VolumeAttributes: map[string]string{"secretProviderClass": name},
+			}}})
+			continue
+		}
+		spec.Containers[0].EnvFrom = append(spec.Containers[0].EnvFrom, from)
 	}
-	return w
+	if pod, ok := o.(*corev1.Pod); ok {
+		pod.Spec = spec
+	} else if read, err := kind.Of(of).From(o); err == nil {
+		read.Template.Spec = spec
+	}
+	return o
 }
 
 // revisionOf returns the revision in a version: that up to which everything has been seen.
@@ -216,36 +254,29 @@ func listNames(t *testing.T, o runtime.Object) []string {
 	return out
 }
 
-// load reads the objects of a YAML file into a graph and returns the workloads.
-func (c *cluster) load(t *testing.T, path string) []*dependency.Workload {
+// renderFile reads the objects of a YAML file, and renders the workloads.
+func renderFile(t *testing.T, path string, revision uint64) (views []*v1alpha1.ConfigDependency) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var workloads []*dependency.Workload
+	var objects []runtime.Object
 	for document := range bytes.SplitSeq(raw, []byte("\n---\n")) {
-		object, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
+		o, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		switch o := object.(type) {
-		case *appsv1.Deployment:
-			workloads = append(workloads, workloadtest.Read(o))
-		case *batchv1.CronJob:
-			workloads = append(workloads, workloadtest.Read(o))
-		case *corev1.Pod:
-			workloads = append(workloads, workloadtest.Read(o))
-		case *corev1.ConfigMap:
-			c.graph.SetSource(dependency.FromConfigMap(c.digester, o, policy.ReadSource(o.Annotations)))
-		case *corev1.Secret:
-			c.graph.SetSource(dependency.FromSecret(c.digester, o, policy.ReadSource(o.Annotations)))
-		default:
-			t.Fatalf("%s: nothing is known of a %T", path, o)
+		objects = append(objects, o)
+	}
+	c := unsynced(t)
+	if err := c.Replay().List("100", objects...); err != nil { // they keep their versions
+		t.Fatalf("%s: %v", path, err)
+	}
+	for _, o := range objects {
+		if kind.OfObject(o) != nil {
+			views = append(views, c.render(o.(ingesttest.Object), revision))
 		}
 	}
-	for _, w := range workloads {
-		c.setWorkload(w)
-	}
-	return workloads
+	return views
 }

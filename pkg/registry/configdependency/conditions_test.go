@@ -4,7 +4,6 @@
 package configdependency
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -15,16 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 func secondOf(hour int) metav1.Time { return metav1.Date(2026, 2, 1, hour, 0, 0, 0, time.UTC) }
 
 // web returns a Deployment whose pods all run, that reads the Secret db and mounts a share
 // with the credential share-key. It was created in the first hour.
-func web(change ...func(*appsv1.Deployment)) *dependency.Workload {
+func web(change ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop", Name: "web", UID: "u", Generation: 2, CreationTimestamp: secondOf(1),
 		Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
@@ -41,44 +39,44 @@ func web(change ...func(*appsv1.Deployment)) *dependency.Workload {
 	for _, f := range change {
 		f(o)
 	}
-	return workloadtest.Read(o)
+	return o
 }
 
 func annotated(key, value string) func(*appsv1.Deployment) {
 	return func(o *appsv1.Deployment) { o.Annotations[key] = value }
 }
 
-// secret sets a Secret that was created in the second hour and written, or seen to change,
-// at the given times.
-func (c *cluster) secret(name, content string, written metav1.Time, seen time.Time) {
-	s := dependency.FromSecret(c.digester, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, ResourceVersion: "50", CreationTimestamp: secondOf(2)},
-		Data:       map[string][]byte{"k": []byte(content)},
-	}, dependency.SourceMarks{})
-	s.LastChanged, s.Change = written, dependency.Change{Version: 50, Seen: seen}
-	c.graph.SetSource(s)
+// secret returns a Secret that was created in the second hour, and whose content was written at a time.
+func secret(name, content string, written metav1.Time) *corev1.Secret {
+	s := ingesttest.Secret(name, "k", content)
+	s.CreationTimestamp = secondOf(2)
+	s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "owner", Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
+	return s
 }
 
-// record writes down that the pods of a workload were started with the current content.
-func (c *cluster) record(t *testing.T, w *dependency.Workload) {
+// record writes down that the pods of a Deployment were started with the current content.
+func (c *cluster) record(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
-	present := policy.Evaluator{Graph: c.graph, Defaults: defaults}.Evaluate(w).Present()
-	sources, err := json.Marshal(present.Sources)
+	e := c.evaluate(d)
+	patch, err := policy.BaselinePatch(e.Workload, e.Present())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Marks.Hash, w.Marks.Sources = present.Hash, string(sources)
+	d = d.DeepCopy()
+	ingesttest.Patch(t, d, patch)
+	c.set(d)
 }
 
 // In each case the Secrets db and share-key are there at first.
 func TestConditions(t *testing.T) {
 	changedAt := func(ago time.Duration) func(*cluster) {
-		return func(c *cluster) { c.secret("db", "two", secondOf(4), now.Add(-ago)) }
+		return func(c *cluster) {
+			c.set(secret("db", "two", secondOf(4)))
+			c.clock.Step(ago)
+		}
 	}
 	gone := func(name string) func(*cluster) {
-		return func(c *cluster) {
-			c.graph.DeleteSource(dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: name}, dependency.Change{Version: 60, Seen: now})
-		}
+		return func(c *cluster) { c.remove(ingesttest.Secret(name)) }
 	}
 	status := func(s appsv1.DeploymentStatus) func(*appsv1.Deployment) {
 		return func(o *appsv1.Deployment) { o.Status = s }
@@ -90,7 +88,7 @@ func TestConditions(t *testing.T) {
 		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"},
 	}}
 	tests := map[string]struct {
-		workload   *dependency.Workload
+		workload   ingesttest.Object
 		unrecorded bool
 		then       func(*cluster)
 		state      v1alpha1.State
@@ -153,24 +151,21 @@ func TestConditions(t *testing.T) {
 			want: []string{"SourcesResolved True AllPresent", "InSync False InvalidAnnotation", "RolloutComplete True Complete"},
 		},
 		"a CronJob has nothing to restart": {
-			workload: workloadtest.Read(&batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "shop", Name: "report", Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
-			}}), unrecorded: true, state: v1alpha1.StateInSync,
+			workload: &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
+				Name: "report", Annotations: map[string]string{policy.ReloadAnnotation: "auto"},
+			}}, unrecorded: true, state: v1alpha1.StateInSync,
 			want: []string{"SourcesResolved True AllPresent", "InSync True NextRunReadsContent", "RolloutComplete Unknown NoRollout"},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
-			c.secret("db", "one", secondOf(3), time.Time{})
-			c.secret("share-key", "one", secondOf(3), time.Time{})
+			c := newCluster(t, secret("db", "one", secondOf(3)), secret("share-key", "one", secondOf(3)), tt.workload)
 			if !tt.unrecorded {
-				c.record(t, tt.workload)
+				c.record(t, tt.workload.(*appsv1.Deployment))
 			}
 			if tt.then != nil {
 				tt.then(c)
 			}
-			c.set(tt.workload)
 			view := c.render(tt.workload, 1)
 			if view.Status.State != tt.state {
 				t.Errorf("state %s, want %s", view.Status.State, tt.state)
@@ -191,14 +186,9 @@ func TestConditions(t *testing.T) {
 
 // What another client removes is known to this process all the same.
 func TestInSyncAfterTheRecordWasRemoved(t *testing.T) {
-	c := newCluster(t)
-	c.secret("db", "one", secondOf(3), time.Time{})
-	c.secret("share-key", "one", secondOf(3), time.Time{})
-	before, after := web(), web()
-	c.record(t, before)
-	after.After(before, dependency.Arrival{Live: true, Seen: now, Order: 9})
-	c.set(after)
-	for _, condition := range c.render(after, 1).Status.Conditions {
+	c := withWebInSync(t)
+	c.set(web())
+	for _, condition := range c.render(web(), 1).Status.Conditions {
 		if condition.Type == v1alpha1.ConditionInSync && (condition.Status != metav1.ConditionTrue || condition.Reason != policy.ReasonRecordRemoved) {
 			t.Errorf("%s, %s: %s", condition.Status, condition.Reason, condition.Message)
 		}
@@ -208,7 +198,7 @@ func TestInSyncAfterTheRecordWasRemoved(t *testing.T) {
 // Transitions are dated by what the cluster remembers, so that every replica says the same.
 func TestTransitionsOfConditions(t *testing.T) {
 	tests := map[string]struct {
-		workload *dependency.Workload
+		workload *appsv1.Deployment
 		written  metav1.Time
 		want     []metav1.Time // of SourcesResolved, InSync and RolloutComplete
 	}{
@@ -226,8 +216,7 @@ func TestTransitionsOfConditions(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t)
-			c.secret("db", "one", tt.written, time.Time{})
+			c := newCluster(t, secret("db", "one", tt.written), tt.workload)
 			var got []metav1.Time
 			for _, condition := range c.render(tt.workload, 1).Status.Conditions {
 				got = append(got, condition.LastTransitionTime)

@@ -116,7 +116,7 @@ func TestWhatAWatchDoesWithAnObjectIsNotSeenByOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := c.render(workload(kind.Deployment, "ns", "web", map[string]string{"i": fmt.Sprint(changes)}, "Secret/db"), number(t, o.ResourceVersion))
+	want := c.render(workload(kind.Deployment, "ns", "web", nil), number(t, o.ResourceVersion))
 	if diff := cmp.Diff(want, o); diff != "" {
 		t.Errorf("what is served (-want +got):\n%s", diff)
 	}

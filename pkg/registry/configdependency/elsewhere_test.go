@@ -42,14 +42,13 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 		from := c.watch(t, "ns", elsewhere(t, 105))
 		c.set(w)
 		from.expect("an input that it has seen")
-		c.views.Changed(c.now(), c.lag(110), dependency.Delta{Workloads: []dependency.WorkloadKey{w.WorkloadKey}})
+		c.views.Changed(c.now(), c.lag(110), dependency.Delta{Workloads: []dependency.WorkloadKey{keyOf(w)}})
 		c.catchUp()
 		from.expect("one that may be newer, and shows only now", "MODIFIED ns/pod.1@105")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c, w := withWebInSync(t)
-		c.secret("db", "two", secondOf(4), now)
-		c.set(w)
+		c := withWebInSync(t)
+		c.set(secret("db", "two", secondOf(4)))
 		from := c.watch(t, "shop", elsewhere(t, 105))
 		c.run(t)
 		c.pass(time.Second)
@@ -97,8 +96,8 @@ func TestARelistEndsWatchesThatBeganElsewhere(t *testing.T) {
 		own := c.watch(t, "ns", nil)
 		own.expect("at first", "ADDED ns/pod.1@100")
 		from := c.watch(t, "ns", elsewhere(t, 105))
-		c.floor = 120
 		c.progress(110)
+		c.relist(t, 120)
 		if got, open := from.next(); open || len(got) != 0 {
 			t.Errorf("one that began elsewhere: got %v, open %v", told(t, got), open)
 		}

@@ -146,8 +146,7 @@ func TestExactlyAVersionOfBefore(t *testing.T) {
 func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 	other := newCluster(t, workload(kind.Pod, "ns", "1", nil), workload(kind.Pod, "ns", "2", nil))
 	token := other.list(t, "ns", &metainternalversion.ListOptions{Limit: 1}).Continue
-	c := unsynced(t)
-	c.setWorkload(workload(kind.Pod, "ns", "1", nil))
+	c := unsynced(t, workload(kind.Pod, "ns", "1", nil))
 	requests := map[string]func() error{
 		"list": func() error { _, err := c.rest.List(in("ns"), nil); return err },
 		"list from any state": func() error {
@@ -170,7 +169,7 @@ func TestBeforeTheFirstSyncNothingIsAnswered(t *testing.T) {
 			t.Errorf("%s: retry after %d seconds, %v", name, seconds, ok)
 		}
 	}
-	c.sync(100)
+	c.sync(t)
 	for name, request := range requests {
 		if err := request(); err != nil {
 			t.Errorf("%s after the sync: %v", name, err)
@@ -222,8 +221,15 @@ func TestVersionsOfObjects(t *testing.T) {
 	}
 }
 
+// example is what an Example has in the place of a test.
+type example struct{ testing.TB }
+
+func (example) Helper()                  {}
+func (example) Cleanup(func())           {}
+func (example) Context() context.Context { return context.Background() }
+
 func ExampleREST_List() {
-	c := newCluster(nil,
+	c := newCluster(example{},
 		workload(kind.Deployment, "shop", "web", nil, "Secret/db"),
 		workload(kind.CronJob, "shop", "report", nil, "Secret/db"),
 		workload(kind.Deployment, "shop", "search", nil, "ConfigMap/synonyms"),

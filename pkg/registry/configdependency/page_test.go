@@ -16,7 +16,9 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 // pages follows continue tokens to the end, each to a cluster that next returns.
@@ -50,7 +52,7 @@ func checkVersions(t *testing.T, versions []string, revision uint64) {
 	}
 }
 
-func randomWorkload(r *rand.Rand) *dependency.Workload {
+func randomWorkload(r *rand.Rand) ingesttest.Object {
 	return workload(
 		pick(r, kind.Deployment, kind.CronJob, kind.Pod),
 		pick(r, "a", "a-b", "ab", "b", "c"),
@@ -61,9 +63,9 @@ func randomWorkload(r *rand.Rand) *dependency.Workload {
 }
 
 // randomQuery returns a namespace or none, and selectors or none, with what they select.
-func randomQuery(r *rand.Rand) (namespace string, options metainternalversion.ListOptions, selects func(*dependency.Workload) bool) {
+func randomQuery(r *rand.Rand) (namespace string, options metainternalversion.ListOptions, selected func(ingesttest.Object) bool) {
 	namespace = pick(r, "", "", "a", "a-b", "b", "nowhere")
-	selects = func(w *dependency.Workload) bool { return namespace == "" || w.Namespace == namespace }
+	selects := func(w *dependency.Workload) bool { return namespace == "" || w.Namespace == namespace }
 	and := func(f func(*dependency.Workload) bool) {
 		before := selects
 		selects = func(w *dependency.Workload) bool { return before(w) && f(w) }
@@ -82,29 +84,29 @@ func randomQuery(r *rand.Rand) (namespace string, options metainternalversion.Li
 		options.FieldSelector = fields.OneTermNotEqualSelector(v1alpha1.FieldWorkloadKind, "Pod")
 		and(func(w *dependency.Workload) bool { return w.Kind != kind.Pod })
 	}
-	return namespace, options, selects
+	return namespace, options, func(o ingesttest.Object) bool { return selects(workloadtest.Read(o)) }
 }
 
 // population is the workloads of a cluster.
-type population map[dependency.WorkloadKey]*dependency.Workload
+type population map[dependency.WorkloadKey]ingesttest.Object
 
 func randomPopulation(r *rand.Rand, most int) population {
 	p := population{}
 	for range r.Intn(most) {
 		w := randomWorkload(r)
-		p[w.WorkloadKey] = w
+		p[keyOf(w)] = w
 	}
 	return p
 }
 
-func (p population) workloads() []*dependency.Workload { return slices.Collect(maps.Values(p)) }
+func (p population) workloads() []ingesttest.Object { return slices.Collect(maps.Values(p)) }
 
 // names returns the keys of what is selected in the order of a list: that of the strings,
 // as the keys of etcd have, so that what is in a-b comes before what is in a.
-func (p population) names(selects func(*dependency.Workload) bool) (out []string) {
-	for _, w := range p {
+func (p population) names(selects func(ingesttest.Object) bool) (out []string) {
+	for key, w := range p {
 		if selects(w) {
-			out = append(out, w.Namespace+"/"+w.ViewName())
+			out = append(out, key.Namespace+"/"+key.ViewName())
 		}
 	}
 	slices.Sort(out)
@@ -156,10 +158,10 @@ func pagesAreTheListOfTheFirst(t *testing.T, r *rand.Rand) {
 		c := newCluster(t, p.workloads()...)
 		for range r.Intn(5) { // so that the list does not begin at the sync
 			w := randomWorkload(r)
-			p[w.WorkloadKey] = w
+			p[keyOf(w)] = w
 			c.set(w)
 		}
-		revision := c.revision
+		revision := c.Version
 		namespace, options, selects := randomQuery(r)
 		options.Limit = int64(1 + r.Intn(5))
 		got, versions := pages(t, func(page int) *cluster {
@@ -182,8 +184,8 @@ func pagesAreTheListOfTheFirst(t *testing.T, r *rand.Rand) {
 func (c *cluster) changeSome(r *rand.Rand) int {
 	n := r.Intn(4)
 	for range n {
-		if w := randomWorkload(r); r.Intn(2) == 0 {
-			c.remove(w.WorkloadKey)
+		if w := randomWorkload(r); r.Intn(2) == 0 && c.Stored(w) != nil {
+			c.remove(w)
 		} else {
 			c.set(w)
 		}
@@ -211,8 +213,8 @@ func TestAPageShowsNothingThatIsNewer(t *testing.T) {
 // write is a change of the cluster that two replicas apply.
 type write struct {
 	revision uint64
-	key      dependency.WorkloadKey
-	workload *dependency.Workload // nil: it has gone
+	workload ingesttest.Object
+	gone     bool
 }
 
 // neighbours are two replicas that apply the same writes: those of one kind in their
@@ -224,7 +226,7 @@ type neighbours struct {
 	seen     [2]map[dependency.WorkloadKind]uint64 // the revision of the last write or bookmark
 }
 
-func newNeighbours(t *testing.T, workloads []*dependency.Workload) *neighbours {
+func newNeighbours(t *testing.T, workloads []ingesttest.Object) *neighbours {
 	t.Helper()
 	n := &neighbours{revision: 100}
 	for i := range n.clusters {
@@ -235,37 +237,30 @@ func newNeighbours(t *testing.T, workloads []*dependency.Workload) *neighbours {
 	return n
 }
 
-func (n *neighbours) write(key dependency.WorkloadKey, w *dependency.Workload) {
+func (n *neighbours) write(w ingesttest.Object, gone bool) {
 	n.revision++
 	for i := range n.waiting {
-		n.waiting[i][key.Kind] = append(n.waiting[i][key.Kind], write{n.revision, key, w})
+		kind := keyOf(w).Kind
+		n.waiting[i][kind] = append(n.waiting[i][kind], write{n.revision, w, gone})
 	}
 }
 
-// apply applies the next write of a kind to a replica or, if there is none, a bookmark.
+// apply applies the next write of a kind to a replica or, if there is none, a bookmark. Other resources are read as far as
+// all kinds of workloads are.
 func (n *neighbours) apply(i int, kind dependency.WorkloadKind) {
-	c := n.clusters[i]
-	at := func(revision uint64) dependency.Progress {
-		n.seen[i][kind] = revision
-		c.revision = max(c.revision, revision)
-		watermark := slices.Min(slices.Collect(maps.Values(n.seen[i])))
-		return dependency.Progress{Watermark: watermark, Latest: c.revision, Floor: c.floor, OneCounter: true}
+	c, revision := n.clusters[i], n.revision
+	if queue := n.waiting[i][kind]; len(queue) > 0 {
+		next := queue[0]
+		n.waiting[i][kind], revision = queue[1:], next.revision
+		c.Version = revision - 1
+		if next.gone {
+			c.Delete(next.workload)
+		} else {
+			c.Set(next.workload)
+		}
 	}
-	queue := n.waiting[i][kind]
-	if len(queue) == 0 {
-		c.views.Progressed(at(n.revision))
-		c.catchUp()
-		return
-	}
-	next := queue[0]
-	n.waiting[i][kind] = queue[1:]
-	if next.workload == nil {
-		c.graph.DeleteWorkload(next.key)
-	} else {
-		c.setWorkload(next.workload)
-	}
-	c.views.Changed(c.now(), at(next.revision), dependency.Delta{Workloads: []dependency.WorkloadKey{next.key}})
-	c.catchUp()
+	n.seen[i][kind] = revision
+	c.progress(slices.Min(slices.Collect(maps.Values(n.seen[i]))))
 }
 
 // applySome applies some writes in any order.
@@ -296,14 +291,14 @@ func pagesFromTwoReplicas(t *testing.T, r *rand.Rand) {
 	for range 300 {
 		p := randomPopulation(r, 40)
 		n := newNeighbours(t, p.workloads())
-		change := func() (of *dependency.Workload) {
+		change := func() ingesttest.Object {
 			w := randomWorkload(r)
-			if r.Intn(2) == 0 {
-				delete(p, w.WorkloadKey)
-				n.write(w.WorkloadKey, nil)
+			key := keyOf(w)
+			gone := p[key] != nil && r.Intn(2) == 0
+			if n.write(w, gone); gone {
+				delete(p, key)
 			} else {
-				p[w.WorkloadKey] = w
-				n.write(w.WorkloadKey, w)
+				p[key] = w
 			}
 			return w
 		}
@@ -316,7 +311,8 @@ func pagesFromTwoReplicas(t *testing.T, r *rand.Rand) {
 		touch := func(times int) {
 			for range times {
 				w := change()
-				always[w.WorkloadKey] = always[w.WorkloadKey] && p[w.WorkloadKey] != nil && selects(w)
+				key := keyOf(w)
+				always[key] = always[key] && p[key] != nil && selects(w)
 			}
 		}
 		touch(r.Intn(5))

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -21,17 +20,16 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
-	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
 func renderYAML(t *testing.T, path string) []byte {
 	t.Helper()
-	c := unsynced(t)
 	var out [][]byte
-	for _, w := range c.load(t, path) {
-		b, err := yaml.Marshal(c.render(w, 123))
+	for _, view := range renderFile(t, path, 123) {
+		b, err := yaml.Marshal(view)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,8 +93,8 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 		kind.Pod:         {false, "a Pod has no rollout"},
 	}
 	for name, tt := range tests {
-		c := unsynced(t)
-		view := c.render(workload(name, "ns", "w", nil), 1)
+		w := workload(name, "ns", "w", nil)
+		view := newCluster(t, w).render(w, 1)
 		if got := kind.Of(name).Traits.Rollable; got != tt.reloadable {
 			t.Errorf("%s: rollable: %v", name, got)
 		}
@@ -108,13 +106,8 @@ func TestMessageTellsWhatRestartsAWorkload(t *testing.T) {
 
 // The same for the managedFields of a source.
 func TestLastChangedThatClientsCannotReadIsLeftOut(t *testing.T) {
-	c := unsynced(t)
-	w := workload(kind.Deployment, "ns", "w", nil, "Secret/db")
-	c.graph.SetSource(&dependency.Source{
-		SourceKey:   dependency.SourceKey{Kind: dependency.Secret, Namespace: "ns", Name: "db"},
-		LastChanged: metav1.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
-	})
-	view := c.render(w, 1)
+	w := workload(kind.Deployment, "shop", "w", nil, "Secret/db")
+	view := newCluster(t, w, secret("db", "one", metav1.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))).render(w, 1)
 	if got := view.Status.Sources[0].LastChanged; got != nil {
 		t.Errorf("last changed %v", got)
 	}
@@ -152,10 +145,9 @@ func TestLastReloadThatClientsCannotReadIsLeftOut(t *testing.T) {
 		"fields that are unknown": {`{"time":"2026-01-02T03:04:05.678901Z","x":1}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := unsynced(t)
 			w := workload(kind.Deployment, "ns", "w", nil)
-			w.Marks.LastReload = tt.annotation
-			view := c.render(w, 1)
+			w.SetAnnotations(map[string]string{policy.LastReloadAnnotation: tt.annotation})
+			view := newCluster(t, w).render(w, 1)
 			if shown := view.Status.LastReload != nil; shown != tt.shown {
 				t.Errorf("shown: %v, want %v", shown, tt.shown)
 			}
@@ -172,28 +164,23 @@ func TestRenderedObjectIsBounded(t *testing.T) {
 	}
 	sources, keys := dependency.MaxSources, dependency.MaxUses/dependency.MaxSources
 	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: strings.Repeat("c", 63)}}}
-	c := unsynced(t)
+	c := newCluster(t)
 	for i := range sources {
 		for j := range keys {
 			pod.Containers[0].Env = append(pod.Containers[0].Env, corev1.EnvVar{Name: long("V", i*keys+j), ValueFrom: &corev1.EnvVarSource{
 				SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: long("s", i)}, Key: long("k", j)},
 			}})
 		}
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: long("s", i), ResourceVersion: "1"}}
-		c.graph.SetSource(dependency.FromSecret(c.digester, s, policy.ReadSource(s.Annotations)))
+		c.Set(ingesttest.Secret(long("s", i)))
 	}
 	var named []string
 	for i := range 256 {
 		named = append(named, "configmap/"+long("m", i))
 	}
-	w := workloadtest.Read(&appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", Annotations: map[string]string{
-			policy.ReloadAnnotation: "auto", policy.SourcesAnnotation: strings.Join(named, ","),
-		}},
-		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: pod}},
-	})
-	c.setWorkload(w)
-	o := c.render(w, 1)
+	d := ingesttest.Deployment("web", pod)
+	d.Annotations[policy.SourcesAnnotation] = strings.Join(named, ",")
+	c.Set(d)
+	o := c.render(d, 1)
 	raw, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)

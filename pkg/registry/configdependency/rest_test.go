@@ -20,7 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 )
 
@@ -187,15 +187,15 @@ func TestReadingWhileTheClusterChanges(t *testing.T) {
 	// would be of no moment that ever was.
 	a, b := workload(kind.Pod, "ns", "a", nil, "Secret/db"), workload(kind.Pod, "ns", "b", nil, "Secret/db")
 	for i := range changes {
-		c.revision++
-		if i%2 == 0 {
-			c.setWorkload(a)
-			c.setWorkload(b)
-		} else {
-			c.graph.DeleteWorkload(a.WorkloadKey)
-			c.graph.DeleteWorkload(b.WorkloadKey)
-		}
-		c.views.Changed(c.now(), c.at(), dependency.Delta{Workloads: []dependency.WorkloadKey{a.WorkloadKey, b.WorkloadKey}})
+		c.Relist(func() {
+			for _, o := range []ingesttest.Object{a, b} {
+				if i%2 == 0 {
+					c.Set(o)
+				} else {
+					c.Delete(o)
+				}
+			}
+		})
 		c.catchUp()
 		c.set(workload(kind.Pod, "ns", strconv.Itoa(i%7), map[string]string{"i": strconv.Itoa(i)}, "ConfigMap/c"))
 	}

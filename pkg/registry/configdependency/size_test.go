@@ -11,11 +11,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/workload/workloadtest"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 )
 
 func stateOf(message string, usages ...int) *v1alpha1.ConfigDependency {
@@ -85,7 +83,7 @@ func TestSharedPatternsAreNotWritten(t *testing.T) {
 // A Deployment as large as etcd admits changes, by its status and then by its template. What one of its
 // states holds is more than two MiB.
 func TestHistoryOfALargeObject(t *testing.T) {
-	deployment := func(i int, text string) *dependency.Workload {
+	deployment := func(i int, text string) ingesttest.Object {
 		o := &appsv1.Deployment{}
 		o.Namespace, o.Name, o.UID = "shop", "large", "large"
 		o.Annotations = map[string]string{"deployment.kubernetes.io/revision": fmt.Sprint(i)}
@@ -96,7 +94,7 @@ func TestHistoryOfALargeObject(t *testing.T) {
 		}
 		o.Spec.Template.Spec.Containers = []corev1.Container{c}
 		o.Status.ObservedGeneration = int64(i)
-		return workloadtest.Read(o)
+		return o
 	}
 	c := newCluster(t, deployment(0, "V"))
 	heap := func() int64 {
@@ -118,16 +116,8 @@ func TestHistoryOfALargeObject(t *testing.T) {
 	if got := (heap() - before) >> 20; got > 64 {
 		t.Errorf("70 changes of the template take %d MiB", got)
 	}
-	key := dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"}
 	for i := range 200 {
-		c.revision++
-		s := dependency.FromSecret(c.digester, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: fmt.Sprint(c.revision)},
-			Data:       map[string][]byte{"k0": fmt.Append(nil, i)},
-		}, dependency.SourceMarks{})
-		s.After(c.graph.Source(key), nil, dependency.Arrival{Seen: c.clock.Now(), Order: uint64(i + 1)})
-		c.graph.SetSource(s)
-		c.changed(c.graph.Users(key)...)
+		c.set(ingesttest.Secret("db", "k0", fmt.Sprint(i)))
 	}
 	if got := (heap() - before) >> 20; got > 64 {
 		t.Errorf("200 changes of a Secret take %d MiB", got)

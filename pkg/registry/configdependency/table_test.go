@@ -46,12 +46,10 @@ func printed(table *metav1.Table, wide bool) []byte {
 // which those that were reloaded were so 3 days ago.
 func rendered(t *testing.T) *v1alpha1.ConfigDependencyList {
 	t.Helper()
-	c := unsynced(t)
 	list := &v1alpha1.ConfigDependencyList{ListMeta: metav1.ListMeta{ResourceVersion: "100", Continue: "token", RemainingItemCount: new(int64(7))}}
 	now := time.Now()
 	for _, file := range []string{"everything", "all-present", "no-sources-and-an-invalid-annotation", "patterns"} {
-		for _, w := range c.load(t, "testdata/render/"+file+".yaml") {
-			view := c.render(w, 99)
+		for _, view := range renderFile(t, "testdata/render/"+file+".yaml", 99) {
 			view.CreationTimestamp = metav1.NewTime(now.Add(-30 * time.Hour))
 			if last := view.Status.LastReload; last != nil {
 				last.Time = metav1.NewTime(now.Add(-3 * 24 * time.Hour))

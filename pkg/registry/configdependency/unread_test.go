@@ -8,16 +8,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/policy"
 )
 
 // namesSecrets is a Deployment that reads the Secret db, and whose annotation names others.
-func namesSecrets() *dependency.Workload {
+func namesSecrets() *appsv1.Deployment {
 	return web(annotated(policy.SourcesAnnotation, "secret/listed,secret/c*,configmap/c*"))
 }
 
@@ -42,11 +44,10 @@ func seenOf(o *v1alpha1.ConfigDependency) (out []seen) {
 
 // Where no Secrets are read, views show who uses them, and say nothing of whether they are there.
 func TestRender_WithoutSecrets(t *testing.T) {
-	c := unsynced(t)
-	c.graph.LeaveOut(dependency.Secret)
 	w := namesSecrets()
-	c.setWorkload(w)
-	c.sync(100)
+	c := unsynced(t, w)
+	c.start(ingest.Scope{WithoutSecrets: true})
+	c.sync(t)
 	o := c.render(w, 123)
 	want := []seen{
 		{"Secret", "db", "unknown", policy.ReasonNotObserved}, {"Secret", "listed", "unknown", policy.ReasonNotObserved},
@@ -75,13 +76,12 @@ func TestRender_WithoutSecrets(t *testing.T) {
 
 // A Secret of a type that is not read is there, without more; when it came, everything that pods need was.
 func TestRender_Unread(t *testing.T) {
-	c := unsynced(t)
 	w := web(func(o *appsv1.Deployment) { o.Spec.Template.Spec.Volumes = nil })
-	c.setWorkload(w)
-	token := &dependency.Unread{
-		SourceKey: dependency.SourceKey{Kind: dependency.Secret, Namespace: "shop", Name: "db"},
-		Type:      "kubernetes.io/service-account-token", ResourceVersion: "50", Created: secondOf(5),
-	}
+	c := unsynced(t, w)
+	c.start(ingest.Scope{UnreadTypes: []string{string(corev1.SecretTypeServiceAccountToken)}})
+	c.sync(t)
+	token := ingesttest.Secret("db")
+	token.Type, token.CreationTimestamp = corev1.SecretTypeServiceAccountToken, secondOf(5)
 	check := func(why string, present, reason string, status metav1.ConditionStatus, since metav1.Time) {
 		t.Helper()
 		o := c.render(w, 123)
@@ -96,8 +96,8 @@ func TestRender_Unread(t *testing.T) {
 		}
 	}
 	check("it is absent", "no", "", metav1.ConditionFalse, secondOf(1))
-	c.graph.SetUnread(token, dependency.Arrival{Live: true})
+	c.set(token)
 	check("it is there", "yes", policy.ReasonNotObserved, metav1.ConditionTrue, secondOf(5))
-	c.graph.DeleteUnread(token.SourceKey, token.Type, dependency.Change{Version: 60})
+	c.remove(token)
 	check("it has gone", "no", "", metav1.ConditionFalse, secondOf(1))
 }

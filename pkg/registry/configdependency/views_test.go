@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
 )
 
@@ -42,17 +41,11 @@ func await(t *testing.T, what string, condition func() bool) {
 // A workload whose content settles is shown as such, and afterwards as due, though nothing
 // happens in the cluster but that time goes by.
 func TestTimeAloneChangesAView(t *testing.T) {
-	c := newCluster(t)
-	w := web()
-	c.secret("db", "one", secondOf(3), time.Time{})
-	c.secret("share-key", "one", secondOf(3), time.Time{})
-	c.record(t, w)
-	c.set(w)
+	c := withWebInSync(t)
 	if diff := cmp.Diff(map[v1alpha1.State]int{v1alpha1.StateInSync: 1}, c.states()); diff != "" {
 		t.Fatalf("states (-want +got):\n%s", diff)
 	}
-	c.secret("db", "two", secondOf(4), now)
-	c.set(w)
+	c.set(secret("db", "two", secondOf(4)))
 	settling, err := c.views.Lookup("shop", "deployment.web")
 	if err != nil || settling.Status.State != v1alpha1.StateSettling {
 		t.Fatalf("view %v, error %v", settling, err)
@@ -81,7 +74,7 @@ func TestTimeAloneChangesAView(t *testing.T) {
 	if settling.Status.State != v1alpha1.StateSettling {
 		t.Error("the view that was given out has changed")
 	}
-	c.remove(w.WorkloadKey)
+	c.remove(web())
 	if diff := cmp.Diff(map[v1alpha1.State]int{}, c.states()); diff != "" {
 		t.Errorf("after the workload has gone (-want +got):\n%s", diff)
 	}
@@ -100,22 +93,20 @@ func TestResetOfTheViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	written := handlers(t, c.rest, held)
-	c.digester = dependency.NewDigester(bytes.Repeat([]byte{9}, dependency.KeySize))
-	c.graph.SetDigester(c.digester)
-	c.views.Reset()
-	if _, err := c.views.Lookup("ns", "deployment.web"); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("error %v", err)
-	}
-	if _, err := c.rest.List(in("ns"), nil); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("error %v", err)
-	}
-	if n := len(c.states()); n != 0 {
-		t.Errorf("%d states are left", n)
-	}
-	if again := handlers(t, c.rest, held); !bytes.Equal(written, again) {
-		t.Errorf("a list that was begun before has changed from %s to %s", written, again)
-	}
-	c.sync(200)
+	c.rekey(func() {
+		if _, err := c.views.Lookup("ns", "deployment.web"); !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("error %v", err)
+		}
+		if _, err := c.rest.List(in("ns"), nil); !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("error %v", err)
+		}
+		if n := len(c.states()); n != 0 {
+			t.Errorf("%d states are left", n)
+		}
+		if again := handlers(t, c.rest, held); !bytes.Equal(written, again) {
+			t.Errorf("a list that was begun before has changed from %s to %s", written, again)
+		}
+	})
 	after, err := c.views.Lookup("ns", "deployment.web")
 	if err != nil {
 		t.Fatal(err)

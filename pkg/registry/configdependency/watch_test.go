@@ -4,7 +4,6 @@
 package configdependency
 
 import (
-	"bytes"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
-	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 )
 
@@ -39,7 +38,7 @@ func TestWatchSendsWhatHappens(t *testing.T) {
 		c.set(workload(kind.Pod, "a", "2", nil))
 		c.set(workload(kind.Pod, "a", "1", map[string]string{"l": "v"}))
 		c.progress(110)
-		c.remove(workload(kind.Pod, "b", "1", nil).WorkloadKey)
+		c.remove(workload(kind.Pod, "b", "1", nil))
 		all.expect("all namespaces", "ADDED b/pod.2@101", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103", "DELETED b/pod.1@111")
 		a.expect("one namespace", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103")
 		fresh.expect("one namespace", "ADDED a/pod.2@102", "MODIFIED a/pod.1@103")
@@ -50,12 +49,12 @@ func TestWatchSendsWhatHappens(t *testing.T) {
 // To a client that selects, an object that is selected no longer is gone: it is told so
 // with the object as it last was for it, in the version of the change.
 func TestAnObjectThatIsSelectedNoLongerIsSentAsDeleted(t *testing.T) {
-	db := func() *dependency.Workload {
+	db := func() ingesttest.Object {
 		return workload(kind.Deployment, "shop", "web", map[string]string{"app": "web"}, "Secret/db")
 	}
 	tests := map[string]struct {
 		labels, fields string
-		change         *dependency.Workload
+		change         ingesttest.Object
 	}{
 		"by its labels":           {"app=web", "", workload(kind.Deployment, "shop", "web", map[string]string{"app": "www"}, "Secret/db")},
 		"by labels it now has":    {"!tier", "", workload(kind.Deployment, "shop", "web", map[string]string{"tier": "front"}, "Secret/db")},
@@ -96,7 +95,7 @@ func TestAnObjectThatIsSelectedNoLongerIsSentAsDeleted(t *testing.T) {
 				w.expect("a change of what is not selected")
 				c.set(db())
 				w.expect("it is selected again", "ADDED shop/deployment.web@103")
-				c.remove(db().WorkloadKey)
+				c.remove(db())
 				w.expect("it is deleted", "DELETED shop/deployment.web@104")
 			})
 		})
@@ -106,7 +105,7 @@ func TestAnObjectThatIsSelectedNoLongerIsSentAsDeleted(t *testing.T) {
 // A state can be left because a user changes something, or because time goes by.
 func TestAnObjectThatLeavesAStateIsSentAsDeletedToWhoSelectsTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, w := withWebInSync(t)
+		c := withWebInSync(t)
 		selecting := map[v1alpha1.State]*watching{}
 		for _, state := range []v1alpha1.State{v1alpha1.StateInSync, v1alpha1.StateSettling, v1alpha1.StatePending} {
 			byState, err := parseFields(t, "status.state="+string(state))
@@ -116,8 +115,7 @@ func TestAnObjectThatLeavesAStateIsSentAsDeletedToWhoSelectsTheState(t *testing.
 			selecting[state] = c.watch(t, "shop", &metainternalversion.ListOptions{FieldSelector: byState})
 		}
 		selecting[v1alpha1.StateInSync].expect("at first", "ADDED shop/deployment.web@101")
-		c.secret("db", "two", secondOf(4), now)
-		c.set(w)
+		c.set(secret("db", "two", secondOf(4)))
 		selecting[v1alpha1.StateInSync].expect("content has changed", "DELETED shop/deployment.web@102")
 		selecting[v1alpha1.StateSettling].expect("content has changed", "ADDED shop/deployment.web@102")
 		c.run(t)
@@ -131,22 +129,19 @@ func TestAnObjectThatLeavesAStateIsSentAsDeletedToWhoSelectsTheState(t *testing.
 }
 
 // withWebInSync returns a cluster with a workload that is in sync, at revision 101.
-func withWebInSync(t *testing.T) (*cluster, *dependency.Workload) {
+func withWebInSync(t *testing.T) *cluster {
 	t.Helper()
-	c, w := newCluster(t), web()
-	c.secret("db", "one", secondOf(3), time.Time{})
-	c.secret("share-key", "one", secondOf(3), time.Time{})
+	w := web()
+	c := newCluster(t, secret("db", "one", secondOf(3)), secret("share-key", "one", secondOf(3)), w)
 	c.record(t, w)
-	c.set(w)
-	return c, w
+	return c
 }
 
 // Nothing happens in the cluster, and yet a watch tells that the time has come.
 func TestTimeAloneMakesAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, w := withWebInSync(t)
-		c.secret("db", "two", secondOf(4), now)
-		c.set(w)
+		c := withWebInSync(t)
+		c.set(secret("db", "two", secondOf(4)))
 		list := c.list(t, "shop", nil)
 		if state := list.Items[0].Status.State; state != v1alpha1.StateSettling {
 			t.Fatalf("state %s", state)
@@ -179,7 +174,7 @@ func TestADeletionHasAVersionOfItsOwn(t *testing.T) {
 		c := newCluster(t, w)
 		list := c.list(t, "shop", nil)
 		events := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: list.ResourceVersion})
-		c.remove(w.WorkloadKey)
+		c.remove(w)
 		typ, o := events.only()
 		if typ != watch.Deleted || o.UID != list.Items[0].UID || o.Spec.WorkloadRef.Name != "web" {
 			t.Errorf("%s %+v", typ, o)
@@ -202,10 +197,9 @@ func TestAWorkloadThatIsDeletedAndCreatedAgainIsAnotherObject(t *testing.T) {
 		c := newCluster(t, w)
 		list := c.list(t, "shop", nil)
 		events := c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: list.ResourceVersion})
-		recreated := *w
-		recreated.UID = "another"
-		c.remove(w.WorkloadKey)
-		c.set(&recreated)
+		c.remove(w)
+		w.SetUID("another")
+		c.set(w)
 		got, _ := events.next()
 		if diff := cmp.Diff([]string{"DELETED shop/deployment.web@101", "ADDED shop/deployment.web@102"}, told(t, got)); diff != "" {
 			t.Fatalf("events (-want +got):\n%s", diff)
@@ -253,13 +247,11 @@ func TestResetEndsWatches(t *testing.T) {
 		version := c.list(t, "", nil).ResourceVersion
 		events := c.watch(t, "", &metainternalversion.ListOptions{ResourceVersion: version})
 		events.expect("at first")
-		c.digester = dependency.NewDigester(bytes.Repeat([]byte{9}, dependency.KeySize))
-		c.graph.SetDigester(c.digester)
-		c.views.Reset()
-		if got, open := events.next(); open || len(got) != 0 {
-			t.Errorf("after the reset: got %v, open %v", told(t, got), open)
-		}
-		c.sync(200)
+		c.rekey(func() {
+			if got, open := events.next(); open || len(got) != 0 {
+				t.Errorf("after the reset: got %v, open %v", told(t, got), open)
+			}
+		})
 		got, open := c.watch(t, "", &metainternalversion.ListOptions{ResourceVersion: version}).next()
 		if open || len(got) != 1 || !apierrors.IsResourceExpired(apierrors.FromObject(got[0].Object)) {
 			t.Errorf("from the version before: got %v, open %v", told(t, got), open)
