@@ -78,7 +78,8 @@ func longestCall(done <-chan struct{}, call func()) (longest time.Duration) {
 	}
 }
 
-// live is an index that is read from memory, with views of it.
+// live is an index that is read from memory, with views of it. It is no cluster of package ingesttest, which copies
+// or encodes all that it lists: that would be measured, too.
 type live struct {
 	b      *testing.B
 	index  *ingest.Index

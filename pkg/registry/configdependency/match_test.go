@@ -15,6 +15,7 @@ import (
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
+	"github.com/configdep/configdep/pkg/ingest/ingesttest"
 	"github.com/configdep/configdep/pkg/kind"
 	"github.com/configdep/configdep/pkg/policy"
 )
@@ -135,17 +136,14 @@ func TestSelectors_Patterns(t *testing.T) {
 
 // All patterns together show a bounded number of names.
 func TestRenderPatterns(t *testing.T) {
-	g := dependency.NewGraph()
+	d := web(annotated(policy.SourcesAnnotation, "configmap/s-00*,secret/s-*,secret/*"))
+	c := newCluster(t, d)
 	for i := range 2 * dependency.MaxNames {
-		for _, kind := range []dependency.SourceKind{dependency.ConfigMap, dependency.Secret} {
-			g.SetSource(&dependency.Source{SourceKey: dependency.SourceKey{Kind: kind, Namespace: "shop", Name: fmt.Sprintf("s-%03d", i)}})
-		}
+		name := fmt.Sprintf("s-%03d", i)
+		c.Set(ingesttest.ConfigMap(name))
+		c.Set(ingesttest.Secret(name))
 	}
-	var globs []policy.Glob
-	for _, p := range []dependency.Pattern{{Kind: "ConfigMap", Name: "s-00*"}, {Kind: "Secret", Name: "s-*"}, {Kind: "Secret", Name: "*"}} {
-		globs = append(globs, policy.Glob{Pattern: p, Matched: g.Matched("shop", p, nil, nil)})
-	}
-	out := renderPatterns(globs)
+	out := c.render(d, 1).Status.Patterns
 	if len(out) != 3 || len(out[0].Names) != 10 || len(out[1].Names) != 90 || len(out[2].Names) != 0 {
 		t.Fatalf("%+v", out)
 	}
