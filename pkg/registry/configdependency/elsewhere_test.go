@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/pkg/dependency"
 	"github.com/configdep/configdep/pkg/kind"
+	"github.com/configdep/configdep/pkg/policy"
 )
 
 // elsewhere returns the version of a replica that has seen everything up to a revision.
@@ -53,6 +55,27 @@ func TestWatchFromTheVersionOfAnotherReplica(t *testing.T) {
 		c.run(t)
 		c.pass(time.Second)
 		from.expect("what follows from the time, and what time alone has caused", "MODIFIED shop/deployment.web@105", "MODIFIED shop/deployment.web@105")
+	})
+}
+
+// A replica that started later knows of no reason to look up pods for which content changed and changed back: a
+// client that has been shown that they are being looked up lists again there.
+func TestWatchFromAReplicaThatSawMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := withWebInSync(t)
+		c.set(secret("db", "two", secondOf(4)))
+		settling := c.list(t, "shop", nil)
+		c.set(secret("db", "one", secondOf(5)))
+		verifying := c.list(t, "shop", nil)
+		if first, last := settling.Items[0].Status.State, verifying.Items[0].Status.Reason; first != v1alpha1.StateSettling || last != policy.ReasonVerifying {
+			t.Fatalf("state %s, and then reason %s", first, last)
+		}
+		other := newCluster(t)
+		other.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: settling.ResourceVersion}).expect("any replica knows that content has changed")
+		if got, open := other.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: verifying.ResourceVersion}).next(); open || !cmp.Equal(told(t, got), []string{"ERROR 410"}) {
+			t.Errorf("only one replica knows that it has changed back: got %v, open %v", told(t, got), open)
+		}
+		c.watch(t, "shop", &metainternalversion.ListOptions{ResourceVersion: verifying.ResourceVersion}).expect("the replica that knows")
 	})
 }
 
