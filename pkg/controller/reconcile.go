@@ -346,19 +346,19 @@ func (c *Controller) tellBlocked(n *note, s *step) {
 		return
 	}
 	n.told = told
-	switch {
-	case told == "":
-	case s.Reason == policy.ReasonInvalidAnnotation:
-		c.notify(s.workload, notify.InvalidAnnotation, told)
-	case s.Reason == policy.ReasonTooManyPatterns:
-		c.notify(s.workload, notify.TooManyPatterns, told)
-	case s.Reason == policy.ReasonStrategyNotAllowed:
-		c.notify(s.workload, notify.StrategyNotAllowed, told)
-	case s.Reason == policy.ReasonTooManySources:
-		c.notify(s.workload, notify.TooManySources, told)
-	case s.Reason == policy.ReasonSourceMissing, s.Reason == policy.ReasonKeyMissing:
-		c.notify(s.workload, notify.SourceMissing, told)
+	if what, notified := blocked[s.Reason]; told != "" && notified {
+		c.notify(s.workload, what, told)
 	}
+}
+
+// blocked are the reasons for which restarts are blocked that are events; a user has paused the others.
+var blocked = map[string]notify.What{
+	policy.ReasonInvalidAnnotation:  notify.InvalidAnnotation,
+	policy.ReasonTooManyPatterns:    notify.TooManyPatterns,
+	policy.ReasonStrategyNotAllowed: notify.StrategyNotAllowed,
+	policy.ReasonTooManySources:     notify.TooManySources,
+	policy.ReasonSourceMissing:      notify.SourceMissing,
+	policy.ReasonKeyMissing:         notify.SourceMissing,
 }
 
 // tellLookFailed sends an event if a decision needs a lookup of the pods or their templates, or

@@ -76,7 +76,7 @@ func newExtra(namespace string, patterns Patterns) *extra {
 	}
 	for _, p := range patterns.Sources {
 		if !p.Glob() {
-			n.references = append(n.references, Reference{Kind: p.Kind, Name: p.Name, Uses: annotated})
+			n.references = append(n.references, Reference{Kind: p.Kind, Name: p.Name, Uses: Wholly})
 		} else if id := (globID{namespace, p, except[p.Kind]}); !slices.Contains(n.globs, id) {
 			n.globs = append(n.globs, id)
 		}

@@ -342,15 +342,15 @@ func (g *Graph) References(w *Workload, patterns []Pattern) []Reference {
 	for _, p := range patterns {
 		if id := (sourceID{p.Kind, p.Name}); !p.Glob() && !referred[id] {
 			referred[id] = true
-			out = append(out, Reference{Kind: p.Kind, Name: p.Name, Uses: annotated})
+			out = append(out, Reference{Kind: p.Kind, Name: p.Name, Uses: Wholly})
 		}
 	}
 	slices.SortFunc(out, compareReferences)
 	return out
 }
 
-// annotated is the use of a source that an annotation names.
-var annotated = []Use{{Type: Annotation, Optional: true}}
+// Wholly is the use of a source that counts as a whole, because an annotation names it. It must not be changed.
+var Wholly = []Use{{Type: Annotation, Optional: true}}
 
 // Size returns the number of workloads and of sources.
 func (g *Graph) Size() (workloads, sources int) { return g.workloads.len(), g.sources.len() }

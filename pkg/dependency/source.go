@@ -336,7 +336,7 @@ func newSource(kind SourceKind, m *metav1.ObjectMeta, marks SourceMarks, keys in
 // complete sorts the keys, and digests what stands for them.
 func (s *Source) complete(d *Digester) {
 	slices.SortFunc(s.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
-	s.content = d.digest(AppendContent(nil, &Reference{Kind: s.Kind, Name: s.Name, Uses: annotated}, s))
+	s.content = d.digest(AppendContent(nil, &Reference{Kind: s.Kind, Name: s.Name, Uses: Wholly}, s))
 }
 
 // contentChanged returns when a field manager that owns content last wrote the object, and

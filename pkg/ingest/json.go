@@ -15,7 +15,7 @@ import (
 	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 )
 
-// Custom resources are read in JSON, because the API server has no other format for them. They are also read object by
+// Custom resources, such as a kind of workload of another project, are read in JSON, because the API server has no other format for them. They are also read object by
 // object, with the same limit on each. None of them is a ConfigMap or a Secret.
 
 var errNoJSON = errors.New("the response is not a JSON object")

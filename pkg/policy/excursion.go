@@ -15,6 +15,13 @@ import (
 // started in it have read other content. If content changed and changed back, the period lasted from
 // one change to the other; if content changed before a rollback to pods that may never have been
 // replaced, it lasted until that change.
+//
+// There are three kinds, each for pods that may have been started with other content although the record says
+// that nothing differs:
+//   - excursions: a key goes from 1 to 2 and back to 1 while a container is restarted.
+//   - doubts: a key changes, and then the template does before its last rollout is complete, so that pods from
+//     before the change may be left.
+//   - undone: a key changes, the workload is restarted for it, and that restart is undone before all pods are replaced.
 type Excursion struct {
 	// ID names the source or the glob.
 	ID string
@@ -289,7 +296,7 @@ func (e *Evaluation) cameBack(u *trackedSource) (found bool) {
 	}
 	u.matched.EachRecent(func(s *dependency.Source) bool {
 		_, _, times, _ := e.graph.ChangedSince(s.SourceKey, e.Workload.RecordedAt)
-		found = times > 0 && had(&dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: wholly}, s)
+		found = times > 0 && had(&dependency.Reference{Kind: s.Kind, Name: s.Name, Uses: dependency.Wholly}, s)
 		return times > 0 && !found
 	})
 	return found

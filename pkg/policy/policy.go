@@ -258,10 +258,7 @@ func (p *Policy) effective(r *dependency.Reference) dependency.Reference {
 		out.Uses = slices.DeleteFunc(slices.Clone(r.Uses), func(u dependency.Use) bool { return !needsRestart(u) })
 	}
 	if !out.Reads() || p.LiveVolumes && !slices.ContainsFunc(out.Uses, needsRestart) {
-		out.Uses = wholly
+		out.Uses = dependency.Wholly
 	}
 	return out
 }
-
-// wholly is the use of a source that counts as a whole, because an annotation names it.
-var wholly = []dependency.Use{{Type: dependency.Annotation, Optional: true}}

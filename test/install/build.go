@@ -13,7 +13,8 @@ import (
 )
 
 // Build builds a program of the repository, such as ./cmd/configdep-apiserver, and
-// returns the path of the binary. With the race detector it is another binary.
+// returns the path of the binary. With the race detector it is another binary, and neither is that of make build,
+// which has a version.
 func Build(ctx context.Context, program string, race bool) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
@@ -23,7 +24,7 @@ func Build(ctx context.Context, program string, race bool) (string, error) {
 }
 
 func build(ctx context.Context, root string, race bool, program string) (string, error) {
-	binary := filepath.Join(root, ".cache", "bin", path.Base(program))
+	binary := filepath.Join(root, ".cache", "bin", path.Base(program)+"-devel")
 	args := []string{"build", "-trimpath", "-tags", "grpcnotrace"} // as hack/build.sh
 	if race {
 		binary += "-race"
