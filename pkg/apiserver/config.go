@@ -96,12 +96,17 @@ func NewConfig(o options.Completed) (*Config, error) {
 	return &Config{Generic: generic, Extra: *extra}, nil
 }
 
+// maxBody limits the body of a request to the API, in bytes. The only one is a Reload, which is far smaller; decoded, a
+// body may be many times larger. The webhook has limits of its own.
+const maxBody = 64 << 10
+
 // applyGeneric applies the options of the generic API server, in the order in which they
 // depend on each other.
 func applyGeneric(o options.Completed, c *genericapiserver.RecommendedConfig) error {
 	if err := o.ServerRun.ApplyTo(&c.Config); err != nil {
 		return err
 	}
+	c.MaxRequestBodyBytes = maxBody
 	if err := o.SecureServing.ApplyTo(&c.SecureServing); err != nil {
 		return err
 	}

@@ -4,9 +4,12 @@
 package apiserver
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"slices"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -57,10 +60,14 @@ func (s textSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 		return info.MediaType == runtime.ContentTypeProtobuf
 	})
 	for i := range infos {
-		if info := &infos[i]; info.MediaType == runtime.ContentTypeJSON {
+		switch info := &infos[i]; info.MediaType {
+		case runtime.ContentTypeJSON:
 			info.PrettySerializer = prettyUnlessMany{info.PrettySerializer, info.Serializer}
 			info.Serializer = jsonOrYAML{info.Serializer}
 			info.StrictSerializer = jsonOrYAML{info.StrictSerializer}
+		case runtime.ContentTypeYAML:
+			info.Serializer = withoutAliases{info.Serializer}
+			info.StrictSerializer = withoutAliases{info.StrictSerializer}
 		}
 	}
 	return infos
@@ -98,9 +105,45 @@ type jsonOrYAML struct{ runtime.Serializer }
 // Decode implements runtime.Decoder.
 func (s jsonOrYAML) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if !yaml.IsJSONBuffer(data) {
+		if err := refuseAliases(data); err != nil {
+			return nil, nil, err
+		}
 		if object, err := yaml.ToJSON(data); err == nil && yaml.IsJSONBuffer(object) {
 			data = object
 		}
 	}
 	return s.Serializer.Decode(data, defaults, into)
+}
+
+// withoutAliases decodes YAML without aliases.
+type withoutAliases struct{ runtime.Serializer }
+
+// Decode implements runtime.Decoder.
+func (s withoutAliases) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if err := refuseAliases(data); err != nil {
+		return nil, nil, err
+	}
+	return s.Serializer.Decode(data, defaults, into)
+}
+
+var errAlias = errors.New("YAML with aliases (*name) is not accepted")
+
+// refuseAliases returns an error for YAML with aliases. What converts YAML to JSON writes the value in the place of each
+// of them, and aliases of lists of aliases make gigabytes of a few kilobytes.
+func refuseAliases(data []byte) error {
+	if bytes.IndexByte(data, '&') < 0 || bytes.IndexByte(data, '*') < 0 {
+		return nil // no alias without both, in any encoding
+	}
+	var document yamlv3.Node // into which aliases are decoded as they are
+	if err := yamlv3.Unmarshal(data, &document); err != nil {
+		return err
+	}
+	if hasAlias(&document) {
+		return errAlias
+	}
+	return nil
+}
+
+func hasAlias(n *yamlv3.Node) bool {
+	return n.Kind == yamlv3.AliasNode || slices.ContainsFunc(n.Content, hasAlias)
 }
