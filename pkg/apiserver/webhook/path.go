@@ -110,11 +110,8 @@ func (p *path) lead(ctx context.Context) {
 	if p.configuration == "" {
 		return
 	}
-	// If another client keeps writing something else, do not race with it.
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second),
-		&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(0.2, 10)},
-	))
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second))
+	limit := rate.NewLimiter(0.2, 10) // if another client keeps writing something else, do not race with it
 	p.setQueue(queue)
 	defer p.setQueue(nil)
 	var present atomic.Pointer[admissionregistrationv1.MutatingWebhookConfiguration]
@@ -126,7 +123,7 @@ func (p *path) lead(ctx context.Context) {
 			Name: p.configuration, Client: p.client, List: configurations.List, Watch: configurations.Watch,
 			Present: func(o *admissionregistrationv1.MutatingWebhookConfiguration) {
 				present.Store(o)
-				queue.AddRateLimited(p.configuration)
+				queue.Add(p.configuration)
 			},
 			Absent: func() { present.Store(nil) },
 		}.Run(ctx)
@@ -139,6 +136,10 @@ func (p *path) lead(ctx context.Context) {
 			return
 		}
 		logger := klog.FromContext(ctx).WithValues("configuration", p.configuration)
+		// Most events leave nothing to write, and do not count, or the path could be missing for long after many of them.
+		if patch, err := pathPatch(present.Load(), p.current()); (err != nil || patch != nil) && limit.Wait(ctx) != nil {
+			return
+		}
 		switch err := p.publish(ctx, present.Load()); {
 		case err == nil:
 			queue.Forget(item)
@@ -162,9 +163,6 @@ func (p *path) setQueue(queue workqueue.TypedRateLimitingInterface[string]) {
 
 // publish writes the path into a configuration that has another path. If the configuration is nil, it does not exist.
 func (p *path) publish(ctx context.Context, o *admissionregistrationv1.MutatingWebhookConfiguration) error {
-	if o == nil {
-		return nil
-	}
 	patch, err := pathPatch(o, p.current())
 	if err != nil || patch == nil {
 		return err
@@ -180,10 +178,10 @@ func (p *path) publish(ctx context.Context, o *admissionregistrationv1.MutatingW
 	return err
 }
 
-// pathPatch returns a JSON patch that sets the path of all webhooks in a configuration, or nil if they have it. Webhooks
-// with a URL instead of a Service are not ours.
+// pathPatch returns a JSON patch that sets the path of all webhooks in a configuration, or nil if they have it or the
+// configuration is nil. Webhooks with a URL instead of a Service are not ours.
 func pathPatch(o *admissionregistrationv1.MutatingWebhookConfiguration, path string) ([]byte, error) {
-	if path == "" {
+	if o == nil || path == "" {
 		return nil, nil
 	}
 	operations := []jsonpatch.Operation{jsonpatch.Unchanged(o.ResourceVersion)}

@@ -4,16 +4,22 @@
 package webhook
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/configdep/configdep/pkg/admission"
@@ -95,4 +101,101 @@ func TestPathPatch(t *testing.T) {
 	if patch, err := pathPatch(o, "/right"); err != nil || patch != nil {
 		t.Errorf("where all is right, the patch is %s, %v", patch, err)
 	}
+}
+
+// leading is a webhook configuration, and a replica that leads and keeps the path in it.
+type leading struct {
+	t      *testing.T
+	client *fake.Clientset
+	stop   func()
+}
+
+func lead(t *testing.T) *leading {
+	t.Helper()
+	client := fake.NewClientset(&admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "configdep", ResourceVersion: "1"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{
+			{Name: "w", ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{}}},
+		},
+	})
+	p := &path{client: client, configuration: "configdep", clock: clock.RealClock{}}
+	p.follow(digesterOf(1))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { p.lead(ctx) })
+	return &leading{t, client, func() { cancel(); running.Wait() }}
+}
+
+func (l *leading) configuration() *admissionregistrationv1.MutatingWebhookConfiguration {
+	l.t.Helper()
+	o, err := l.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(l.t.Context(), "configdep", metav1.GetOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return o
+}
+
+func (l *leading) hasPath() bool {
+	l.t.Helper()
+	return l.configuration().Webhooks[0].ClientConfig.Service.Path != nil
+}
+
+// write changes the configuration as another client does, and waits until that has been seen.
+func (l *leading) write(change func(*admissionregistrationv1.MutatingWebhookConfiguration)) {
+	l.t.Helper()
+	o := l.configuration()
+	version, _ := strconv.Atoi(o.ResourceVersion)
+	o.ResourceVersion = strconv.Itoa(version + 1)
+	change(o)
+	if _, err := l.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(l.t.Context(), o, metav1.UpdateOptions{}); err != nil {
+		l.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func withoutPath(o *admissionregistrationv1.MutatingWebhookConfiguration) {
+	o.Webhooks[0].ClientConfig.Service.Path = nil
+}
+
+// Writes of other clients that leave the path alone, as of one that keeps a label, do not delay its return after one that
+// removes it.
+func TestWebhookPath_ReturnsAfterManyWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lead(t)
+		defer l.stop()
+		time.Sleep(time.Second) //nolint:forbidigo // of the bubble's clock
+		if !l.hasPath() {
+			t.Fatal("the path is not there")
+		}
+		for i := range 100 {
+			l.write(func(o *admissionregistrationv1.MutatingWebhookConfiguration) {
+				o.Labels = map[string]string{"n": strconv.Itoa(i)}
+			})
+		}
+		time.Sleep(10 * time.Second) //nolint:forbidigo // of the bubble's clock: whatever was queued is done
+		l.write(withoutPath)
+		time.Sleep(time.Second) //nolint:forbidigo // of the bubble's clock
+		if !l.hasPath() {
+			t.Error("the path is not back after a second")
+		}
+	})
+}
+
+// While another client keeps removing the path, it is written a few times at once, and then every five seconds.
+func TestWebhookPath_DoesNotRace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lead(t)
+		defer l.stop()
+		returned := 0
+		for range 600 {
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // of the bubble's clock
+			if l.hasPath() {
+				returned++
+				l.write(withoutPath)
+			}
+		}
+		if returned < 20 || returned > 23 {
+			t.Errorf("within a minute, the path is written %d times, want 10 at once and 12 more", returned)
+		}
+	})
 }
