@@ -4,6 +4,8 @@
 package filters
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -44,8 +46,9 @@ func endStalled(next http.Handler, after time.Duration) http.Handler {
 type watchWriter struct {
 	http.ResponseWriter
 
-	writes atomic.Uint64 // counts the beginnings and ends of writes, so it is odd during a write
-	last   uint64        // the value of writes at the last check
+	writes   atomic.Uint64 // counts the beginnings and ends of writes, so it is odd during a write
+	last     uint64        // the value of writes at the last check
+	hijacked atomic.Pointer[hijackedConn]
 }
 
 func (w *watchWriter) Write(p []byte) (int, error) {
@@ -59,6 +62,39 @@ func (w *watchWriter) Flush() {
 	w.writes.Add(1)
 	defer w.writes.Add(1)
 	w.ResponseWriter.(http.Flusher).Flush() //nolint:forcetypeassert // required by WrapForHTTP1Or2
+}
+
+// Hijack implements http.Hijacker. A watch over a WebSocket writes to the connection itself.
+func (w *watchWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	hijacked := &hijackedConn{conn, &w.writes}
+	w.hijacked.Store(hijacked)
+	buffered.Writer.Reset(hijacked) // nothing has been written to it yet
+	return hijacked, buffered, nil
+}
+
+// hijackedConn counts writes as its watchWriter does. A WebSocket has one at a time.
+type hijackedConn struct {
+	net.Conn
+
+	writes *atomic.Uint64
+}
+
+func (c *hijackedConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	defer c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// failWrite lets the write that is going on fail, and all that follow.
+func (w *watchWriter) failWrite() error {
+	if conn := w.hijacked.Load(); conn != nil {
+		return conn.SetWriteDeadline(time.Unix(1, 0))
+	}
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0))
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
@@ -83,7 +119,7 @@ func (w *watchWriter) checkEvery(interval time.Duration, logger klog.Logger) (st
 		case over:
 		case w.stalled():
 			logger.Info("Ending a watch whose client takes nothing", "for", interval)
-			if err := http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)); err != nil {
+			if err := w.failWrite(); err != nil {
 				logger.Error(err, "Ending a watch whose client takes nothing")
 			}
 		default:

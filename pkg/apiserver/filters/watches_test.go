@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -236,6 +237,60 @@ func TestEndStalled_WhenNothingIsRead(t *testing.T) {
 				t.Errorf("one to which nothing had to be sent gets %q, %v", line, err)
 			}
 		})
+	}
+}
+
+// The same for a watch over a WebSocket, whose connection is taken from the HTTP server. One that is read goes on.
+func TestEndStalled_WebSocket(t *testing.T) {
+	ended := make(chan error, 1)
+	next := make(chan struct{})
+	address, _ := serve(t, inChain(endStalled(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, buffered, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		send := func(event []byte) error { // as golang.org/x/net/websocket does
+			if _, err := buffered.Write(event); err != nil {
+				return err
+			}
+			return buffered.Flush()
+		}
+		err = send([]byte("HTTP/1.1 101 Switching Protocols\r\n\r\n"))
+		if r.URL.Query().Has("idle") {
+			<-next
+			ended <- send([]byte("event\n"))
+			return
+		}
+		for event := make([]byte, 64<<10); err == nil; {
+			err = send(event)
+		}
+		ended <- err
+	}), 20*time.Millisecond)), false)
+	dial := func(path string) net.Conn {
+		var d net.Dialer
+		conn, err := d.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", path); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	idle := dial(watchPath + "&idle")
+	dial(watchPath)
+	select {
+	case err := <-ended:
+		t.Logf("it ends with: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the watch goes on although nothing is read")
+	}
+	close(next)
+	if all, err := io.ReadAll(idle); err != nil || !strings.HasSuffix(string(all), "\r\n\r\nevent\n") {
+		t.Errorf("one to which nothing had to be sent gets %q, %v", all, err)
 	}
 }
 
