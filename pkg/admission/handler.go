@@ -135,7 +135,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (status int, ans
 	if !h.passes(review.Request) {
 		cost := review.Request.cost()
 		if cost > decodingOfHost {
-			return http.StatusRequestEntityTooLarge, nil, fmt.Errorf("the pod template has %d elements, too many to evaluate here", elements(review.Request.object.Spec.Template))
+			return http.StatusRequestEntityTooLarge, nil, review.Request.tooLarge()
 		}
 		release, err := h.decoding.acquire(ctx, hostOf(r), cost)
 		if err != nil {

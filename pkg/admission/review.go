@@ -114,3 +114,12 @@ func (r *request) cost() int64 {
 	}
 	return cost
 }
+
+// tooLarge returns the error for a request that costs too much.
+func (r *request) tooLarge() error {
+	says := "too large to evaluate here: " + r.object.size()
+	if r.before != nil {
+		says += "; before: " + r.before.size()
+	}
+	return errors.New(says)
+}

@@ -49,6 +49,14 @@ func (s *shape) cost() int64 {
 		elements(s.Metadata.Annotations)*ofAnnotation + elements(s.Spec.Template)*ofAny
 }
 
+// size says what cost depends on.
+func (s *shape) size() string {
+	part := func(raw json.RawMessage) string {
+		return fmt.Sprintf("%d bytes with %d elements", len(raw), elements(raw))
+	}
+	return "the annotations have " + part(s.Metadata.Annotations) + ", the pod template " + part(s.Spec.Template)
+}
+
 // costOfTypes returns what is added if it is decoded with its type as well.
 func (s *shape) costOfTypes() int64 { return elements(s.Spec.Template) * ofElement }
 
