@@ -90,6 +90,7 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		"our rights do not suffice":        {deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
 		"what right is told":               {deniedByRole, http.StatusInternalServerError, `cannot patch resource "deployments"`},
 		"nor those to read":                {forbidden(`User "x" cannot get resource "deployments"`), http.StatusInternalServerError, "configdep's service account"},
+		"nor those to list pods":           {forbidden(`User "x" cannot list resource "pods" in API group ""`), http.StatusInternalServerError, "configdep's service account"},
 		"a policy refuses":                 {deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
 		"a quota refuses":                  {deniedByQuota, http.StatusForbidden, "exceeded quota"},
 		"a webhook finds it invalid":       {apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil), http.StatusUnprocessableEntity, "is invalid"},

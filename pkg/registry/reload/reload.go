@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -260,9 +261,10 @@ func apiError(err error, shown *v1alpha1.ConfigDependency) error {
 }
 
 // deniedByRBAC reports whether the server itself lacks a right, "User … cannot patch resource
-// …". A refusal by quota or admission has the same status code.
+// …". A refusal by quota or admission has the same status code. A Reload gets and patches the
+// workload and, with the strategy recreate, lists its pods.
 func deniedByRBAC(status *apierrors.StatusError) bool {
-	message := status.ErrStatus.Message
-	return apierrors.IsForbidden(status) &&
-		(strings.Contains(message, " cannot get resource ") || strings.Contains(message, " cannot patch resource "))
+	return apierrors.IsForbidden(status) && slices.ContainsFunc([]string{"get", "list", "patch"}, func(verb string) bool {
+		return strings.Contains(status.ErrStatus.Message, " cannot "+verb+" resource ")
+	})
 }
