@@ -62,7 +62,8 @@ func (o *Options) addCertificateFlags(fs *pflag.FlagSet) {
 		"The lifetime of the CA of --manage-serving-certificate, at least twice the lifetime of the certificate. "+
 			"The CA is replaced early enough that the old and the new one are both trusted for a while.")
 	fs.StringVar(&c.WebhookConfiguration, "webhook-configuration", c.WebhookConfiguration,
-		"The MutatingWebhookConfiguration whose caBundle is kept up to date, with --manage-serving-certificate or --ca-bundle-file. Empty: none.")
+		"The MutatingWebhookConfiguration in which the leader keeps the path (--webhook-secret-path) and caBundle "+
+			"(--manage-serving-certificate or --ca-bundle-file) up to date. Empty: none.")
 	fs.StringVar(&c.CAConfigMap, "serving-ca-config-map", c.CAConfigMap,
 		"The ConfigMap, in the namespace of the server, whose key ca.crt is kept equal to caBundle, for clients other than kube-apiserver, such as Prometheus; "+
 			"with --manage-serving-certificate or --ca-bundle-file. It contains no private key. The server does not create it. Empty: none.")

@@ -161,7 +161,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	own.DurationVar(&o.VersionLag, "max-version-lag", o.VersionLag,
 		"How far the versions of answers may lag behind while nothing is written to one of the resources that are read. "+
 			"A client that switches to a replica which was not running for at least that long before the client's last version has to relist. "+
-			"Each time, it costs two small requests for each of ten resources, and for each type of --exclude-secret-types.")
+			"Each time, it costs two small requests for each resource that is read, and for each type of --exclude-secret-types.")
 	own.Var(&o.HistoryBytes, "watch-history-size", "The approximate memory limit for the events of the last minutes, from which watches resume; at least "+leastHistory.String()+". "+
 		"A client that resumes from an event that was dropped has to relist.")
 	own.IntVar(&o.MaxWatchesPerUser, "max-watches-per-user", o.MaxWatchesPerUser,
