@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Which globs of a namespace are admitted follows from the workloads alone, in whatever order they came, and those who
-// have a glob of which that changes are told.
+// Which workloads have room for their globs depends only on the workloads of the namespace, not on the order in
+// which they arrived. When that changes for a workload, TakeChangedGlobs reports a glob of it.
 func TestGraph_AdmitsGlobs(t *testing.T) { withSeeds(t, 20, admitsGlobs) }
 
 func admitsGlobs(t *testing.T, r *rand.Rand) {
@@ -56,14 +56,14 @@ func admitsGlobs(t *testing.T, r *rand.Rand) {
 		g.EachWorkload(func(w *Workload) {
 			id := fmt.Sprint(w.WorkloadKey)
 			if before, found := known[id]; found && before != got[id] && w.WorkloadKey != key && !changed[w.WorkloadKey] {
-				t.Fatalf("step %d: %s is admitted: %v, and was %v, which it is not told", step, id, got[id], before)
+				t.Fatalf("step %d: %s admitted = %v, was %v, and TakeChangedGlobs does not report the change", step, id, got[id], before)
 			}
 			refused = refused || !got[id]
 		})
 		known = got
 	}
 	if !refused {
-		t.Error("none was refused")
+		t.Error("every workload was admitted, want some that are not")
 	}
 	for _, w := range slices.Collect(maps.Keys(known)) {
 		var key WorkloadKey
@@ -75,11 +75,11 @@ func admitsGlobs(t *testing.T, r *rand.Rand) {
 		g.DeleteWorkload(key)
 	}
 	if n := len(g.globSpaces) + g.globs.len() + g.globUsers.len(); n != 0 {
-		t.Errorf("when all workloads have gone, %d things are left", n)
+		t.Errorf("after all workloads were deleted, %d entries are left", n)
 	}
 }
 
-// admittedIn says by looking at all of them which workloads are admitted.
+// admittedIn returns which workloads are admitted, computed from all of them.
 func admittedIn(g *Graph, most int) map[string]bool {
 	oldest := map[globID]int64{}
 	g.EachWorkload(func(w *Workload) {
@@ -111,7 +111,7 @@ func admittedIn(g *Graph, most int) map[string]bool {
 	return out
 }
 
-// What is deleted while a glob is not admitted may have been one of those that it names.
+// A source that is deleted while a glob is not admitted may have matched the glob.
 func TestGraph_AdmitsGlobInDoubt(t *testing.T) {
 	g := NewGraph()
 	g.bounds.globWork = 1
@@ -139,24 +139,24 @@ func TestGraph_AdmitsGlobInDoubt(t *testing.T) {
 	older := use("older", 1, "a*")
 	younger := use("younger", 2, "b*")
 	if !g.Admitted(older) || g.Admitted(younger) {
-		t.Fatalf("admitted: %v and %v", g.Admitted(older), g.Admitted(younger))
+		t.Fatalf("admitted: older %v, younger %v; want true and false", g.Admitted(older), g.Admitted(younger))
 	}
 	remove("b1", 10)
 	remove("other", 20)
-	use("younger", 2, "b1*") // it does not know more of what has gone by another glob
+	use("younger", 2, "b1*") // another glob knows no more about earlier deletions
 	if use("older", 1); !g.Admitted(younger) {
-		t.Fatal("the glob is not admitted although there is room")
+		t.Fatal("the glob is not admitted, want it admitted once there is room")
 	}
 	if diff := gocmp.Diff([]string{"@20"}, gone("b1*")); diff != "" {
-		t.Errorf("the known deletions (-want +got):\n%s", diff)
+		t.Errorf("known deletions (-want +got):\n%s", diff)
 	}
 	if diff := gocmp.Diff([]string(nil), gone("c*")); diff != "" {
-		t.Errorf("of a glob that no workload has (-want +got):\n%s", diff)
+		t.Errorf("deletions for a glob that no workload has (-want +got):\n%s", diff)
 	}
 }
 
-// What a glob costs a namespace: 1, and more with each of its bytes if it is more than stars, with exceptions that are globs,
-// and with its length.
+// A glob costs a namespace 1, and more for each byte if it contains more than stars, for exceptions that are
+// globs, and for its length.
 func TestGlobWork(t *testing.T) {
 	long := strings.Repeat("a", 200)
 	for _, tt := range []struct {
@@ -185,7 +185,7 @@ func TestGlobWork(t *testing.T) {
 	}
 }
 
-// Namespaces have room for globs of MaxGlobWork, none of which may have more than MaxWorkOfGlob.
+// A namespace has room for globs of MaxGlobWork in total; a single glob may cost at most MaxWorkOfGlob.
 func TestGraph_AdmitsAsManyGlobsAsThereIsRoomFor(t *testing.T) {
 	g := NewGraph()
 	set := func(i int, name string) *Workload {
@@ -195,14 +195,14 @@ func TestGraph_AdmitsAsManyGlobsAsThereIsRoomFor(t *testing.T) {
 	}
 	large, fits := set(0, "?"+strings.Repeat("a", MaxWorkOfGlob-1)+"*"), set(1, "?"+strings.Repeat("a", MaxWorkOfGlob-2))
 	if g.Admitted(large.WorkloadKey) || !g.Admitted(fits.WorkloadKey) {
-		t.Errorf("a glob of %d is admitted: %t, and one of %d: %t", MaxWorkOfGlob+2, g.Admitted(large.WorkloadKey), MaxWorkOfGlob, g.Admitted(fits.WorkloadKey))
+		t.Errorf("a glob of work %d admitted = %t, want false; one of work %d admitted = %t, want true", MaxWorkOfGlob+2, g.Admitted(large.WorkloadKey), MaxWorkOfGlob, g.Admitted(fits.WorkloadKey))
 	}
 	for i := range MaxGlobWork - MaxWorkOfGlob {
 		if w := set(10+i, fmt.Sprintf("%d-*", i)); !g.Admitted(w.WorkloadKey) {
-			t.Fatalf("number %d of the simple ones is not admitted", i)
+			t.Fatalf("simple glob %d is not admitted", i)
 		}
 	}
 	if w := set(9000, "more-*"); g.Admitted(w.WorkloadKey) {
-		t.Error("there was room for one more")
+		t.Error("a glob beyond the bound is admitted")
 	}
 }

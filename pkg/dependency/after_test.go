@@ -19,7 +19,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// sawAt reads a Deployment of an image at a version, as the next thing after previous.
+// sawAt reads a Deployment with an image at a version, after its previous value.
 func sawAt(previous *Workload, uid, version, image string, live bool) *Workload {
 	o := &appsv1.Deployment{}
 	o.Namespace, o.Name, o.UID, o.ResourceVersion = "shop", "web", types.UID(uid), version
@@ -35,19 +35,19 @@ func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
 		got  *Workload
 		want uint64
 	}{
-		"found in the first list: not known":          {first, 0},
-		"made before our eyes":                        {sawAt(nil, "a", "10", "1", true), 10},
-		"another template":                            {sawAt(first, "a", "20", "2", true), 20},
-		"the same template":                           {sawAt(first, "a", "20", "1", true), 0},
-		"another one in a later list: after the last": {sawAt(first, "a", "20", "2", false), 11},
-		"the same one in a later list":                {sawAt(first, "a", "20", "1", false), 0},
-		"kept as long as it stays":                    {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "2", true), 20},
-		"deleted and made again, seen":                {sawAt(first, "b", "20", "1", true), 20},
-		"deleted and made again while none watched":   {sawAt(first, "b", "20", "1", false), 11},
-		"made while no process watched":               {sawAt(nil, "a", "20", "1", false), 0},
-		"a version that is no number says nothing":    {sawAt(nil, "a", "x20", "1", true), 0},
-		"nor does the one before it":                  {sawAt(sawAt(nil, "a", "x", "1", false), "a", "20", "2", false), 1},
-		"back to what was before is a change as well": {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "1", true), 30},
+		"found in the first list: not known": {first, 0},
+		"created while watched":              {sawAt(nil, "a", "10", "1", true), 10},
+		"changed":                            {sawAt(first, "a", "20", "2", true), 20},
+		"unchanged":                          {sawAt(first, "a", "20", "1", true), 0},
+		"changed in a later list: after the previous version": {sawAt(first, "a", "20", "2", false), 11},
+		"unchanged in a later list":                           {sawAt(first, "a", "20", "1", false), 0},
+		"a later event without a change":                      {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "2", true), 20},
+		"deleted and created again, seen":                     {sawAt(first, "b", "20", "1", true), 20},
+		"deleted and created again while not watched":         {sawAt(first, "b", "20", "1", false), 11},
+		"created while not watched":                           {sawAt(nil, "a", "20", "1", false), 0},
+		"a version that is not a number":                      {sawAt(nil, "a", "x20", "1", true), 0},
+		"the previous version is not a number":                {sawAt(sawAt(nil, "a", "x", "1", false), "a", "20", "2", false), 1},
+		"changed back is a change as well":                    {sawAt(sawAt(first, "a", "20", "2", true), "a", "30", "1", true), 30},
 	} {
 		if tc.got.StartVersion != tc.want {
 			t.Errorf("%s: %d, want %d", name, tc.got.StartVersion, tc.want)
@@ -55,9 +55,8 @@ func TestBoundsOfAChangeOfTheTemplate(t *testing.T) {
 	}
 }
 
-// TestWorkload_StartUnsure plays changes of a template in the middle of a rollout. Only a restart of our
-// own makes a template that was never there before: what owners set, and what they go back to,
-// may have pods already.
+// TestWorkload_StartUnsure changes a template in the middle of a rollout. Only a restart by configdep is certain
+// to create a template that did not exist before: templates that owners set or return to may already have pods.
 func TestWorkload_StartUnsure(t *testing.T) {
 	saw := func(previous *Workload, version, reloadedAt string) *Workload {
 		o := &appsv1.Deployment{}
@@ -76,15 +75,15 @@ func TestWorkload_StartUnsure(t *testing.T) {
 		got  *Workload
 		want bool
 	}{
-		"restarted by us":                       {rolled, false},
-		"restarted once more":                   {saw(rolled, "30", third), false},
-		"changed by the owner":                  {saw(rolled, "30", second), true},
-		"replaced by the owner":                 {saw(rolled, "30", ""), true},
-		"gone back to the restart before":       {saw(rolled, "30", first), true},
-		"gone back, and forth again":            {saw(saw(rolled, "30", first), "40", second), true},
-		"gone back, and restarted by us":        {saw(saw(rolled, "30", first), "40", third), false},
-		"the time of the restart is no time":    {saw(rolled, "30", "later"), true},
-		"replaced by the owner, then restarted": {saw(saw(rolled, "30", ""), "40", third), false},
+		"restarted by configdep":                             {rolled, false},
+		"restarted by configdep again":                       {saw(rolled, "30", third), false},
+		"changed by the owner":                               {saw(rolled, "30", second), true},
+		"replaced by the owner":                              {saw(rolled, "30", ""), true},
+		"set back to the previous restart by the owner":      {saw(rolled, "30", first), true},
+		"set back and forth by the owner":                    {saw(saw(rolled, "30", first), "40", second), true},
+		"set back by the owner, then restarted by configdep": {saw(saw(rolled, "30", first), "40", third), false},
+		"a restart time that is not a time":                  {saw(rolled, "30", "later"), true},
+		"replaced by the owner, then restarted":              {saw(saw(rolled, "30", ""), "40", third), false},
 	} {
 		if tc.got.StartUnsure != tc.want {
 			t.Errorf("%s: unsure: %t, want %t", name, tc.got.StartUnsure, tc.want)
@@ -92,7 +91,7 @@ func TestWorkload_StartUnsure(t *testing.T) {
 	}
 }
 
-// TestPausedDeploymentStartsPodsWhenItIsResumed, if its template is another by then.
+// TestPausedDeploymentStartsPodsWhenItIsResumed: if its template has changed by then.
 func TestPausedDeploymentStartsPodsWhenItIsResumed(t *testing.T) {
 	saw := func(previous *Workload, version, image string, paused, live bool) *Workload {
 		w := sawAt(nil, "a", version, image, false)
@@ -107,21 +106,21 @@ func TestPausedDeploymentStartsPodsWhenItIsResumed(t *testing.T) {
 		got  *Workload
 		want uint64
 	}{
-		"paused":                                {paused, 10},
-		"another template":                      {changed, 10},
-		"resumed with it":                       {saw(changed, "40", "2", false, true), 40},
-		"paused with another template at once":  {saw(running, "20", "2", true, true), 10},
-		"another template and back, resumed":    {saw(saw(changed, "40", "1", true, true), "50", "1", false, true), 10},
-		"made paused, resumed":                  {saw(saw(nil, "10", "1", true, true), "20", "1", false, true), 20},
-		"found paused, resumed: it had no pods": {saw(saw(nil, "10", "1", true, false), "20", "1", false, true), 20},
+		"paused":                                 {paused, 10},
+		"changed while paused":                   {changed, 10},
+		"resumed with the changed template":      {saw(changed, "40", "2", false, true), 40},
+		"paused and changed in one write":        {saw(running, "20", "2", true, true), 10},
+		"changed and changed back, then resumed": {saw(saw(changed, "40", "1", true, true), "50", "1", false, true), 10},
+		"created paused, resumed":                {saw(saw(nil, "10", "1", true, true), "20", "1", false, true), 20},
+		"found paused, resumed: it had no pods":  {saw(saw(nil, "10", "1", true, false), "20", "1", false, true), 20},
 	} {
 		if tc.got.StartVersion != tc.want {
-			t.Errorf("%s: the pods started at %d, want %d", name, tc.got.StartVersion, tc.want)
+			t.Errorf("%s: pods started at %d, want %d", name, tc.got.StartVersion, tc.want)
 		}
 	}
 }
 
-// TestAnyChangeOfATemplateIsNoticed: whatever makes new pods.
+// TestAnyChangeOfATemplateIsNoticed: every change that makes the controller create new pods.
 func TestAnyChangeOfATemplateIsNoticed(t *testing.T) {
 	base := func() *appsv1.Deployment {
 		o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "a", ResourceVersion: "10"}}
@@ -171,16 +170,16 @@ func TestWhenContentChanged(t *testing.T) {
 		got  *Source
 		want Change
 	}{
-		"found in the first list: then or before":     {first, Change{Version: 10}},
-		"made before our eyes":                        {at(nil, "10", "1", now, true), Change{Version: 10, Exact: true, Seen: now}},
-		"changed":                                     {at(first, "20", "2", now, true), Change{Version: 20, Exact: true, Seen: now}},
-		"metadata changed":                            {at(first, "20", "1", now, true), Change{Version: 10}},
-		"a key goes":                                  {at(first, "20", "", now, true), Change{Version: 20, Exact: true, Seen: now}},
-		"kept as long as it stays":                    {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{Version: 20, Exact: true, Seen: now}},
-		"made empty":                                  {at(nil, "10", "", now, true), Change{Version: 10, Exact: true, Seen: now}},
-		"made while none watched, and then listed":    {at(nil, "20", "1", now, false), Change{Version: 20, Exact: false, Seen: now}},
-		"changed once more before the first sync":     {at(first, "20", "2", time.Time{}, false), Change{Version: 20}},
-		"a version that is no number is the earliest": {at(nil, "x", "1", now, true), Change{Version: 0, Exact: true, Seen: now}},
+		"found in the first list: at its version or earlier":    {first, Change{Version: 10}},
+		"created while watched":                                 {at(nil, "10", "1", now, true), Change{Version: 10, Exact: true, Seen: now}},
+		"changed":                                               {at(first, "20", "2", now, true), Change{Version: 20, Exact: true, Seen: now}},
+		"metadata changed":                                      {at(first, "20", "1", now, true), Change{Version: 10}},
+		"a key goes":                                            {at(first, "20", "", now, true), Change{Version: 20, Exact: true, Seen: now}},
+		"kept by a later list without a change":                 {at(at(first, "20", "2", now, true), "30", "2", now.Add(time.Hour), false), Change{Version: 20, Exact: true, Seen: now}},
+		"created empty":                                         {at(nil, "10", "", now, true), Change{Version: 10, Exact: true, Seen: now}},
+		"created while not watched, then listed":                {at(nil, "20", "1", now, false), Change{Version: 20, Exact: false, Seen: now}},
+		"changed again before the first sync":                   {at(first, "20", "2", time.Time{}, false), Change{Version: 20}},
+		"a version that is not a number counts as the earliest": {at(nil, "x", "1", now, true), Change{Version: 0, Exact: true, Seen: now}},
 	} {
 		if diff := cmp.Diff(tc.want, tc.got.Change); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -188,9 +187,9 @@ func TestWhenContentChanged(t *testing.T) {
 	}
 }
 
-// TestSource_CreatedAgain holds what is known of a source that was deleted and created again with the
-// same content to be the same, whether the deletion was seen or only a list shows what has become
-// of it. In between, pods for which it is optional may have started without it.
+// TestSource_CreatedAgain deletes a source and creates it again with the same content. The result must be the same
+// whether the deletion was seen or only a list shows the new object. In between, pods for which the source is
+// optional may have started without it.
 func TestSource_CreatedAgain(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	key := SourceKey{Secret, "shop", "db"}
@@ -198,7 +197,7 @@ func TestSource_CreatedAgain(t *testing.T) {
 	source := func(uid, version string) *Source {
 		return &Source{SourceKey: key, UID: types.UID(uid), ResourceVersion: version, Keys: []KeyDigest{{Key: "a", Digest: Digest{1}}}}
 	}
-	for name, seen := range map[string]bool{"the deletion is seen": true, "it is missed": false} {
+	for name, seen := range map[string]bool{"the deletion is seen": true, "the deletion is missed": false} {
 		t.Run(name, func(t *testing.T) {
 			g := NewGraph()
 			g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}, References: []Reference{*optional}}, Patterns{})
@@ -212,34 +211,33 @@ func TestSource_CreatedAgain(t *testing.T) {
 			again.After(g.Source(key), g.DeletedBefore(key), Arrival{Live: seen, Seen: now, Order: 2})
 			g.SetSource(again)
 			if got, want := g.LastChange(key), (Change{Version: 30, Exact: seen, Seen: now, Order: 2}); got != want {
-				t.Errorf("the content changed at %+v, want %+v", got, want)
+				t.Errorf("change of the content = %+v, want %+v", got, want)
 			}
 			if got := g.LastWritten("shop", optional).Version; got != 30 {
-				t.Errorf("the optional key was written at %d, want 30", got)
+				t.Errorf("version of the optional key = %d, want 30", got)
 			}
 			if _, _, times, _ := g.ChangedSince(key, Moment{Version: 15}); times == 0 {
-				t.Error("the content has not changed")
+				t.Error("ChangedSince reports no change")
 			}
 		})
 	}
 }
 
-// TestTemplateIsNeverThoughtNewerThanContentThatIsNewer lets a workload and a source
-// change at random, sometimes while no process watches and there is only a list afterwards. What
-// is known of the template is a lower bound, what is known of content an upper one, so
-// that content is never taken for read that pods cannot have read; and they are exact for
-// what was seen.
+// TestTemplateIsNeverThoughtNewerThanContentThatIsNewer changes a workload and a source at random, sometimes while
+// not watched, followed by a list. The known version of the template is a lower bound and that of the content an
+// upper bound, so that pods are never assumed to have read content that is newer than they are. Both are exact for
+// changes that were seen.
 func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 	seeds.Each(t, 300, func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		version, image, uid, content := uint64(100), 0, 0, 0
-		var changed struct{ template, content uint64 } // the truth
+		var changed struct{ template, content uint64 } // the actual versions
 		changed.template, changed.content = version, version
 		workloadVersion, sourceVersion := version, version
 		var w *Workload
 		var s *Source
-		live := true  // whether all is being seen
-		exact := true // whether all has been, since the first list
+		live := true  // whether events are watched
+		exact := true // whether all events since the first list were watched
 		now := time.Unix(0, 0)
 		observe := func(live bool) {
 			w = sawAt(w, fmt.Sprint(uid), strconv.FormatUint(workloadVersion, 10), fmt.Sprint(image), live)
@@ -271,10 +269,10 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 				sourceVersion, changed.content = version, version
 			}
 			switch r.IntN(8) {
-			case 0: // the watch has ended
+			case 0: // the watch ends
 				exact, live = false, false
 				continue
-			case 1: // and starts over
+			case 1: // the watch starts again
 				if !live {
 					observe(false)
 					live = true
@@ -288,25 +286,26 @@ func TestTemplateIsNeverThoughtNewerThanContentThatIsNewer(t *testing.T) {
 				observe(true)
 			}
 			if w.StartVersion > changed.template {
-				t.Fatalf("the template is thought to have changed at %d, and did at %d", w.StartVersion, changed.template)
+				t.Fatalf("known version of the template = %d, later than its change at %d", w.StartVersion, changed.template)
 			}
 			if s.Change.Version < changed.content {
-				t.Fatalf("content is thought to have changed at %d, and did at %d", s.Change.Version, changed.content)
+				t.Fatalf("known version of the content = %d, earlier than its change at %d", s.Change.Version, changed.content)
 			}
 			if w.StartVersion > s.Change.Version && changed.template < changed.content {
-				t.Fatalf("content of %d is taken for read by the template of %d", changed.content, changed.template)
+				t.Fatalf("content of version %d is assumed to be read by pods of the template of version %d", changed.content, changed.template)
 			}
 			if exact && s.Change.Version != changed.content {
-				t.Fatalf("content changed at %d, not %d", changed.content, s.Change.Version)
+				t.Fatalf("the content changed at %d, got %d", changed.content, s.Change.Version)
 			}
 			if exact && w.StartVersion != changed.template && w.StartVersion != 0 {
-				t.Fatalf("the template changed at %d, not %d", changed.template, w.StartVersion)
+				t.Fatalf("the template changed at %d, got %d", changed.template, w.StartVersion)
 			}
 		}
 	})
 }
 
-// TestDeletionIsNoChangeForThoseWhoReadNothingOfIt: of keys that were not there, nothing goes.
+// TestDeletionIsNoChangeForThoseWhoReadNothingOfIt: the deletion of a source changes nothing for readers of keys
+// that did not exist.
 func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 	now := time.Unix(1000, 0)
 	key := SourceKey{Secret, "shop", "db"}
@@ -335,7 +334,7 @@ func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 		t.Helper()
 		for _, tc := range all {
 			if got := g.LastWritten("shop", tc.reads); got != tc.want {
-				t.Errorf("%s: what reads %v changed at %v, want %v", when, tc.reads.Uses[0].Keys, got, tc.want)
+				t.Errorf("%s: last change for readers of %v = %v, want %v", when, tc.reads.Uses[0].Keys, got, tc.want)
 			}
 		}
 	}
@@ -343,19 +342,19 @@ func TestDeletionIsNoChangeForThoseWhoReadNothingOfIt(t *testing.T) {
 		{reads("a"), Moment{20, 2}},
 		{reads("b"), Moment{30, 3}},
 		{reads("a", "b"), Moment{30, 3}},
-		{reads("c"), Moment{0, 0}}, // it never was there
-		{reads(), Moment{30, 3}},   // all
+		{reads("c"), Moment{0, 0}}, // never existed
+		{reads(), Moment{30, 3}},   // reads all keys
 	})
 	put("40", 4, "c")
 	expect("created again with another key", wants{
 		{reads("a"), Moment{20, 2}},
-		{reads("b"), Moment{30, 3}}, // it went with the deletion, and stays away
+		{reads("b"), Moment{30, 3}}, // deleted with the source, and not created again
 		{reads("c"), Moment{40, 4}},
 		{reads("b", "c"), Moment{40, 4}},
 	})
 }
 
-// What a list shows came after all that its stream had brought before.
+// Changes that a list shows are later than the last event of the previous watch.
 func TestWorkload_StartThatAListShows(t *testing.T) {
 	read := func(previous *Workload, version, image string, after uint64) *Workload {
 		o := &appsv1.Deployment{}
@@ -370,17 +369,17 @@ func TestWorkload_StartThatAListShows(t *testing.T) {
 		got  *Workload
 		want uint64
 	}{
-		"the first list":                  {before, 0},
-		"it was not there":                {read(nil, "40", "1", 20), 21},
-		"it had another template":         {read(before, "40", "2", 20), 21},
-		"it is not known how far it came": {read(before, "40", "2", 0), 11},
-		"it had this one":                 {read(before, "40", "1", 20), 0},
+		"the first list":          {before, 0},
+		"not known before":        {read(nil, "40", "1", 20), 21},
+		"another template before": {read(before, "40", "2", 20), 21},
+		"the version at which the watch ended is not known": {read(before, "40", "2", 0), 11},
+		"the same template before":                          {read(before, "40", "1", 20), 0},
 	} {
 		if tt.got.StartVersion != tt.want {
 			t.Errorf("%s: since %d, want %d", name, tt.got.StartVersion, tt.want)
 		}
 		created := uint64(0)
-		if name == "it was not there" {
+		if name == "not known before" {
 			created = tt.want
 		}
 		if tt.got.CreatedAt.Version != created {
@@ -391,6 +390,6 @@ func TestWorkload_StartThatAListShows(t *testing.T) {
 	again.UID, again.CreatedAt = "another", Moment{}
 	again.After(before, Arrival{After: 20})
 	if again.CreatedAt.Version != 21 {
-		t.Errorf("created again after %d", again.CreatedAt.Version)
+		t.Errorf("created again after version %d, want 21", again.CreatedAt.Version)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Keys of binaryData that no variable shows leave no date behind for variables.
+// Keys of binaryData, which variables cannot read, leave no date behind for variables when they are removed.
 func TestGraph_LastWrittenOfBinaryKeysThatGo(t *testing.T) {
 	type keys = map[string]string
 	environment := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: EnvFrom, Container: "app"}}}
@@ -21,12 +21,12 @@ func TestGraph_LastWrittenOfBinaryKeysThatGo(t *testing.T) {
 		do                 []keys
 		environment, files uint64
 	}{
-		"a binary key goes":                {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}}, 101, 102},
-		"it comes and goes":                {[]keys{{"b": "1"}, {"!a": "1", "b": "1"}, {"b": "1"}}, 101, 103},
-		"it was text before":               {[]keys{{"a": "1", "b": "1"}, {"!a": "1", "b": "1"}, {"b": "1"}}, 102, 103},
-		"it is text in the end":            {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, 103, 103},
-		"a binary key and then text go":    {[]keys{{"!a": "1", "b": "1"}, {"a": "1", "b": "1"}, {"b": "1"}}, 103, 103},
-		"it goes, and then another change": {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}, {"b": "2"}}, 103, 103},
+		"a binary key is removed":                           {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}}, 101, 102},
+		"a binary key is added and removed":                 {[]keys{{"b": "1"}, {"!a": "1", "b": "1"}, {"b": "1"}}, 101, 103},
+		"a text key becomes binary and is removed":          {[]keys{{"a": "1", "b": "1"}, {"!a": "1", "b": "1"}, {"b": "1"}}, 102, 103},
+		"a binary key is removed and added as text":         {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}, {"a": "1", "b": "1"}}, 103, 103},
+		"a binary key becomes text and is removed":          {[]keys{{"!a": "1", "b": "1"}, {"a": "1", "b": "1"}, {"b": "1"}}, 103, 103},
+		"a binary key is removed, then another key changes": {[]keys{{"!a": "1", "b": "1"}, {"b": "1"}, {"b": "2"}}, 103, 103},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newChanging()
@@ -34,17 +34,17 @@ func TestGraph_LastWrittenOfBinaryKeysThatGo(t *testing.T) {
 				c.put(content)
 			}
 			if got := c.graph.LastWritten("shop", &environment).Version; got != tt.environment {
-				t.Errorf("of variables %d, want %d", got, tt.environment)
+				t.Errorf("last write for variables = %d, want %d", got, tt.environment)
 			}
 			if got := c.graph.LastWritten("shop", &files).Version; got != tt.files {
-				t.Errorf("of files %d, want %d", got, tt.files)
+				t.Errorf("last write for files = %d, want %d", got, tt.files)
 			}
 		})
 	}
 }
 
-// A key that is removed and added again has its date from before only if it had the same content just
-// before it was removed, for variables and for files.
+// A key that is removed and added again keeps its previous date only if it has the content that it had just before
+// its removal, for variables and for files.
 func TestGraph_LastWrittenOfAKeyThatIsAddedAgain(t *testing.T) {
 	type keys = map[string]string
 	file := Reference{Kind: ConfigMap, Name: "settings", Uses: []Use{{Type: Volume, Container: "app", Keys: []string{"a"}}}}
@@ -52,12 +52,12 @@ func TestGraph_LastWrittenOfAKeyThatIsAddedAgain(t *testing.T) {
 		do   []keys
 		want uint64
 	}{
-		"with the same content":                     {[]keys{{"a": "1"}, {"b": "1"}, {"a": "1"}}, 101},
-		"with other content":                        {[]keys{{"a": "1"}, {"b": "1"}, {"a": "2"}}, 103},
-		"after it was in binaryData":                {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"a": "1"}}, 104},
-		"as it was in binaryData":                   {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"!a": "2"}}, 102},
-		"after it was in binaryData and went twice": {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"b": "2"}, {"a": "1"}}, 105},
-		"after it was in data again":                {[]keys{{"a": "1"}, {"!a": "2"}, {"a": "1"}, {"b": "1"}, {"a": "1"}}, 103},
+		"with the same content":                                               {[]keys{{"a": "1"}, {"b": "1"}, {"a": "1"}}, 101},
+		"with other content":                                                  {[]keys{{"a": "1"}, {"b": "1"}, {"a": "2"}}, 103},
+		"with the content from before a move to binaryData":                   {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"a": "1"}}, 104},
+		"with the content that it had in binaryData":                          {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"!a": "2"}}, 102},
+		"with the content from before a move to binaryData, two writes later": {[]keys{{"a": "1"}, {"!a": "2"}, {"b": "1"}, {"b": "2"}, {"a": "1"}}, 105},
+		"with its content after a move to binaryData and back":                {[]keys{{"a": "1"}, {"!a": "2"}, {"a": "1"}, {"b": "1"}, {"a": "1"}}, 103},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newChanging()
@@ -71,8 +71,8 @@ func TestGraph_LastWrittenOfAKeyThatIsAddedAgain(t *testing.T) {
 	}
 }
 
-// A key that has not changed since the source was first read is older than every event, even if
-// other keys of the source have changed.
+// A key that has not changed since the source was first read is older than every event, even if other keys of the
+// source have changed.
 func TestGraph_LastWrittenOfAKeyThatNeverChanged(t *testing.T) {
 	c := newChanging()
 	read := func(order uint64, live bool, keys ...KeyDigest) {
@@ -91,17 +91,17 @@ func TestGraph_LastWrittenOfAKeyThatNeverChanged(t *testing.T) {
 		read(uint64(10+i), true, KeyDigest{Key: "a"}, KeyDigest{Key: "b", Digest: Digest{byte(i + 1)}})
 	}
 	if got := c.graph.LastWritten("shop", &a); got != (Moment{101, 0}) {
-		t.Errorf("got %v, want it before all events", got)
+		t.Errorf("last write = %v, want it before all events", got)
 	}
 	read(100, true, KeyDigest{Key: "a"}, KeyDigest{Key: "b", Digest: Digest{100}})
 	read(101, true, KeyDigest{Key: "a"}, KeyDigest{Key: "b", Digest: Digest{101}})
 	if got := c.graph.LastWritten("shop", &a); got != (Moment{101, 11}) {
-		t.Errorf("got %v, want it no later than the first event that is remembered", got)
+		t.Errorf("last write = %v, want it no later than the first remembered event", got)
 	}
 }
 
-// A source that was ignored when it was deleted, and counts when it is created again, has no dates
-// from before: what nothing counted says nothing of pods.
+// A source that was ignored when it was deleted, and is not ignored when it is created again, has no dates from
+// before its deletion: changes of ignored sources say nothing about pods.
 func TestSource_CreatedAgainToCount(t *testing.T) {
 	for _, ignored := range []bool{false, true} {
 		c := newChanging()
@@ -120,12 +120,12 @@ func TestSource_CreatedAgainToCount(t *testing.T) {
 			want = 30
 		}
 		if got := c.graph.Source(c.key).Keys[0].Version; got != want {
-			t.Errorf("ignored before: %v: the key is of version %d, want %d", ignored, got, want)
+			t.Errorf("ignored before = %v: version of the key = %d, want %d", ignored, got, want)
 		}
 	}
 }
 
-// The removal of keys leaves the time of field managers as it was.
+// The removal of keys does not change the time of their field managers.
 func TestSource_Undated(t *testing.T) {
 	type step struct {
 		keys   string
@@ -134,22 +134,22 @@ func TestSource_Undated(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		do   []step
-		want uint64 // from which version on; 0: not at all
+		want uint64 // the first undated version; 0: none
 	}{
-		"first read":                    {[]step{{"ab", 0, false}}, 0},
-		"a key is removed":              {[]step{{"ab", 0, false}, {"a", 0, false}}, 2},
-		"and a label is set":            {[]step{{"ab", 0, false}, {"a", 0, false}, {"a", 0, false}}, 2},
-		"and another is removed":        {[]step{{"abc", 0, false}, {"ab", 0, false}, {"a", 0, false}}, 2},
-		"and another is set":            {[]step{{"ab", 0, false}, {"a", 0, false}, {"ac", 1, false}}, 0},
-		"and one of that time":          {[]step{{"ab", 0, false}, {"a", 0, false}, {"ac", 1, false}, {"a", 1, false}}, 4},
-		"removed by server-side apply":  {[]step{{"ab", 0, false}, {"a", 1, false}}, 0},
-		"a key is set in the same time": {[]step{{"a", 0, false}, {"ab", 0, false}}, 0},
-		"one is set and two removed":    {[]step{{"abc", 0, false}, {"ad", 0, false}}, 0},
-		"a list shows a removal":        {[]step{{"ab", 0, false}, {"a", 1, true}}, 2},
-		"and another change":            {[]step{{"ab", 0, false}, {"ac", 1, true}}, 2},
-		"and then another is removed":   {[]step{{"abc", 0, false}, {"ab", 1, true}, {"a", 1, false}}, 2},
-		"and then another is set":       {[]step{{"ab", 0, false}, {"a", 1, true}, {"ac", 2, false}}, 0},
-		"a list shows another key":      {[]step{{"a", 0, false}, {"ab", 1, true}}, 0},
+		"first read":                                                  {[]step{{"ab", 0, false}}, 0},
+		"a key is removed":                                            {[]step{{"ab", 0, false}, {"a", 0, false}}, 2},
+		"a key is removed, then a label is set":                       {[]step{{"ab", 0, false}, {"a", 0, false}, {"a", 0, false}}, 2},
+		"two keys are removed one after the other":                    {[]step{{"abc", 0, false}, {"ab", 0, false}, {"a", 0, false}}, 2},
+		"a key is removed, then another is set":                       {[]step{{"ab", 0, false}, {"a", 0, false}, {"ac", 1, false}}, 0},
+		"a key is removed, another set, and removed at the same time": {[]step{{"ab", 0, false}, {"a", 0, false}, {"ac", 1, false}, {"a", 1, false}}, 4},
+		"a key is removed by server-side apply":                       {[]step{{"ab", 0, false}, {"a", 1, false}}, 0},
+		"a key is set at the same time":                               {[]step{{"a", 0, false}, {"ab", 0, false}}, 0},
+		"one key is set and two are removed":                          {[]step{{"abc", 0, false}, {"ad", 0, false}}, 0},
+		"a list shows a removal":                                      {[]step{{"ab", 0, false}, {"a", 1, true}}, 2},
+		"a list shows a removal and another key":                      {[]step{{"ab", 0, false}, {"ac", 1, true}}, 2},
+		"a list shows a removal, then another key is removed":         {[]step{{"abc", 0, false}, {"ab", 1, true}, {"a", 1, false}}, 2},
+		"a list shows a removal, then another key is set":             {[]step{{"ab", 0, false}, {"a", 1, true}, {"ac", 2, false}}, 0},
+		"a list shows an added key":                                   {[]step{{"a", 0, false}, {"ab", 1, true}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *Source
@@ -167,20 +167,20 @@ func TestSource_Undated(t *testing.T) {
 			}
 			for version := uint64(1); version <= 5; version++ {
 				if got, want := last.Undated(Moment{Version: version}), tt.want > 0 && version >= tt.want; got != want {
-					t.Errorf("version %d is undated: %v, want %v", version, got, want)
+					t.Errorf("version %d undated = %v, want %v", version, got, want)
 				}
 			}
 		})
 	}
 }
 
-// What content was when this process began to look.
+// First returns the content at the time when this process started.
 func TestGraph_First(t *testing.T) {
 	c := newChanging()
 	first := func() string {
 		s, known := c.graph.First(c.key)
 		if !known {
-			t.Error("it has been forgotten")
+			t.Error("First does not know the content")
 		}
 		if s == nil {
 			return ""
@@ -214,10 +214,10 @@ func TestGraph_First(t *testing.T) {
 
 	c = newChanging()
 	c.write("1", 1, false)
-	expect("created while this process looked", "without the key")
+	expect("created after this process started", "without the key")
 }
 
-// The status of a paused Deployment may be about a template that is not that of its pods.
+// The status of a paused Deployment may describe another template than the one of its pods.
 func TestWorkload_StartUnsureWhenResumed(t *testing.T) {
 	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	saw := func(previous *Workload, version, image string, paused bool, status appsv1.DeploymentStatus) *Workload {
@@ -234,22 +234,22 @@ func TestWorkload_StartUnsureWhenResumed(t *testing.T) {
 	begun := saw(first, "20", "2", false, none)
 	back := saw(saw(begun, "30", "2", true, none), "40", "1", true, done)
 	if w := saw(back, "50", "1", false, done); !w.StartUnsure {
-		t.Error("paused before its rollout began, set back and resumed: its pods are taken to be new")
+		t.Error("paused before its rollout began, changed back and resumed: StartUnsure = false, want true")
 	}
 	next := saw(saw(first, "20", "1", true, done), "30", "2", true, none)
 	if w := saw(next, "40", "2", false, none); w.StartUnsure {
-		t.Error("paused when its rollout was complete, changed and resumed: its pods are thought to be old")
+		t.Error("paused when its rollout was complete, changed and resumed: StartUnsure = true, want false")
 	}
 }
 
-// The key of the hash that was replaced comes back before the record was written with another one.
+// The previous key of the hash is restored before the record was written with the new one.
 func TestWorkload_WithTheRecordThatItCarries(t *testing.T) {
 	w := &Workload{Marks: Marks{Hash: "v1.old.hash", Sources: "sources"}}
 	other := w.WithRecord("v1.new.hash", "others")
 	if !other.RecordRekeyed() {
-		t.Error("a record with another key is not told apart")
+		t.Error("RecordRekeyed = false for a record with another key, want true")
 	}
 	if back := other.WithRecord("v1.old.hash", "sources"); back.RecordRekeyed() || back.RecordDropped() {
-		t.Error("it would be written again")
+		t.Error("the record with the previous key would be written again, want it unchanged")
 	}
 }

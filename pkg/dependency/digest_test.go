@@ -26,7 +26,7 @@ import (
 
 func testDigester() *Digester { return NewDigester(bytes.Repeat([]byte{7}, KeySize)) }
 
-// whole is a reference that reads all keys as files, and named one that reads some.
+// whole returns a reference that reads all keys as files; named returns one that reads some keys.
 func whole(kind SourceKind, name string) Reference {
 	return Reference{Kind: kind, Name: name, Uses: []Use{{Type: Volume, Container: "app"}}}
 }
@@ -52,7 +52,7 @@ func configMap(name string, data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: data}
 }
 
-// What users see as the hash, and what a later version must still be able to compare.
+// The format of the hash that users see, and that later versions must be able to compare.
 func TestConfigHashIsWrittenWithVersionAndKeyID(t *testing.T) {
 	d := testDigester()
 	got := d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, none)
@@ -60,11 +60,11 @@ func TestConfigHashIsWrittenWithVersionAndKeyID(t *testing.T) {
 		t.Errorf("hash %q", got)
 	}
 	if id := d.KeyID(); !strings.HasPrefix(got, "v1."+id+".") {
-		t.Errorf("hash %q does not begin with the key id %s", got, id)
+		t.Errorf("hash = %q, want it to start with the key id %s", got, id)
 	}
 }
 
-// The digest of one key is HMAC-SHA256 of its bytes, also when hashes are used again.
+// The digest of a key is the HMAC-SHA256 of its bytes, also when the pooled hashes are reused.
 func TestDigestIsHMACOfTheValue(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, KeySize)
 	d := NewDigester(key)
@@ -75,7 +75,7 @@ func TestDigestIsHMACOfTheValue(t *testing.T) {
 		want := Digest(mac.Sum(nil)[:16])
 		for range 2 {
 			if got := d.Content(bytes.Clone(value)); got != want {
-				t.Errorf("%d bytes: digest %x, want %x", length, got, want)
+				t.Errorf("digest of %d bytes = %x, want %x", length, got, want)
 			}
 		}
 	}
@@ -97,10 +97,10 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 		"an empty key is added":            {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { c.Data["d"] = "" }, true},
 		"a key is removed":                 {whole(ConfigMap, "app"), func(c *corev1.ConfigMap) { delete(c.Data, "c") }, true},
 		"a key that is read changes":       {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { c.Data["a"] = "x" }, true},
-		"a key that is read goes":          {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { delete(c.Data, "a") }, true},
-		"a key that is read comes":         {named(ConfigMap, "app", "a", "z"), func(c *corev1.ConfigMap) { c.Data["z"] = "" }, true},
+		"a key that is read is removed":    {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { delete(c.Data, "a") }, true},
+		"a key that is read is added":      {named(ConfigMap, "app", "a", "z"), func(c *corev1.ConfigMap) { c.Data["z"] = "" }, true},
 		"a key that is not read changes":   {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) { c.Data["b"] = "x" }, false},
-		"keys that are not read come and go": {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) {
+		"keys that are not read are added and removed": {named(ConfigMap, "app", "a"), func(c *corev1.ConfigMap) {
 			delete(c.Data, "b")
 			c.Data["d"] = "4"
 		}, false},
@@ -116,18 +116,18 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 			c.BinaryData = map[string][]byte{"b": []byte(c.Data["b"])}
 			delete(c.Data, "b")
 		}, false},
-		"a value that is a variable moves to binaryData, where no variable can be made of it": {
+		"a value that a variable reads moves to binaryData, which variables cannot read": {
 			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
 			func(c *corev1.ConfigMap) {
 				c.BinaryData = map[string][]byte{"b": []byte(c.Data["b"])}
 				delete(c.Data, "b")
 			}, true,
 		},
-		"binaryData that only variables could be made of": {
+		"binaryData that only variables refer to": {
 			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: EnvFrom, Container: "app"}}},
 			func(c *corev1.ConfigMap) { c.BinaryData = map[string][]byte{"d": []byte("4")} }, false,
 		},
-		"a source that is shown but not read": {
+		"a source that is referred to but not read": {
 			Reference{Kind: ConfigMap, Name: "app", Uses: []Use{{Type: Volume}, {Type: CSI}, {Type: VolumeSecret}, {Type: ImagePullSecret}}},
 			func(c *corev1.ConfigMap) { c.Data["a"] = "x" }, false,
 		},
@@ -142,13 +142,13 @@ func TestConfigHashChangesWithContentOnly(t *testing.T) {
 			tt.change(changed)
 			before, after := hashOf(base()), hashOf(changed)
 			if (before != after) != tt.changes {
-				t.Errorf("before %s, after %s, want a change: %v", before, after, tt.changes)
+				t.Errorf("before %s, after %s, want a change = %v", before, after, tt.changes)
 			}
 		})
 	}
 }
 
-// Pods see no difference between a source that is absent and one without the keys.
+// For pods, an absent source is the same as a source without the keys.
 func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
 	d := testDigester()
 	empty := only(FromConfigMap(d, configMap("app", nil), SourceMarks{}))
@@ -163,33 +163,33 @@ func TestConfigHashOfAnAbsentSourceIsThatOfAnEmptyOne(t *testing.T) {
 	}
 }
 
-// A Secret and a ConfigMap of one name are different things, even with equal content.
+// A Secret and a ConfigMap with the same name are different sources, even with equal content.
 func TestConfigHashTellsKindsApart(t *testing.T) {
 	d := testDigester()
 	cm := FromConfigMap(d, configMap("app", map[string]string{"a": "1"}), SourceMarks{})
 	secret := FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}, SourceMarks{})
 	if diff := gocmp.Diff(cm.Keys, secret.Keys); diff != "" {
-		t.Errorf("the same bytes have different digests:\n%s", diff)
+		t.Errorf("digests of the same bytes differ (-want +got):\n%s", diff)
 	}
 	a := d.ConfigHash("shop", []Reference{whole(ConfigMap, "app")}, only(cm, secret))
 	b := d.ConfigHash("shop", []Reference{whole(Secret, "app")}, only(cm, secret))
 	if a == b {
-		t.Error("the hashes are equal")
+		t.Error("hashes of a Secret and a ConfigMap are equal, want them to differ")
 	}
 }
 
-// A user who may make Secrets in one namespace must not learn by their hashes what
-// those of another namespace hold.
+// A user who may create Secrets in one namespace must not learn from their hashes what Secrets of another
+// namespace contain.
 func TestConfigHashTellsNamespacesApart(t *testing.T) {
 	d := testDigester()
 	references := []Reference{whole(Secret, "app")}
 	sources := only(FromSecret(d, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string][]byte{"a": []byte("1")}}, SourceMarks{}))
 	if d.ConfigHash("shop", references, sources) == d.ConfigHash("mine", references, sources) {
-		t.Error("the hashes are equal")
+		t.Error("hashes of two namespaces are equal, want them to differ")
 	}
 }
 
-// Hashes made with different keys cannot be compared, and tell that by the key id.
+// Hashes with different keys cannot be compared, which their key ids show.
 func TestAnotherKeyHasAnotherKeyIDAndOtherDigests(t *testing.T) {
 	key := bytes.Repeat([]byte{7}, KeySize)
 	a := NewDigester(key)
@@ -198,28 +198,27 @@ func TestAnotherKeyHasAnotherKeyIDAndOtherDigests(t *testing.T) {
 		other[i] ^= 1
 		b := NewDigester(other)
 		if a.KeyID() == b.KeyID() {
-			t.Errorf("byte %d of the key makes no difference to the key id", i)
+			t.Errorf("the key id does not depend on byte %d of the key", i)
 		}
 		if a.digest([]byte("x")) == b.digest([]byte("x")) {
-			t.Errorf("byte %d of the key makes no difference to digests", i)
+			t.Errorf("digests do not depend on byte %d of the key", i)
 		}
 	}
 	same := NewDigester(bytes.Clone(key))
 	if a.KeyID() != same.KeyID() || a.digest([]byte("x")) != same.digest([]byte("x")) {
-		t.Error("another replica with the same key has other hashes")
+		t.Error("another digester with the same key has other hashes")
 	}
 	if hex.EncodeToString(key)[:8] == a.KeyID() {
-		t.Error("the key id is a part of the key")
+		t.Error("the key contains its key id")
 	}
 }
 
-// What is derived depends on the key and the purpose alone, and whatever content users have digested, no digest is a part
-// of it.
+// A derived secret depends only on the key and the purpose, and no digest of any content is a part of it.
 func TestDerive_IsNoDigest(t *testing.T) {
 	d := testDigester()
 	secret := d.Derive("x")
 	if secret != testDigester().Derive("x") {
-		t.Error("the same key derives another secret")
+		t.Error("the same key and purpose derive another secret")
 	}
 	if secret == d.Derive("y") || secret == NewDigester(bytes.Repeat([]byte{8}, KeySize)).Derive("x") {
 		t.Error("another purpose or key derives the same secret")
@@ -231,9 +230,8 @@ func TestDerive_IsNoDigest(t *testing.T) {
 	}
 }
 
-// Random content, drawn so that two draws are often alike or nearly so: equal content has
-// equal hashes, and different content has different ones, however alike it looks when it
-// is written one after the other.
+// Random content, chosen so that two values are often equal or nearly so: equal content has equal hashes, and
+// different content has different hashes, however similar it looks when it is concatenated.
 func TestHashesAreEqualIfAndOnlyIfContentIs(t *testing.T) {
 	withSeeds(t, 1, hashesAreEqualIfAndOnlyIfContentIs)
 }
@@ -256,7 +254,7 @@ func hashesAreEqualIfAndOnlyIfContentIs(t *testing.T, r *rand.Rand) {
 			return c.source(d, sourceID{kind, name})
 		})
 		if before, found := seen[described]; found && before != hash {
-			t.Fatalf("the same content %s has the hashes %s and %s", described, before, hash)
+			t.Fatalf("content %s has two hashes, %s and %s", described, before, hash)
 		}
 		if before, found := byHash[hash]; found && before != described {
 			t.Fatalf("%s and %s have the same hash", before, described)
@@ -264,11 +262,11 @@ func hashesAreEqualIfAndOnlyIfContentIs(t *testing.T, r *rand.Rand) {
 		seen[described], byHash[hash] = hash, described
 	}
 	if len(seen) < runs/10 || len(seen) > runs*9/10 {
-		t.Errorf("%d different contents: too many or too few to tell anything", len(seen))
+		t.Errorf("%d different contents: too many or too few for this test", len(seen))
 	}
 }
 
-// ambiguous returns a map whose keys and values look like parts of each other.
+// ambiguous returns a map whose keys and values look like parts of one another.
 func ambiguous(r *rand.Rand) map[string]string {
 	out := map[string]string{}
 	for range r.Intn(3) {
@@ -287,7 +285,7 @@ func describe(m map[string]string, keys ...string) string {
 	return fmt.Sprintf("%q", read)
 }
 
-// The order in which a map is read, or in which keys are named, makes no difference.
+// The hash depends neither on the iteration order of the map nor on the order of the named keys.
 func TestConfigHashDoesNotDependOnOrder(t *testing.T) {
 	d := testDigester()
 	data := map[string]string{}
@@ -299,33 +297,33 @@ func TestConfigHashDoesNotDependOnOrder(t *testing.T) {
 		hashes = append(hashes, d.ConfigHash("shop", []Reference{whole(ConfigMap, "a")}, only(FromConfigMap(d, configMap("a", data), SourceMarks{}))))
 	}
 	if slices.Sort(hashes); len(slices.Compact(hashes)) != 1 {
-		t.Errorf("one content has several hashes")
+		t.Errorf("the same content has several hashes")
 	}
 }
 
-// The hashes in the pool keep nothing of what they have read.
+// The pooled hashes do not keep the content that they have read.
 func TestPooledHashesHoldNoContent(t *testing.T) {
-	secret := bytes.Repeat([]byte("Z"), 63) // longer than that is a block, which is not kept
+	secret := bytes.Repeat([]byte("Z"), 63) // less than a block: only an incomplete block is kept
 	key := bytes.Repeat([]byte{7}, KeySize)
 	d := NewDigester(key)
 	hash := &mac{Hash: hmac.New(sha256.New, key)}
 	d.macs.New = func() any { return hash }
-	for d.macs.Get() != hash { // which are those that NewDigester made
+	for d.macs.Get() != hash { // the hash from NewDigester
 		continue
 	}
 
 	hash.Write(secret)
 	if !strings.Contains(dump.Pretty(hash), "ZZZZZZ") {
-		t.Fatal("content is not found in a hash that has just read it: this test looks in the wrong place")
+		t.Fatal("the content is not found in a hash that has just read it: this test looks in the wrong place")
 	}
 	d.macs.Put(hash)
 	d.Content(bytes.Clone(secret))
 	if held := dump.Pretty(hash); strings.Contains(held, "ZZZZZZ") || strings.Contains(held, "5a 5a") {
-		t.Errorf("the hash holds content:\n%s", held)
+		t.Errorf("the hash contains content:\n%s", held)
 	}
 }
 
-// Many reflectors digest at once.
+// Several reflectors compute digests concurrently.
 func TestDigesterIsSafeForConcurrentUse(t *testing.T) {
 	d := testDigester()
 	done := make(chan map[string]Digest)
@@ -348,8 +346,7 @@ func TestDigesterIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// Keys and names whose bytes, written one after the other, are those of others: only
-// their lengths tell them apart.
+// Keys and names that are equal when they are concatenated: only their lengths distinguish them.
 var alike = [][2][]consumed{
 	{{{keys: []string{"a\x00b", "c"}}}, {{keys: []string{"a", "b\x00c"}}}},
 	{{{name: "a", keys: []string{"b"}}}, {{name: "a\x01b", keys: []string{""}}}},
@@ -374,7 +371,7 @@ func TestContentsThatLookAlikeHaveDifferentHashes(t *testing.T) {
 	}
 }
 
-// consumed is what a workload consumes of one source: all keys or some, and what is there.
+// consumed is what a workload consumes of one source: all keys or some, and their content.
 type consumed struct {
 	kind SourceKind // ConfigMap by default
 	name string
@@ -398,8 +395,8 @@ func hashConsumed(d *Digester, all []consumed) string {
 	return d.ConfigHash("shop", references, only(sources...))
 }
 
-// FuzzConfigHash reads what two workloads consume from bytes: they have the same hash if
-// and only if that is the same.
+// FuzzConfigHash decodes from bytes what two workloads consume: their hashes are equal if and only if that is
+// equal.
 func FuzzConfigHash(f *testing.F) {
 	for _, pair := range alike {
 		f.Add(pack(pair[0]), pack(pair[1]))
@@ -410,7 +407,7 @@ func FuzzConfigHash(f *testing.F) {
 		left, right := unpack(a), unpack(b)
 		same := reflect.DeepEqual(left, right)
 		if hashes := hashConsumed(d, left) == hashConsumed(d, right); hashes != same {
-			t.Errorf("the hashes are equal: %v\n%+v\n%+v", hashes, left, right)
+			t.Errorf("hashes equal = %v\n%+v\n%+v", hashes, left, right)
 		}
 	})
 }
@@ -465,12 +462,12 @@ func unpack(b []byte) (all []consumed) {
 		case c.all:
 			c.keys = nil
 		case len(c.keys) == 0:
-			continue // there are no uses that name no keys
-		default: // what is not read is not consumed
+			continue // a use names all keys or at least one
+		default: // sources that are not read are not consumed
 			maps.DeleteFunc(c.data, func(key, _ string) bool { return !slices.Contains(c.keys, key) })
 		}
 		if slices.ContainsFunc(all, func(o consumed) bool { return o.kind == c.kind && o.name == c.name }) {
-			continue // there is one reference to a source
+			continue // a workload has one reference to a source
 		}
 		all = append(all, c)
 	}

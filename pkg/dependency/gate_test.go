@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pods is a template that is made of parts.
+// pods returns a template that consists of the parts.
 func pods(parts ...func(*corev1.PodSpec)) *corev1.PodSpec {
 	out := &corev1.PodSpec{}
 	for _, p := range parts {
@@ -19,7 +19,7 @@ func pods(parts ...func(*corev1.PodSpec)) *corev1.PodSpec {
 	return out
 }
 
-// container returns a container with variables of ConfigMaps; one of a key is NAME:KEY.
+// container returns a container with variables from ConfigMaps; NAME:KEY reads one key.
 func container(name string, reads ...string) corev1.Container {
 	out := *pod(reads...).Containers[0].DeepCopy()
 	out.Name = name
@@ -41,7 +41,7 @@ func sidecar(name string, policy corev1.ContainerRestartPolicy, reads ...string)
 	}
 }
 
-// mounts makes a volume of a ConfigMap, of one key if that is named, and a container mounts it.
+// mounts adds a volume of a ConfigMap, of one key if the key is named, and a container that mounts the volume.
 func mounts(name, key, subPath string) func(*corev1.PodSpec) {
 	return func(p *corev1.PodSpec) {
 		v := corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}
@@ -54,7 +54,7 @@ func mounts(name, key, subPath string) func(*corev1.PodSpec) {
 	}
 }
 
-// drives makes a volume of a driver that reads objects which the index does not.
+// drives adds a volume of a CSI driver that reads objects which are not in the index.
 func drives(p *corev1.PodSpec) {
 	p.Volumes = append(p.Volumes, corev1.Volume{Name: "csi", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: "secrets-store.csi.k8s.io", VolumeAttributes: map[string]string{"secretProviderClass": "vault"},
@@ -67,46 +67,46 @@ func pulls(secret string) func(*corev1.PodSpec) {
 	return func(p *corev1.PodSpec) { p.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}} }
 }
 
-// Containers start one by one: a lack of what one reads holds up that one, and those that come
-// after it if it has to finish first; a lack of what a volume shows holds up all.
+// Containers start one by one: a missing source of a container delays that container, and the ones after it if it
+// has to finish first. A missing source of a volume delays all containers.
 func TestGraph_StartedOfContainers(t *testing.T) {
-	const template = 100 // its version; x comes in 110
+	const template = 100 // the version of the template; x is created at 110
 	env := func(container string) *Use { return &Use{Type: Env, Container: container} }
 	volume := &Use{Type: Volume, Container: "app"}
-	x := []string{"a"} // the keys with which x comes
+	x := []string{"a"} // the keys of x when it is created
 	for name, tt := range map[string]struct {
 		pod    *corev1.PodSpec
 		keys   []string
-		before []string // the keys of x before
+		before []string // the keys of x before that
 		use    *Use
 		want   uint64
 	}{
-		"one that reads it":                          {pods(app("app", "x"), app("b", "y")), x, nil, env("app"), 111},
-		"another one":                                {pods(app("app", "x"), app("b", "y")), x, nil, env("b"), template},
-		"another one, that comes first":              {pods(app("b", "y"), app("app", "x")), x, nil, env("b"), template},
-		"another one, that reads nothing":            {pods(app("b"), app("app", "x")), x, nil, env("b"), template},
-		"one key of it":                              {pods(app("app", "x:a"), app("b", "y")), x, nil, env("app"), 111},
-		"one after an init container":                {pods(initially("init", "x"), app("app", "y")), x, nil, env("app"), 111},
-		"the init container":                         {pods(initially("init", "x"), app("app", "y")), x, nil, env("init"), 111},
-		"an init container before that":              {pods(initially("first", "y"), initially("init", "x"), app("app", "y")), x, nil, env("first"), template},
-		"one after an init container that has a say": {pods(sidecar("init", "OnFailure", "x"), app("app", "y")), x, nil, env("app"), 111},
-		"one after a sidecar":                        {pods(sidecar("side", corev1.ContainerRestartPolicyAlways, "x"), app("app", "y")), x, nil, env("app"), template},
-		"the sidecar":                                {pods(sidecar("side", corev1.ContainerRestartPolicyAlways, "x"), app("app", "y")), x, nil, env("side"), 111},
-		"an init container before one that reads it": {pods(initially("init", "y"), app("app", "x")), x, nil, env("init"), template},
-		"files, beside one that reads it":            {pods(app("app", "x"), mounts("y", "", "")), x, nil, volume, template},
-		"files":                                      {pods(app("app"), mounts("x", "", "")), x, nil, volume, 111},
-		"one beside files":                           {pods(app("app", "y"), mounts("x", "", "")), x, nil, env("app"), 111},
-		"files that lack a key":                      {pods(app("app"), mounts("x", "a", "")), x, []string{"b"}, volume, 111},
-		"files that lack no key":                     {pods(app("app"), mounts("x", "a", "")), []string{"a", "b"}, x, volume, template},
-		"a file that may lack":                       {pods(app("app"), mounts("x", "", "a")), x, []string{"b"}, volume, template},
-		"variables that lack a key":                  {pods(app("app", "x:a")), x, []string{"b"}, env("app"), 111},
-		"variables of all keys":                      {pods(app("app", "x")), x, []string{"b"}, env("app"), template},
-		"what pulls images":                          {pods(app("app", "y"), pulls("x")), x, nil, env("app"), template},
-		"files, beside one that reads a key":         {pods(app("app", "x:a"), mounts("y", "", "")), x, nil, volume, template},
-		"variables, beside a file that may lack":     {pods(app("app", "x"), mounts("y", "", "none")), x, nil, env("app"), 111},
-		"variables, beside a driver's class":         {pods(app("app", "x"), drives), x, nil, env("app"), 111},
-		"what pulls images, beside files":            {pods(app("app"), mounts("x", "", "")), x, nil, &Use{Type: ImagePullSecret}, template},
-		"what no container reads":                    {pods(app("app", "x")), x, nil, &Use{Type: ImagePullSecret}, template},
+		"a container that reads the source":                                {pods(app("app", "x"), app("b", "y")), x, nil, env("app"), 111},
+		"another container":                                                {pods(app("app", "x"), app("b", "y")), x, nil, env("b"), template},
+		"an earlier container":                                             {pods(app("b", "y"), app("app", "x")), x, nil, env("b"), template},
+		"an earlier container that reads nothing":                          {pods(app("b"), app("app", "x")), x, nil, env("b"), template},
+		"a container that reads one key":                                   {pods(app("app", "x:a"), app("b", "y")), x, nil, env("app"), 111},
+		"a container after an init container that reads the source":        {pods(initially("init", "x"), app("app", "y")), x, nil, env("app"), 111},
+		"an init container that reads the source":                          {pods(initially("init", "x"), app("app", "y")), x, nil, env("init"), 111},
+		"an init container before the one that reads the source":           {pods(initially("first", "y"), initially("init", "x"), app("app", "y")), x, nil, env("first"), template},
+		"a container after an init container with restartPolicy OnFailure": {pods(sidecar("init", "OnFailure", "x"), app("app", "y")), x, nil, env("app"), 111},
+		"a container after a sidecar that reads the source":                {pods(sidecar("side", corev1.ContainerRestartPolicyAlways, "x"), app("app", "y")), x, nil, env("app"), template},
+		"a sidecar that reads the source":                                  {pods(sidecar("side", corev1.ContainerRestartPolicyAlways, "x"), app("app", "y")), x, nil, env("side"), 111},
+		"an init container before a container that reads the source":       {pods(initially("init", "y"), app("app", "x")), x, nil, env("init"), template},
+		"files beside a container that reads the source":                   {pods(app("app", "x"), mounts("y", "", "")), x, nil, volume, template},
+		"files of the source":                                              {pods(app("app"), mounts("x", "", "")), x, nil, volume, 111},
+		"a container of a pod with files of the source":                    {pods(app("app", "y"), mounts("x", "", "")), x, nil, env("app"), 111},
+		"files with a missing key":                                         {pods(app("app"), mounts("x", "a", "")), x, []string{"b"}, volume, 111},
+		"files with all keys":                                              {pods(app("app"), mounts("x", "a", "")), []string{"a", "b"}, x, volume, template},
+		"a subPath file that may be missing":                               {pods(app("app"), mounts("x", "", "a")), x, []string{"b"}, volume, template},
+		"a variable with a missing key":                                    {pods(app("app", "x:a")), x, []string{"b"}, env("app"), 111},
+		"variables of all keys":                                            {pods(app("app", "x")), x, []string{"b"}, env("app"), template},
+		"a container of a pod whose image pull secret is missing":          {pods(app("app", "y"), pulls("x")), x, nil, env("app"), template},
+		"files beside a container that reads a key":                        {pods(app("app", "x:a"), mounts("y", "", "")), x, nil, volume, template},
+		"variables beside a file that may be missing":                      {pods(app("app", "x"), mounts("y", "", "none")), x, nil, env("app"), 111},
+		"variables beside a volume of a CSI driver":                        {pods(app("app", "x"), drives), x, nil, env("app"), 111},
+		"an image pull secret beside files of the source":                  {pods(app("app"), mounts("x", "", "")), x, nil, &Use{Type: ImagePullSecret}, template},
+		"an image pull secret beside variables of the source":              {pods(app("app", "x")), x, nil, &Use{Type: ImagePullSecret}, template},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &watched{g: NewGraph(), version: template}
@@ -125,20 +125,20 @@ func TestGraph_StartedOfContainers(t *testing.T) {
 			was := w.g.Started(before, tt.use)
 			w.set("x", 110, tt.keys...)
 			if got := w.g.Started(w.g.Workload(d.WorkloadKey), tt.use); got != tt.want {
-				t.Errorf("started at %d, want %d", got, tt.want)
+				t.Errorf("Started = %d, want %d", got, tt.want)
 			}
 			if got := w.g.Started(before, tt.use); got != was {
-				t.Errorf("an earlier result of the graph has changed: %d, was %d", got, was)
+				t.Errorf("Started of an earlier value of the workload = %d, was %d", got, was)
 			}
 			w.g.SetSeveralCounters(true)
 			if got := w.g.Started(w.g.Workload(d.WorkloadKey), tt.use); got != 0 {
-				t.Errorf("with several revision counters, it is thought to have started at %d", got)
+				t.Errorf("with several revision counters, Started = %d, want 0", got)
 			}
 		})
 	}
 }
 
-// A Secret holds up the container that reads a key of it, and nothing if it only pulls images.
+// A missing Secret delays a container that reads a key of it, and nothing if it is only an image pull secret.
 func TestGraph_StartedOfContainersWithSecrets(t *testing.T) {
 	key := SourceKey{Secret, "shop", "x"}
 	readsKey := func(p *corev1.PodSpec) {
@@ -152,9 +152,9 @@ func TestGraph_StartedOfContainersWithSecrets(t *testing.T) {
 		use  Use
 		want uint64
 	}{
-		"the container":      {pods(readsKey, mounts("y", "", "")), Use{Type: Env, Container: "app"}, 111},
-		"files beside it":    {pods(readsKey, mounts("y", "", "")), Use{Type: Volume, Container: "app"}, 100},
-		"it pulls the image": {pods(app("app", "y"), pulls("x")), Use{Type: EnvFrom, Container: "app"}, 100},
+		"the container that reads the Secret": {pods(readsKey, mounts("y", "", "")), Use{Type: Env, Container: "app"}, 111},
+		"files beside that container":         {pods(readsKey, mounts("y", "", "")), Use{Type: Volume, Container: "app"}, 100},
+		"the Secret only pulls images":        {pods(app("app", "y"), pulls("x")), Use{Type: EnvFrom, Container: "app"}, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &watched{g: NewGraph()}
@@ -170,7 +170,7 @@ func TestGraph_StartedOfContainersWithSecrets(t *testing.T) {
 			s.After(nil, nil, Arrival{Live: true, Seen: seenAt})
 			w.g.SetSource(s)
 			if got := w.g.Started(w.g.Workload(d.WorkloadKey), &tt.use); got != tt.want {
-				t.Errorf("started at %d, want %d", got, tt.want)
+				t.Errorf("Started = %d, want %d", got, tt.want)
 			}
 		})
 	}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// BenchmarkGraph_SetSourceOfGlobs measures how long a change of a source in a namespace with n globs takes: for all
-// of that time, nothing else can be read. All of the globs name the source, or all begin as it does, or none does.
+// BenchmarkGraph_SetSourceOfGlobs measures how long a change of a source takes in a namespace with n globs, during
+// which nothing else can read the graph. All globs match the source, or all start with the same prefix as its
+// name, or none matches it.
 func BenchmarkGraph_SetSourceOfGlobs(b *testing.B) {
 	for name, glob := range map[string]string{"wide": "%d", "near": "source-*-%d", "narrow": "app-%d-*", "classes": "s*[a-z]*%d"} {
 		for _, n := range []int{250, 500, 1000, 2000, 4000} {
@@ -17,7 +18,7 @@ func BenchmarkGraph_SetSourceOfGlobs(b *testing.B) {
 				g := NewGraph()
 				for i := range n {
 					pattern := fmt.Sprintf(glob, i)
-					if name == "wide" { // what is excluded makes them different
+					if name == "wide" { // different exclusions make the globs distinct
 						pattern = "source-*"
 					}
 					g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", fmt.Sprint("web-", i)}},

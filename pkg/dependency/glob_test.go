@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a glob names is what looking at all sources would say, however many there are, and however much
-// of it was known before.
+// Matched returns the same as a search through all sources, however many there are and however much of the result
+// was cached.
 func TestGraph_Matched(t *testing.T) { withSeeds(t, 3, matchedAfterAnyChanges) }
 
 func matchedAfterAnyChanges(t *testing.T, r *rand.Rand) {
@@ -22,14 +22,14 @@ func matchedAfterAnyChanges(t *testing.T, r *rand.Rand) {
 	g, n := NewGraph(), newNaive()
 	glob, exclude := Pattern{Secret, "s-*"}, []Pattern{{Secret, "s-1?0"}, {ConfigMap, "*"}}
 	g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "web"}}, Patterns{[]Pattern{glob}, exclude})
-	for _, most := range []int{400, 150, 20, 400} { // how many there are, so that they become more and fewer
+	for _, most := range []int{400, 150, 20, 400} { // the number of sources, so that it grows and shrinks
 		for step := range 1500 {
 			key := SourceKey{Secret, "shop", fmt.Sprint(pick(r, "s-", "s-", "s-", "s-", "t-"), r.Intn(400))}
 			change := Change{Version: uint64(step), Order: uint64(step + 1), Seen: at(step).Time}
 			if r.Intn(400) < most {
 				s := &Source{SourceKey: key, Change: change, SourceMarks: SourceMarks{Ignored: r.Intn(10) == 0}, Keys: make([]KeyDigest, r.Intn(3)),
 					content: Digest{byte(r.Intn(256)), 15: byte(r.Intn(256))}, LastChanged: at(r.Intn(1000))}
-				if before := n.sources[key]; before != nil && r.Intn(3) == 0 { // its metadata alone has changed
+				if before := n.sources[key]; before != nil && r.Intn(3) == 0 { // only its metadata changes
 					s.Change, s.LastChanged = before.Change, before.LastChanged
 				}
 				g.SetSource(s)
@@ -38,7 +38,7 @@ func matchedAfterAnyChanges(t *testing.T, r *rand.Rand) {
 				g.DeleteSource(key, change)
 				n.deleteSource(key, change)
 			}
-			if r.Intn(20) != 0 { // else all that is kept of it grows or shrinks meanwhile
+			if r.Intn(20) != 0 { // otherwise, all cached results grow or shrink in the meantime
 				continue
 			}
 			apart := []string{"s-1", "s-2", "t-1", "s-100", "s-1"}
@@ -60,7 +60,7 @@ func matchedAfterAnyChanges(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// Of what has gone, the last are known by their names, but not what was ignored, excluded or is set apart.
+// EachGone names the latest deletions, without sources that were ignored, excluded or set apart.
 func TestMatched_EachGone(t *testing.T) {
 	glob := Pattern{Secret, "feature-*"}
 	exclude := []Pattern{{Secret, "feature-x*"}}
@@ -88,7 +88,7 @@ func TestMatched_EachGone(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	expect("nothing has gone")
+	expect("no deletion")
 	remove(of(Secret, "shop", "feature-1"), 10)
 	remove(of(Secret, "shop", "feature-2"), 20)
 	remove(of(ConfigMap, "shop", "feature-3"), 30)
@@ -99,21 +99,21 @@ func TestMatched_EachGone(t *testing.T) {
 	ignored := of(Secret, "shop", "feature-5")
 	ignored.Ignored = true
 	remove(ignored, 80)
-	expect("two of it have gone", "feature-2@20", "feature-1@10")
+	expect("two matching sources were deleted", "feature-2@20", "feature-1@10")
 	g.SetSource(of(Secret, "shop", "feature-2"))
-	expect("one is there again", "feature-2@20", "feature-1@10")
+	expect("one of the deleted sources exists again", "feature-2@20", "feature-1@10")
 	for i := range uint64(3 * maxGoneMembers) {
 		remove(of(Secret, "shop", fmt.Sprint("feature-lock-", i)), 100+i)
 	}
 	all := gone()
 	if len(all) != maxGoneMembers+1 || all[0] != "feature-lock-95@195" || !slices.Contains(all, "@163") {
-		t.Errorf("many have gone: %q", all)
+		t.Errorf("after many deletions: %q", all)
 	}
 	g.DeleteWorkload(WorkloadKey{Deployment, "shop", "web"})
-	expect("no workload has the glob any more")
+	expect("no workload has the glob")
 }
 
-// A glob that takes the place of others knows what had gone of them, the latest by name.
+// A glob that replaces others knows the deletions of sources that the others matched, the latest by name.
 func TestMatched_EachGoneOfAnotherGlob(t *testing.T) {
 	g := NewGraph()
 	key := WorkloadKey{Deployment, "shop", "web"}
@@ -146,7 +146,7 @@ func TestMatched_EachGoneOfAnotherGlob(t *testing.T) {
 	}
 }
 
-// Sums of digests are the same in any order, and what is added can be taken away again.
+// Sums of digests do not depend on the order, and digests can be subtracted again.
 func TestSum(t *testing.T) {
 	parts := []sum{{1, ^uint64(0)}, {^uint64(0), 1}, {0, ^uint64(0)}, {7, 9}, {^uint64(0), ^uint64(0)}}
 	var a, b sum
@@ -155,17 +155,17 @@ func TestSum(t *testing.T) {
 		b.add(parts[len(parts)-1-i])
 	}
 	if a != b {
-		t.Errorf("%v and %v", a, b)
+		t.Errorf("sums in different orders: %v and %v", a, b)
 	}
 	for _, p := range parts {
 		a.subtract(p)
 	}
 	if a != (sum{}) {
-		t.Errorf("%v is left", a)
+		t.Errorf("after subtracting all digests, the sum = %v", a)
 	}
 }
 
-// Which names are ignored is told by a sum of them: other names have another.
+// The sum of ignored names identifies them: other names have another sum.
 func TestSumOfName(t *testing.T) {
 	seen := map[sum]string{{}: "nothing"}
 	for i := range 100 {
@@ -174,14 +174,14 @@ func TestSumOfName(t *testing.T) {
 			s.add(sumOfName(fmt.Sprint("name-", i+j*j)))
 		}
 		if other, found := seen[s]; found {
-			t.Errorf("names %d on have the sum of %s", i, other)
+			t.Errorf("names from %d on have the same sum as %s", i, other)
 		}
-		seen[s] = fmt.Sprintf("names %d on", i)
+		seen[s] = fmt.Sprintf("names from %d on", i)
 	}
 }
 
-// What a workload sets apart takes no place of the 256 that changed last, and all are told in order, however many
-// there are.
+// Sources that a workload sets apart do not count towards the 256 that changed last, and the sources are in order,
+// however many there are.
 func TestMatched_EachRecentOfMany(t *testing.T) {
 	const n = 5000
 	g := NewGraph()
@@ -196,7 +196,7 @@ func TestMatched_EachRecentOfMany(t *testing.T) {
 	}
 	m := g.Matched("shop", Pattern{Secret, "s-*"}, nil, apart)
 	if got, want := m.LastChanged().Unix(), int64(n-1-MaxSources); got != want {
-		t.Errorf("the sources of the glob last changed at %d, want %d", got, want)
+		t.Errorf("last change of the matched sources = %d, want %d", got, want)
 	}
 	var got, want []string
 	for i := range 256 {
@@ -207,10 +207,10 @@ func TestMatched_EachRecentOfMany(t *testing.T) {
 		return true
 	})
 	if diff := cmp.Diff(want, got); diff != "" || complete {
-		t.Errorf("these changed last, and that they are all is said to be %v (-want +got):\n%s", complete, diff)
+		t.Errorf("EachRecent = %v, sources (-want +got):\n%s", complete, diff)
 	}
 	visited := 0
 	if complete := m.EachRecent(func(*Source) bool { visited++; return visited < 40 }); !complete || visited != 40 {
-		t.Errorf("of 40, %d were told, and that was enough: %v", visited, complete)
+		t.Errorf("EachRecent called %d times = %v, want 40 times and true", visited, complete)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What is forgotten of deleted sources makes changes later and more than they were, and never the reverse.
+// Forgetting deleted sources makes changes look later and more numerous than they were, never the reverse.
 func TestGraph_ForgetsDeletionsInDoubt(t *testing.T) { withSeeds(t, 20, forgetsInDoubt) }
 
 func forgetsInDoubt(t *testing.T, r *rand.Rand) {
@@ -67,7 +67,7 @@ func forgetsInDoubt(t *testing.T, r *rand.Rand) {
 		}
 		for namespace, c := range bounded.goneContents {
 			if c.bytes > bounded.bounds.goneBytes || len(c.elements) == 0 {
-				t.Fatalf("step %d: %d bytes are kept of %d sources in %s", step, c.bytes, len(c.elements), namespace)
+				t.Fatalf("step %d: %d bytes kept of %d deleted sources in %s", step, c.bytes, len(c.elements), namespace)
 			}
 		}
 		since := Moment{uint64(r.Intn(step + 1)), uint64(r.Intn(step + 1))}
@@ -80,40 +80,40 @@ func forgetsInDoubt(t *testing.T, r *rand.Rand) {
 				reference, key := &w.References[i], SourceKey{ConfigMap, namespace, w.References[i].Name}
 				want, got := all.LastWritten(namespace, reference), bounded.LastWritten(namespace, reference)
 				if got.Version < want.Version || got.Order < want.Order {
-					t.Fatalf("step %d: %v was last written at %v, not %v", step, key, want, got)
+					t.Fatalf("step %d: %v was last written at %v, got %v", step, key, want, got)
 				}
 				want, got = new(all.UnusedDeletion(key)).Moment(), new(bounded.UnusedDeletion(key)).Moment()
 				if got.Version < want.Version || got.Order < want.Order {
-					t.Fatalf("step %d: %v was last deleted unused at %v, not %v", step, key, want, got)
+					t.Fatalf("step %d: %v was last deleted unused at %v, got %v", step, key, want, got)
 				}
 				if all.missingSince(key) > bounded.missingSince(key) {
-					t.Fatalf("step %d: %v has been missing since %d, not %d", step, key, all.missingSince(key), bounded.missingSince(key))
+					t.Fatalf("step %d: %v has been missing since %d, got %d", step, key, all.missingSince(key), bounded.missingSince(key))
 				}
 				first, last, times, _ := all.ChangedSince(key, since)
 				first2, last2, times2, _ := bounded.ChangedSince(key, since)
 				if min(times, 2) > times2 || !last.Equal(last2) || !first2.IsZero() && !first2.Equal(first) {
-					t.Fatalf("step %d: since %v %v has changed %d times from %v to %v, not %d from %v to %v", step, since, key, times, first, last, times2, first2, last2)
+					t.Fatalf("step %d: since %v, %v changed %d times from %v to %v, got %d from %v to %v", step, since, key, times, first, last, times2, first2, last2)
 				}
 				was, _ := all.First(key)
 				switch was2, known := bounded.First(key); {
 				case !known:
 					lost++
 				case string(AppendContent(nil, reference, was)) != string(AppendContent(nil, reference, was2)):
-					t.Fatalf("step %d: %v was %v first, not %v", step, key, was, was2)
+					t.Fatalf("step %d: the first content of %v was %v, got %v", step, key, was, was2)
 				}
 				if s := all.Source(key); s != nil && s.Undated(s.LastWritten(reference)) && !bounded.Source(key).Undated(bounded.LastWritten(namespace, reference)) {
-					t.Fatalf("step %d: the last change of %v is dated", step, key)
+					t.Fatalf("step %d: the last change of %v is dated, want it undated", step, key)
 				}
 			}
 		}
 	}
 	if lost == 0 && bounded.bounds.goneBytes < 1000 {
-		t.Error("nothing has been forgotten")
+		t.Error("no content was forgotten")
 	}
 }
 
-// A template may name sources that are created and deleted with any content: what stays of that is bounded,
-// and is not at the expense of other namespaces.
+// A template may name sources that are created and deleted with any content: the memory for their content is
+// bounded, and other namespaces do not lose theirs.
 func TestGraph_ForgetsContentOfDeletedSources(t *testing.T) {
 	g := NewGraph()
 	comeAndGo := func(namespace, name string, keys int) *Reference {
@@ -140,16 +140,16 @@ func TestGraph_ForgetsContentOfDeletedSources(t *testing.T) {
 		}
 	})
 	if most := maxGoneBytes + 102*700; kept > most || kept == 0 {
-		t.Errorf("%d bytes are kept, want at most %d", kept, most)
+		t.Errorf("%d bytes kept, want at most %d", kept, most)
 	}
 	if n := len(g.Deleted(SourceKey{ConfigMap, "other", "few"}).Keys); n != 2 {
-		t.Errorf("%d keys are left of a source in another namespace", n)
+		t.Errorf("%d keys kept of a source in another namespace", n)
 	}
 	for _, name := range []string{"first", "huge", "large-0", "large-99"} {
 		reference := *few
 		reference.Name = name
 		if got, want := g.LastWritten("shop", &reference), (Moment{7, 7}); got != want {
-			t.Errorf("%s was last written at %v, want %v", name, got, want)
+			t.Errorf("last write of %s = %v, want %v", name, got, want)
 		}
 	}
 	var workloads []WorkloadKey
@@ -158,11 +158,11 @@ func TestGraph_ForgetsContentOfDeletedSources(t *testing.T) {
 		g.DeleteWorkload(key)
 	}
 	if n := g.gone.len(); n != 1 || len(g.goneContents) != 1 {
-		t.Errorf("when their workloads have gone, %d sources are left, contents in %d namespaces", n, len(g.goneContents))
+		t.Errorf("after their workloads were deleted, %d sources and contents in %d namespaces are kept", n, len(g.goneContents))
 	}
 }
 
-// However many sources come and go in other namespaces, it is known when one went that no workload used.
+// The time at which an unused source was deleted is known, however many sources come and go in other namespaces.
 func TestGraph_DeletionsElsewhere(t *testing.T) {
 	w := &watched{g: NewGraph(), version: 100}
 	w.set("y", 10)
@@ -174,38 +174,38 @@ func TestGraph_DeletionsElsewhere(t *testing.T) {
 	}
 	w.workload("x", "y")
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 90 {
-		t.Errorf("y has been missing since %d, want 90", got)
+		t.Errorf("y missing since %d, want 90", got)
 	}
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "x"}); got != 0 {
-		t.Errorf("x has been missing since %d, want 0: it never was there", got)
+		t.Errorf("x missing since %d, want 0 because x never existed", got)
 	}
-	// As long as a workload refers to it, nothing makes that forgotten.
+	// A deletion is not forgotten while a workload refers to the source.
 	w.comeAndGo(2*maxDeletions, 300)
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 90 {
-		t.Errorf("after other deletions, y has been missing since %d, want 90", got)
+		t.Errorf("after other deletions, y missing since %d, want 90", got)
 	}
 	w.workload("x")
 	w.comeAndGo(2*maxDeletions, 400)
 	w.workload("x", "y")
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "y"}); got != 401 {
-		t.Errorf("after a time in which no workload referred to it, y has been missing since %d, want 401", got)
+		t.Errorf("after a time without a workload that refers to y, y missing since %d, want 401", got)
 	}
-	// Of very many namespaces, the deletions in some are forgotten.
+	// With very many namespaces, the deletions in some of them are forgotten.
 	for i := range maxDeletionNamespaces {
 		key := SourceKey{ConfigMap, fmt.Sprint("many-", i), "x"}
 		w.g.SetSource(&Source{SourceKey: key})
 		w.g.DeleteSource(key, Change{Version: 500, Seen: seenAt})
 	}
 	if n := w.g.deletions.Len(); n != maxDeletionNamespaces {
-		t.Errorf("deletions of %d namespaces are remembered", n)
+		t.Errorf("deletions of %d namespaces are kept", n)
 	}
 	w.workload("x", "y", "z")
 	if got := w.g.missingSince(SourceKey{ConfigMap, "shop", "z"}); got < 401 {
-		t.Errorf("z has been missing since %d, want no earlier than 401", got)
+		t.Errorf("z missing since %d, want no earlier than 401", got)
 	}
 }
 
-// A glob that is new may be of a workload that was read after what it names had gone.
+// A new glob may belong to a workload that was read after the matching sources were deleted.
 func TestMatched_EachGoneBeforeItsFirstWorkload(t *testing.T) {
 	remove := func(g *Graph, kind SourceKind, name string, ignored bool, version uint64) {
 		key := SourceKey{kind, "shop", name}
@@ -231,14 +231,14 @@ func TestMatched_EachGoneBeforeItsFirstWorkload(t *testing.T) {
 	remove(g, Secret, "x-1", false, 13)
 	remove(g, ConfigMap, "y", false, 14)
 	if got, want := gone(g), []string{"x-used 11", "x-1 10"}; !slices.Equal(got, want) {
-		t.Errorf("gone are %q, want %q", got, want)
+		t.Errorf("deletions = %q, want %q", got, want)
 	}
 
 	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: MaxGlobWork})
 	remove(g, ConfigMap, "x-1", false, 10)
 	remove(g, ConfigMap, "x-2", false, 11)
 	if got, want := gone(g), []string{"x-2 11", " 10"}; !slices.Equal(got, want) {
-		t.Errorf("with one deletion that is remembered, gone are %q, want %q", got, want)
+		t.Errorf("with room for one deletion: deletions = %q, want %q", got, want)
 	}
 
 	g = newGraph(bounds{deletions: 1, deletionNamespaces: 1, globWork: MaxGlobWork})
@@ -247,16 +247,16 @@ func TestMatched_EachGoneBeforeItsFirstWorkload(t *testing.T) {
 	g.SetSource(&Source{SourceKey: other})
 	g.DeleteSource(other, Change{Version: 11, Order: 11, Seen: seenAt})
 	if got, want := gone(g), []string{" 10"}; !slices.Equal(got, want) {
-		t.Errorf("with one namespace that is remembered, gone are %q, want %q", got, want)
+		t.Errorf("with room for one namespace: deletions = %q, want %q", got, want)
 	}
 }
 
-// What is created again while no workload refers to it may have had any key until it was deleted.
+// A source that is created again while no workload refers to it may have had any key until its deletion.
 func TestGraph_DeletedBefore(t *testing.T) {
 	g := NewGraph()
 	key := SourceKey{ConfigMap, "shop", "x"}
 	if was := g.DeletedBefore(key); was != nil {
-		t.Errorf("of what never was there, %+v was deleted", was)
+		t.Errorf("DeletedBefore of a source that never existed = %+v", was)
 	}
 	set := func(uid types.UID, version string, keys ...string) *Source {
 		var contents []KeyDigest
@@ -271,14 +271,14 @@ func TestGraph_DeletedBefore(t *testing.T) {
 	}
 	reads := &Reference{Kind: ConfigMap, Name: "x", Uses: []Use{{Type: Env, Keys: []string{"gone"}}}}
 	if at := set("1", "10", "gone").LastWritten(reads); at.Version != 10 {
-		t.Errorf("the source was last written at %d, want 10", at.Version)
+		t.Errorf("last write = %d, want 10", at.Version)
 	}
 	g.DeleteSource(key, Change{Version: 20, Seen: seenAt})
 	if at := set("2", "30").LastWritten(reads); at.Version != 20 {
-		t.Errorf("the deleted source that was created again was last written at %d, want 20", at.Version)
+		t.Errorf("after a deletion and creation: last write = %d, want 20", at.Version)
 	}
 
-	// As long as a workload refers to it, nothing makes that forgotten.
+	// A deletion is not forgotten while a workload refers to the source.
 	g.DeleteSource(key, Change{Version: 40, Seen: seenAt})
 	user := &Workload{WorkloadKey: WorkloadKey{Deployment, "shop", "user"}, References: []Reference{*reads}}
 	g.SetWorkload(user, Patterns{})
@@ -288,6 +288,6 @@ func TestGraph_DeletedBefore(t *testing.T) {
 		g.DeleteSource(other, Change{Version: 50, Seen: seenAt})
 	}
 	if at := set("3", "60").LastWritten(reads); at.Version != 40 {
-		t.Errorf("the source that was deleted before a workload referred to it was last written at %d, want 40", at.Version)
+		t.Errorf("deleted before a workload referred to it: last write = %d, want 40", at.Version)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BenchmarkDeleteSource measures the deletion of sources that a glob names, one after the other,
-// beside sources that templates name and that are gone as well.
+// BenchmarkDeleteSource measures the deletion of sources that match a glob, one after the other, beside deleted
+// sources that templates name.
 func BenchmarkDeleteSource(b *testing.B) {
 	for _, named := range []int{0, 12_000} {
 		b.Run(fmt.Sprint(named, " that templates name are gone"), func(b *testing.B) {
@@ -38,8 +38,8 @@ func BenchmarkDeleteSource(b *testing.B) {
 	}
 }
 
-// BenchmarkSetSource measures a change of a source that n workloads use, in a graph of which there
-// is a snapshot; without and with workloads that wait for the source.
+// BenchmarkSetSource measures a change of a source that n workloads use, in a graph with a snapshot; with and
+// without workloads that wait for the source.
 func BenchmarkSetSource(b *testing.B) {
 	for _, n := range []int{0, 2500, 5000, 10_000, 20_000} {
 		for _, waiting := range []bool{false, true} {
@@ -77,9 +77,8 @@ func BenchmarkSetSource(b *testing.B) {
 	}
 }
 
-// BenchmarkSetWorkloadOfManyContainers measures the arrival of a template of n containers, each with a variable of
-// a Secret that is there or is missing, and then of that Secret; and how long it takes to tell when each container
-// started.
+// BenchmarkSetWorkloadOfManyContainers measures adding a template with n containers, each with a variable from a
+// Secret that exists or is missing, then adding that Secret, and computing when each container started.
 func BenchmarkSetWorkloadOfManyContainers(b *testing.B) {
 	for _, n := range []int{100, 200, 400, 800} {
 		pod := &corev1.PodSpec{}

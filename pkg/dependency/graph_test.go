@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// naive is a graph without an index.
+// naive is a graph without indexes.
 type naive struct {
 	workloads map[WorkloadKey]*Workload
 	patterns  map[WorkloadKey]Patterns
@@ -38,7 +38,7 @@ func (n *naive) deleteWorkload(key WorkloadKey) {
 	n.forget()
 }
 
-// forget drops what is no longer referred to.
+// forget drops deletions of sources that no workload refers to.
 func (n *naive) forget() {
 	maps.DeleteFunc(n.gone, func(key SourceKey, _ Change) bool { return len(n.usersBy(key, false)) == 0 })
 }
@@ -64,7 +64,7 @@ func (n *naive) lastChange(key SourceKey) Change {
 
 func (n *naive) users(key SourceKey) []string { return n.usersBy(key, true) }
 
-// usersBy returns the workloads that use a source by its name, and by globs.
+// usersBy returns the workloads that use a source by name or, with globs, by glob as well.
 func (n *naive) usersBy(key SourceKey, globs bool) (out []string) {
 	for _, w := range n.workloads {
 		if w.Namespace != key.Namespace {
@@ -84,7 +84,7 @@ func (n *naive) usersBy(key SourceKey, globs bool) (out []string) {
 	return out
 }
 
-// references returns what a workload refers to by name, as KIND/NAME.
+// references returns the sources to which a workload refers by name, as KIND/NAME.
 func (n *naive) references(w *Workload, patterns []Pattern) []string {
 	all := map[string]bool{}
 	for _, r := range w.References {
@@ -98,9 +98,9 @@ func (n *naive) references(w *Workload, patterns []Pattern) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// matched is what Matched says, by looking at all.
+// matched returns what Matched returns, from a search through all sources.
 func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern, apart []string) (out description) {
-	var members, named []*Source // the latter with those that are apart
+	var members, named []*Source // named includes those that are set apart
 	var ignored, content sum
 	var ignoredCount int
 	for key, s := range n.sources {
@@ -138,12 +138,12 @@ func (n *naive) matched(namespace string, glob Pattern, exclude []Pattern, apart
 	return out
 }
 
-// description is all that Matched can be asked for, but for what has gone.
+// description is everything that Matched returns, except for deletions.
 type description struct {
 	Count, Keys, Ignored int
 	Content, IgnoredSum  string
 	Names, Recent        []string
-	Complete             bool // Recent are all
+	Complete             bool // whether Recent contains all
 	LastChanged          time.Time
 }
 
@@ -157,7 +157,7 @@ func describeMatched(m *Matched) description {
 	return out
 }
 
-// identity tells one value of a workload from another with the same key.
+// identity distinguishes values of a workload with the same key.
 func identity(w *Workload) string { return fmt.Sprintf("%v %p", w.WorkloadKey, w) }
 
 func identities(workloads []*Workload) (out []string) {
@@ -176,8 +176,8 @@ func sortedKeys(keys []WorkloadKey) (out []string) {
 	return out
 }
 
-// Who uses a source, what a workload refers to and when a source last changed is always
-// what looking at everything would say.
+// The users of a source, the references of a workload and the last change of a source are always the same as from
+// a search through everything.
 func TestGraphAfterAnyChanges(t *testing.T) { withSeeds(t, 1, graphAfterAnyChanges) }
 
 func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
@@ -234,13 +234,13 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 			t.Fatalf("step %d: users of %v (-want +got):\n%s", step, key, diff)
 		}
 		if g.Source(key) != n.sources[key] || g.Sources(key.Namespace)(key.Kind, key.Name) != n.sources[key] {
-			t.Fatalf("step %d: source %v is not the one that was set", step, key)
+			t.Fatalf("step %d: source %v is not the one that was set last", step, key)
 		}
 		if diff := cmp.Diff(n.lastChange(key), g.LastChange(key)); diff != "" {
 			t.Fatalf("step %d: last change of %v (-want +got):\n%s", step, key, diff)
 		}
 		if g.Workload(w) != n.workloads[w] {
-			t.Fatalf("step %d: workload %v is not the one that was set", step, w)
+			t.Fatalf("step %d: workload %v is not the one that was set last", step, w)
 		}
 		if w := n.workloads[w]; w != nil {
 			patterns := n.patterns[w.WorkloadKey]
@@ -249,7 +249,7 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 				got = append(got, string(ref.Kind)+"/"+ref.Name)
 			}
 			want := n.references(w, patterns.Sources)
-			if diff := cmp.Diff(want, got); diff != "" && len(patterns.Sources) > 0 { // the template's are as they were set
+			if diff := cmp.Diff(want, got); diff != "" && len(patterns.Sources) > 0 { // otherwise as the template has them
 				t.Fatalf("step %d: references of %v with %v (-want +got):\n%s", step, w.WorkloadKey, patterns, diff)
 			}
 			byPattern += len(want) - len(w.References)
@@ -270,7 +270,7 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 		gone += len(n.gone)
 	}
 	if used == 0 || byPattern == 0 || matched == 0 || gone == 0 {
-		t.Errorf("sources were used %d times, by patterns %d times, by globs %d times, and gone %d times", used, byPattern, matched, gone)
+		t.Errorf("sources used %d times, by patterns %d times, by globs %d times, deleted %d times; want each to occur often", used, byPattern, matched, gone)
 	}
 
 	var all []*Workload
@@ -298,7 +298,7 @@ func graphAfterAnyChanges(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// A cluster that shrinks gives its memory back.
+// A graph releases its memory when everything is deleted.
 func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 	g := NewGraph()
 	shared := SourceKey{Secret, "ns", "shared"}
@@ -317,19 +317,19 @@ func TestAGraphThatIsEmptiedHoldsNothing(t *testing.T) {
 	}
 	g.DeleteSource(shared, Change{Version: 1})
 	if n := g.gone.len() + len(g.globs.get(globID{"ns", Pattern{ConfigMap, "feature-*"}, ""}).gone); n != 11 {
-		t.Fatalf("of %d sources it is known when they went: this test looks in the wrong place", n)
+		t.Fatalf("deletions of %d sources are known: this test looks in the wrong place", n)
 	}
 	for i := range 10 {
 		g.DeleteWorkload(key(i))
 	}
 	g.SetNamespace("ns", nil)
 	if held := g.users.len() + g.workloads.len() + g.sources.len() + g.globs.len() + g.globUsers.len() + g.extra.len() + g.gone.len() + g.namespaces.len(); held != 0 {
-		t.Errorf("the graph still holds %+v", g)
+		t.Errorf("graph after all deletions = %+v", g)
 	}
 }
 
-// A workload changes its status many times in a second while its pods are replaced. When
-// a source went is remembered as long as it is referred to, or the change would be lost.
+// The status of a workload changes many times in a second while its pods are replaced. The deletion of a source is
+// remembered as long as the workload refers to the source, or the change would be lost.
 func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
 	w := func(sources ...string) *Workload {
 		w := &Workload{WorkloadKey: WorkloadKey{Deployment, "ns", "web"}}
@@ -344,11 +344,11 @@ func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
 		then          Patterns
 		remembered    bool
 	}{
-		"it refers to the source as before":  {w("db"), w("db"), Patterns{}, true},
-		"an annotation names it from now":    {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "db"}}}, true},
-		"it refers to it by a glob from now": {w("db"), w(), glob, false}, // which remembers on its own
-		"it does not refer to it any more":   {w("db"), w("other"), Patterns{}, false},
-		"an annotation names another":        {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "x"}}}, false},
+		"the template still refers to the source": {w("db"), w("db"), Patterns{}, true},
+		"now an annotation names the source":      {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "db"}}}, true},
+		"now a glob matches the source":           {w("db"), w(), glob, false}, // globs remember deletions separately
+		"nothing refers to the source":            {w("db"), w("other"), Patterns{}, false},
+		"now an annotation names another source":  {w("db"), w(), Patterns{Sources: []Pattern{{Secret, "x"}}}, false},
 	}
 	key, went := SourceKey{Secret, "ns", "db"}, Change{Version: 7, Seen: at(0).Time}
 	for name, tt := range tests {
@@ -372,14 +372,14 @@ func TestWhenASourceWentIsRememberedWhileTheWorkloadChanges(t *testing.T) {
 			g.DeleteSource(key, Change{Version: 10})
 			g.DeleteWorkload(tt.after.WorkloadKey)
 			if n := g.gone.len(); n != 0 {
-				t.Errorf("no workload refers to the source, and it is still remembered, as %d are", n)
+				t.Errorf("after the last workload that refers to the source was deleted, %d deletions are remembered", n)
 			}
 		})
 	}
 }
 
-// What annotations name without a glob comes among what the template uses, in the order of kind and name,
-// and pods start without it. The workload itself is not changed.
+// Sources that annotations name without a glob are sorted by kind and name among those that the template uses, and
+// pods start without them. The workload itself does not change.
 func TestReferencesByPatterns(t *testing.T) {
 	g := NewGraph()
 	for _, name := range []string{"db", "db-admin", "feature-b", "feature-a"} {
@@ -401,11 +401,11 @@ func TestReferencesByPatterns(t *testing.T) {
 		t.Errorf("references (-want +got):\n%s", diff)
 	}
 	if len(w.References) != 1 {
-		t.Errorf("the workload has changed: %v", w.References)
+		t.Errorf("references of the workload changed: %v", w.References)
 	}
 }
 
-// A namespace is noted while it has annotations of ours, and told when they change.
+// A namespace is kept while it has annotations of configdep, and SetNamespace reports when they change.
 func TestAnnotationsOfNamespaces(t *testing.T) {
 	g := NewGraph()
 	auto, off := map[string]string{"configdep.io/reload": "auto"}, map[string]string{"configdep.io/reload": "off"}
@@ -421,7 +421,7 @@ func TestAnnotationsOfNamespaces(t *testing.T) {
 			t.Errorf("step %d: changed: %v", i, changed)
 		}
 		if !maps.Equal(g.Namespace("ns"), step.annotations) || (len(noted()) > 0) != (len(step.annotations) > 0) {
-			t.Errorf("step %d: annotations %v of %v", i, g.Namespace("ns"), noted())
+			t.Errorf("step %d: annotations = %v, namespaces = %v", i, g.Namespace("ns"), noted())
 		}
 	}
 }

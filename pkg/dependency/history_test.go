@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// BenchmarkSource_KeysGo measures a change that takes all keys from a source, for which nothing else is applied.
+// BenchmarkSource_KeysGo measures a change that removes all keys of a source.
 func BenchmarkSource_KeysGo(b *testing.B) {
 	for _, n := range []int{10_000, 20_000, 40_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -26,7 +26,7 @@ func BenchmarkSource_KeysGo(b *testing.B) {
 	}
 }
 
-// A key that goes, comes and goes again is remembered once, as it was last.
+// A key that is removed, added and removed again is remembered once, with its last removal.
 func TestSource_KeyThatGoesAgain(t *testing.T) {
 	with := func(keys ...string) *Source {
 		s := &Source{SourceKey: SourceKey{ConfigMap, "shop", "keys"}}
@@ -44,16 +44,16 @@ func TestSource_KeyThatGoesAgain(t *testing.T) {
 	first := with("a")
 	removed := first.goneKeys(with("a", "b", "c"), 2)
 	if got := names(removed); !slices.Equal(got, []string{"b2", "c2"}) {
-		t.Errorf("at first, gone are %q", got)
+		t.Errorf("removed keys = %q, want b2 and c2", got)
 	}
 	again := with("a", "b")
 	again.earlier = &history{removed: removed}
 	if got := names(with("a").goneKeys(again, 3)); !slices.Equal(got, []string{"c2", "b3"}) {
-		t.Errorf("then gone are %q", got)
+		t.Errorf("removed keys after another removal of b = %q, want c2 and b3", got)
 	}
 }
 
-// Of a source with very many keys it is not remembered what it was when this process began to look.
+// First does not know the content of a source with very many keys.
 func TestGraph_FirstOfManyKeys(t *testing.T) {
 	for _, tt := range []struct {
 		keys  int
@@ -73,7 +73,7 @@ func TestGraph_FirstOfManyKeys(t *testing.T) {
 		g.SetSource(next)
 		was, known := g.First(next.SourceKey)
 		if known != tt.known || known && (len(was.Keys) != tt.keys || was.Keys[0].Digest != first.Keys[0].Digest) {
-			t.Errorf("of %d keys, what they were is known: %v", tt.keys, known)
+			t.Errorf("First of a source with %d keys: known = %v", tt.keys, known)
 		}
 	}
 }

@@ -20,15 +20,14 @@ import (
 // world is the content of all sources.
 type world map[sourceID]*content
 
-// content is that of one source. A Secret has no binaryData.
+// content is the content of one source. A Secret has no binaryData.
 type content struct{ data, binaryData map[string]string }
 
-// kubelet tells what the containers of a pod see of its sources, and whether they start.
-// It is written after the kubelet of Kubernetes 1.37, as directly as can be:
-// makeEnvironmentVariables and makeMounts in pkg/kubelet/kubelet_pods.go, MakePayload in
-// pkg/volume/configmap and secret, collectData in pkg/volume/projected, and
-// processPodVolumes in pkg/kubelet/volumemanager/populator. What overrides another (a
-// variable of the same name, a file of the same path) is seen as well, in its order.
+// kubelet returns what the containers of a pod see of its sources, and whether they start. It follows the kubelet
+// of Kubernetes 1.37 as closely as possible: makeEnvironmentVariables and makeMounts in
+// pkg/kubelet/kubelet_pods.go, MakePayload in pkg/volume/configmap and secret, collectData in
+// pkg/volume/projected, and processPodVolumes in pkg/kubelet/volumemanager/populator. Overridden variables and
+// files (of the same name or path) are included, in their order.
 func kubelet(pod *corev1.PodSpec, w world) (sees string, starts bool) {
 	k := &kubeletModel{world: w, starts: true}
 	containers := containersOf(pod)
@@ -149,7 +148,7 @@ func (k *kubeletModel) files(volume string, kind SourceKind, name string, items 
 				continue
 			}
 			for _, file := range slices.Sorted(maps.Keys(payload)) {
-				// A file stands at its path, and once more below the folder ..data.
+				// A file exists at its path, and again below the folder ..data.
 				if m.SubPath == "" || below(m.SubPath, file) || below(m.SubPath, path.Join("..data", file)) {
 					k.see("%s: %s: %s/%s: %s=%q", containers[i].Name, m.MountPath, kind, name, file, payload[file])
 				}
@@ -163,9 +162,8 @@ func below(folder, file string) bool {
 	return folder == "." || file == folder || strings.HasPrefix(file, folder+"/")
 }
 
-// A hash that stays the same although pods would see something else is a change that is
-// lost; one that changes although they see the same is a restart for nothing. And a
-// source is missing if, and only if, pods do not start.
+// If a hash stays the same although pods would see a difference, a change is lost; if the hash changes although
+// they would not, a restart is unnecessary. And a source is missing if and only if pods do not start.
 func TestHashAndMissingSourcesAgreeWithTheKubelet(t *testing.T) {
 	withSeeds(t, 1, hashAndMissingSourcesAgreeWithTheKubelet)
 }
@@ -202,11 +200,11 @@ func hashAndMissingSourcesAgreeWithTheKubelet(t *testing.T, r *rand.Rand) {
 			}
 		}
 		if (len(missing) == 0) != starts {
-			t.Fatalf("pods start: %v, missing: %q, content: %s\n%s", starts, missing, showWorld(a), show(t, pod))
+			t.Fatalf("pods start = %v, missing = %q, content: %s\n%s", starts, missing, showWorld(a), show(t, pod))
 		}
 	}
 	if same < runs/10 || same > runs*9/10 || starting < runs/10 || starting > runs*9/10 {
-		t.Errorf("the runs are too much alike: of %d, pods saw the same in %d and started in %d", runs, same, starting)
+		t.Errorf("the cases are too similar: of %d, pods saw the same in %d and started in %d", runs, same, starting)
 	}
 }
 
@@ -219,7 +217,7 @@ func hashOf(d *Digester, references []Reference, w world) (string, func(SourceKi
 	return d.ConfigHash("shop", references, lookup), lookup
 }
 
-// source digests the content as that of an object with the given kind and name.
+// source returns the source with the content, kind and name.
 func (c *content) source(d *Digester, id sourceID) *Source {
 	bytesOf := func(m map[string]string) map[string][]byte {
 		out := map[string][]byte{}
@@ -267,7 +265,7 @@ func (c *content) set(r *rand.Rand, kind SourceKind, key, value string) {
 	}
 }
 
-// changedWorld returns a copy of w in which at most two keys or sources differ.
+// changedWorld returns a copy of w with changes to at most two keys or sources.
 func changedWorld(r *rand.Rand, w world) world {
 	out := world{}
 	for id, c := range w {
@@ -289,7 +287,7 @@ func changedWorld(r *rand.Rand, w world) world {
 			if !text {
 				value = c.binaryData[key]
 			}
-			c.set(r, id.kind, key, pick(r, value, "x", "y")) // perhaps moved only
+			c.set(r, id.kind, key, pick(r, value, "x", "y")) // may only move between data and binaryData
 		}
 	}
 	return out

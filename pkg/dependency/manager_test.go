@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Who writes the content is known by a number that stands for the name.
+// The field manager that wrote the content is stored as a number that stands for its name.
 func TestWhoChangedContentAndTemplate(t *testing.T) {
 	entry := func(minute int, manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Time: new(at(minute)), FieldsV1: metav1.NewFieldsV1(fields)}
@@ -34,28 +34,28 @@ func TestWhoChangedContentAndTemplate(t *testing.T) {
 		t.Fatalf("helm %d, flux %d", helm, flux)
 	}
 	if got := by(); got != 0 {
-		t.Errorf("nothing is noted: %d", got)
+		t.Errorf("without managed fields: manager %d, want 0", got)
 	}
 	if got := by(entry(5, "flux", data), entry(7, "helm", data), entry(6, "flux", data), entry(8, "flux", template)); got != helm {
-		t.Errorf("the last of several: %d, want %d", got, helm)
+		t.Errorf("latest of several: manager %d, want %d", got, helm)
 	}
 	if got := by(entry(7, "helm", data), entry(7, "flux", data)); got != flux {
-		t.Errorf("the last in the list, of two in one second: %d, want %d", got, flux)
+		t.Errorf("last of two in one second: manager %d, want %d", got, flux)
 	}
 	got := templateBy(entry(5, "flux", template), entry(6, "kubectl", `{"f:spec":{"f:replicas":{}}}`), entry(7, "helm", template), entry(8, "flux", template))
 	if !slices.Equal(got, []FieldManager{flux, helm}) {
-		t.Errorf("the template is by %d, want %d", got, []FieldManager{flux, helm})
+		t.Errorf("managers of the template = %d, want %d", got, []FieldManager{flux, helm})
 	}
 	var many []metav1.ManagedFieldsEntry
 	for i := range 1000 {
 		many = append(many, entry(5, strconv.Itoa(i), template))
 	}
 	if got := templateBy(many...); len(got) != maxManagers {
-		t.Errorf("%d of %d managers are kept, want %d", len(got), len(many), maxManagers)
+		t.Errorf("%d of %d managers kept, want %d", len(got), len(many), maxManagers)
 	}
 }
 
-// When a client last changed something is known for each namespace, of content and templates.
+// The time of the last write of a client is known for each namespace, for content and templates.
 func TestLastWriteBy(t *testing.T) {
 	g := NewGraph()
 	start := time.Unix(1000, 0)
@@ -90,37 +90,37 @@ func TestLastWriteBy(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	expect("the first list says nothing", namespace, time.Time{})
+	expect("first list", namespace, time.Time{})
 	configMap(namespace, "helm", "2", start)
-	expect("content", namespace, start)
+	expect("changed content", namespace, start)
 	configMap(namespace, "helm", "2", start.Add(time.Second))
-	expect("the same content", namespace, start)
+	expect("unchanged content", namespace, start)
 	configMap(namespace, "flux", "3", start.Add(2*time.Second))
-	expect("of another manager", namespace, start)
+	expect("content that another manager changed", namespace, start)
 	configMap("elsewhere", "helm", "1", start.Add(3*time.Second))
-	expect("elsewhere", namespace, start)
-	expect("there", "elsewhere", start.Add(3*time.Second))
+	expect("content in another namespace", namespace, start)
+	expect("the other namespace", "elsewhere", start.Add(3*time.Second))
 	daemonSet("helm", "app:1", start.Add(4*time.Second))
-	expect("a template", namespace, start.Add(4*time.Second))
+	expect("new template", namespace, start.Add(4*time.Second))
 	daemonSet("helm", "app:1", start.Add(5*time.Second))
-	expect("the same template", namespace, start.Add(4*time.Second))
+	expect("unchanged template", namespace, start.Add(4*time.Second))
 	daemonSet("helm", "app:2", start.Add(6*time.Second))
-	expect("another template", namespace, start.Add(6*time.Second))
+	expect("changed template", namespace, start.Add(6*time.Second))
 	configMap(namespace, "helm", "3", start.Add(7*time.Second))
-	expect("content that changed before", namespace, start.Add(6*time.Second))
+	expect("unchanged content after a change by another manager", namespace, start.Add(6*time.Second))
 	g.SetSource(&Source{SourceKey: SourceKey{ConfigMap, namespace, "unmanaged"}, Change: Change{Seen: start}})
 	if at := g.LastWriteBy(namespace, 0); !at.IsZero() {
-		t.Errorf("of no known manager: %v", at)
+		t.Errorf("last write of an unknown manager = %v, want none", at)
 	}
 	for i := range maxWriterNamespaces + 1 {
 		configMap("of-"+strconv.Itoa(i), "helm", "1", start)
 	}
 	if n := g.writers.Len(); n != maxWriterNamespaces {
-		t.Errorf("writers of %d namespaces are remembered, want %d", n, maxWriterNamespaces)
+		t.Errorf("writers of %d namespaces kept, want %d", n, maxWriterNamespaces)
 	}
 }
 
-// Who writes under many names has nothing forgotten of other namespaces.
+// A client that writes with many names does not displace the writers of other namespaces.
 func TestLastWriteBy_IsBounded(t *testing.T) {
 	g := NewGraph()
 	start := time.Unix(1000, 0)
@@ -129,15 +129,15 @@ func TestLastWriteBy_IsBounded(t *testing.T) {
 		g.noteWrite("busy", FieldManager(i+1), start)
 	}
 	if got := g.LastWriteBy("shop", 1); !got.Equal(start) {
-		t.Errorf("the write is forgotten: %v", got)
+		t.Errorf("last write = %v, want it kept", got)
 	}
 	if n := g.writersOf("busy").Len(); n != maxWriters {
-		t.Errorf("%d are remembered, want %d", n, maxWriters)
+		t.Errorf("%d writers kept, want %d", n, maxWriters)
 	}
 	if got := g.LastWriteBy("busy", FieldManager(10*maxWriters)); !got.Equal(start) {
-		t.Errorf("the last of many is forgotten: %v", got)
+		t.Errorf("last write of the last of many writers = %v, want it kept", got)
 	}
 	if got := g.LastWriteBy("other", 1); !got.IsZero() {
-		t.Errorf("in another namespace: %v", got)
+		t.Errorf("last write in another namespace = %v, want none", got)
 	}
 }

@@ -11,27 +11,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// When a source began or ceased to be marked is remembered until the mark changes again.
+// The time at which a source began or stopped to be marked is kept until the mark changes again.
 func TestSource_RemembersWhenItWasMarked(t *testing.T) {
 	type marks struct{ ignored, match, gone bool }
 	type times struct{ Ignored, Match Moment }
 	for name, tt := range map[string]struct {
-		listed bool    // the first was there already
+		listed bool    // whether the source was found in the first list
 		do     []marks // in versions 1, 2 and so on
 		want   times
 	}{
-		"never":                              {false, []marks{{}, {}}, times{}},
-		"it was marked":                      {true, []marks{{ignored: true, match: true}, {ignored: true, match: true}}, times{}},
-		"it is made ignored":                 {false, []marks{{}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
-		"it stays ignored":                   {false, []marks{{}, {ignored: true}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
-		"it is ignored no more":              {true, []marks{{ignored: true}, {}, {}}, times{Ignored: Moment{2, 12}}},
-		"it is made to match":                {false, []marks{{}, {match: true}}, times{Match: Moment{2, 12}}},
-		"it goes on to match":                {false, []marks{{}, {match: true}, {match: true}}, times{Match: Moment{2, 12}}},
-		"it matches no more":                 {true, []marks{{match: true}, {}, {}}, times{Match: Moment{2, 12}}},
-		"it matches since it was made":       {false, []marks{{match: true}, {match: true}}, times{Match: Moment{1, 11}}},
-		"it matches, and is created again":   {false, []marks{{}, {match: true}, {gone: true}, {match: true}}, times{Match: Moment{2, 12}}},
-		"it matches when created again":      {false, []marks{{}, {gone: true}, {match: true}}, times{Match: Moment{3, 13}}},
-		"it has been ignored since its time": {false, []marks{{ignored: true}}, times{}},
+		"never marked":                              {false, []marks{{}, {}}, times{}},
+		"marked in the first list":                  {true, []marks{{ignored: true, match: true}, {ignored: true, match: true}}, times{}},
+		"becomes ignored":                           {false, []marks{{}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
+		"stays ignored":                             {false, []marks{{}, {ignored: true}, {ignored: true}}, times{Ignored: Moment{2, 12}}},
+		"no longer ignored":                         {true, []marks{{ignored: true}, {}, {}}, times{Ignored: Moment{2, 12}}},
+		"becomes a match":                           {false, []marks{{}, {match: true}}, times{Match: Moment{2, 12}}},
+		"stays a match":                             {false, []marks{{}, {match: true}, {match: true}}, times{Match: Moment{2, 12}}},
+		"no longer a match":                         {true, []marks{{match: true}, {}, {}}, times{Match: Moment{2, 12}}},
+		"a match since its creation":                {false, []marks{{match: true}, {match: true}}, times{Match: Moment{1, 11}}},
+		"a match, deleted and created again as one": {false, []marks{{}, {match: true}, {gone: true}, {match: true}}, times{Match: Moment{2, 12}}},
+		"created again as a match":                  {false, []marks{{}, {gone: true}, {match: true}}, times{Match: Moment{3, 13}}},
+		"ignored since its creation":                {false, []marks{{ignored: true}}, times{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last, deleted *Source
@@ -56,7 +56,7 @@ func TestSource_RemembersWhenItWasMarked(t *testing.T) {
 	}
 }
 
-// What was there when the source was first read comes before all events.
+// Content that a source had when it was first read is earlier than all events.
 func TestGraph_LastWrittenBeforeTheFirstEvent(t *testing.T) {
 	c := newChanging()
 	c.write("1", 0, true)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Since when a source has been missing is known of each that a workload refers to, by its template or by annotations,
-// also if no workload, or another one, referred to it when it went.
+// For each source to which a workload refers, by its template or by annotations, it is known since when the source
+// has been missing, even if no workload or another one referred to the source when it was deleted.
 func TestGraph_MissingSince(t *testing.T) { withSeeds(t, 30, missingSince) }
 
 func missingSince(t *testing.T, r *rand.Rand) {
@@ -61,12 +61,12 @@ func missingSince(t *testing.T, r *rand.Rand) {
 					continue
 				}
 				if checked++; g.missingSince(source) != deleted[source] {
-					t.Fatalf("step %d: %v, which %v names, has been missing since %d, want %d", step, source, key, g.missingSince(source), deleted[source])
+					t.Fatalf("step %d: %v, which %v names, missing since %d, want %d", step, source, key, g.missingSince(source), deleted[source])
 				}
 			}
 		}
 	}
 	if checked == 0 {
-		t.Error("nothing was missing")
+		t.Error("no source was missing")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// Kinds of workloads. What they are is in package kind, which cannot be imported here.
+// The kinds of workloads. Their real properties are in package kind, which cannot be imported here.
 const (
 	Deployment  WorkloadKind = "Deployment"
 	StatefulSet WorkloadKind = "StatefulSet"
@@ -17,7 +17,7 @@ const (
 	ReplicaSet  WorkloadKind = "ReplicaSet"
 )
 
-// The annotations of these tests, and what reads them; package policy has the real ones.
+// Annotations for these tests, and their parser; package policy has the real ones.
 const (
 	hashAnnotation       = "config-hash"
 	sourcesAnnotation    = "applied-sources"
@@ -36,7 +36,7 @@ func marksOf(object, template map[string]string) Annotations {
 	}}
 }
 
-// readDeployment reads a Deployment as far as these tests look, whose status is that of one that has no problems.
+// readDeployment reads the fields of a Deployment that these tests use, with the status of a healthy one.
 func readDeployment(o *appsv1.Deployment) *Workload {
 	s := Status{Replicas: 1, Paused: o.Spec.Paused, Revision: o.Annotations[revisionAnnotation]}
 	if o.Spec.Replicas != nil {
@@ -68,7 +68,7 @@ func readDeployment(o *appsv1.Deployment) *Workload {
 	}, marksOf(o.Annotations, o.Spec.Template.Annotations))
 }
 
-// readDaemonSet reads a DaemonSet as far as these tests look.
+// readDaemonSet reads the fields of a DaemonSet that these tests use.
 func readDaemonSet(o *appsv1.DaemonSet) *Workload {
 	return NewWorkload(&Object{Kind: DaemonSet, Meta: &o.ObjectMeta, Template: &o.Spec.Template, Traits: Traits{Rollable: true, PerNode: true}},
 		marksOf(o.Annotations, o.Spec.Template.Annotations))

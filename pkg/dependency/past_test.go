@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A container is compared with the content that was there when it started: the last contents are
-// remembered, with when each came and went, also when the source was deleted in between.
+// A container is compared with the content at its start: the latest contents are remembered with when each came
+// and went, even if the source was deleted in between.
 func TestGraph_RemembersTheLastContents(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	g := NewGraph()
@@ -42,7 +42,7 @@ func TestGraph_RemembersTheLastContents(t *testing.T) {
 	expect := func(want ...string) {
 		t.Helper()
 		if diff := cmp.Diff(want, past()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("past contents (-want +got):\n%s", diff)
 		}
 	}
 	change := func(version int, value string) {
@@ -69,7 +69,7 @@ func TestGraph_RemembersTheLastContents(t *testing.T) {
 	expect("1 from 30 until 40", "1 from 50 until 60", "2 from 60 until 70", "3 from 70 until 80")
 }
 
-// Former contents of a source with many keys are fewer, the latest being kept.
+// Fewer former contents are kept of a source with many keys: the latest.
 func TestGraph_RemembersFewContentsOfManyKeys(t *testing.T) {
 	for keys, want := range map[int]int{maxPastKeys / maxPast: maxPast, maxPastKeys/maxPast + 1: maxPast - 1, maxPastKeys: 1, maxPastKeys + 1: 0} {
 		var s *Source
@@ -82,10 +82,10 @@ func TestGraph_RemembersFewContentsOfManyKeys(t *testing.T) {
 			s = next
 		}
 		if len(s.history().past) != want {
-			t.Errorf("of %d keys %d contents are remembered, want %d", keys, len(s.history().past), want)
+			t.Errorf("%d keys: %d contents are remembered, want %d", keys, len(s.history().past), want)
 		}
 		if n := len(s.history().past); n > 0 && s.history().past[n-1].Until.Version != 10 {
-			t.Errorf("of %d keys the last one ended at %d", keys, s.history().past[n-1].Until.Version)
+			t.Errorf("%d keys: the last content ended at %d, want 10", keys, s.history().past[n-1].Until.Version)
 		}
 	}
 }

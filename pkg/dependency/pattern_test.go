@@ -28,14 +28,14 @@ func TestPatternNamesSources(t *testing.T) {
 	} {
 		p := Pattern{Kind: Secret, Name: tc.pattern}
 		if p.Glob() != tc.glob {
-			t.Errorf("%q: glob is %v, want %v", tc.pattern, p.Glob(), tc.glob)
+			t.Errorf("%q: Glob = %v, want %v", tc.pattern, p.Glob(), tc.glob)
 		}
 		for _, name := range tc.yes {
 			if !p.Matches(Secret, name) {
 				t.Errorf("%q does not match %q", tc.pattern, name)
 			}
 			if p.Matches(ConfigMap, name) {
-				t.Errorf("%q matches a ConfigMap", tc.pattern)
+				t.Errorf("%q matches a ConfigMap, want only Secrets", tc.pattern)
 			}
 		}
 		for _, name := range tc.no {
@@ -46,7 +46,7 @@ func TestPatternNamesSources(t *testing.T) {
 	}
 }
 
-// A Matcher names what its patterns do, which is what path.Match says.
+// A Matcher finds the same patterns as path.Match.
 func TestMatcher(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	text := func(alphabet string, most int) string {
@@ -79,11 +79,11 @@ func TestMatcher(t *testing.T) {
 			named = named || yes
 		}
 		if got := m.Globs(Secret, name, nil); !slices.Equal(got, want) || m.Names(Secret, name) != named || m.Matches(Secret, name) != (named || len(want) > 0) {
-			t.Fatalf("of %q, %q is named by the globs %v, want %v; by name: %v, want %v", patterns, name, got, want, m.Names(Secret, name), named)
+			t.Fatalf("patterns %q, name %q: globs = %v, want %v; by name = %v, want %v", patterns, name, got, want, m.Names(Secret, name), named)
 		}
 		matched += len(want)
 	}
 	if matched < 5_000 {
-		t.Errorf("only %d globs have matched", matched)
+		t.Errorf("only %d globs matched", matched)
 	}
 }

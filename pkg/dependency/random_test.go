@@ -19,5 +19,5 @@ func withSeeds(t *testing.T, n int, test func(*testing.T, *rand.Rand)) {
 // pick returns one of several values.
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.Intn(len(values))] }
 
-// chance is true in one of n cases.
+// chance returns true in one of n cases.
 func chance(r *rand.Rand, n int) bool { return r.Intn(n) == 0 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// observed is a Deployment as it is read: its image, its annotations, and what its status says.
+// observed is a version of a Deployment: its image, its annotations, and its status.
 type observed struct {
 	image       string
 	annotations map[string]string
@@ -23,15 +23,15 @@ type observed struct {
 	reloadedAt  string
 	stamp       string // the hash in the template
 	revision    string
-	gone        bool     // the process has forgotten what it knew
+	gone        bool     // the process lost what it knew about the workload
 	listed      bool     // not live
-	another     bool     // created in the place of the one before
+	another     bool     // deleted and created again
 	written     int      // when the template was last written, in seconds
-	by          []string // by whom, if not by the owner
-	rekeyed     string   // what the hash is with another key, which has replaced that of the annotations
+	by          []string // the field managers of the template, if not the owner
+	rekeyed     string   // the hash with another key, which replaces the hash of the annotations
 }
 
-// readAll reads versions 10, 20 and so on of a Deployment with three replicas.
+// readAll reads a Deployment with three replicas, at versions 10, 20 and so on.
 func readAll(versions ...observed) (w *Workload) {
 	for i, v := range versions {
 		o := &appsv1.Deployment{}
@@ -75,8 +75,8 @@ func readAll(versions ...observed) (w *Workload) {
 	return w
 }
 
-// When a record was written is remembered until it tells more; what another client removes of it
-// stays, as long as the pods do.
+// The time at which a record was written is kept until a new record adds information. What another client removes
+// from the record is kept as long as the pods are.
 func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 	type m = map[string]string
 	full := m{"config-hash": "h", "applied-sources": "s"}
@@ -93,38 +93,38 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 		want record
 	}{
 		"found in the first list":                     {[]observed{{annotations: full, listed: true}}, record{"h", "s", false, Moment{}}},
-		"created with it":                             {[]observed{{annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
-		"created again with it":                       {[]observed{{annotations: full}, {annotations: full, another: true}}, record{"h", "s", false, Moment{20, 2}}},
-		"the same, while no replica looked":           {[]observed{{annotations: full}, {annotations: full, another: true, listed: true}}, record{"h", "s", false, Moment{20, 2}}},
-		"created without it, while no replica looked": {[]observed{{annotations: full}, {another: true, listed: true}}, record{}},
-		"written":                                {[]observed{{}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
-		"it stays":                               {[]observed{{}, {annotations: full}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
-		"another hash":                           {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},
-		"other sources":                          {[]observed{{annotations: full}, {annotations: m{"config-hash": "h", "applied-sources": "t"}}}, record{"h", "t", false, Moment{20, 2}}},
-		"both":                                   {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "t"}}}, record{"i", "t", false, Moment{20, 2}}},
-		"the pods were looked up":                {[]observed{{annotations: full}, {annotations: verified}}, record{"h", "s", false, Moment{20, 2}}},
-		"once more":                              {[]observed{{annotations: verified}, {annotations: m{"config-hash": "h", "applied-sources": "s", "verified-at": "w"}}}, record{"h", "s", false, Moment{20, 2}}},
-		"that they were is removed":              {[]observed{{annotations: verified}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
-		"of a restart":                           {[]observed{{annotations: full}, {annotations: restart}}, record{"h", "s", false, Moment{20, 2}}},
-		"of the same restart":                    {[]observed{{annotations: restart}, {annotations: restart}}, record{"h", "s", false, Moment{10, 1}}},
-		"of another restart":                     {[]observed{{annotations: restart}, {annotations: m{"config-hash": "h", "applied-sources": "s", "last-reload": "q"}}}, record{"h", "s", false, Moment{20, 2}}},
-		"that of a restart is removed":           {[]observed{{annotations: restart}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
-		"of one that evicts, at the same moment": {[]observed{{annotations: restart}, {annotations: evicting}}, record{"h", "s", false, Moment{20, 2}}},
-		"a pod was evicted":                      {[]observed{{annotations: evicting}, {annotations: m{"config-hash": "h", "applied-sources": "s", "last-reload": "r", "recreating": "q"}}}, record{"h", "s", false, Moment{10, 1}}},
-		"all pods were":                          {[]observed{{annotations: evicting}, {annotations: restart}}, record{"h", "s", false, Moment{10, 1}}},
-		"it is removed":                          {[]observed{{annotations: full}, {}}, record{"h", "s", true, Moment{10, 1}}},
-		"it is removed for long":                 {[]observed{{annotations: full}, {}, {}}, record{"h", "s", true, Moment{10, 1}}},
-		"a part of it is removed":                {[]observed{{annotations: full}, {annotations: m{"config-hash": "h"}}}, record{"h", "s", true, Moment{10, 1}}},
-		"the hash is removed":                    {[]observed{{annotations: full}, {annotations: m{"applied-sources": "s"}}}, record{"h", "s", true, Moment{10, 1}}},
-		"it had no sources":                      {[]observed{{annotations: m{"config-hash": "h"}}, {annotations: m{"config-hash": "h"}}}, record{"h", "", false, Moment{10, 1}}},
-		"another one without sources":            {[]observed{{annotations: full}, {annotations: m{"config-hash": "i"}}}, record{"i", "", false, Moment{20, 2}}},
-		"another one with the same":              {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},
-		"it is removed, and so are pods":         {[]observed{{annotations: full}, {image: "2"}}, record{}},
-		"its key is replaced":                    {[]observed{{annotations: full, rekeyed: "v1.b.k"}, {annotations: full}}, record{"v1.b.k", "rekeyed", false, Moment{10, 1}}},
-		"its key is replaced, and it is written": {[]observed{{annotations: full, rekeyed: "v1.b.k"}, {annotations: m{"config-hash": "v1.b.k", "applied-sources": "rekeyed"}}}, record{"v1.b.k", "rekeyed", false, Moment{20, 2}}},
-		"its key is replaced, and it is removed": {[]observed{{annotations: full, rekeyed: "v1.b.k"}, {}}, record{"v1.b.k", "rekeyed", true, Moment{10, 1}}},
-		"it is removed, its key replaced":        {[]observed{{annotations: full}, {rekeyed: "v1.b.k"}, {}}, record{"v1.b.k", "rekeyed", true, Moment{10, 1}}},
-		"it is removed, and written again":       {[]observed{{annotations: full}, {}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"created with a record":                       {[]observed{{annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"created again with a record":                 {[]observed{{annotations: full}, {annotations: full, another: true}}, record{"h", "s", false, Moment{20, 2}}},
+		"created again with a record, not watched":    {[]observed{{annotations: full}, {annotations: full, another: true, listed: true}}, record{"h", "s", false, Moment{20, 2}}},
+		"created again without a record, not watched": {[]observed{{annotations: full}, {another: true, listed: true}}, record{}},
+		"written":                                  {[]observed{{}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
+		"stays":                                    {[]observed{{}, {annotations: full}, {annotations: full}}, record{"h", "s", false, Moment{20, 2}}},
+		"another hash":                             {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},
+		"other sources":                            {[]observed{{annotations: full}, {annotations: m{"config-hash": "h", "applied-sources": "t"}}}, record{"h", "t", false, Moment{20, 2}}},
+		"another hash and other sources":           {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "t"}}}, record{"i", "t", false, Moment{20, 2}}},
+		"the pods are verified":                    {[]observed{{annotations: full}, {annotations: verified}}, record{"h", "s", false, Moment{20, 2}}},
+		"the pods are verified again":              {[]observed{{annotations: verified}, {annotations: m{"config-hash": "h", "applied-sources": "s", "verified-at": "w"}}}, record{"h", "s", false, Moment{20, 2}}},
+		"the verification is removed":              {[]observed{{annotations: verified}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"a restart is recorded":                    {[]observed{{annotations: full}, {annotations: restart}}, record{"h", "s", false, Moment{20, 2}}},
+		"the same restart":                         {[]observed{{annotations: restart}, {annotations: restart}}, record{"h", "s", false, Moment{10, 1}}},
+		"another restart":                          {[]observed{{annotations: restart}, {annotations: m{"config-hash": "h", "applied-sources": "s", "last-reload": "q"}}}, record{"h", "s", false, Moment{20, 2}}},
+		"the restart is removed":                   {[]observed{{annotations: restart}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
+		"an eviction begins with the same restart": {[]observed{{annotations: restart}, {annotations: evicting}}, record{"h", "s", false, Moment{20, 2}}},
+		"a pod was evicted":                        {[]observed{{annotations: evicting}, {annotations: m{"config-hash": "h", "applied-sources": "s", "last-reload": "r", "recreating": "q"}}}, record{"h", "s", false, Moment{10, 1}}},
+		"all pods were evicted":                    {[]observed{{annotations: evicting}, {annotations: restart}}, record{"h", "s", false, Moment{10, 1}}},
+		"removed":                                  {[]observed{{annotations: full}, {}}, record{"h", "s", true, Moment{10, 1}}},
+		"removed, and later still absent":          {[]observed{{annotations: full}, {}, {}}, record{"h", "s", true, Moment{10, 1}}},
+		"its sources are removed":                  {[]observed{{annotations: full}, {annotations: m{"config-hash": "h"}}}, record{"h", "s", true, Moment{10, 1}}},
+		"its hash is removed":                      {[]observed{{annotations: full}, {annotations: m{"applied-sources": "s"}}}, record{"h", "s", true, Moment{10, 1}}},
+		"a record without sources":                 {[]observed{{annotations: m{"config-hash": "h"}}, {annotations: m{"config-hash": "h"}}}, record{"h", "", false, Moment{10, 1}}},
+		"another hash, without sources":            {[]observed{{annotations: full}, {annotations: m{"config-hash": "i"}}}, record{"i", "", false, Moment{20, 2}}},
+		"another hash with the same sources":       {[]observed{{annotations: full}, {annotations: m{"config-hash": "i", "applied-sources": "s"}}}, record{"i", "s", false, Moment{20, 2}}},
+		"removed, and the template changes":        {[]observed{{annotations: full}, {image: "2"}}, record{}},
+		"rekeyed":                                  {[]observed{{annotations: full, rekeyed: "v1.b.k"}, {annotations: full}}, record{"v1.b.k", "rekeyed", false, Moment{10, 1}}},
+		"rekeyed, and written":                     {[]observed{{annotations: full, rekeyed: "v1.b.k"}, {annotations: m{"config-hash": "v1.b.k", "applied-sources": "rekeyed"}}}, record{"v1.b.k", "rekeyed", false, Moment{20, 2}}},
+		"rekeyed, and removed":                     {[]observed{{annotations: full, rekeyed: "v1.b.k"}, {}}, record{"v1.b.k", "rekeyed", true, Moment{10, 1}}},
+		"removed, and then rekeyed":                {[]observed{{annotations: full}, {rekeyed: "v1.b.k"}, {}}, record{"v1.b.k", "rekeyed", true, Moment{10, 1}}},
+		"removed, and written again":               {[]observed{{annotations: full}, {}, {annotations: full}}, record{"h", "s", false, Moment{10, 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := readAll(tt.do...)
@@ -136,19 +136,19 @@ func TestWorkload_RecordOfTheSamePods(t *testing.T) {
 	}
 }
 
-// Of a workload that was created before our eyes, all templates are known.
+// All templates are known of a workload that was created while watched.
 func TestWorkload_StartOfANewOne(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   []observed
 		want bool
 	}{
-		"another template":        {[]observed{{image: "1"}, {image: "2"}}, false},
-		"a third one":             {[]observed{{image: "1"}, {image: "2"}, {image: "3"}}, false},
-		"the first comes back":    {[]observed{{image: "1"}, {image: "2"}, {image: "1"}}, true},
-		"one in a list":           {[]observed{{image: "1"}, {image: "1", listed: true}, {image: "2"}}, true},
-		"created again":           {[]observed{{image: "1", listed: true}, {image: "1", another: true}, {image: "2", another: true}}, false},
-		"created again, unseen":   {[]observed{{image: "1"}, {image: "1", another: true, listed: true}, {image: "2", another: true}}, true},
-		"deleted, and then again": {[]observed{{image: "1"}, {image: "1", another: true, gone: true}, {image: "2", another: true}}, false},
+		"another template":                {[]observed{{image: "1"}, {image: "2"}}, false},
+		"a third one":                     {[]observed{{image: "1"}, {image: "2"}, {image: "3"}}, false},
+		"back to the first template":      {[]observed{{image: "1"}, {image: "2"}, {image: "1"}}, true},
+		"a list in between":               {[]observed{{image: "1"}, {image: "1", listed: true}, {image: "2"}}, true},
+		"created again, seen":             {[]observed{{image: "1", listed: true}, {image: "1", another: true}, {image: "2", another: true}}, false},
+		"created again, not watched":      {[]observed{{image: "1"}, {image: "1", another: true, listed: true}, {image: "2", another: true}}, true},
+		"deleted and created again, seen": {[]observed{{image: "1"}, {image: "1", another: true, gone: true}, {image: "2", another: true}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w := readAll(tt.do...); w.StartUnsure != tt.want {
@@ -158,8 +158,8 @@ func TestWorkload_StartOfANewOne(t *testing.T) {
 	}
 }
 
-// A template that comes in the middle of a rollout may be one from before, whose pods were never
-// replaced, unless we made it: it carries a time that no other has.
+// A template that is set in the middle of a rollout may be an earlier one whose pods were never replaced, unless
+// configdep created the template: then it has a time that no other template has.
 func TestWorkload_StartIsUnsure(t *testing.T) {
 	const noon, later, atNoon = "2026-01-01T12:00:00Z", "2026-01-01T12:00:00.5Z", 1767268800
 	recordOf := func(hash, at string) map[string]string {
@@ -169,98 +169,98 @@ func TestWorkload_StartIsUnsure(t *testing.T) {
 	recreated := observed{image: "1", stamp: "h", annotations: recordOf("i", later)}
 	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	for name, tt := range map[string]struct {
-		do     []observed // the first is listed
+		do     []observed // the first version is in the first list
 		want   bool
-		before string // the revision
+		before string // RevisionBefore
 	}{
-		"first seen":                      {[]observed{{image: "1", revision: "1"}}, false, ""},
-		"a rollout after another":         {[]observed{{image: "1", revision: "1", status: done}, {image: "2", revision: "1"}}, false, "1"},
-		"in the middle of another":        {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, true, "1"},
-		"the same, since one complete":    {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}}, false, ""},
-		"back to the complete one":        {[]observed{{image: "1", status: done}, {image: "2"}, {image: "1"}}, true, ""},
-		"back to another one":             {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "2"}}, true, ""},
-		"back to one before the complete": {[]observed{{image: "0"}, {image: "1", status: done}, {image: "2"}, {image: "0"}}, false, ""},
-		"pods of it are replaced":         {[]observed{{image: "1", status: done}, {image: "1"}, {image: "2"}, {image: "1"}}, true, ""},
-		"others, while they are":          {[]observed{{image: "1", status: done}, {image: "1"}, {image: "1"}, {image: "2"}, {image: "3"}}, false, ""},
-		"one may have been missed":        {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2", listed: true}, {image: "3"}}, true, ""},
-		"none before one in a list":       {[]observed{{image: "1", status: done}, {image: "2", listed: true}}, false, ""},
-		"one after one in a list":         {[]observed{{image: "1", status: done}, {image: "2", listed: true}, {image: "3"}}, true, ""},
-		"one after a complete list":       {[]observed{{image: "1"}, {image: "2", listed: true, status: done}, {image: "3"}, {image: "4"}}, false, ""},
-		"as many as are remembered": {[]observed{
+		"first seen":                                       {[]observed{{image: "1", revision: "1"}}, false, ""},
+		"a rollout after another":                          {[]observed{{image: "1", revision: "1", status: done}, {image: "2", revision: "1"}}, false, "1"},
+		"in the middle of a rollout":                       {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, true, "1"},
+		"a third template since a complete rollout":        {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}}, false, ""},
+		"back to the template of the complete rollout":     {[]observed{{image: "1", status: done}, {image: "2"}, {image: "1"}}, true, ""},
+		"back to another template":                         {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "2"}}, true, ""},
+		"back to a template before the complete rollout":   {[]observed{{image: "0"}, {image: "1", status: done}, {image: "2"}, {image: "0"}}, false, ""},
+		"back to a template whose pods are being replaced": {[]observed{{image: "1", status: done}, {image: "1"}, {image: "2"}, {image: "1"}}, true, ""},
+		"other templates while pods are being replaced":    {[]observed{{image: "1", status: done}, {image: "1"}, {image: "1"}, {image: "2"}, {image: "3"}}, false, ""},
+		"a list may hide a template":                       {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2", listed: true}, {image: "3"}}, true, ""},
+		"a list after a complete rollout":                  {[]observed{{image: "1", status: done}, {image: "2", listed: true}}, false, ""},
+		"after a list that may hide a template":            {[]observed{{image: "1", status: done}, {image: "2", listed: true}, {image: "3"}}, true, ""},
+		"after a list with a complete rollout":             {[]observed{{image: "1"}, {image: "2", listed: true, status: done}, {image: "3"}, {image: "4"}}, false, ""},
+		"as many templates as are remembered": {[]observed{
 			{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "4"}, {image: "5"}, {image: "6"},
 			{image: "7"}, {image: "8"}, {image: "9"},
 		}, false, ""},
-		"too many to remember": {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "4"}, {image: "5"}, {image: "6"},
+		"more templates than are remembered": {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}, {image: "4"}, {image: "5"}, {image: "6"},
 			{image: "7"}, {image: "8"}, {image: "9"}, {image: "10"}}, true, ""},
-		"it goes on":                     {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2", status: done}}, true, "1"},
-		"one that we made":               {[]observed{{image: "1"}, {image: "1", reloadedAt: noon}}, false, ""},
-		"one with the time of the other": {[]observed{{image: "1", reloadedAt: noon}, {image: "2", reloadedAt: noon}}, true, ""},
-		"a later one that we made":       {[]observed{{image: "1", reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
-		"an earlier one comes back":      {[]observed{{image: "1", reloadedAt: later}, {image: "1", reloadedAt: noon}}, true, ""},
-		"earlier than one before":        {[]observed{{image: "1", reloadedAt: later}, {image: "2"}, {image: "1", reloadedAt: noon}}, true, ""},
-		"with an invalid time":           {[]observed{{image: "1"}, {image: "1", reloadedAt: "now"}}, true, ""},
-		"one that only the record dates": {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}}, false, ""},
-		"a while after the one before":   {[]observed{{image: "1", written: atNoon - 121}, {image: "1", reloadedAt: noon}}, false, ""},
-		"too soon after the one before":  {[]observed{{image: "1", written: atNoon - 120}, {image: "1", reloadedAt: noon}}, true, ""},
-		"it is seen that we made it":     {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us}}, false, ""},
-		"others wrote then":              {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{OwnFieldManager, "owner"}}}, true, ""},
-		"others, and we":                 {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{"owner", OwnFieldManager}}}, true, ""},
-		"it is listed":                   {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us, listed: true}}, false, ""},
-		"we made it without a time":      {[]observed{{image: "1", written: atNoon}, {image: "1", stamp: "h", written: atNoon, by: us}}, false, ""},
-		"the same without a time":        {[]observed{{image: "1", stamp: "h", written: atNoon, by: us}, {image: "2", stamp: "h", written: atNoon, by: us}}, true, ""},
-		"we made the one before":         {[]observed{{image: "1", reloadedAt: noon, written: atNoon, by: us}, {image: "2", reloadedAt: noon, written: atNoon, by: us}}, true, ""},
-		"soon after a known restart":     {[]observed{{image: "1", written: atNoon - 1, reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
-		"and the owner changes":          {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}, {image: "2", stamp: "h", annotations: recordOf("h", noon)}}, true, ""},
-		"and comes back":                 {[]observed{{image: "1", stamp: "h", annotations: recordOf("h", later)}, {image: "1", stamp: "g", annotations: recordOf("g", noon)}}, true, ""},
-		"the record is of an eviction":   {[]observed{{image: "1"}, {image: "2", stamp: "h", annotations: recordOf("i", noon)}}, true, ""},
-		"it was of an eviction before":   {[]observed{recreated, {image: "2", stamp: "i", annotations: recordOf("i", later)}}, true, ""},
-		"the record has an invalid time": {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", "now")}}, true, ""},
+		"the rollout completes":                                               {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2", status: done}}, true, "1"},
+		"restarted by configdep":                                              {[]observed{{image: "1"}, {image: "1", reloadedAt: noon}}, false, ""},
+		"another template with the time of the previous one":                  {[]observed{{image: "1", reloadedAt: noon}, {image: "2", reloadedAt: noon}}, true, ""},
+		"restarted again by configdep":                                        {[]observed{{image: "1", reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
+		"an earlier restart time":                                             {[]observed{{image: "1", reloadedAt: later}, {image: "1", reloadedAt: noon}}, true, ""},
+		"an earlier restart time than the one before last":                    {[]observed{{image: "1", reloadedAt: later}, {image: "2"}, {image: "1", reloadedAt: noon}}, true, ""},
+		"an invalid restart time":                                             {[]observed{{image: "1"}, {image: "1", reloadedAt: "now"}}, true, ""},
+		"a restart whose time is only in the record":                          {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}}, false, ""},
+		"long enough after the previous write":                                {[]observed{{image: "1", written: atNoon - 121}, {image: "1", reloadedAt: noon}}, false, ""},
+		"too soon after the previous write":                                   {[]observed{{image: "1", written: atNoon - 120}, {image: "1", reloadedAt: noon}}, true, ""},
+		"managed fields show that configdep wrote":                            {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us}}, false, ""},
+		"managed fields show that the owner wrote as well":                    {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{OwnFieldManager, "owner"}}}, true, ""},
+		"managed fields show that the owner wrote first":                      {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: []string{"owner", OwnFieldManager}}}, true, ""},
+		"managed fields in a list show that configdep wrote":                  {[]observed{{image: "1", written: atNoon}, {image: "1", reloadedAt: noon, written: atNoon, by: us, listed: true}}, false, ""},
+		"written by configdep, without a time":                                {[]observed{{image: "1", written: atNoon}, {image: "1", stamp: "h", written: atNoon, by: us}}, false, ""},
+		"another template of configdep with the same hash and without a time": {[]observed{{image: "1", stamp: "h", written: atNoon, by: us}, {image: "2", stamp: "h", written: atNoon, by: us}}, true, ""},
+		"another template of configdep with the same time":                    {[]observed{{image: "1", reloadedAt: noon, written: atNoon, by: us}, {image: "2", reloadedAt: noon, written: atNoon, by: us}}, true, ""},
+		"soon after a restart by configdep":                                   {[]observed{{image: "1", written: atNoon - 1, reloadedAt: noon}, {image: "1", reloadedAt: later}}, false, ""},
+		"changed by the owner after a restart by configdep":                   {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", noon)}, {image: "2", stamp: "h", annotations: recordOf("h", noon)}}, true, ""},
+		"a record with an earlier restart time":                               {[]observed{{image: "1", stamp: "h", annotations: recordOf("h", later)}, {image: "1", stamp: "g", annotations: recordOf("g", noon)}}, true, ""},
+		"the record is from an eviction":                                      {[]observed{{image: "1"}, {image: "2", stamp: "h", annotations: recordOf("i", noon)}}, true, ""},
+		"the previous record is from an eviction":                             {[]observed{recreated, {image: "2", stamp: "i", annotations: recordOf("i", later)}}, true, ""},
+		"the record has an invalid time":                                      {[]observed{{image: "1"}, {image: "1", stamp: "h", annotations: recordOf("h", "now")}}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.do[0].listed = true
 			w := readAll(tt.do...)
 			if w.StartUnsure != tt.want || w.RevisionBefore != tt.before {
-				t.Errorf("unsure %v, revision %q before, want %v, %q", w.StartUnsure, w.RevisionBefore, tt.want, tt.before)
+				t.Errorf("StartUnsure = %v, RevisionBefore = %q; want %v, %q", w.StartUnsure, w.RevisionBefore, tt.want, tt.before)
 			}
 		})
 	}
 }
 
-// Pods of other kinds may be left of a template of before, although no rollout was under way.
+// Pods of an earlier template of other kinds may still exist, even without a rollout in progress.
 func TestWorkload_Restarted(t *testing.T) {
 	before := &Workload{}
 	for countsAll, want := range map[bool][2]bool{true: {true, true}, false: {false, true}} {
 		for i, marks := range []Marks{{TemplateHash: "v"}, {ReloadedAt: "v"}} {
 			w := &Workload{Traits: Traits{CountsAll: countsAll}, Marks: marks, writtenByUs: true}
 			if got := w.restarted(before); got != want[i] {
-				t.Errorf("rollouts count all: %v, %+v: %v", countsAll, marks, got)
+				t.Errorf("CountsAll = %v, annotations %+v: restarted = %v", countsAll, marks, got)
 			}
 			if w.writtenByUs = false; w.restarted(before) {
-				t.Errorf("rollouts count all: %v, %+v of another client", countsAll, marks)
+				t.Errorf("CountsAll = %v, annotations %+v by another client: restarted = true, want false", countsAll, marks)
 			}
 		}
 	}
 }
 
-// When all pods were of another template than the one that is there now.
+// The latest time at which all pods were of another template than the current one.
 func TestWorkload_PodsAfter(t *testing.T) {
 	done := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	for name, tt := range map[string]struct {
 		do   []observed
 		want Moment
 	}{
-		"not known":                {[]observed{{image: "1"}, {image: "2"}}, Moment{}},
-		"a rollout after another":  {[]observed{{image: "1", status: done}, {image: "2"}}, Moment{10, 1}},
-		"seen once more":           {[]observed{{image: "1", status: done}, {image: "1", status: done}, {image: "2"}}, Moment{20, 2}},
-		"it goes on":               {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2"}}, Moment{10, 1}},
-		"it is complete":           {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2", status: done}}, Moment{10, 1}},
-		"one rollout further":      {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}}, Moment{10, 1}},
-		"whatever was missed":      {[]observed{{image: "1", status: done}, {image: "2", listed: true}, {image: "3"}}, Moment{10, 1}},
-		"back to that template":    {[]observed{{image: "1", status: done}, {image: "2"}, {image: "1"}}, Moment{}},
-		"back to one before that":  {[]observed{{image: "0"}, {image: "1", status: done}, {image: "2"}, {image: "0"}}, Moment{20, 2}},
-		"pods of it are replaced":  {[]observed{{image: "1", status: done}, {image: "1"}, {image: "2"}}, Moment{10, 1}},
-		"another object":           {[]observed{{image: "1", status: done}, {image: "2", another: true}, {image: "3", another: true}}, Moment{}},
-		"the process knew nothing": {[]observed{{image: "1", status: done}, {image: "2", gone: true}, {image: "3"}}, Moment{}},
+		"no complete rollout":                              {[]observed{{image: "1"}, {image: "2"}}, Moment{}},
+		"a rollout after another":                          {[]observed{{image: "1", status: done}, {image: "2"}}, Moment{10, 1}},
+		"a complete rollout, seen twice":                   {[]observed{{image: "1", status: done}, {image: "1", status: done}, {image: "2"}}, Moment{20, 2}},
+		"the rollout continues":                            {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2"}}, Moment{10, 1}},
+		"the rollout completes":                            {[]observed{{image: "1", status: done}, {image: "2"}, {image: "2", status: done}}, Moment{10, 1}},
+		"a third template":                                 {[]observed{{image: "1", status: done}, {image: "2"}, {image: "3"}}, Moment{10, 1}},
+		"a list may hide a template":                       {[]observed{{image: "1", status: done}, {image: "2", listed: true}, {image: "3"}}, Moment{10, 1}},
+		"back to the template of the complete rollout":     {[]observed{{image: "1", status: done}, {image: "2"}, {image: "1"}}, Moment{}},
+		"back to an earlier template":                      {[]observed{{image: "0"}, {image: "1", status: done}, {image: "2"}, {image: "0"}}, Moment{20, 2}},
+		"pods of the previous template are being replaced": {[]observed{{image: "1", status: done}, {image: "1"}, {image: "2"}}, Moment{10, 1}},
+		"deleted and created again":                        {[]observed{{image: "1", status: done}, {image: "2", another: true}, {image: "3", another: true}}, Moment{}},
+		"the process lost what it knew":                    {[]observed{{image: "1", status: done}, {image: "2", gone: true}, {image: "3"}}, Moment{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w := readAll(tt.do...); w.PodsAfter != tt.want {
@@ -270,16 +270,16 @@ func TestWorkload_PodsAfter(t *testing.T) {
 	}
 }
 
-// A list that shows a later write of the same template may hide that another one has come and gone, unless
-// the revision shows that none has.
+// A list that shows a later write of the same template may hide that another template was set in between, unless
+// the revision shows that none was.
 func TestWorkload_StartedBy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   []observed
 		want uint64
 	}{
 		"watched":                                {[]observed{{image: "1", written: 1}, {image: "1", written: 2}}, 10},
-		"listed as it was":                       {[]observed{{image: "1", written: 1}, {image: "1", written: 1, listed: true}}, 10},
-		"listed, and written since":              {[]observed{{image: "1", written: 1}, {image: "1", written: 2, listed: true}}, 20},
+		"listed unchanged":                       {[]observed{{image: "1", written: 1}, {image: "1", written: 1, listed: true}}, 10},
+		"listed after another write":             {[]observed{{image: "1", written: 1}, {image: "1", written: 2, listed: true}}, 20},
 		"listed with the same revision":          {[]observed{{image: "1", written: 1, revision: "3"}, {image: "1", written: 2, revision: "3", listed: true}}, 10},
 		"listed with another revision":           {[]observed{{image: "1", written: 1, revision: "3"}, {image: "1", written: 2, revision: "4", listed: true}}, 20},
 		"listed without its revision":            {[]observed{{image: "1", written: 1, revision: "3"}, {image: "1", written: 2, listed: true}}, 20},
@@ -295,21 +295,21 @@ func TestWorkload_StartedBy(t *testing.T) {
 	}
 }
 
-// A rollout since the template changed has a higher number than the last one before it.
+// A rollout of the current template has a higher revision than the last one before it.
 func TestWorkload_RevisionIsNew(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   []observed
 		want bool
 	}{
-		"counted":                    {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2"}}, true},
-		"not counted yet":            {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, false},
-		"back to an earlier one":     {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "2"}, {image: "1", revision: "2"}, {image: "1", revision: "1"}}, false},
-		"ten are more than nine":     {[]observed{{image: "1", revision: "9"}, {image: "2", revision: "9"}, {image: "2", revision: "10"}}, true},
-		"no number before":           {[]observed{{image: "1"}, {image: "2"}, {image: "2", revision: "1"}}, false},
-		"what is no number":          {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "x"}}, false},
-		"seen for the first time":    {[]observed{{image: "1", revision: "1"}}, false},
-		"of a template that goes on": {[]observed{{image: "1", revision: "1"}, {image: "1", revision: "2"}}, false},
-		"counted in a list":          {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "2", listed: true}}, true},
+		"the revision has increased":                      {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "2"}}, true},
+		"the revision has not increased yet":              {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}}, false},
+		"back to an earlier template":                     {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "2"}, {image: "1", revision: "2"}, {image: "1", revision: "1"}}, false},
+		"revision 10 after revision 9":                    {[]observed{{image: "1", revision: "9"}, {image: "2", revision: "9"}, {image: "2", revision: "10"}}, true},
+		"no previous revision":                            {[]observed{{image: "1"}, {image: "2"}, {image: "2", revision: "1"}}, false},
+		"a revision that is not a number":                 {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "1"}, {image: "2", revision: "x"}}, false},
+		"seen for the first time":                         {[]observed{{image: "1", revision: "1"}}, false},
+		"the revision of an unchanged template increases": {[]observed{{image: "1", revision: "1"}, {image: "1", revision: "2"}}, false},
+		"a list shows a higher revision":                  {[]observed{{image: "1", revision: "1"}, {image: "2", revision: "2", listed: true}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w := readAll(tt.do...); w.RevisionIsNew() != tt.want {
@@ -319,8 +319,8 @@ func TestWorkload_RevisionIsNew(t *testing.T) {
 	}
 }
 
-// The pods of a paused Deployment are those of the template with which it was paused, and when
-// that was not seen, those of which its status tells.
+// The pods of a paused Deployment are those of the template with which it was paused. If that was not seen, the
+// status shows whether they are.
 func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 	all := appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3}
 	none := appsv1.DeploymentStatus{Replicas: 3}
@@ -329,38 +329,38 @@ func TestWorkload_TemplateOfAPausedDeployment(t *testing.T) {
 		do      []observed
 		pending bool
 	}{
-		"it is not paused":               {[]observed{{image: "1"}, {image: "2"}}, false},
-		"paused":                         {[]observed{{image: "1"}, {image: "1", paused: true}}, false},
-		"paused with another template":   {[]observed{{image: "1"}, {image: "2", paused: true, status: all}}, true},
-		"and back":                       {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "1", paused: true}}, false},
-		"resumed":                        {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2"}}, false},
-		"made as it is, before our eyes": {[]observed{{image: "1", paused: true}}, true},
-		"found, and all pods are of the template":             {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
-		"found, and no pod is of the template":                {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
-		"found, and it is not known":                          {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
-		"found, not known, and then no pod is":                {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
-		"found, all were, and then no pod is":                 {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
-		"found, not known, and it goes on":                    {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
-		"found, not known, and the template is new":           {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
-		"found, not known, of another no pod is, and back":    {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: none}, {image: "1", paused: true, status: some}}, false},
-		"and then no pod is of that":                          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: none}, {image: "1", paused: true, status: none}}, true},
-		"listed with another template, of which all pods are": {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: all}}, false},
-		"listed with another template, of which some are":     {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: some}}, false},
-		"listed with another template, of which none is":      {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: none}}, true},
-		"listed with the template, of which none is":          {[]observed{{image: "1"}, {image: "1", paused: true, listed: true, status: none}}, true},
-		"still paused, and listed":                            {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2", paused: true, listed: true, status: none}}, true},
-		"resumed and paused unseen":                           {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2", paused: true, listed: true, status: some}}, false},
+		"not paused":                            {[]observed{{image: "1"}, {image: "2"}}, false},
+		"paused":                                {[]observed{{image: "1"}, {image: "1", paused: true}}, false},
+		"changed while paused":                  {[]observed{{image: "1"}, {image: "2", paused: true, status: all}}, true},
+		"changed and changed back while paused": {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "1", paused: true}}, false},
+		"resumed":                               {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2"}}, false},
+		"created paused, seen":                  {[]observed{{image: "1", paused: true}}, true},
+		"found paused, all pods are of the template":                                       {[]observed{{image: "1", paused: true, listed: true, status: all}}, false},
+		"found paused, no pod is of the template":                                          {[]observed{{image: "1", paused: true, listed: true, status: none}}, true},
+		"found paused, some pods are of the template":                                      {[]observed{{image: "1", paused: true, listed: true, status: some}}, false},
+		"found paused with some pods of the template, later none":                          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: none}}, true},
+		"found paused with all pods of the template, later none":                           {[]observed{{image: "1", paused: true, listed: true, status: all}, {image: "1", paused: true, status: none}}, false},
+		"found paused with some pods of the template, later some":                          {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "1", paused: true, status: some}}, false},
+		"found paused with some pods of the template, then changed":                        {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: some}}, true},
+		"found paused with some pods of the template, changed and changed back":            {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: none}, {image: "1", paused: true, status: some}}, false},
+		"found paused with some pods of the template, changed and changed back, then none": {[]observed{{image: "1", paused: true, listed: true, status: some}, {image: "2", paused: true, status: none}, {image: "1", paused: true, status: none}}, true},
+		"listed as paused, with another template, all pods are of it":                      {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: all}}, false},
+		"listed as paused, with another template, some pods are of it":                     {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: some}}, false},
+		"listed as paused, with another template, no pod is of it":                         {[]observed{{image: "1"}, {image: "2", paused: true, listed: true, status: none}}, true},
+		"listed as paused, with the same template, no pod is of it":                        {[]observed{{image: "1"}, {image: "1", paused: true, listed: true, status: none}}, true},
+		"listed as still paused":                                                           {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2", paused: true, listed: true, status: none}}, true},
+		"resumed, then paused again":                                                       {[]observed{{image: "1"}, {image: "2", paused: true}, {image: "2", paused: true, listed: true, status: some}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := readAll(tt.do...).TemplatePending; got != tt.pending {
-				t.Errorf("the template is pending: %v, want %v", got, tt.pending)
+				t.Errorf("TemplatePending = %v, want %v", got, tt.pending)
 			}
 		})
 	}
 }
 
-// When a workload began to say what it says of its restarts, and of what counts, is remembered; of the
-// latter the first change after a record.
+// The times are kept at which a workload opted in and at which its scope changed; for the scope, the first change
+// since the last record.
 func TestWorkload_Opt(t *testing.T) {
 	type step struct {
 		in       bool
@@ -368,19 +368,19 @@ func TestWorkload_Opt(t *testing.T) {
 		recorded uint64
 	}
 	for name, tt := range map[string]struct {
-		do            []step // in versions 10, 20 and so on
+		do            []step // at versions 10, 20 and so on
 		opted, scoped Moment
 	}{
-		"first seen":                      {[]step{{true, "a", 0}}, Moment{}, Moment{}},
-		"nothing changes":                 {[]step{{true, "a", 0}, {true, "a", 0}}, Moment{}, Moment{}},
-		"it opts in":                      {[]step{{false, "a", 0}, {true, "a", 0}}, Moment{20, 2}, Moment{}},
-		"it stays in":                     {[]step{{false, "a", 0}, {true, "a", 0}, {true, "a", 0}}, Moment{20, 2}, Moment{}},
-		"another scope":                   {[]step{{true, "a", 0}, {true, "b", 0}}, Moment{}, Moment{20, 2}},
-		"it stays":                        {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 0}}, Moment{}, Moment{20, 2}},
-		"and once more":                   {[]step{{true, "a", 0}, {true, "b", 0}, {true, "c", 0}}, Moment{}, Moment{20, 2}},
-		"a record was written since then": {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 30}}, Moment{}, Moment{20, 2}},
-		"one with another scope":          {[]step{{true, "a", 0}, {true, "b", 0}, {true, "c", 30}}, Moment{}, Moment{30, 3}},
-		"and then another scope":          {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 30}, {true, "c", 30}}, Moment{}, Moment{40, 4}},
+		"seen for the first time":                 {[]step{{true, "a", 0}}, Moment{}, Moment{}},
+		"nothing changes":                         {[]step{{true, "a", 0}, {true, "a", 0}}, Moment{}, Moment{}},
+		"opts in":                                 {[]step{{false, "a", 0}, {true, "a", 0}}, Moment{20, 2}, Moment{}},
+		"stays opted in":                          {[]step{{false, "a", 0}, {true, "a", 0}, {true, "a", 0}}, Moment{20, 2}, Moment{}},
+		"another scope":                           {[]step{{true, "a", 0}, {true, "b", 0}}, Moment{}, Moment{20, 2}},
+		"another scope, then unchanged":           {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 0}}, Moment{}, Moment{20, 2}},
+		"another scope, then a third":             {[]step{{true, "a", 0}, {true, "b", 0}, {true, "c", 0}}, Moment{}, Moment{20, 2}},
+		"a record is written after another scope": {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 30}}, Moment{}, Moment{20, 2}},
+		"a record is written with a third scope":  {[]step{{true, "a", 0}, {true, "b", 0}, {true, "c", 30}}, Moment{}, Moment{30, 3}},
+		"a third scope after a record":            {[]step{{true, "a", 0}, {true, "b", 0}, {true, "b", 30}, {true, "c", 30}}, Moment{}, Moment{40, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *Workload
@@ -390,21 +390,20 @@ func TestWorkload_Opt(t *testing.T) {
 				last = w
 			}
 			if last.OptedAt != tt.opted || last.ScopedAt != tt.scoped {
-				t.Errorf("opted at %v, scoped at %v, want %v and %v", last.OptedAt, last.ScopedAt, tt.opted, tt.scoped)
+				t.Errorf("OptedAt = %v, ScopedAt = %v; want %v, %v", last.OptedAt, last.ScopedAt, tt.opted, tt.scoped)
 			}
 		})
 	}
 }
 
-// A rollout that is complete says nothing of pods that its rules do not count: those of a DaemonSet on nodes
-// that are to have none, and those of a StatefulSet that is scaled down. A template that comes then may be the
-// one that such a pod has.
+// A complete rollout says nothing about pods that it does not count: pods of a DaemonSet on nodes that should have
+// none, and pods of a StatefulSet that is scaled down. A later template may be the one of such a pod.
 func TestWorkload_CompleteBesideOtherPods(t *testing.T) {
 	for name, tt := range map[string]struct {
 		surplus, unsure bool
 	}{
-		"all are counted": {false, false},
-		"there is a tainted node, or the StatefulSet is scaled down": {true, true},
+		"all pods are counted":                                 {false, false},
+		"a node is tainted, or the StatefulSet is scaled down": {true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var w *Workload
@@ -423,7 +422,7 @@ func TestWorkload_CompleteBesideOtherPods(t *testing.T) {
 				after = Moment{}
 			}
 			if w.Rollout.Phase != RolloutComplete || w.StartUnsure != tt.unsure || w.PodsAfter != after {
-				t.Errorf("%s, unsure %v, pods after %v", w.Rollout.Phase, w.StartUnsure, w.PodsAfter)
+				t.Errorf("phase %s, StartUnsure = %v, PodsAfter = %v", w.Rollout.Phase, w.StartUnsure, w.PodsAfter)
 			}
 		})
 	}

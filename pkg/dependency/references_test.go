@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 const goldenSuffix = ".golden.yaml"
 
-// goldenReference is a Reference as the golden files show it.
+// goldenReference is a Reference in the format of the golden files.
 type goldenReference struct {
 	Source   string      `json:"source"`
 	Optional bool        `json:"optional"`
@@ -66,7 +66,7 @@ func toGolden(references []Reference) []goldenReference {
 	return out
 }
 
-// templates returns the pod templates in testdata by the behaviour that they show.
+// templates returns the pod templates in testdata by the behaviour that they demonstrate.
 func templates(t *testing.T) map[string]*corev1.PodSpec {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/references/*.yaml")
@@ -89,16 +89,16 @@ func templates(t *testing.T) map[string]*corev1.PodSpec {
 		out[strings.TrimSuffix(filepath.Base(path), ".yaml")] = pod
 	}
 	if len(out) < 20 {
-		t.Fatalf("found %d pod templates in testdata: where are the others?", len(out))
+		t.Fatalf("found %d pod templates in testdata, want more", len(out))
 	}
 	return out
 }
 
-// referencesOf returns what a template within the bounds consumes.
+// referencesOf returns the references of a template within the bounds.
 func referencesOf(pod *corev1.PodSpec) []Reference {
 	references, truncated := References(pod)
 	if truncated {
-		panic("there are more references than are kept")
+		panic("more references than the bound")
 	}
 	return references
 }
@@ -112,7 +112,7 @@ func TestReferencesOfPodTemplates(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(before, pod); diff != "" {
-				t.Errorf("the template was changed (-before +after):\n%s", diff)
+				t.Errorf("ReferencesOf changed the template (-before +after):\n%s", diff)
 			}
 			path := filepath.Join("testdata", "references", behaviour+goldenSuffix)
 			if *update {
@@ -122,7 +122,7 @@ func TestReferencesOfPodTemplates(t *testing.T) {
 			}
 			want, err := os.ReadFile(path)
 			if err != nil {
-				t.Fatalf("%v (write it with -update, and read it)", err)
+				t.Fatalf("%v (write the golden file with -update, and review it)", err)
 			}
 			if diff := cmp.Diff(string(bytes.TrimSpace(want)), string(bytes.TrimSpace(got))); diff != "" {
 				t.Errorf("references (-want +got):\n%s", diff)
@@ -131,9 +131,8 @@ func TestReferencesOfPodTemplates(t *testing.T) {
 	}
 }
 
-// A field of a pod template that names a ConfigMap or a Secret, and that no template in
-// testdata sets, is an unexpected one: a new version of Kubernetes may have
-// brought it.
+// A field of a pod template that names a ConfigMap or a Secret must be set by a template in testdata. A new
+// version of Kubernetes may have added the field.
 func TestTemplatesHaveEveryFieldThatNamesASource(t *testing.T) {
 	want := map[string]bool{}
 	fieldsNamingSources(reflect.TypeFor[corev1.PodSpec](), "", want)
@@ -150,7 +149,7 @@ func TestTemplatesHaveEveryFieldThatNamesASource(t *testing.T) {
 	}
 }
 
-// Fields that look as if they named a source, and do not.
+// Fields whose names suggest that they name a source, but that do not.
 var notASource = []string{
 	"secretFile", // a path on the node
 }
@@ -199,7 +198,7 @@ func fieldsSet(v reflect.Value, path string, found map[string]bool) {
 	}
 }
 
-// join leaves out the empty names of embedded structs, as JSON does.
+// join omits the empty names of embedded structs, as JSON does.
 func join(path, name string) string {
 	if name == "" {
 		return path
@@ -207,8 +206,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// A template is small where what it consumes is not: each source of a volume is consumed at each mount, and each
-// key of it too.
+// A small template can have many references: each source of a volume counts at each mount, and so does each key.
 func TestReferencesAreBounded(t *testing.T) {
 	repeat := func(n int, f func(i int)) {
 		for i := range n {
@@ -248,19 +246,19 @@ func TestReferencesAreBounded(t *testing.T) {
 		truncated     bool
 		sources, uses int
 	}{
-		"as many sources as are kept":     {variables(MaxSources, each), false, MaxSources, MaxSources},
-		"one more":                        {variables(MaxSources+1, each), true, MaxSources, MaxSources},
-		"as many variables as are kept":   {variables(MaxUses, one), false, 1, MaxUses},
-		"one variable more":               {variables(MaxUses+1, one), true, 1, MaxUses},
-		"as many mounts as are kept":      {volume(10, 0, MaxUses/10, ""), false, 10, MaxUses},
-		"one mount more":                  {volume(10, 0, MaxUses/10+1, ""), true, 10, MaxUses},
-		"as many keys of mounts":          {volume(10, 50, MaxUses/500, ""), false, 10, MaxUses / 50},
-		"one more that has keys":          {volume(10, 50, MaxUses/500+1, ""), true, 10, MaxUses / 50},
-		"many of each":                    {volume(2000, 20, 2000, ""), true, 1, MaxUses / 20},
-		"mounts that show nothing":        {volume(50, 1, maxLooks/50, "other"), false, 50, 50},
-		"more of them than are looked at": {volume(51, 1, maxLooks/50, "other"), true, 50, 50},
-		"a name that is too long":         {variables(1, func(int) string { return strings.Repeat("a", maxName+1) }), false, 0, 0},
-		"the longest name":                {variables(1, func(int) string { return strings.Repeat("a", maxName) }), false, 1, 1},
+		"the maximum number of sources":                  {variables(MaxSources, each), false, MaxSources, MaxSources},
+		"one source more":                                {variables(MaxSources+1, each), true, MaxSources, MaxSources},
+		"the maximum number of variables":                {variables(MaxUses, one), false, 1, MaxUses},
+		"one variable more":                              {variables(MaxUses+1, one), true, 1, MaxUses},
+		"the maximum number of mounts":                   {volume(10, 0, MaxUses/10, ""), false, 10, MaxUses},
+		"one mount more":                                 {volume(10, 0, MaxUses/10+1, ""), true, 10, MaxUses},
+		"the maximum number of keys of mounts":           {volume(10, 50, MaxUses/500, ""), false, 10, MaxUses / 50},
+		"one mount with keys more":                       {volume(10, 50, MaxUses/500+1, ""), true, 10, MaxUses / 50},
+		"many sources, keys and mounts":                  {volume(2000, 20, 2000, ""), true, 1, MaxUses / 20},
+		"the maximum number of mounts that show nothing": {volume(50, 1, maxLooks/50, "other"), false, 50, 50},
+		"one mount that shows nothing more":              {volume(51, 1, maxLooks/50, "other"), true, 50, 50},
+		"a name that is too long":                        {variables(1, func(int) string { return strings.Repeat("a", maxName+1) }), false, 0, 0},
+		"the longest name":                               {variables(1, func(int) string { return strings.Repeat("a", maxName) }), false, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			references, truncated := References(tt.pod)
@@ -269,10 +267,10 @@ func TestReferencesAreBounded(t *testing.T) {
 				uses += len(references[i].Uses)
 			}
 			if truncated != tt.truncated || len(references) != tt.sources || uses != tt.uses {
-				t.Errorf("%d sources and %d uses are kept, truncated: %v; want %d, %d, %v", len(references), uses, truncated, tt.sources, tt.uses, tt.truncated)
+				t.Errorf("got %d sources and %d uses, truncated = %v; want %d, %d, %v", len(references), uses, truncated, tt.sources, tt.uses, tt.truncated)
 			}
 			if w := readDeployment(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: *tt.pod}}}); w.Truncated != tt.truncated {
-				t.Errorf("the workload is truncated: %v", w.Truncated)
+				t.Errorf("truncated workload = %v", w.Truncated)
 			}
 		})
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestSource_ReadAgainWithAnotherKey: digests of different keys cannot be compared. A source that
-// was not written meanwhile keeps what is known of its changes; one that was has changed.
+// TestSource_ReadAgainWithAnotherKey: digests of different keys cannot be compared. A source that was not written
+// in the meantime keeps its history; another source counts as changed.
 func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	read := func(key byte, uid, version string, content map[string]string, marks SourceMarks) *Source {
@@ -29,8 +29,8 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 	}
 	type m = map[string]string
 	content, marks := m{"a": "1", "b": "2"}, SourceMarks{Match: true, Ignored: true}
-	// A key goes and another one changes; the source is deleted and created again with the same
-	// content, but with a mark; it is marked once more.
+	// A key is removed and another one changes. The source is deleted and created again with the same content, but
+	// with a mark, and then gets a second mark.
 	previous := read(1, "first", "10", m{"a": "1", "b": "1", "c": "1"}, SourceMarks{})
 	previous.After(nil, nil, Arrival{Order: 1})
 	for i, next := range []*Source{
@@ -46,18 +46,18 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 	}
 	for _, k := range previous.Keys {
 		if k.Version == 0 || k.Returned == 0 {
-			t.Fatalf("nothing is known of the key %+v", k)
+			t.Fatalf("key %+v has no history", k)
 		}
 	}
 	if previous.IgnoredAt.Version != 40 || previous.MatchAt.Version != 30 || len(previous.history().removed) != 1 || len(previous.history().episodes) != 2 {
-		t.Fatalf("not enough is known of the source: %+v", previous)
+		t.Fatalf("the source has too little history: %+v", previous)
 	}
 
 	at := Arrival{Seen: now.Add(time.Hour), Order: 9, Rekeyed: true}
 	t.Run("not written", func(t *testing.T) {
 		got := read(2, "second", "40", content, marks)
 		got.After(previous, nil, at)
-		// Only its digests are others, and those of contents before cannot be compared.
+		// Only its digests differ, and the digests of earlier contents are dropped.
 		if diff := cmp.Diff(previous, got, cmp.AllowUnexported(Source{}, history{}, removedKey{}, episode{}), cmpopts.IgnoreFields(KeyDigest{}, "Digest"), cmpopts.IgnoreFields(Source{}, "content"), cmpopts.IgnoreFields(history{}, "past")); diff != "" || got.history().past != nil {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -77,8 +77,8 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 	}{
 		"written":                {read(2, "second", "50", content, marks), previous, 50},
 		"created again":          {read(2, "third", "40", content, marks), previous, 40},
-		"not known until now":    {read(2, "second", "40", content, marks), nil, 40},
-		"without keys, written":  {read(2, "second", "50", nil, marks), previous, 50},
+		"not known before":       {read(2, "second", "40", content, marks), nil, 40},
+		"written without keys":   {read(2, "second", "50", nil, marks), previous, 50},
 		"its annotations change": {read(2, "second", "50", content, SourceMarks{}), previous, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,14 +92,14 @@ func TestSource_ReadAgainWithAnotherKey(t *testing.T) {
 				}
 			}
 			if past := tt.got.history().past; past != nil {
-				t.Errorf("contents of another key of the hash are remembered: %v", past)
+				t.Errorf("contents with the previous key of the hash are kept: %v", past)
 			}
 		})
 	}
 }
 
-// TestWorkload_RecordOfAReplacedKey: what a record says is known, in words of the current key,
-// until it is written with that key or belongs to a workload that no longer has it.
+// TestWorkload_RecordOfAReplacedKey: a record remains known, converted to the current key, until it is written
+// with that key or belongs to another workload with the same name or other pods.
 func TestWorkload_RecordOfAReplacedKey(t *testing.T) {
 	type m = map[string]string
 	old := m{"config-hash": "v1.old.x", "applied-sources": "s", "recreating": "p"}
@@ -114,15 +114,15 @@ func TestWorkload_RecordOfAReplacedKey(t *testing.T) {
 		then observed
 		want record
 	}{
-		"nothing changes":            {observed{annotations: old}, same},
-		"the pods are others":        {observed{annotations: old, image: "2"}, same},
-		"the eviction has ended":     {observed{annotations: ended}, record{"v1.new.x", "rekeyed", "", false, true}},
-		"written with the old key":   {observed{annotations: m{"config-hash": "v1.old.y", "applied-sources": "t", "recreating": "p"}}, same},
-		"written with the new key":   {observed{annotations: m{"config-hash": "v1.new.y", "applied-sources": "t"}}, record{"v1.new.y", "t", "", false, false}},
-		"the same, with the new key": {observed{annotations: m{"config-hash": "v1.new.x", "applied-sources": "t"}}, record{"v1.new.x", "t", "", false, false}},
-		"removed":                    {observed{}, record{"v1.new.x", "rekeyed", "p", true, false}},
-		"removed, and so are pods":   {observed{image: "2"}, record{}},
-		"other pods of another key":  {observed{annotations: m{"config-hash": "v1.old.y", "applied-sources": "t"}, image: "2"}, record{"v1.old.y", "t", "", false, false}},
+		"unchanged":                            {observed{annotations: old}, same},
+		"the pods change":                      {observed{annotations: old, image: "2"}, same},
+		"the eviction ends":                    {observed{annotations: ended}, record{"v1.new.x", "rekeyed", "", false, true}},
+		"written with the old key":             {observed{annotations: m{"config-hash": "v1.old.y", "applied-sources": "t", "recreating": "p"}}, same},
+		"written with the new key":             {observed{annotations: m{"config-hash": "v1.new.y", "applied-sources": "t"}}, record{"v1.new.y", "t", "", false, false}},
+		"the same hash with the new key":       {observed{annotations: m{"config-hash": "v1.new.x", "applied-sources": "t"}}, record{"v1.new.x", "t", "", false, false}},
+		"removed":                              {observed{}, record{"v1.new.x", "rekeyed", "p", true, false}},
+		"removed, and the pods change":         {observed{image: "2"}, record{}},
+		"other pods, written with the old key": {observed{annotations: m{"config-hash": "v1.old.y", "applied-sources": "t"}, image: "2"}, record{"v1.old.y", "t", "", false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := readAll(replaced, tt.then)

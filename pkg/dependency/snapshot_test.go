@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A snapshot stays what the graph was, whatever becomes of that, and is read meanwhile.
+// A snapshot stays the same however the graph changes, and can be read meanwhile.
 func TestGraph_Snapshot(t *testing.T) { withSeeds(t, 1, snapshotsStay) }
 
 func snapshotsStay(t *testing.T, r *rand.Rand) {
@@ -65,19 +65,19 @@ func snapshotsStay(t *testing.T, r *rand.Rand) {
 			snapshots = append(snapshots, s)
 			readers.Go(func() {
 				if diff := cmp.Diff(s.want, everythingIn(s.snapshot)); diff != "" {
-					t.Errorf("while the graph changes, a snapshot is (-want +got):\n%s", diff)
+					t.Errorf("while the graph changes, snapshot (-want +got):\n%s", diff)
 				}
 			})
 		}
 	}
 	for _, s := range snapshots {
 		if diff := cmp.Diff(s.want, everythingIn(s.snapshot)); diff != "" {
-			t.Fatalf("in the end, a snapshot is (-want +got):\n%s", diff)
+			t.Fatalf("after all changes, snapshot (-want +got):\n%s", diff)
 		}
 	}
 }
 
-// everythingIn tells all that a graph can be asked for.
+// everythingIn returns everything that can be read from a graph.
 func everythingIn(g *Graph) string {
 	var b strings.Builder
 	workloads, sources := g.Size()
@@ -114,7 +114,7 @@ func everythingIn(g *Graph) string {
 	return b.String()
 }
 
-// What is looked up beside a graph counts more than what is in it.
+// Sources that were looked up in addition to a graph take precedence over the ones in the graph.
 func TestGraph_WithAnotherVersion(t *testing.T) {
 	key := SourceKey{ConfigMap, "shop", "a"}
 	g := NewGraph()
@@ -128,6 +128,6 @@ func TestGraph_WithAnotherVersion(t *testing.T) {
 	}
 	with = g.With([]*Source{{SourceKey: key}, {SourceKey: SourceKey{ConfigMap, "shop", "b"}}, {SourceKey: SourceKey{ConfigMap, "other", "c"}}})
 	if diff := cmp.Diff([]string{"a", "b"}, with.Matched("shop", Pattern{ConfigMap, "*"}, nil, nil).Names()); diff != "" {
-		t.Errorf("the sources of the glob (-want +got):\n%s", diff)
+		t.Errorf("sources of the glob (-want +got):\n%s", diff)
 	}
 }

@@ -28,7 +28,7 @@ func TestSourceOfAnObject(t *testing.T) {
 		got  *Source
 		want []KeyDigest
 	}{
-		"keys of a ConfigMap are in order, those of binaryData among them": {
+		"keys of a ConfigMap are sorted, including those of binaryData": {
 			FromConfigMap(d, &corev1.ConfigMap{
 				ObjectMeta: meta,
 				Data:       map[string]string{"b": "2", "d": "4", "a": ""},
@@ -36,7 +36,7 @@ func TestSourceOfAnObject(t *testing.T) {
 			}, SourceMarks{}),
 			[]KeyDigest{{Key: "a", Digest: digest(""), Binary: false}, {Key: "b", Digest: digest("2"), Binary: false}, {Key: "c", Digest: digest("\x00\x01"), Binary: true}, {Key: "d", Digest: digest("4"), Binary: false}},
 		},
-		"keys of a Secret are in order": {
+		"keys of a Secret are sorted": {
 			FromSecret(d, &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"b": []byte("2"), "a": nil}}, SourceMarks{}),
 			[]KeyDigest{{Key: "a", Digest: digest(""), Binary: false}, {Key: "b", Digest: digest("2"), Binary: false}},
 		},
@@ -56,7 +56,7 @@ func TestSourceOfAnObject(t *testing.T) {
 	}
 }
 
-// A Secret that has been read holds its content no longer, nor does what is kept of it.
+// The content of a Secret is overwritten when the Secret has been read, and is not kept elsewhere.
 func TestSecretContentIsOverwritten(t *testing.T) {
 	const password = "PASSWORD"
 	values := map[string][]byte{"password": []byte(password), "long": bytes.Repeat([]byte(password), 100)}
@@ -74,16 +74,16 @@ func TestSecretContentIsOverwritten(t *testing.T) {
 	source := FromSecret(testDigester(), secret, SourceMarks{})
 	for key, value := range values {
 		if len(bytes.Trim(value, "\x00")) > 0 {
-			t.Errorf("the value of %s is still there: %q", key, value)
+			t.Errorf("the value of %s was not overwritten: %q", key, value)
 		}
 	}
 	if held := dump.Pretty(source); strings.Contains(held, password) {
-		t.Errorf("the source holds content:\n%s", held)
+		t.Errorf("the source contains content:\n%s", held)
 	}
 }
 
-// The binaryData of a ConfigMap is overwritten as well; its data cannot be, and the
-// caller's strings stay as they are.
+// The binaryData of a ConfigMap is overwritten as well. Its data are strings, which cannot be overwritten, and the
+// strings of the caller stay as they are.
 func TestBinaryContentIsOverwritten(t *testing.T) {
 	binary := []byte("binary")
 	cm := &corev1.ConfigMap{Data: map[string]string{"text": "text"}, BinaryData: map[string][]byte{"binary": binary}}
@@ -111,18 +111,18 @@ func TestLastChangedIsWhenContentWasLastWritten(t *testing.T) {
 		fields []metav1.ManagedFieldsEntry
 		want   int
 	}{
-		"never written again":                                       {nil, 0},
-		"written by the manager that made it":                       {[]metav1.ManagedFieldsEntry{entry(5, data)}, 5},
-		"the latest of several managers":                            {[]metav1.ManagedFieldsEntry{entry(5, data), entry(9, data), entry(7, data)}, 9},
-		"metadata alone is no content":                              {[]metav1.ManagedFieldsEntry{entry(5, data), entry(9, metadata)}, 5},
-		"binaryData is content":                                     {[]metav1.ManagedFieldsEntry{entry(6, `{"f:binaryData":{"f:k":{}}}`)}, 6},
-		"stringData is content":                                     {[]metav1.ManagedFieldsEntry{entry(6, `{"f:stringData":{"f:k":{}}}`)}, 6},
-		"the type of a Secret is no content":                        {[]metav1.ManagedFieldsEntry{entry(6, `{"f:type":{}}`)}, 0},
-		"a manager that owns content and writes metadata counts":    {[]metav1.ManagedFieldsEntry{entry(6, `{"f:data":{},"f:metadata":{"f:labels":{}}}`)}, 6},
-		"an entry without a time says nothing":                      {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(data)}}, 0},
-		"an entry without fields says nothing":                      {[]metav1.ManagedFieldsEntry{entry(6, "")}, 0},
-		"an entry that cannot be parsed says nothing":               {[]metav1.ManagedFieldsEntry{entry(6, `{"f:data":`), entry(4, data)}, 4},
-		"a time before the creation, as clocks differ, is not told": {[]metav1.ManagedFieldsEntry{entry(-5, data)}, 0},
+		"no managed fields":                                             {nil, 0},
+		"written by the manager that created it":                        {[]metav1.ManagedFieldsEntry{entry(5, data)}, 5},
+		"the latest of several managers":                                {[]metav1.ManagedFieldsEntry{entry(5, data), entry(9, data), entry(7, data)}, 9},
+		"a write of metadata does not count":                            {[]metav1.ManagedFieldsEntry{entry(5, data), entry(9, metadata)}, 5},
+		"a write of binaryData counts":                                  {[]metav1.ManagedFieldsEntry{entry(6, `{"f:binaryData":{"f:k":{}}}`)}, 6},
+		"a write of stringData counts":                                  {[]metav1.ManagedFieldsEntry{entry(6, `{"f:stringData":{"f:k":{}}}`)}, 6},
+		"a write of the type of a Secret does not count":                {[]metav1.ManagedFieldsEntry{entry(6, `{"f:type":{}}`)}, 0},
+		"a write of content and metadata counts":                        {[]metav1.ManagedFieldsEntry{entry(6, `{"f:data":{},"f:metadata":{"f:labels":{}}}`)}, 6},
+		"an entry without a time is ignored":                            {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(data)}}, 0},
+		"an entry without fields is ignored":                            {[]metav1.ManagedFieldsEntry{entry(6, "")}, 0},
+		"an entry that cannot be parsed is ignored":                     {[]metav1.ManagedFieldsEntry{entry(6, `{"f:data":`), entry(4, data)}, 4},
+		"a time before the creation, because clocks differ, is ignored": {[]metav1.ManagedFieldsEntry{entry(-5, data)}, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestLastChangedIsWhenContentWasLastWritten(t *testing.T) {
 	}
 }
 
-// FuzzOwnsContent compares with what a plain reading of the JSON says.
+// FuzzOwnsContent compares the result with that of decoding the JSON.
 func FuzzOwnsContent(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `[]`, `"f:data":`, `{"f:data":{}}`, `{"f:binaryData":{".":{}}}`, `{"f:stringData":null}`,
@@ -148,19 +148,19 @@ func FuzzOwnsContent(f *testing.F) {
 		var top map[string]any
 		want := false
 		if err := json.Unmarshal(raw, &top); err != nil && bytes.HasPrefix(raw, []byte(`{"f:`)) {
-			return // the API server refuses it, so that what follows a first key need not be looked at
+			return // the API server rejects it, so ownsContent need not look beyond a first key
 		} else if err == nil {
 			_, a := top["f:data"]
 			_, b := top["f:binaryData"]
 			_, c := top["f:stringData"]
 			want = a || b || c
-			// The API server writes JSON without spaces and needless escapes.
+			// The API server writes JSON without spaces and unnecessary escapes.
 			if written, err := json.Marshal(top); err != nil || !bytes.Equal(written, raw) {
 				return
 			}
 		}
 		if got := ownsContent(metav1.NewFieldsV1(string(raw))); got != want {
-			t.Errorf("owns content: %v, want %v", got, want)
+			t.Errorf("ownsContent = %v, want %v", got, want)
 		}
 	})
 }
@@ -187,14 +187,14 @@ func TestResolve_NamesWhatIsMissing(t *testing.T) {
 		source    *Source
 		want      Resolution
 	}{
-		"everything is there":                        {required(file("a", "b"), env(false, "a")), source, Resolution{Source: source}},
-		"the source is absent":                       {required(file()), nil, Resolution{Missing: true}},
-		"an optional source is absent":               {required(env(true, "a")), nil, Resolution{}},
-		"keys are absent":                            {required(file("z", "a", "y")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"y", "z"}}},
-		"an optional key is absent":                  {required(env(true, "z")), source, Resolution{Source: source}},
-		"a variable cannot be made of binaryData":    {required(env(false, "b"), file("b")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"b"}}},
-		"nor an optional one, which then is not set": {required(env(true, "b"), file("b")), source, Resolution{Source: source}},
-		"nothing is known of a SecretProviderClass": {
+		"everything exists":                               {required(file("a", "b"), env(false, "a")), source, Resolution{Source: source}},
+		"the source is absent":                            {required(file()), nil, Resolution{Missing: true}},
+		"an optional source is absent":                    {required(env(true, "a")), nil, Resolution{}},
+		"keys are absent":                                 {required(file("z", "a", "y")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"y", "z"}}},
+		"an optional key is absent":                       {required(env(true, "z")), source, Resolution{Source: source}},
+		"a variable cannot be set from binaryData":        {required(env(false, "b"), file("b")), source, Resolution{Source: source, Missing: true, MissingKeys: []string{"b"}}},
+		"an optional variable is not set from binaryData": {required(env(true, "b"), file("b")), source, Resolution{Source: source}},
+		"a SecretProviderClass is not observed": {
 			&Reference{Kind: SecretProviderClass, Uses: []Use{{Type: CSI}}}, nil, Resolution{},
 		},
 	}
@@ -221,6 +221,6 @@ func TestKeysOfASourceAreFound(t *testing.T) {
 		}
 	}
 	if !slices.IsSortedFunc(source.Keys, func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) }) {
-		t.Error("the keys are not in order")
+		t.Error("the keys are not sorted")
 	}
 }

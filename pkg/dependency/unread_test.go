@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// unread notes that a ConfigMap is there and not read: the type does not matter here.
+// unread adds a ConfigMap that is not read; its type does not matter here.
 func (w *watched) unread(name string, version uint64) {
 	w.g.SetUnread(&Unread{SourceKey: SourceKey{ConfigMap, "shop", name}, Type: "t", ResourceVersion: strconv.FormatUint(version, 10)}, Arrival{Live: true, Seen: seenAt})
 }
@@ -20,36 +20,36 @@ func (w *watched) removeUnread(name string, version uint64) {
 	w.g.DeleteUnread(SourceKey{ConfigMap, "shop", name}, "t", Change{Version: version, Seen: seenAt})
 }
 
-// What is not read does not hold back pods: whether it lacks a key is not known.
+// A source that is not read does not delay pods: whether it lacks a key is not known.
 func TestGraph_StartedWithUnread(t *testing.T) {
 	const template = 100 // the version of the template
 	for name, tt := range map[string]struct {
 		do   func(*watched)
 		want uint64
 	}{
-		"it is there":                {func(w *watched) { w.unread("y", 10); w.workload("y:a") }, template},
-		"it is there, another comes": {func(w *watched) { w.unread("y", 10); w.workload("x", "y"); w.set("x", 110) }, 111},
-		"it comes":                   {func(w *watched) { w.workload("y:a"); w.unread("y", 110) }, 111},
-		"it comes and is written":    {func(w *watched) { w.workload("y:a"); w.unread("y", 110); w.unread("y", 120) }, 111},
-		"it comes, then another":     {func(w *watched) { w.workload("x", "y"); w.unread("y", 110); w.set("x", 120) }, 121},
-		"it goes, comes, then another": {func(w *watched) {
+		"exists":                            {func(w *watched) { w.unread("y", 10); w.workload("y:a") }, template},
+		"exists, another source is created": {func(w *watched) { w.unread("y", 10); w.workload("x", "y"); w.set("x", 110) }, 111},
+		"created":                           {func(w *watched) { w.workload("y:a"); w.unread("y", 110) }, 111},
+		"created and updated":               {func(w *watched) { w.workload("y:a"); w.unread("y", 110); w.unread("y", 120) }, 111},
+		"created, then another source is created": {func(w *watched) { w.workload("x", "y"); w.unread("y", 110); w.set("x", 120) }, 121},
+		"deleted and created, then another source is created": {func(w *watched) {
 			w.unread("y", 10)
 			w.workload("x", "y")
 			w.removeUnread("y", 105)
 			w.unread("y", 110)
 			w.set("x", 120)
 		}, 121},
-		"it goes, another comes": {func(w *watched) {
+		"deleted, another source is created": {func(w *watched) {
 			w.unread("y", 10)
 			w.workload("x", "y")
 			w.removeUnread("y", 115)
 			w.set("x", 110)
 			w.unread("y", 120)
 		}, template},
-		"it went before":        {func(w *watched) { w.unread("y", 10); w.removeUnread("y", 90); w.workload("y"); w.unread("y", 110) }, 111},
-		"it went after":         {func(w *watched) { w.unread("y", 10); w.removeUnread("y", 105); w.workload("y"); w.unread("y", 110) }, template},
-		"it went after, unused": {func(w *watched) { w.unread("z", 10); w.removeUnread("z", 105); w.workload("z"); w.unread("z", 110) }, template},
-		"one that was read went before": {func(w *watched) {
+		"deleted before the template changed":        {func(w *watched) { w.unread("y", 10); w.removeUnread("y", 90); w.workload("y"); w.unread("y", 110) }, 111},
+		"deleted after the template changed":         {func(w *watched) { w.unread("y", 10); w.removeUnread("y", 105); w.workload("y"); w.unread("y", 110) }, template},
+		"deleted after the template changed, unused": {func(w *watched) { w.unread("z", 10); w.removeUnread("z", 105); w.workload("z"); w.unread("z", 110) }, template},
+		"a source that was read is deleted before": {func(w *watched) {
 			w.set("y", 10)
 			w.remove("y", 20)
 			w.unread("y", 30)
@@ -57,7 +57,7 @@ func TestGraph_StartedWithUnread(t *testing.T) {
 			w.workload("y")
 			w.set("y", 110)
 		}, template},
-		"the same, heard of too late": {func(w *watched) {
+		"a source that was read is deleted before, and the event comes later": {func(w *watched) {
 			w.set("y", 10)
 			w.unread("y", 30)
 			w.remove("y", 20)
@@ -71,17 +71,17 @@ func TestGraph_StartedWithUnread(t *testing.T) {
 			w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("y"))}, Patterns{})
 			tt.do(w)
 			if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tt.want {
-				t.Errorf("the pods start at %d, want %d", got, tt.want)
+				t.Errorf("pods started at %d, want %d", got, tt.want)
 			}
 		})
 	}
 }
 
-// A source that is not observed is not missing, and one that is there is known to be.
+// Resolve does not report a source as missing if it is not observed, and knows that an unread source exists.
 func TestGraph_Resolve(t *testing.T) {
 	source := &Source{SourceKey: SourceKey{Secret, "shop", "db"}, ResourceVersion: "1"}
 	unread := &Unread{SourceKey: SourceKey{Secret, "shop", "token"}, Type: "t", ResourceVersion: "1"}
-	replaced := &Unread{SourceKey: source.SourceKey, Type: "t", ResourceVersion: "9"} // whose deletion has yet to be read
+	replaced := &Unread{SourceKey: source.SourceKey, Type: "t", ResourceVersion: "9"} // the deletion of the source with the same name has not been read yet
 	type found struct {
 		name string
 		kind SourceKind
@@ -128,13 +128,13 @@ func TestGraph_Resolve(t *testing.T) {
 	}
 }
 
-// A source that is there again counts as changed if one that was not read was there in between: pods may have started with
-// that.
+// A source that is created again counts as changed if an unread source existed in between, with which pods may
+// have started.
 func TestGraph_UnreadInBetween(t *testing.T) {
 	for name, between := range map[string]func(*watched){
-		"nothing":                     func(*watched) {},
-		"one that is not read":        func(w *watched) { w.unread("y", 110); w.removeUnread("y", 115) },
-		"one, whose end is read last": func(w *watched) { w.unread("y", 110) },
+		"nothing":          func(*watched) {},
+		"an unread source": func(w *watched) { w.unread("y", 110); w.removeUnread("y", 115) },
+		"an unread source whose deletion is read last": func(w *watched) { w.unread("y", 110) },
 	} {
 		w := &watched{g: NewGraph(), version: 100}
 		w.set("y", 10, "a")
@@ -142,15 +142,15 @@ func TestGraph_UnreadInBetween(t *testing.T) {
 		w.remove("y", 105)
 		between(w)
 		key := SourceKey{ConfigMap, "shop", "y"}
-		s := &Source{SourceKey: key, ResourceVersion: "120", Keys: []KeyDigest{{Key: "a", Digest: Digest{10}}}} // as it was
+		s := &Source{SourceKey: key, ResourceVersion: "120", Keys: []KeyDigest{{Key: "a", Digest: Digest{10}}}} // with its previous content
 		s.After(nil, w.g.DeletedBefore(key), Arrival{Live: true, Seen: seenAt})
 		w.g.SetSource(s)
 		w.removeUnread("y", 115)
 		if changed := s.Keys[0].Version == 120; changed != (name != "nothing") {
-			t.Errorf("%s was there in between: its content is of version %d", name, s.Keys[0].Version)
+			t.Errorf("%s in between: version of the content = %d", name, s.Keys[0].Version)
 		}
 		if gone := w.g.UnusedDeletion(key); gone != (Change{}) {
-			t.Errorf("%s was there in between: what is there has been deleted at %d", name, gone.Version)
+			t.Errorf("%s in between: UnusedDeletion of the existing source = %d, want none", name, gone.Version)
 		}
 	}
 }

@@ -16,35 +16,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestPodsThatWaitStartWithTheLastThingThatComes: the pods of a template start when it
-// changes, unless something that they require is missing.
+// TestPodsThatWaitStartWithTheLastThingThatComes: pods of a template start when the template changes, unless a
+// source or key that they require is missing.
 func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 	const template = 100 // the version of the template; it requires the key a of x, and y
 	for name, tc := range map[string]struct {
 		do   func(*watched)
 		want uint64
 	}{
-		"nothing is missing":                 {func(w *watched) { w.set("x", 10, "a"); w.set("y", 11); w.workload("x:a", "y") }, template},
-		"nor is what is optional":            {func(w *watched) { w.set("x", 10, "a"); w.workload("x:a", "?y"); w.set("y", 110) }, template},
-		"a source comes":                     {func(w *watched) { w.set("x", 10, "a"); w.workload("x:a", "y"); w.set("y", 110) }, 111},
-		"a key comes":                        {func(w *watched) { w.set("x", 10, "b"); w.workload("x:a"); w.set("x", 110, "a", "b") }, 111},
-		"a source comes without the key":     {func(w *watched) { w.workload("x:a"); w.set("x", 110, "b") }, template},
-		"and then with it":                   {func(w *watched) { w.workload("x:a"); w.set("x", 110, "b"); w.set("x", 120, "a") }, 121},
-		"both sources come":                  {func(w *watched) { w.workload("x:a", "y"); w.set("y", 110); w.set("x", 120, "a") }, 121},
-		"something changes after that":       {func(w *watched) { w.workload("y"); w.set("y", 110); w.set("y", 120, "b") }, 111},
-		"it goes after that and comes again": {func(w *watched) { w.workload("y"); w.set("y", 110); w.remove("y", 120); w.set("y", 130) }, 111},
-		"the workload is told of in between": {func(w *watched) { w.workload("y"); w.workload("y"); w.set("y", 110) }, 111},
-		"an optional one goes in between":    {func(w *watched) { w.set("x", 10); w.workload("?x", "y"); w.remove("x", 105); w.set("y", 110) }, 111},
-		"another goes in between and comes again": {func(w *watched) {
+		"nothing is missing":                                        {func(w *watched) { w.set("x", 10, "a"); w.set("y", 11); w.workload("x:a", "y") }, template},
+		"an optional source is missing":                             {func(w *watched) { w.set("x", 10, "a"); w.workload("x:a", "?y"); w.set("y", 110) }, template},
+		"a source is created":                                       {func(w *watched) { w.set("x", 10, "a"); w.workload("x:a", "y"); w.set("y", 110) }, 111},
+		"a key is added":                                            {func(w *watched) { w.set("x", 10, "b"); w.workload("x:a"); w.set("x", 110, "a", "b") }, 111},
+		"a source is created without the key":                       {func(w *watched) { w.workload("x:a"); w.set("x", 110, "b") }, template},
+		"a source is created without the key, which is added later": {func(w *watched) { w.workload("x:a"); w.set("x", 110, "b"); w.set("x", 120, "a") }, 121},
+		"both sources are created":                                  {func(w *watched) { w.workload("x:a", "y"); w.set("y", 110); w.set("x", 120, "a") }, 121},
+		"a source changes after the start":                          {func(w *watched) { w.workload("y"); w.set("y", 110); w.set("y", 120, "b") }, 111},
+		"a source is deleted and created again after the start":     {func(w *watched) { w.workload("y"); w.set("y", 110); w.remove("y", 120); w.set("y", 130) }, 111},
+		"the workload is read twice in between":                     {func(w *watched) { w.workload("y"); w.workload("y"); w.set("y", 110) }, 111},
+		"an optional source is deleted in between":                  {func(w *watched) { w.set("x", 10); w.workload("?x", "y"); w.remove("x", 105); w.set("y", 110) }, 111},
+		"another source is deleted in between and created again": {func(w *watched) {
 			w.set("x", 10, "a")
 			w.workload("x:a", "y")
 			w.remove("x", 105)
 			w.set("y", 110)
 			w.set("x", 120, "a")
 		}, 121},
-		"it went after the template had come":    {func(w *watched) { w.set("y", 10); w.remove("y", 105); w.workload("y"); w.set("y", 110) }, template},
-		"a list brings it, and not when it came": {func(w *watched) { w.workload("y"); w.list("y", 110) }, template},
-		"another had gone by then; it was not seen": {func(w *watched) {
+		"deleted after the template changed":               {func(w *watched) { w.set("y", 10); w.remove("y", 105); w.workload("y"); w.set("y", 110) }, template},
+		"a list shows the source, not when it was created": {func(w *watched) { w.workload("y"); w.list("y", 110) }, template},
+		"another source was deleted before, but its event comes later": {func(w *watched) {
 			w.set("x", 10, "a")
 			w.workload("x:a", "y")
 			w.remove("x", 115)
@@ -53,46 +53,46 @@ func TestPodsThatWaitStartWithTheLastThingThatComes(t *testing.T) {
 		}, template},
 	} {
 		w := &watched{g: NewGraph(), version: template}
-		// What is not referred to is forgotten.
+		// Deletions of sources without references are forgotten.
 		w.g.SetWorkload(&Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("x:a", "y"))}, Patterns{})
 		tc.do(w)
 		if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tc.want {
-			t.Errorf("%s: the pods start at %d, want %d", name, got, tc.want)
+			t.Errorf("%s: pods started at %d, want %d", name, got, tc.want)
 		}
 	}
 }
 
-// A workload may be read later than the deletion of a source that its pods have read, when no other
-// workload uses the source, or no other any more. Only what was missing before is waited for.
+// A workload may be read later than the deletion of a source that its pods have read, if no other workload uses
+// the source at that time. Pods wait only for sources that were missing before the template changed.
 func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
-	const template, come = 100, 110 // the versions of the template, and of y, which it requires
+	const template, come = 100, 110 // the versions of the template, and of the creation of y, which the template requires
 	another := &Workload{WorkloadKey: WorkloadKey{Job, "shop", "other"}, References: referencesOf(pod("y"))}
 	for name, tt := range map[string]struct {
 		do   func(*watched)
 		want uint64
 	}{
-		"it never was":       {func(*watched) {}, come + 1},
-		"it went before":     {func(w *watched) { w.set("y", 10); w.remove("y", 90) }, come + 1},
-		"it went after":      {func(w *watched) { w.set("y", 10); w.remove("y", 105) }, template},
-		"another went after": {func(w *watched) { w.set("x", 10); w.remove("x", 105) }, come + 1},
-		"it went with a user": {func(w *watched) {
+		"never existed":                    {func(*watched) {}, come + 1},
+		"deleted before":                   {func(w *watched) { w.set("y", 10); w.remove("y", 90) }, come + 1},
+		"deleted after":                    {func(w *watched) { w.set("y", 10); w.remove("y", 105) }, template},
+		"another source was deleted after": {func(w *watched) { w.set("x", 10); w.remove("x", 105) }, come + 1},
+		"deleted after, while another workload used it": {func(w *watched) {
 			w.g.SetWorkload(another, Patterns{})
 			w.set("y", 10)
 			w.remove("y", 105)
 			w.g.DeleteWorkload(another.WorkloadKey)
 		}, template},
-		"it went after, and many after that": {func(w *watched) {
+		"deleted after, before many other deletions": {func(w *watched) {
 			w.set("y", 10)
 			w.remove("y", 105)
 			w.comeAndGo(maxDeletions, 106)
 		}, template},
-		"it went before, and many after that": {func(w *watched) {
+		"deleted before, before many other deletions": {func(w *watched) {
 			w.set("y", 10)
 			w.remove("y", 90)
 			w.comeAndGo(maxDeletions, 91)
 		}, come + 1},
-		"it may have been there before the first lists": {func(w *watched) { w.g.SetSince(Moment{Version: template}) }, template},
-		"it was missing in the first lists":             {func(w *watched) { w.g.SetSince(Moment{Version: template - 1}) }, come + 1},
+		"may have existed before the first lists": {func(w *watched) { w.g.SetSince(Moment{Version: template}) }, template},
+		"missing in the first lists":              {func(w *watched) { w.g.SetSince(Moment{Version: template - 1}) }, come + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &watched{g: NewGraph(), version: template}
@@ -100,13 +100,14 @@ func TestGraph_StartedAfterUnusedDeletions(t *testing.T) {
 			w.workload("y")
 			w.set("y", come)
 			if got := w.g.Started(w.g.Workload(w.key), &Use{Type: EnvFrom, Container: "app"}); got != tt.want {
-				t.Errorf("the pods start at %d, want %d", got, tt.want)
+				t.Errorf("pods started at %d, want %d", got, tt.want)
 			}
 		})
 	}
 }
 
-// However late workloads are told of what they wait for, what is known of them is the same, and so it is in snapshots.
+// The results are the same however late workloads are updated about the sources for which they wait, and so they
+// are in snapshots.
 func TestGraph_TellsWaitingLater(t *testing.T) { withSeeds(t, 30, tellsWaitingLater) }
 
 func tellsWaitingLater(t *testing.T, r *rand.Rand) {
@@ -164,7 +165,7 @@ func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 				o := &appsv1.Deployment{}
 				o.Namespace, o.Name, o.ResourceVersion = key.Namespace, name, fmt.Sprint(seen)
 				before := g.Told(WorkloadKey{Deployment, o.Namespace, o.Name})
-				if o.Spec.Template.Spec = *pod(uses...); before != nil && do > 7 { // its template stays
+				if o.Spec.Template.Spec = *pod(uses...); before != nil && do > 7 { // the template stays the same
 					o.Spec.Template.Spec = templates[fmt.Sprintf("%p %v", g, before.WorkloadKey)]
 				}
 				w := readDeployment(o)
@@ -196,22 +197,22 @@ func tellsWaitingLater(t *testing.T, r *rand.Rand) {
 	}
 	for _, s := range snapshots {
 		if got := describe(s.snapshot); got != s.want {
-			t.Fatalf("a snapshot (-want +got):\n%s", cmp.Diff(s.want, got))
+			t.Fatalf("snapshot (-want +got):\n%s", cmp.Diff(s.want, got))
 		}
 	}
 	for later.TellWaiting(1) {
 	}
 	later.EachWorkload(func(w *Workload) {
 		if diff := cmp.Diff(fmt.Sprint(atOnce.Workload(w.WorkloadKey).gates), fmt.Sprint(w.gates)); diff != "" {
-			t.Errorf("in the end, %v (-want +got):\n%s", w.WorkloadKey, diff)
+			t.Errorf("in the end, workload %v (-want +got):\n%s", w.WorkloadKey, diff)
 		}
 	})
 	if opened == 0 || behind == 0 {
-		t.Errorf("%d gates were opened, and in %d steps workloads had yet to be told", opened, behind)
+		t.Errorf("%d gates were opened, and in %d steps workloads had updates to come", opened, behind)
 	}
 }
 
-// comeAndGo creates n sources at a version, and deletes them at the next.
+// comeAndGo creates n sources at a version, and deletes them at the next one.
 func (w *watched) comeAndGo(n int, version uint64) {
 	for i := range n {
 		name := fmt.Sprint("other-", i)
@@ -220,7 +221,7 @@ func (w *watched) comeAndGo(n int, version uint64) {
 	}
 }
 
-// watched is a graph that is told of a Deployment and of ConfigMaps.
+// watched is a graph to which a Deployment and ConfigMaps are added.
 type watched struct {
 	g       *Graph
 	version uint64 // of the Deployment
@@ -257,7 +258,7 @@ func (w *watched) remove(name string, version uint64) {
 	w.g.DeleteSource(SourceKey{ConfigMap, "shop", name}, Change{Version: version, Seen: seenAt})
 }
 
-// pod reads ConfigMaps: NAME all keys, NAME:KEY one, ?NAME all if it is there.
+// pod returns a template that reads ConfigMaps: NAME all keys, NAME:KEY one key, ?NAME all keys, optionally.
 func pod(uses ...string) *corev1.PodSpec {
 	c := corev1.Container{Name: "app"}
 	for _, use := range uses {
@@ -280,5 +281,5 @@ func pod(uses ...string) *corev1.PodSpec {
 	return &corev1.PodSpec{Containers: []corev1.Container{c}}
 }
 
-// seenAt is when changes are seen, of which only the versions count here.
+// seenAt is the time of changes in tests for which only versions matter.
 var seenAt = time.Unix(1, 0)

@@ -14,7 +14,7 @@ func workloadMeta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", ResourceVersion: "7", CreationTimestamp: at(1)}
 }
 
-// What a client last wrote of the template is an upper bound of when it last changed.
+// The last write of the template by any client is an upper bound of its last change.
 func TestNewWorkload_TemplateWritten(t *testing.T) {
 	entry := func(minute int, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Time: new(at(minute)), FieldsV1: metav1.NewFieldsV1(fields)}
@@ -24,13 +24,13 @@ func TestNewWorkload_TemplateWritten(t *testing.T) {
 		fields []metav1.ManagedFieldsEntry
 		want   int
 	}{
-		"never again":                             {nil, 1},
-		"by the manager that made it":             {[]metav1.ManagedFieldsEntry{entry(5, template)}, 5},
-		"the latest of several managers":          {[]metav1.ManagedFieldsEntry{entry(5, template), entry(9, template), entry(7, template)}, 9},
-		"replicas and status are no template":     {[]metav1.ManagedFieldsEntry{entry(5, template), entry(9, `{"f:spec":{"f:replicas":{}}}`), entry(9, `{"f:status":{}}`)}, 5},
-		"an entry without fields says nothing":    {[]metav1.ManagedFieldsEntry{{Time: new(at(5))}}, 1},
-		"an entry without a time says nothing":    {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(template)}}, 1},
-		"a time before the creation is not taken": {[]metav1.ManagedFieldsEntry{entry(0, template)}, 1},
+		"no managed fields":                          {nil, 1},
+		"written by the manager that created it":     {[]metav1.ManagedFieldsEntry{entry(5, template)}, 5},
+		"the latest of several managers":             {[]metav1.ManagedFieldsEntry{entry(5, template), entry(9, template), entry(7, template)}, 9},
+		"writes of replicas and status do not count": {[]metav1.ManagedFieldsEntry{entry(5, template), entry(9, `{"f:spec":{"f:replicas":{}}}`), entry(9, `{"f:status":{}}`)}, 5},
+		"an entry without fields is ignored":         {[]metav1.ManagedFieldsEntry{{Time: new(at(5))}}, 1},
+		"an entry without a time is ignored":         {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(template)}}, 1},
+		"a time before the creation is ignored":      {[]metav1.ManagedFieldsEntry{entry(0, template)}, 1},
 	} {
 		o := &appsv1.DaemonSet{ObjectMeta: workloadMeta()}
 		o.ManagedFields = tt.fields
