@@ -20,7 +20,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// history is a cluster with Secret db and pods that read it in one way.
+// history is a cluster with Secret db and pods that all read the Secret in the same way.
 type history struct {
 	*rand.Rand
 	trace   []string
@@ -29,7 +29,7 @@ type history struct {
 
 	data      map[string]string
 	uid       int
-	written   time.Duration // managedFields say so
+	written   time.Duration // the time in managedFields
 	created   time.Duration
 	writes    []write
 	source    *dependency.Source // as configdep knows it
@@ -43,28 +43,28 @@ type history struct {
 	pods      []*simulated
 	began     time.Duration // when configdep was last started
 	sinceThen dependency.Moment
-	broken    bool // its watch is
-	unseen    bool // and the content has been written meanwhile
+	broken    bool // whether its watch is broken
+	unseen    bool // whether content was written since the watch broke
 }
 
-// template is one that is no longer in force, and may still make pods.
+// template is a previous template, which may still create pods.
 type template struct {
 	revision uint64
 	stamp    string
 }
 
-// write is one that may have changed the content.
+// write is a write that may have changed the content.
 type write struct {
 	at      time.Duration
-	data    map[string]string // after it
-	untimed bool              // it removed a key, which leaves no time behind
+	data    map[string]string // after the write
+	untimed bool              // removed a key, which leaves no time in managedFields
 }
 
 type simulated struct {
 	pod  *corev1.Pod
 	skew time.Duration // of its node's clock
 	read map[string]string
-	at   time.Duration // when it read
+	at   time.Duration // when the container read
 }
 
 func newHistory(seed uint64) *history {
@@ -93,7 +93,7 @@ func (h *history) note(format string, args ...any) {
 	h.trace = append(h.trace, fmt.Sprintf("%8v %5d ", h.now.Round(time.Millisecond), h.version)+fmt.Sprintf(format, args...))
 }
 
-// pass lets some time pass.
+// pass advances the time.
 func (h *history) pass() {
 	h.now += []time.Duration{h.between(0, time.Second), h.between(0, 10*time.Second), h.between(0, time.Minute), h.between(0, 10*time.Minute)}[h.IntN(4)]
 }
@@ -150,8 +150,8 @@ func (h *history) step() {
 	}
 }
 
-// unseenAgain reports whether content would be written for the second time while the watch is
-// broken. What changes and changes back in such a time is not noticed.
+// unseenAgain reports whether content would be written for the second time while the watch is broken. Changes that
+// are reverted in that time are not noticed.
 func (h *history) unseenAgain() bool {
 	again := h.broken && h.unseen
 	h.unseen = h.broken
@@ -225,7 +225,7 @@ func (h *history) api(at time.Duration) metav1.Time {
 	return metav1.NewTime(epoch.Add(at).Truncate(time.Second))
 }
 
-// observe makes configdep see the Secret, live or after its watch was broken.
+// observe lets configdep read the Secret, live or after its watch was broken.
 func (h *history) observe(live bool) {
 	if h.broken {
 		return
@@ -236,7 +236,7 @@ func (h *history) observe(live bool) {
 	h.source = s
 }
 
-// restart makes configdep forget what it has seen.
+// restart makes configdep lose what it has seen.
 func (h *history) restart() {
 	s := h.secret()
 	s.After(nil, nil, dependency.Arrival{})
@@ -265,9 +265,8 @@ func (h *history) startOf(of template) {
 	h.startContainer(p, false)
 }
 
-// startContainer starts the container of a pod, unless a key is missing. It reads its
-// environment up to a second before, and of a volume that was there what the kubelet has
-// refreshed it to.
+// startContainer starts the container of a pod, unless a key is missing. The container has read its environment up
+// to a second before; of a volume that existed, it sees the content of the kubelet's last refresh.
 func (h *history) startContainer(p *simulated, again bool) {
 	if _, found := h.data["a"]; !found && !h.optional() {
 		return
@@ -279,7 +278,7 @@ func (h *history) startContainer(p *simulated, again bool) {
 		p.at = min(p.at, h.now)
 		p.read = h.dataAt(p.at)
 	}
-	if h.IntN(2) == 0 { // the API server writes something else meanwhile
+	if h.IntN(2) == 0 { // other writes of the API server in between
 		h.now += h.between(0, time.Second)
 	}
 	h.version++
@@ -307,7 +306,7 @@ func (h *history) dataAt(at time.Duration) map[string]string {
 	return maps.Clone(h.writes[i].data)
 }
 
-// record notes the current content on the workload, and with a rollout on the template.
+// record records the current content on the workload and, with a rollout, on the template.
 func (h *history) record(rollOut bool) {
 	h.workload.Annotations[policy.ReloadAnnotation] = "auto"
 	before := h.workload.Marks.Sources
@@ -330,7 +329,7 @@ func (h *history) record(rollOut bool) {
 	}
 }
 
-// verify does as the controller does when content has changed and changed back.
+// verify does what the controller does when content has changed and changed back.
 func (h *history) verify() {
 	if h.broken {
 		return
@@ -396,10 +395,10 @@ func (h *history) replace() {
 	h.source = h.secret()
 	h.source.After(nil, deleted, dependency.Arrival{Live: true, Seen: epoch.Add(h.now + h.skew)})
 	h.writes = append(h.writes, write{at: h.now, data: maps.Clone(h.data)})
-	h.note("and created again")
+	h.note("the Secret is created again")
 }
 
-// template is a change of the template, which makes a new pod.
+// template changes the template, which creates a new pod.
 func (h *history) template() {
 	h.retire()
 	h.renew()
@@ -425,7 +424,7 @@ func (h *history) evaluate() (*dependency.Graph, *policy.Evaluation) {
 	return g, policy.Evaluator{Graph: g, Defaults: policy.Defaults{Mode: policy.Off}}.Evaluate(&w)
 }
 
-// check compares what is said with what is so.
+// check compares the verdicts with the actual state.
 func (h *history) check(seen map[string]int) (wrong string) {
 	if h.broken {
 		return ""
@@ -442,15 +441,15 @@ func (h *history) check(seen map[string]int) (wrong string) {
 		same := h.reads(p.read) == h.reads(h.data)
 		switch since := h.since(p); {
 		case v.State == Current && !same && !since.forgotten(v.Reason):
-			return fmt.Sprintf("%s is called %s, %s, and was started with %v; now there are %v", p.pod.Name, v.State, v.Reason, p.read, h.data)
+			return fmt.Sprintf("%s is judged %s, %s, but was started with %v, and now the data are %v", p.pod.Name, v.State, v.Reason, p.read, h.data)
 		case v.State == Stale && v.Reason != ReasonRecordDiffers && same && (since.changes < 2 || !since.back && since.all <= 4): // dependency remembers 4
-			return fmt.Sprintf("%s is called %s, %s, and was started with %v", p.pod.Name, v.State, v.Reason, p.read)
+			return fmt.Sprintf("%s is judged %s, %s, but was started with %v, which is the current content", p.pod.Name, v.State, v.Reason, p.read)
 		}
 	}
 	return ""
 }
 
-// reads renders what of some data a container reads.
+// reads renders the part of the data that the container reads.
 func (h *history) reads(data map[string]string) string {
 	if c := &h.spec.Containers[0]; c.Env != nil || len(c.VolumeMounts) > 0 && c.VolumeMounts[0].SubPath != "" {
 		a, found := data["a"]

@@ -13,7 +13,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// Of what a glob names, the sources that changed last count for pods, in order, and each once.
+// Of the sources that match globs, the ones that changed last count for pods, sorted and without duplicates.
 func TestKnow_Globs(t *testing.T) {
 	g := dependency.NewGraph()
 	g.SetDigester(dependency.NewDigester(make([]byte, dependency.KeySize)))

@@ -10,10 +10,9 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// In random histories, whatever the judge calls Current has the current content, and
-// whatever it calls Stale has not. The clocks of the nodes and of configdep differ from the
-// API server's, watches are late, containers read some time before they have started, and
-// the kubelet refreshes volumes now and then.
+// In random histories, a pod that Judge calls Current has the current content, and one that it calls Stale has
+// not. The clocks of the nodes and of configdep differ from that of the API server, watches are late, containers
+// read some time before they start, and the kubelet refreshes volumes now and then.
 func TestVerdictsAreTrue(t *testing.T) {
 	seen := map[string]int{}
 	histories := 0
@@ -28,16 +27,16 @@ func TestVerdictsAreTrue(t *testing.T) {
 		}
 	})
 	t.Log(seen)
-	if histories < 100 { // one seed was asked for
+	if histories < 100 { // with a single seed
 		return
 	}
-	// So that this test cannot pass by knowing nothing:
+	// Judge must not pass this test by always returning Unknown.
 	for _, verdict := range []string{
 		"Current StartedAfter", "Current Recorded", "Stale StartedBefore", "Unknown ClockMargin", "Unknown NothingRecorded", "Current SameContent",
 		"Unknown RecordedLater", "Stale RecordDiffers", "Unknown OtherKeys", "Unknown ChangedBack", "Unknown KeyMissing",
 	} {
 		if seen[verdict] < histories/20 {
-			t.Errorf("%s was said %d times", verdict, seen[verdict])
+			t.Errorf("verdict %s occurred %d times, want more", verdict, seen[verdict])
 		}
 	}
 	known, all := 0, 0
@@ -48,21 +47,20 @@ func TestVerdictsAreTrue(t *testing.T) {
 		}
 	}
 	if known*2 < all {
-		t.Errorf("only %d of %d could be told", known, all)
+		t.Errorf("only %d of %d verdicts are not Unknown", known, all)
 	}
 }
 
-// since is what has happened since a container has read, that only one who looked all the
-// time can know.
+// since is what has happened since a container read its sources, which can only be known by watching all the time.
 type since struct {
-	changes int  // of what it reads
+	changes int  // of the content that the container reads
 	all     int  // of all content
-	removed bool // a key, before configdep was restarted
-	back    bool // it changed before that
+	removed bool // a key was removed before configdep was restarted
+	back    bool // content changed back before configdep was restarted
 }
 
-// forgotten reports what the documents say is not noticed: a key that was removed, or
-// content that changed and changed back, before configdep was started.
+// forgotten reports whether the documentation says that the change is not noticed: a key was removed, or content
+// changed and changed back, before configdep was started.
 func (s since) forgotten(reason string) bool {
 	return s.removed || reason == ReasonRecorded && s.back
 }

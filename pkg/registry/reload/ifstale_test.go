@@ -33,22 +33,22 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 	tests := map[string]struct {
 		mode   v1alpha1.ReloadRequestMode
 		record func(*appsv1.Deployment)
-		says   string // empty: it restarts
+		says   string // a part of the message; empty: restarted
 	}{
-		"Always, when in sync":                        {v1alpha1.ReloadAlways, startedWith(hash), ""},
-		"Always, when nothing is known":               {v1alpha1.ReloadAlways, startedWith(""), ""},
-		"Always, when stale":                          {v1alpha1.ReloadAlways, startedWith(stale), ""},
-		"IfStale, when stale":                         {v1alpha1.ReloadIfStale, startedWith(stale), ""},
-		"IfStale, when in sync":                       {v1alpha1.ReloadIfStale, startedWith(hash), "with the current content"},
-		"IfStale, when nothing is known":              {v1alpha1.ReloadIfStale, startedWith(""), "not recorded"},
-		"IfStale, with another key":                   {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, digester.KeyID(), "00112233", 1)), "another key"},
-		"IfStale, with another version":               {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, "v1", "v2", 1)), "another key"},
-		"IfStale, with a hash of its own":             {v1alpha1.ReloadIfStale, startedWith("none"), "another key"},
-		"IfStale, with the end of the hash":           {v1alpha1.ReloadIfStale, startedWith(hash[len(prefix):]), "another key"},
-		"IfStale, with a hash without digest":         {v1alpha1.ReloadIfStale, startedWith(prefix), ""},
-		"IfStale, while pods are evicted":             {v1alpha1.ReloadIfStale, evicting(hash, "recreate"), "already being evicted"},
-		"IfStale, when they are not evicted any more": {v1alpha1.ReloadIfStale, evicting(hash, "annotation"), ""},
-		// What stands on the workload tells of each source, and is newer than the template.
+		"Always, when in sync":                              {v1alpha1.ReloadAlways, startedWith(hash), ""},
+		"Always, without a hash":                            {v1alpha1.ReloadAlways, startedWith(""), ""},
+		"Always, when stale":                                {v1alpha1.ReloadAlways, startedWith(stale), ""},
+		"IfStale, when stale":                               {v1alpha1.ReloadIfStale, startedWith(stale), ""},
+		"IfStale, when in sync":                             {v1alpha1.ReloadIfStale, startedWith(hash), "with the current content"},
+		"IfStale, without a hash":                           {v1alpha1.ReloadIfStale, startedWith(""), "not recorded"},
+		"IfStale, with another key of the hash":             {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, digester.KeyID(), "00112233", 1)), "another key"},
+		"IfStale, with another version of the hash":         {v1alpha1.ReloadIfStale, startedWith(strings.Replace(stale, "v1", "v2", 1)), "another key"},
+		"IfStale, with an invalid hash":                     {v1alpha1.ReloadIfStale, startedWith("none"), "another key"},
+		"IfStale, with a hash without prefix":               {v1alpha1.ReloadIfStale, startedWith(hash[len(prefix):]), "another key"},
+		"IfStale, with a prefix without hash":               {v1alpha1.ReloadIfStale, startedWith(prefix), ""},
+		"IfStale, while pods are evicted":                   {v1alpha1.ReloadIfStale, evicting(hash, "recreate"), "already being evicted"},
+		"IfStale, after the strategy changed from recreate": {v1alpha1.ReloadIfStale, evicting(hash, "annotation"), ""},
+		// The record on the workload lists each source, and is newer than the template.
 		"IfStale, with a record of the content":         {v1alpha1.ReloadIfStale, recorded(present), notSince},
 		"IfStale, with a record of other content":       {v1alpha1.ReloadIfStale, bySource("*.0123456789abcdef.1"), ""},
 		"IfStale, when the template reads other keys":   {v1alpha1.ReloadIfStale, bySource("00000000.0123456789abcdef.1"), notSince},
@@ -66,7 +66,7 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 			}
 			restarted := len(s.patches()) == 1
 			if restarted != (tt.says == "") || got.Status.Triggered != restarted || !strings.Contains(got.Status.Message, tt.says) {
-				t.Errorf("restarted: %v, status %+v, want a message that says %q", restarted, got.Status, tt.says)
+				t.Errorf("restarted = %v, status = %+v, want a message with %q", restarted, got.Status, tt.says)
 			}
 			if want := policy.RecordOf(workloadtest.Read(live)).Hash; got.Status.PreviousHash != want || got.Status.ConfigHash != hash {
 				t.Errorf("hash %s, before %s; want %s, before %s", got.Status.ConfigHash, got.Status.PreviousHash, hash, want)
@@ -75,8 +75,8 @@ func TestIfStaleRestartsOnlyWhatIsKnownToBeStale(t *testing.T) {
 	}
 }
 
-// A rollout that was made for the current content need not have reached all pods: mode IfStale has
-// nothing to add to it, and says which pods it has not reached.
+// A rollout for the current content may not have reached all pods. Mode IfStale does not restart then, and says
+// which pods were not replaced.
 func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 	const (
 		onDelete = "its update strategy is OnDelete: each pod is replaced when it is deleted"
@@ -130,8 +130,8 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 			kind.StatefulSet, statefulSet(stamped, 1, byHand),
 			"the pod template of StatefulSet web " + already + "2 of 3 pods have an older pod template; " + onDelete + ".",
 		},
-		"a StatefulSet, OnDelete, when all have been deleted": {kind.StatefulSet, statefulSet(stamped, 3, byHand), all},
-		"a StatefulSet, OnDelete, whose owner changed the template": {
+		"a StatefulSet, OnDelete, all pods replaced": {kind.StatefulSet, statefulSet(stamped, 3, byHand), all},
+		"a StatefulSet, OnDelete, the owner changed the template": {
 			kind.StatefulSet, statefulSet(nil, 1, byHand),
 			recorded + "StatefulSet web, but 2 of 3 pods have an older pod template; " + onDelete + ". The subresource pods shows",
 		},
@@ -139,22 +139,22 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 			kind.StatefulSet, statefulSet(stamped, 1, held),
 			already + "2 of 3 pods have an older pod template; its partition is 2: pods with a lower ordinal are not replaced.",
 		},
-		"a StatefulSet whose controller lags behind":             {kind.StatefulSet, unseen, already + "the controller of the StatefulSet has not observed its latest change yet."},
-		"a StatefulSet whose pods were evicted, of any template": {kind.StatefulSet, evicted, all},
+		"a StatefulSet whose controller is behind":                 {kind.StatefulSet, unseen, already + "the controller of the StatefulSet has not observed its latest change yet."},
+		"a StatefulSet whose pods were evicted, with any template": {kind.StatefulSet, evicted, all},
 		"a DaemonSet, OnDelete": {
 			kind.DaemonSet, daemonSet(1),
 			"the pod template of DaemonSet web " + already + "3 of 4 pods have an older pod template; " + onDelete + ".",
 		},
-		"a DaemonSet, OnDelete, one pod of which is yet to come": {kind.DaemonSet, daemonSet(4), all},
+		"a DaemonSet, OnDelete, one pod not created yet": {kind.DaemonSet, daemonSet(4), all},
 		"a Deployment in the middle of a rollout": {
 			kind.Deployment, deployment(1, func(*appsv1.Deployment) {}),
 			already + "2 of 3 pods have an older pod template; they are being replaced.",
 		},
-		"a Deployment that is paused": {
+		"a paused Deployment": {
 			kind.Deployment, deployment(0, func(o *appsv1.Deployment) { o.Spec.Paused = true }),
 			already + "3 of 3 pods have an older pod template; the Deployment is paused, and they will be replaced when it is resumed.",
 		},
-		"a Deployment that is stuck": {
+		"a Deployment whose rollout does not progress": {
 			kind.Deployment, deployment(1, func(o *appsv1.Deployment) {
 				o.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
 			}),
@@ -175,8 +175,8 @@ func TestIfStaleSaysWhichPodsAreNotReplaced(t *testing.T) {
 	}
 }
 
-// Content that changed and changed back may have been read by a pod that was created in between:
-// until that has been looked up, nothing is known, and none is called current.
+// A pod that was created between a change and a change back may have read the changed content: until the pods are
+// verified, the message does not call them current.
 func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
 	view := testView(kind.Deployment)
 	live := testDeployment(readingDB)
@@ -204,7 +204,7 @@ func TestIfStaleClaimsNothingInDoubt(t *testing.T) {
 	}
 }
 
-// What a template consumes beyond what is looked at is no content that has changed and changed back.
+// Sources beyond the bound are not reported as content that changed and changed back.
 func TestIfStale_SaysThatThereAreTooManySources(t *testing.T) {
 	c := &content{previous: hashA, known: true, inDoubt: true}
 	for truncated, want := range map[bool]string{true: "too many sources", false: "changed and changed back"} {

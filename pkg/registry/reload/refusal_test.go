@@ -46,20 +46,20 @@ func TestPreconditions(t *testing.T) {
 	tests := map[string]struct {
 		request *v1alpha1.Reload
 		live    *dependency.Workload
-		says    string // empty: they hold
+		says    string // a part of the error; empty: none
 	}{
-		"none":                         {&v1alpha1.Reload{}, live("workload-uid"), ""},
-		"empty ones":                   {with(nil, nil), live("workload-uid"), ""},
-		"the UID of the view":          {with(new(types.UID("view-uid")), nil), live("workload-uid"), ""},
-		"the UID of the workload":      {with(new(types.UID("workload-uid")), nil), live("workload-uid"), ""},
-		"another UID":                  {with(new(types.UID("x")), nil), live("workload-uid"), `UID in precondition: "x"`},
-		"an empty UID":                 {with(new(types.UID("")), nil), live("workload-uid"), `UID in precondition: ""`},
-		"the UID in the metadata":      {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "view-uid"}}, live("workload-uid"), ""},
-		"another one in the metadata":  {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "x"}}, live("workload-uid"), `UID in precondition: "x"`},
-		"the present hash":             {with(nil, new(hashA)), live("workload-uid"), ""},
-		"another hash":                 {with(nil, new(hashB)), live("workload-uid"), "configHash in precondition"},
-		"an empty hash":                {with(nil, new("")), live("workload-uid"), "configHash in precondition"},
-		"a workload of the same name,": {&v1alpha1.Reload{}, live("new-uid"), "deleted and created again"},
+		"no preconditions":            {&v1alpha1.Reload{}, live("workload-uid"), ""},
+		"empty preconditions":         {with(nil, nil), live("workload-uid"), ""},
+		"the UID of the view":         {with(new(types.UID("view-uid")), nil), live("workload-uid"), ""},
+		"the UID of the workload":     {with(new(types.UID("workload-uid")), nil), live("workload-uid"), ""},
+		"another UID":                 {with(new(types.UID("x")), nil), live("workload-uid"), `UID in precondition: "x"`},
+		"an empty UID":                {with(new(types.UID("")), nil), live("workload-uid"), `UID in precondition: ""`},
+		"the UID in the metadata":     {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "view-uid"}}, live("workload-uid"), ""},
+		"another UID in the metadata": {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "x"}}, live("workload-uid"), `UID in precondition: "x"`},
+		"the current hash":            {with(nil, new(hashA)), live("workload-uid"), ""},
+		"another hash":                {with(nil, new(hashB)), live("workload-uid"), "configHash in precondition"},
+		"an empty hash":               {with(nil, new("")), live("workload-uid"), "configHash in precondition"},
+		"a workload of the same name": {&v1alpha1.Reload{}, live("new-uid"), "deleted and created again"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestPreconditions(t *testing.T) {
 				return
 			}
 			if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("error %v, want a conflict that says %q", err, tt.says)
+				t.Errorf("error = %v, want a conflict with %q", err, tt.says)
 			}
 		})
 	}
@@ -86,36 +86,36 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		code int32
 		says string
 	}{
-		"the workload has gone":            {apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, `configdependencies.configdep.io "deployment.web" not found`},
-		"our rights do not suffice":        {deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
-		"what right is told":               {deniedByRole, http.StatusInternalServerError, `cannot patch resource "deployments"`},
-		"nor those to read":                {forbidden(`User "x" cannot get resource "deployments"`), http.StatusInternalServerError, "configdep's service account"},
-		"nor those to list pods":           {forbidden(`User "x" cannot list resource "pods" in API group ""`), http.StatusInternalServerError, "configdep's service account"},
-		"a policy refuses":                 {deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
-		"a quota refuses":                  {deniedByQuota, http.StatusForbidden, "exceeded quota"},
-		"a webhook finds it invalid":       {apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil), http.StatusUnprocessableEntity, "is invalid"},
-		"it changes all the time":          {apierrors.NewConflict(deployments, "web", errors.New("the object has been modified")), http.StatusConflict, "has been modified"},
-		"the API server is busy":           {apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, "busy"},
-		"wrapped, which would be a 500":    {fmt.Errorf("patching: %w", deniedByQuota), http.StatusForbidden, "exceeded quota"},
-		"the connection broke":             {errors.New("connection refused"), http.StatusInternalServerError, "restarting Deployment web: connection refused"},
-		"the client has not waited for us": {context.Canceled, http.StatusGatewayTimeout, "restarting Deployment web: context canceled"},
-		"it has taken too long":            {fmt.Errorf("patching: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "context deadline exceeded"},
+		"the workload was deleted":                 {apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, `configdependencies.configdep.io "deployment.web" not found`},
+		"our service account may not patch":        {deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
+		"the message names the missing permission": {deniedByRole, http.StatusInternalServerError, `cannot patch resource "deployments"`},
+		"our service account may not read":         {forbidden(`User "x" cannot get resource "deployments"`), http.StatusInternalServerError, "configdep's service account"},
+		"our service account may not list pods":    {forbidden(`User "x" cannot list resource "pods" in API group ""`), http.StatusInternalServerError, "configdep's service account"},
+		"a policy denies the request":              {deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
+		"a quota denies the request":               {deniedByQuota, http.StatusForbidden, "exceeded quota"},
+		"a webhook returns Invalid":                {apierrors.NewInvalid(schema.GroupKind{Group: "apps", Kind: "Deployment"}, "web", nil), http.StatusUnprocessableEntity, "is invalid"},
+		"the workload keeps changing":              {apierrors.NewConflict(deployments, "web", errors.New("the object has been modified")), http.StatusConflict, "has been modified"},
+		"the API server is busy":                   {apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, "busy"},
+		"a wrapped error keeps its status":         {fmt.Errorf("patching: %w", deniedByQuota), http.StatusForbidden, "exceeded quota"},
+		"the connection failed":                    {errors.New("connection refused"), http.StatusInternalServerError, "restarting Deployment web: connection refused"},
+		"the client closed the request":            {context.Canceled, http.StatusGatewayTimeout, "restarting Deployment web: context canceled"},
+		"the deadline was exceeded":                {fmt.Errorf("patching: %w", context.DeadlineExceeded), http.StatusGatewayTimeout, "context deadline exceeded"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			status, ok := apiError(tt.err, view).(apierrors.APIStatus)
 			if !ok {
-				t.Fatal("not an API error by itself, so the generic API server makes a 500 of it")
+				t.Fatal("not an API error: the generic API server would return it as a 500")
 			}
 			if got := status.Status(); got.Code != tt.code || !strings.Contains(got.Message, tt.says) {
-				t.Errorf("%d %s, want %d and %q", got.Code, got.Message, tt.code, tt.says)
+				t.Errorf("error = %d %s, want %d with %q", got.Code, got.Message, tt.code, tt.says)
 			}
 		})
 	}
 }
 
-// During a rollout the workload changes many times a second: the patch is made again from
-// what is there then.
+// A workload changes many times a second during a rollout: after a conflict, the patch is computed again from the
+// current workload.
 func TestConflictsAreTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := testView(kind.Deployment)
@@ -157,7 +157,7 @@ func TestConflictsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Not for ever: the user waits, and is told at last.
+// Retries end, so that the user gets an error.
 func TestConflictsThatDoNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := testView(kind.Deployment)
@@ -171,7 +171,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		if took := time.Since(start); took < 3*time.Second || took > 10*time.Second || len(s.patches()) < 20 {
-			t.Errorf("tried %d times in %s", len(s.patches()), took)
+			t.Errorf("%d attempts in %s", len(s.patches()), took)
 		}
 		if told := s.told(); len(told) != 0 {
 			t.Errorf("events %q", told)
@@ -179,7 +179,7 @@ func TestConflictsThatDoNotEnd(t *testing.T) {
 	})
 }
 
-// A workload that goes between two tries is gone; one that is paused is paused.
+// Each retry decides again: a workload that was paused in the meantime is not restarted.
 func TestTryingAgainDecidesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view := testView(kind.Deployment)
@@ -194,12 +194,12 @@ func TestTryingAgainDecidesAgain(t *testing.T) {
 		})
 		_, err := s.create(view.Name, &v1alpha1.Reload{}, metav1.CreateOptions{})
 		if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "paused") || reads != 2 {
-			t.Errorf("after %d reads: %v", reads, err)
+			t.Errorf("after %d reads: error = %v, want paused after 2", reads, err)
 		}
 	})
 }
 
-// What the API server says of the patch is what the user gets to hear.
+// The user gets the error of the patch or of the read before.
 func TestRefusalsOfThePatch(t *testing.T) {
 	tests := map[string]struct {
 		verb string
@@ -207,10 +207,10 @@ func TestRefusalsOfThePatch(t *testing.T) {
 		code int32
 		says string
 	}{
-		"by our rights to patch": {"patch", deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
-		"by a policy":            {"patch", deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
-		"because it has gone":    {"patch", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
-		"or had gone before":     {"get", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
+		"our service account may not patch":         {"patch", deniedByRole, http.StatusInternalServerError, "configdep's service account (not your user) is not authorized"},
+		"a policy denies the patch":                 {"patch", deniedByAdmission, http.StatusForbidden, "no rollouts on Fridays"},
+		"the workload was deleted before the patch": {"patch", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
+		"the workload was deleted before the read":  {"get", apierrors.NewNotFound(deployments, "web"), http.StatusNotFound, "deployment.web"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,14 +28,14 @@ import (
 	"github.com/configdep/configdep/pkg/workload/workloadtest"
 )
 
-// hashA and hashB are hashes of no content.
+// hashA and hashB are hashes that match no content.
 const (
 	hashA = "v1.aabbccdd.00000000000000000000000000000001"
 	hashB = "v1.aabbccdd.00000000000000000000000000000002"
 )
 
-// A Reload restarts the pods: the template gets a new annotation and the workload a
-// record, under our field manager, and the user an answer and an event.
+// A Reload restarts the pods: the template gets a new annotation and the workload a record, written with our field
+// manager. The user gets an answer and an event.
 func TestReloadRestartsAWorkload(t *testing.T) {
 	for name, o := range map[dependency.WorkloadKind]runtime.Object{
 		kind.Deployment:  testDeployment(startedWith(stale)),
@@ -72,7 +72,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 
 			sent := s.patches()
 			if len(sent) != 1 {
-				t.Fatalf("%d patches", len(sent))
+				t.Fatalf("%d patches, want 1", len(sent))
 			}
 			p := sent[0]
 			m := testMeta(name)
@@ -86,7 +86,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 			if p.PatchType != types.MergePatchType || p.Name != "web" || p.Namespace != "shop" || p.Resource.Resource != strings.ToLower(string(name))+"s" {
-				t.Errorf("patch of %s %s/%s as %s", p.Resource, p.Namespace, p.Name, p.PatchType)
+				t.Errorf("patch of %s %s/%s with type %s", p.Resource, p.Namespace, p.Name, p.PatchType)
 			}
 			if diff := cmp.Diff(metav1.PatchOptions{FieldManager: "configdep"}, p.PatchOptions); diff != "" {
 				t.Errorf("options of the patch (-want +got):\n%s", diff)
@@ -99,8 +99,7 @@ func TestReloadRestartsAWorkload(t *testing.T) {
 	}
 }
 
-// A dry run asks the API server as well, so that quota and policies have their say, but
-// leaves nothing behind.
+// A dry run also goes to the API server, so that quota and policies apply, but changes nothing.
 func TestDryRunLeavesNothing(t *testing.T) {
 	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment())
@@ -113,11 +112,11 @@ func TestDryRunLeavesNothing(t *testing.T) {
 	}
 	for _, p := range s.patches() {
 		if diff := cmp.Diff([]string{metav1.DryRunAll}, p.PatchOptions.DryRun); diff != "" {
-			t.Errorf("the patch is no dry run (-want +got):\n%s", diff)
+			t.Errorf("options of the patch (-want +got):\n%s", diff)
 		}
 	}
 	if n := len(s.patches()); n != 1 {
-		t.Errorf("%d patches", n)
+		t.Errorf("%d patches, want 1", n)
 	}
 	if told := s.told(); len(told) != 0 {
 		t.Errorf("events %q", told)
@@ -128,7 +127,7 @@ func TestReloadThatDoesNothing(t *testing.T) {
 	tests := map[string]struct {
 		live    *appsv1.Deployment
 		request v1alpha1.Reload
-		refused func(error) bool // nil: answered, but nothing is triggered
+		refused func(error) bool // nil: answered without a restart
 		says    string
 	}{
 		"in sync": {
@@ -143,16 +142,16 @@ func TestReloadThatDoesNothing(t *testing.T) {
 			testDeployment(func(o *appsv1.Deployment) { o.Spec.Paused = true }),
 			v1alpha1.Reload{}, apierrors.IsConflict, "resume it first",
 		},
-		"created again": {
+		"deleted and created again": {
 			testDeployment(func(o *appsv1.Deployment) { o.UID = "another" }),
 			v1alpha1.Reload{}, apierrors.IsConflict, "deleted and created again",
 		},
-		"other content than the client saw": {
+		"content other than what the client saw": {
 			testDeployment(),
 			v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{ConfigHash: new(stale)}}},
 			apierrors.IsConflict, "configHash",
 		},
-		"invalid": {testDeployment(), v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: "x"}}, apierrors.IsInvalid, "spec.mode"},
+		"an invalid mode": {testDeployment(), v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Mode: "x"}}, apierrors.IsInvalid, "spec.mode"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +178,7 @@ func TestReloadThatDoesNothing(t *testing.T) {
 	}
 }
 
-// A workload that asks for a strategy which is not switched on is not restarted by another one, on request neither.
+// A workload with a strategy that is not allowed is not restarted with another one, not even on request.
 func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
 	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment(func(o *appsv1.Deployment) {
@@ -197,7 +196,7 @@ func TestReloadByAStrategyThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-// While the index is being read again nothing can be said of the content.
+// Content cannot be judged while the index is being read again.
 func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment())
@@ -214,8 +213,7 @@ func TestReloadWhileTheIndexIsReadAgain(t *testing.T) {
 	}
 }
 
-// Restarts on request neither count as those by itself nor let the back-off of them start
-// over.
+// Restarts on request do not count as automatic restarts, and do not reset their back-off.
 func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	view := testView(kind.Deployment)
 	automatic := policy.NewAutomaticReload(nil, now.Add(-time.Minute), time.Second, "Secret/db")
@@ -241,8 +239,8 @@ func TestReloadKeepsTheRecordOfRestartsByItself(t *testing.T) {
 	}
 }
 
-// Owners who have asked for evictions do not get a change of the template, whatever
-// restarts the workload. Only of those that have opted in are pods evicted.
+// If the owner asked for evictions, the template does not change, however the workload is restarted. Pods are only
+// evicted if the workload has opted in.
 func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
 	for mode, evicts := range map[string]bool{"auto": true, "off": false} {
 		view := testView(kind.Deployment)
@@ -266,19 +264,19 @@ func TestReloadEvictsWhereTheStrategySaysSo(t *testing.T) {
 func TestUnknownNamesAndKinds(t *testing.T) {
 	s := newServer(testView(kind.Deployment))
 	if _, err := s.create("deployment.api", &v1alpha1.Reload{}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("unknown name: %v", err)
+		t.Errorf("error for an unknown name = %v", err)
 	}
 	s = newServer(testView(kind.CronJob))
 	if _, err := s.create("cronjob.web", &v1alpha1.Reload{}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("a kind without a rollout: %v", err)
+		t.Errorf("error for a kind without rollouts = %v", err)
 	}
 	if n := len(s.client.Actions()); n != 0 {
-		t.Errorf("%d requests to the API server", n)
+		t.Errorf("%d requests to the API server, want none", n)
 	}
 }
 
-// Policies of the cluster see the request with its defaults, and may refuse it before
-// anything is done; they get a copy.
+// Admission policies of the cluster see a copy of the request with its defaults, and may deny the request before
+// anything is changed.
 func TestAdmissionOfTheRequest(t *testing.T) {
 	view := testView(kind.Deployment)
 	s := newServer(view, testDeployment())
@@ -299,17 +297,17 @@ func TestAdmissionOfTheRequest(t *testing.T) {
 		Spec:       v1alpha1.ReloadSpec{Reason: "rotated", Mode: v1alpha1.ReloadAlways},
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
-		t.Errorf("admission saw (-want +got):\n%s", diff)
+		t.Errorf("request in admission (-want +got):\n%s", diff)
 	}
 	if request.Spec.Reason != "rotated" {
-		t.Errorf("admission has changed the request: %+v", request.Spec)
+		t.Errorf("admission changed the request: %+v", request.Spec)
 	}
 	if n := len(s.client.Actions()); n != 0 {
-		t.Errorf("%d requests to the API server", n)
+		t.Errorf("%d requests to the API server, want none", n)
 	}
 }
 
-// Why new pods may not come at once, although the restart was made.
+// The message says why new pods may not be created soon, although the restart was made.
 func TestCaveats(t *testing.T) {
 	statefulSet := func(spec appsv1.StatefulSetSpec) *appsv1.StatefulSet {
 		return &appsv1.StatefulSet{ObjectMeta: testMeta(kind.StatefulSet), Spec: spec}
@@ -331,11 +329,11 @@ func TestCaveats(t *testing.T) {
 			statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}}),
 			"The rollout of StatefulSet web has begun; but its update strategy is OnDelete: each pod is replaced when it is deleted.",
 		},
-		"a StatefulSet with a partition":                {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
-		"a StatefulSet with no replicas":                {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
-		"a StatefulSet without a strategy":              {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{}), "are being replaced."},
-		"a Deployment whose source is missing":          {kind.Deployment, testDeployment(readingDB), "; but Secret db is missing, so new pods cannot start."},
-		"a Deployment whose pods are evicted, the same": {kind.Deployment, testDeployment(readingDB, evicting("", "recreate")), "evicted, one by one; but Secret db is missing"},
+		"a StatefulSet with a partition":                                  {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{UpdateStrategy: partition(3)}), "its partition is 3"},
+		"a StatefulSet with no replicas":                                  {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{Replicas: new(int32(0)), UpdateStrategy: partition(3)}), "no replicas"},
+		"a StatefulSet without a strategy":                                {kind.StatefulSet, statefulSet(appsv1.StatefulSetSpec{}), "are being replaced."},
+		"a Deployment whose source is missing":                            {kind.Deployment, testDeployment(readingDB), "; but Secret db is missing, so new pods cannot start."},
+		"a Deployment whose pods are evicted and whose source is missing": {kind.Deployment, testDeployment(readingDB, evicting("", "recreate")), "evicted, one by one; but Secret db is missing"},
 		"a StatefulSet whose pods are evicted": {
 			kind.StatefulSet,
 			&appsv1.StatefulSet{
@@ -366,8 +364,7 @@ func TestCaveats(t *testing.T) {
 	}
 }
 
-// The hash that is written is that of what the workload reads at that moment by its live
-// template, not by the view, which may be older.
+// The recorded hash covers what the workload reads by its live template, which may be newer than the view.
 func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	view := testView(kind.Deployment)
 	live := testDeployment(readingDB)
@@ -380,20 +377,20 @@ func TestHashIsThatOfTheLiveTemplate(t *testing.T) {
 	}
 	want := digester.ConfigHash("shop", workloadtest.Read(live).References, graph.Sources("shop"))
 	if got.Status.ConfigHash != want || want == present {
-		t.Errorf("hash %s, want %s (and not %s)", got.Status.ConfigHash, want, present)
+		t.Errorf("hash = %s, want %s (and not %s)", got.Status.ConfigHash, want, present)
 	}
 }
 
-// What discovery and the generic API server ask of the storage.
+// What discovery and the generic API server need from the storage.
 func TestStorage(t *testing.T) {
 	r := &REST{}
 	if _, ok := r.New().(*v1alpha1.Reload); !ok {
 		t.Errorf("kind %T", r.New())
 	}
 	if got := r.GroupVersionKind(schema.GroupVersion{}).String(); got != "configdep.io/v1alpha1, Kind=Reload" {
-		t.Errorf("in discovery: %s", got)
+		t.Errorf("discovery = %s", got)
 	}
 	if !r.PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() {
-		t.Error("the UID of the request, a precondition, is wiped before it is checked")
+		t.Error("the UID of the request, a precondition, is cleared before it is checked")
 	}
 }

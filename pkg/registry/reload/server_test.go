@@ -37,10 +37,10 @@ func readingDB(o *appsv1.Deployment) {
 	}}}
 }
 
-// off are the defaults of a server that restarts nothing unasked.
+// off are the defaults of a server without automatic restarts.
 var off = policy.Defaults{Mode: policy.Off}
 
-// newGraph returns a graph with nothing in it.
+// newGraph returns an empty graph.
 func newGraph() *dependency.Graph {
 	graph := dependency.NewGraph()
 	graph.SetDigester(digester)
@@ -56,8 +56,7 @@ func withDB() *dependency.Graph {
 	return graph
 }
 
-// recorded makes the annotations of a Deployment tell with which content its pods were
-// started.
+// recorded sets the annotations of a Deployment that record the content with which its pods were started.
 func recorded(r policy.Record) func(*appsv1.Deployment) {
 	return func(o *appsv1.Deployment) {
 		sources, err := json.Marshal(r.Sources)
@@ -68,8 +67,8 @@ func recorded(r policy.Record) func(*appsv1.Deployment) {
 	}
 }
 
-// evicting makes a Deployment one whose pods are being evicted, in favour of those that are
-// started with a hash, and gives it a strategy that may be another by now.
+// evicting sets the annotations of a Deployment whose pods are being evicted in favor of pods with a hash, and its
+// strategy, which may have changed since.
 func evicting(hash, strategy string) func(*appsv1.Deployment) {
 	return func(o *appsv1.Deployment) {
 		o.Annotations = map[string]string{
@@ -86,7 +85,7 @@ type stubGraph policy.Evaluator
 
 var (
 	digester = dependency.NewDigester(make([]byte, dependency.KeySize))
-	present  = digester.ConfigHash("shop", nil, nil) // of a workload without sources
+	present  = digester.ConfigHash("shop", nil, nil) // the hash of a workload without sources
 	stale    = present[:len(present)-4] + "beef"
 	now      = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 )
@@ -119,7 +118,7 @@ func startedWith(hash string) func(*appsv1.Deployment) {
 	}
 }
 
-// server is the storage with a cluster of one workload behind it.
+// server is the storage, with a cluster of one workload.
 type server struct {
 	*REST
 	client *fake.Clientset
@@ -146,7 +145,7 @@ func (s stubViews) Lookup(namespace, name string) (*v1alpha1.ConfigDependency, e
 	return s.view, nil
 }
 
-// Read is that of an index that has synced, or with a nil graph of one that has not.
+// Read acts as an index that has synced or, with a nil graph, one that has not.
 func (s stubGraph) Read(f func(policy.Evaluator)) bool {
 	if s.Graph == nil {
 		return false
@@ -165,7 +164,7 @@ func (s *server) create(name string, request *v1alpha1.Reload, options metav1.Cr
 	return o.(*v1alpha1.Reload), nil
 }
 
-// patches returns what was sent.
+// patches returns the patches that were sent.
 func (s *server) patches() (out []clienttesting.PatchActionImpl) {
 	for _, a := range s.client.Actions() {
 		if p, ok := a.(clienttesting.PatchActionImpl); ok {

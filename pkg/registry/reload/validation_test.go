@@ -19,28 +19,28 @@ func TestRequestsAreValidated(t *testing.T) {
 		return v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	}
 	spec := func(s v1alpha1.ReloadSpec) v1alpha1.Reload { return v1alpha1.Reload{Spec: s} }
-	long := strings.Repeat("ö", 257) // characters count, not bytes
+	long := strings.Repeat("ö", 257) // the limit counts characters, not bytes
 	tests := map[string]struct {
 		request v1alpha1.Reload
 		refused func(error) bool // nil: valid
-		causes  []string         // the fields that a 422 names
+		causes  []string         // the fields of the 422
 	}{
-		"an empty request":                 {v1alpha1.Reload{}, nil, nil},
-		"the names in the URL, once more":  {meta("shop", "deployment.web"), nil, nil},
-		"another name":                     {meta("shop", "deployment.api"), apierrors.IsBadRequest, nil},
-		"the name of the workload":         {meta("", "web"), apierrors.IsBadRequest, nil},
-		"another namespace":                {meta("other", "deployment.web"), apierrors.IsBadRequest, nil},
-		"Always":                           {spec(v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadAlways}), nil, nil},
-		"IfStale":                          {spec(v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}), nil, nil},
-		"an unknown mode":                  {spec(v1alpha1.ReloadSpec{Mode: "always"}), apierrors.IsInvalid, []string{"spec.mode"}},
-		"a reason that is just short":      {spec(v1alpha1.ReloadSpec{Reason: strings.TrimSuffix(long, "ö")}), nil, nil},
-		"a reason of two lines":            {spec(v1alpha1.ReloadSpec{Reason: "x\nERROR: y"}), apierrors.IsInvalid, []string{"spec.reason"}},
-		"a reason that moves the cursor":   {spec(v1alpha1.ReloadSpec{Reason: "\x1b[2J"}), apierrors.IsInvalid, []string{"spec.reason"}},
-		"a reason that is turned around":   {spec(v1alpha1.ReloadSpec{Reason: "a\u202eb"}), apierrors.IsInvalid, []string{"spec.reason"}},
-		"a reason with a separator":        {spec(v1alpha1.ReloadSpec{Reason: "a\u2028b"}), apierrors.IsInvalid, []string{"spec.reason"}},
-		"a reason with a family":           {spec(v1alpha1.ReloadSpec{Reason: "👨\u200d👩\u200d👧 & naïve"}), nil, nil},
-		"a reason that is too long":        {spec(v1alpha1.ReloadSpec{Reason: long}), apierrors.IsInvalid, []string{"spec.reason"}},
-		"everything that is wrong at once": {spec(v1alpha1.ReloadSpec{Mode: "x", Reason: long}), apierrors.IsInvalid, []string{"spec.mode", "spec.reason"}},
+		"an empty request":                        {v1alpha1.Reload{}, nil, nil},
+		"the same names as in the URL":            {meta("shop", "deployment.web"), nil, nil},
+		"another name":                            {meta("shop", "deployment.api"), apierrors.IsBadRequest, nil},
+		"the name of the workload":                {meta("", "web"), apierrors.IsBadRequest, nil},
+		"another namespace":                       {meta("other", "deployment.web"), apierrors.IsBadRequest, nil},
+		"Always":                                  {spec(v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadAlways}), nil, nil},
+		"IfStale":                                 {spec(v1alpha1.ReloadSpec{Mode: v1alpha1.ReloadIfStale}), nil, nil},
+		"an unknown mode":                         {spec(v1alpha1.ReloadSpec{Mode: "always"}), apierrors.IsInvalid, []string{"spec.mode"}},
+		"a reason of the maximum length":          {spec(v1alpha1.ReloadSpec{Reason: strings.TrimSuffix(long, "ö")}), nil, nil},
+		"a reason of two lines":                   {spec(v1alpha1.ReloadSpec{Reason: "x\nERROR: y"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason that moves the cursor":          {spec(v1alpha1.ReloadSpec{Reason: "\x1b[2J"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason with a text direction override": {spec(v1alpha1.ReloadSpec{Reason: "a\u202eb"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason with a separator":               {spec(v1alpha1.ReloadSpec{Reason: "a\u2028b"}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"a reason with joined emoji":              {spec(v1alpha1.ReloadSpec{Reason: "👨\u200d👩\u200d👧 & naïve"}), nil, nil},
+		"a reason that is too long":               {spec(v1alpha1.ReloadSpec{Reason: long}), apierrors.IsInvalid, []string{"spec.reason"}},
+		"all errors at once":                      {spec(v1alpha1.ReloadSpec{Mode: "x", Reason: long}), apierrors.IsInvalid, []string{"spec.mode", "spec.reason"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestRequestsAreValidated(t *testing.T) {
 				t.Fatalf("error %v", err)
 			}
 			if strings.Contains(err.Error(), long) {
-				t.Error("the error repeats the reason")
+				t.Error("the error contains the reason")
 			}
 			var causes []string
 			if details := err.(apierrors.APIStatus).Status().Details; details != nil {
@@ -86,7 +86,7 @@ func TestKindsThatCanBeReloaded(t *testing.T) {
 	}
 }
 
-// A client cannot make the server say what it has not done.
+// A client cannot set the status of the answer.
 func TestDefaultsReplaceTheStatusOfTheRequest(t *testing.T) {
 	got := &v1alpha1.Reload{Status: v1alpha1.ReloadStatus{Triggered: true, Message: "done"}}
 	setDefaults(got, "shop", "deployment.web")

@@ -14,30 +14,30 @@ import (
 func TestFieldSelectors(t *testing.T) {
 	tests := map[string]struct {
 		label, value string
-		want         string // the value; unless says is set
+		want         string // the value, unless says is set
 		says         string // a part of the error
 	}{
-		"a name":                          {"metadata.name", "deployment.web", "deployment.web", ""},
-		"a namespace":                     {"metadata.namespace", "shop", "shop", ""},
-		"a state":                         {"status.state", "Unmanaged", "Unmanaged", ""},
-		"a kind":                          {"spec.workloadRef.kind", "Deployment", "Deployment", ""},
-		"a workload":                      {"spec.workloadRef.name", "web", "web", ""},
-		"values of others are as written": {"metadata.name", "secret/db", "secret/db", ""},
-		"a source":                        {"source", "Secret/db", "Secret/db", ""},
-		"a source in lower case":          {"source", "secret/db", "Secret/db", ""},
-		"a source in upper case":          {"source", "CONFIGMAP/Db", "ConfigMap/Db", ""},
-		"a class":                         {"source", "secretproviderclass/keys", "SecretProviderClass/keys", ""},
-		"a name with a slash":             {"source", "secret/a/b", "Secret/a/b", ""},
-		"no source":                       {"source", "", "", ""},
-		"a source without a kind":         {"source", "db", "", "not of the form ConfigMap/NAME"},
-		"a source without a name":         {"source", "secret/", "", "not of the form ConfigMap/NAME"},
-		"a source in the plural":          {"source", "secrets/db", "", "not of the form ConfigMap/NAME"},
-		"a source with a space":           {"source", " secret/db", "", "not of the form ConfigMap/NAME"},
-		"an unknown field tells those that there are": {
+		"a name":                               {"metadata.name", "deployment.web", "deployment.web", ""},
+		"a namespace":                          {"metadata.namespace", "shop", "shop", ""},
+		"a state":                              {"status.state", "Unmanaged", "Unmanaged", ""},
+		"a kind":                               {"spec.workloadRef.kind", "Deployment", "Deployment", ""},
+		"a workload":                           {"spec.workloadRef.name", "web", "web", ""},
+		"values of other fields are unchanged": {"metadata.name", "secret/db", "secret/db", ""},
+		"a source":                             {"source", "Secret/db", "Secret/db", ""},
+		"a source in lower case":               {"source", "secret/db", "Secret/db", ""},
+		"a source in upper case":               {"source", "CONFIGMAP/Db", "ConfigMap/Db", ""},
+		"a class":                              {"source", "secretproviderclass/keys", "SecretProviderClass/keys", ""},
+		"a name with a slash":                  {"source", "secret/a/b", "Secret/a/b", ""},
+		"no source":                            {"source", "", "", ""},
+		"a source without a kind":              {"source", "db", "", "not of the form ConfigMap/NAME"},
+		"a source without a name":              {"source", "secret/", "", "not of the form ConfigMap/NAME"},
+		"a source in the plural":               {"source", "secrets/db", "", "not of the form ConfigMap/NAME"},
+		"a source with a space":                {"source", " secret/db", "", "not of the form ConfigMap/NAME"},
+		"the error for an unknown field lists the supported fields": {
 			"spec.replicas", "1", "",
 			"use one of metadata.name, metadata.namespace, status.state, spec.workloadRef.kind, spec.workloadRef.name, source",
 		},
-		"fields are written exactly": {"Source", "Secret/db", "", `"Source" is not supported`},
+		"field names are case-sensitive": {"Source", "Secret/db", "", `"Source" is not supported`},
 	}
 	scheme := runtime.NewScheme()
 	if err := AddToScheme(scheme); err != nil {
@@ -45,7 +45,7 @@ func TestFieldSelectors(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			// As the generic API server asks.
+			// As the generic API server calls it.
 			label, value, err := scheme.ConvertFieldLabel(SchemeGroupVersion.WithKind("ConfigDependency"), tt.label, tt.value)
 			if tt.says != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.says) {
@@ -60,8 +60,8 @@ func TestFieldSelectors(t *testing.T) {
 	}
 }
 
-// FuzzFieldLabel: what is accepted is a field that can be selected, with a value of the
-// form in which objects are compared; and that form is accepted as it is.
+// FuzzFieldLabel: an accepted label is a selectable field, with a value in the form in which objects are compared;
+// that form is accepted unchanged.
 func FuzzFieldLabel(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"metadata.name", "x"}, {"status.state", ""}, {"source", "Secret/db"}, {"source", "configmap/a/b"},
@@ -73,23 +73,23 @@ func FuzzFieldLabel(f *testing.F) {
 		gotLabel, got, err := convertFieldLabel(label, value)
 		if err != nil {
 			if gotLabel != "" || got != "" {
-				t.Errorf("an error with %q=%q", gotLabel, got)
+				t.Errorf("an error with result %q=%q, want it empty", gotLabel, got)
 			}
 			return
 		}
 		if gotLabel != label || !slices.Contains(selectableFields, label) {
-			t.Errorf("%q became %q", label, gotLabel)
+			t.Errorf("label %q is converted to %q", label, gotLabel)
 		}
 		if label == FieldSource && got != "" {
 			kind, name, _ := strings.Cut(got, "/")
 			if !slices.Contains(SourceKinds, SourceKind(kind)) || name == "" || !strings.HasSuffix(value, "/"+name) {
-				t.Errorf("%q became %q", value, got)
+				t.Errorf("value %q is converted to %q", value, got)
 			}
 		} else if got != value {
-			t.Errorf("%q became %q", value, got)
+			t.Errorf("value %q is converted to %q", value, got)
 		}
 		if againLabel, again, err := convertFieldLabel(gotLabel, got); err != nil || againLabel != gotLabel || again != got {
-			t.Errorf("%q=%q became %q=%q the second time, error %v", gotLabel, got, againLabel, again, err)
+			t.Errorf("%q=%q is converted to %q=%q the second time, error %v", gotLabel, got, againLabel, again, err)
 		}
 	})
 }

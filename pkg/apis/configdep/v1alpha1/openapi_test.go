@@ -27,7 +27,7 @@ func definitions() map[string]common.OpenAPIDefinition {
 	return openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
 }
 
-// kubectl explain shows a description of everything.
+// kubectl explain shows a description of each type and field.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	defs := definitions()
 	seen := map[string]bool{}
@@ -41,23 +41,22 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		seen[model] = true
 		def, found := defs[model]
 		if !found {
-			t.Errorf("there is no definition of %s: run hack/generate.sh", model)
+			t.Errorf("no definition of %s: run hack/generate.sh", model)
 			return
 		}
 		if def.Schema.Description == "" {
-			t.Errorf("%s is not described", model)
+			t.Errorf("%s has no description", model)
 		}
 		for name, property := range def.Schema.Properties {
 			properties++
 			path := strings.TrimPrefix(model, ours) + "." + name
 			switch property.Description {
 			case "":
-				t.Errorf("%s is not described", path)
+				t.Errorf("%s has no description", path)
 			default:
-				// The words of the Go comment, which begins with the name of the field as in
-				// the API, not as in Go.
+				// The Go comment, which starts with the name of the field in the API, not in Go.
 				if name != "kind" && name != "apiVersion" && !strings.HasPrefix(property.Description, name+" ") {
-					t.Errorf("the description of %s does not begin with its name: %q", path, property.Description)
+					t.Errorf("the description of %s does not start with its name: %q", path, property.Description)
 				}
 			}
 			visitSchema(path, &property)
@@ -78,14 +77,14 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		visit(ours + kind)
 	}
 
-	// So that this test cannot pass for want of looking:
+	// The test must have found the types:
 	for model := range defs {
 		if strings.HasPrefix(model, ours) && !seen[model] {
-			t.Errorf("%s is used by no kind", model)
+			t.Errorf("no kind uses %s", model)
 		}
 	}
 	if len(seen) < 10 || properties < 50 {
-		t.Errorf("only %d types with %d properties were seen", len(seen), properties)
+		t.Errorf("only %d types with %d properties were found", len(seen), properties)
 	}
 }
 
@@ -99,7 +98,7 @@ func TestKindsAreMarkedInOpenAPI(t *testing.T) {
 	for _, kind := range kinds {
 		name, extensions := namer.GetDefinitionName(ours + kind)
 		if name != ours+kind {
-			t.Errorf("%s is named %s", ours+kind, name)
+			t.Errorf("the definition of %s is named %s", ours+kind, name)
 		}
 		want := []any{map[string]any{"group": "configdep.io", "version": "v1alpha1", "kind": kind}}
 		if diff := cmp.Diff(want, extensions["x-kubernetes-group-version-kind"]); diff != "" {
@@ -107,12 +106,12 @@ func TestKindsAreMarkedInOpenAPI(t *testing.T) {
 		}
 	}
 	if _, extensions := namer.GetDefinitionName(ours + "Source"); len(extensions) != 0 {
-		t.Errorf("Source is no kind, but has %v", extensions)
+		t.Errorf("Source is not a kind, but has %v", extensions)
 	}
 }
 
-// Lists with keys are merged by them, and sets have no duplicates: server-side apply and
-// strategic merge patches of clients rest on it.
+// Lists with keys are merged by their keys, and sets have no duplicates: server-side apply and strategic merge
+// patches of clients rely on the list types.
 func TestListsHaveTypes(t *testing.T) {
 	untyped := []string{"ConfigDependencyList.items"}
 	lists := 0
@@ -132,7 +131,7 @@ func TestListsHaveTypes(t *testing.T) {
 		}
 	}
 	if lists < 5 {
-		t.Errorf("only %d lists were seen", lists)
+		t.Errorf("only %d lists were found", lists)
 	}
 }
 
@@ -143,7 +142,7 @@ func TestSchemeKnowsTheKinds(t *testing.T) {
 	}
 	for _, kind := range kinds {
 		if !scheme.Recognizes(v1alpha1.SchemeGroupVersion.WithKind(kind)) {
-			t.Errorf("%s is not known", kind)
+			t.Errorf("the scheme does not know %s", kind)
 		}
 	}
 	if got, want := v1alpha1.Kind("Reload"), (schema.GroupKind{Group: "configdep.io", Kind: "Reload"}); got != want {

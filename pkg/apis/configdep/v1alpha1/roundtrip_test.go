@@ -21,8 +21,7 @@ import (
 	"github.com/configdep/configdep/test/seeds"
 )
 
-// What a client writes or reads as JSON is what was there before, for any value; and a
-// deep copy is one.
+// Any value stays the same when it is encoded as JSON and decoded again, and when it is copied.
 func TestRoundTrips(t *testing.T) { seeds.Each(t, 1, roundTrips) }
 
 func roundTrips(t *testing.T, seed uint64) {
@@ -35,7 +34,7 @@ func roundTrips(t *testing.T, seed uint64) {
 	filler := fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, pointersToTimes), rand.NewSource(int64(seed)), codecs)
 	roundtrip.RoundTripExternalTypesWithoutProtobuf(t, scheme, codecs, filler, nil)
 
-	// So that this test cannot pass with empty values: each field of ours was once set.
+	// The test must not pass with empty values: each of our fields must have been set once.
 	set := map[string]bool{}
 	for _, o := range []any{&v1alpha1.ConfigDependencyList{}, &v1alpha1.Reload{}, &v1alpha1.ConfigDependencyPods{}} {
 		for range 2000 {
@@ -49,11 +48,11 @@ func roundTrips(t *testing.T, seed uint64) {
 		}
 	}
 	if len(set) < 60 {
-		t.Errorf("only %d fields were seen", len(set))
+		t.Errorf("only %d fields were found", len(set))
 	}
 }
 
-// pointersToTimes fills what a filler otherwise leaves nil, because Time fills itself.
+// pointersToTimes sets fields that the filler otherwise leaves nil, because Time fills itself.
 func pointersToTimes(serializer.CodecFactory) []any {
 	return []any{func(t **metav1.Time, c randfill.Continue) {
 		*t = nil
@@ -64,7 +63,7 @@ func pointersToTimes(serializer.CodecFactory) []any {
 	}}
 }
 
-// fieldsSet notes for each field of our types whether it has been set.
+// fieldsSet records for each field of our types whether it was set.
 func fieldsSet(v reflect.Value, set map[string]bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -81,7 +80,7 @@ func fieldsSet(v reflect.Value, set map[string]bool) {
 		}
 		for i := range v.NumField() {
 			if v.Type().Field(i).Type == reflect.TypeFor[metav1.TypeMeta]() {
-				continue // the serializer's
+				continue // a field of the serializer
 			}
 			name := v.Type().Name() + "." + v.Type().Field(i).Name
 			set[name] = set[name] || !v.Field(i).IsZero()
