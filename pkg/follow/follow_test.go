@@ -17,14 +17,14 @@ import (
 	"github.com/configdep/configdep/pkg/follow"
 )
 
-// It is told whether the object exists, and then of each of its states.
+// Object reports whether the object exists, and then each of its states.
 func TestObject(t *testing.T) {
 	for name, tt := range map[string]struct {
 		exists bool
 		first  []string
 	}{
-		"one that exists": {true, []string{"present 0", "looked"}},
-		"one that comes":  {false, []string{"absent", "looked"}},
+		"the object exists":           {true, []string{"present 0", "looked"}},
+		"the object is created later": {false, []string{"absent", "looked"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestObject(t *testing.T) {
 				})
 				synctest.Wait()
 				if diff := cmp.Diff(tt.first, got); diff != "" {
-					t.Fatalf("at first (-want +got):\n%s", diff)
+					t.Fatalf("calls at the start (-want +got):\n%s", diff)
 				}
 				got = nil
 				if !tt.exists {

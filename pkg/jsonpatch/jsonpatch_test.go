@@ -22,6 +22,6 @@ func TestMarshal(t *testing.T) {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
 	if got, err := jsonpatch.Marshal(nil); got != nil || err != nil {
-		t.Errorf("a patch of nothing is %q, %v", got, err)
+		t.Errorf("patch without operations = %q, %v; want none", got, err)
 	}
 }

@@ -33,7 +33,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register" // the format json
+	_ "k8s.io/component-base/logs/json/register" // registers the format json
 	"k8s.io/klog/v2"
 )
 
@@ -42,7 +42,7 @@ const (
 	token   = "token-of-a-caller"
 )
 
-// configure configures logging by a function, and returns what is logged from then on.
+// configure configures logging with apply; logged returns what has been logged since.
 func configure(t *testing.T, apply func(*logsapi.LoggingConfiguration, featuregate.FeatureGate) error, change func(*logsapi.LoggingConfiguration)) (logged func() string) {
 	t.Helper()
 	gates := featuregate.NewFeatureGate()
@@ -79,7 +79,7 @@ func configure(t *testing.T, apply func(*logsapi.LoggingConfiguration, featurega
 	}
 }
 
-// cluster answers as an API server does: with a Secret, or to whom a token belongs.
+// cluster acts as an API server: it returns a Secret, and the user of a token.
 func cluster(t *testing.T, contentType string) *kubernetes.Clientset {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func cluster(t *testing.T, contentType string) *kubernetes.Clientset {
 	return client
 }
 
-// use makes the requests that bodies with something secret belong to.
+// use makes the requests whose bodies contain secrets.
 func use(t *testing.T, client *kubernetes.Clientset) {
 	t.Helper()
 	ctx := klog.NewContext(t.Context(), klog.LoggerWithValues(klog.LoggerWithName(klog.FromContext(t.Context()), "reader"), "resource", "secrets"))
@@ -121,7 +121,8 @@ func use(t *testing.T, client *kubernetes.Clientset) {
 			t.Fatal(err)
 		}
 	}
-	// As the generic API server finds out who calls. The request to the API server has not the context of the caller.
+	// The generic API server authenticates callers in this way. Its request to the API server does not have the
+	// context of the caller.
 	authenticator, _, err := authenticatorfactory.DelegatingAuthenticatorConfig{
 		TokenAccessReviewClient: client.AuthenticationV1(), CacheTTL: time.Second, WebhookRetryBackoff: &wait.Backoff{Steps: 1},
 	}.New()
@@ -131,14 +132,14 @@ func use(t *testing.T, client *kubernetes.Clientset) {
 	call := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
 	call.Header.Set("Authorization", "Bearer "+token)
 	if who, ok, err := authenticator.AuthenticateRequest(call); err != nil || !ok || who.User.GetName() != "jane" {
-		t.Fatalf("the caller is %+v, %v", who, err)
+		t.Fatalf("caller = %+v, %v; want jane", who, err)
 	}
 }
 
-// secrets returns which of what is secret is in a log, also in the dump of a body.
+// secrets returns which secrets a log contains, including those in the dump of a body.
 func secrets(log string) (found []string) {
 	var bodies strings.Builder
-	for line := range strings.Lines(strings.ReplaceAll(log, `\n`, "\n")) { // JSON has them in one line
+	for line := range strings.Lines(strings.ReplaceAll(log, `\n`, "\n")) { // JSON has them on one line
 		if _, dump, ok := strings.Cut(line, "  "); ok && len(dump) > 48 {
 			if b, err := hex.DecodeString(strings.ReplaceAll(dump[:48], " ", "")); err == nil {
 				bodies.Write(b)
@@ -155,7 +156,7 @@ func secrets(log string) (found []string) {
 	return found
 }
 
-// A user who looks for what is wrong asks for a high verbosity, and sends the log to others.
+// A user who investigates a problem sets a high verbosity, and shares the log with others.
 func TestBodiesAreNotLogged(t *testing.T) {
 	verbose := func(format string, change func(*logsapi.LoggingConfiguration)) func(*logsapi.LoggingConfiguration) {
 		return func(c *logsapi.LoggingConfiguration) {
@@ -166,15 +167,15 @@ func TestBodiesAreNotLogged(t *testing.T) {
 	ten := func(c *logsapi.LoggingConfiguration) { c.Verbosity = 10 }
 	for name, test := range map[string]struct {
 		configuration func(*logsapi.LoggingConfiguration)
-		later         string // another verbosity
+		later         string // a verbosity that is set later
 	}{
-		"text":                          {configuration: verbose("text", ten)},
-		"JSON":                          {configuration: verbose("json", ten)},
-		"text, verbose later":           {configuration: verbose("text", func(*logsapi.LoggingConfiguration) {}), later: "10"},
-		"JSON, verbose later":           {configuration: verbose("json", func(*logsapi.LoggingConfiguration) {}), later: "10"},
-		"text, verbose for all files":   {configuration: verbose("text", func(c *logsapi.LoggingConfiguration) { c.VModule = verboseFiles("*") })},
-		"text, as verbose as it can be": {configuration: verbose("text", func(c *logsapi.LoggingConfiguration) { c.Verbosity = 1<<31 - 1 })},
-		"JSON, as verbose as it can be": {configuration: verbose("json", func(c *logsapi.LoggingConfiguration) { c.Verbosity = 127 })},
+		"text":                        {configuration: verbose("text", ten)},
+		"JSON":                        {configuration: verbose("json", ten)},
+		"text, verbose later":         {configuration: verbose("text", func(*logsapi.LoggingConfiguration) {}), later: "10"},
+		"JSON, verbose later":         {configuration: verbose("json", func(*logsapi.LoggingConfiguration) {}), later: "10"},
+		"text, verbose for all files": {configuration: verbose("text", func(c *logsapi.LoggingConfiguration) { c.VModule = verboseFiles("*") })},
+		"text, maximum verbosity":     {configuration: verbose("text", func(c *logsapi.LoggingConfiguration) { c.Verbosity = 1<<31 - 1 })},
+		"JSON, maximum verbosity":     {configuration: verbose("json", func(c *logsapi.LoggingConfiguration) { c.Verbosity = 127 })},
 	} {
 		for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 			t.Run(name+", "+contentType, func(t *testing.T) {
@@ -192,15 +193,15 @@ func TestBodiesAreNotLogged(t *testing.T) {
 					return log
 				}
 				if found := secrets(log(logsapi.ValidateAndApply)); len(found) < 2 {
-					t.Fatalf("without a limit only %q are logged, so this test proves nothing", found)
+					t.Fatalf("without a limit, only %q are logged, so this test proves nothing", found)
 				}
 				limited := log(Apply)
 				if found := secrets(limited); len(found) > 0 {
-					t.Errorf("%q are in the log:\n%s", found, limited)
+					t.Errorf("the log contains %q:\n%s", found, limited)
 				}
 				for _, want := range []string{"api/v1/secrets", "tokenreviews", "reader"} {
 					if !strings.Contains(limited, want) {
-						t.Errorf("%q is not in the log: what is below bodies should be:\n%s", want, limited)
+						t.Errorf("the log lacks %q, which is logged below the level of bodies:\n%s", want, limited)
 					}
 				}
 			})
@@ -215,7 +216,7 @@ func verboseFiles(patterns ...string) (c logsapi.VModuleConfiguration) {
 	return c
 }
 
-// However a logger is derived, its limit is the same, and what is above the configured verbosity stays off.
+// All loggers have the same limit, however they are derived, and levels above the configured verbosity are off.
 func TestVerbosity(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		for verbosity, want := range map[logsapi.VerbosityLevel][]bool{
@@ -226,16 +227,16 @@ func TestVerbosity(t *testing.T) {
 				configure(t, Apply, func(c *logsapi.LoggingConfiguration) { c.Format, c.Verbosity = format, verbosity })
 				l := klog.Background()
 				for name, l := range map[string]klog.Logger{
-					"as it is": l, "with a name": l.WithName("n"), "with values": l.WithValues("k", "v"), "with a caller": l.WithCallDepth(1),
-					"of a context": klog.FromContext(t.Context()), "for what is left to do": klog.TODO(),
+					"original": l, "with a name": l.WithName("n"), "with values": l.WithValues("k", "v"), "with a caller": l.WithCallDepth(1),
+					"from a context": klog.FromContext(t.Context()), "TODO": klog.TODO(),
 				} {
 					for _, level := range []int{0, 4, 5, 6, 7, 8, 9, 10} {
 						if level < len(want) && l.V(level).Enabled() != want[level] && (want[level] || level > int(verbosity) || level > 7) {
-							t.Errorf("%s, -v=%d, %s: level %d is logged: %v", format, verbosity, name, level, !want[level])
+							t.Errorf("%s, -v=%d, logger %s: level %d enabled = %v", format, verbosity, name, level, !want[level])
 						}
 					}
 					if l.V(4).V(4).Enabled() {
-						t.Errorf("%s, -v=%d, %s: level 4 above level 4 is logged", format, verbosity, name)
+						t.Errorf("%s, -v=%d, logger %s: level 4 of level 4 enabled = true, want false", format, verbosity, name)
 					}
 				}
 			})
@@ -243,7 +244,7 @@ func TestVerbosity(t *testing.T) {
 	}
 }
 
-// Each line names the place in the code that it comes from, as without a limit.
+// Each line names the source location of the call, as it does without a limit.
 func TestLinesNameTheirCaller(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
@@ -259,29 +260,29 @@ func TestLinesNameTheirCaller(t *testing.T) {
 			klog.Infof("by a %s", "format")               //nolint:forbidigo // as libraries do
 			lines := strings.Split(strings.TrimSpace(logged()), "\n")
 			if len(lines) != 8 {
-				t.Fatalf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
+				t.Fatalf("%d lines are logged:\n%s", len(lines), strings.Join(lines, "\n"))
 			}
 			for _, line := range lines {
 				if !strings.Contains(line, "logging_test.go:") {
-					t.Errorf("this line does not name its caller: %s", line)
+					t.Errorf("the line does not name its caller: %s", line)
 				}
 				if format == "json" && !json.Valid([]byte(line)) {
-					t.Errorf("this line is not JSON: %s", line)
+					t.Errorf("the line is not JSON: %s", line)
 				}
 			}
 		})
 	}
 }
 
-// Verbosity for a file is that of the file in which something is logged.
+// The verbosity of a file applies to the calls in that file.
 func TestVerbosityOfFiles(t *testing.T) {
 	configure(t, Apply, func(c *logsapi.LoggingConfiguration) { c.VModule = verboseFiles("logging_test") })
 	if l := klog.Background(); !l.V(7).Enabled() || l.V(8).Enabled() {
-		t.Error("this file is not verbose, or too verbose")
+		t.Error("levels of this file: 7 enabled and 8 disabled expected")
 	}
 }
 
-// What would let bodies into the log is refused, and says by which flag.
+// A configuration that would log bodies is rejected, with an error that names the flag.
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		gate, debug string
@@ -290,11 +291,11 @@ func TestRefused(t *testing.T) {
 	}{
 		"loggers without context": {gate: "ContextualLogging=false", want: "--feature-gates=ContextualLogging=false"},
 		"debugging of HTTP":       {debug: "madvdontneed=1,http2debug=2", want: "GODEBUG=http2debug"},
-		"a buffer of text": {
+		"a buffer for text": {
 			gate: "LoggingAlphaOptions=true", want: "--log-text-info-buffer-size",
 			change: func(c *logsapi.LoggingConfiguration) { c.Options.Text.InfoBufferSize = buffer(t) },
 		},
-		"a buffer of JSON": {
+		"a buffer for JSON": {
 			gate: "LoggingAlphaOptions=true", want: "--log-json-info-buffer-size",
 			change: func(c *logsapi.LoggingConfiguration) { c.Format, c.Options.JSON.InfoBufferSize = "json", buffer(t) },
 		},
@@ -318,7 +319,7 @@ func TestRefused(t *testing.T) {
 				test.change(c)
 			}
 			if err := Apply(c, gates); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the error is %v, not about %s", err, test.want)
+				t.Errorf("error = %v, want it to contain %s", err, test.want)
 			}
 		})
 	}

@@ -36,15 +36,15 @@ func quiet(t *testing.T) context.Context {
 	return klog.NewContext(t.Context(), klog.Logger{})
 }
 
-// A replica that starts fills an empty Secret at once, but one that has just come into being only after the time that
-// others have to put back what was in it; and for as long it replaces nothing that is invalid.
+// A replica that starts may fill an empty Secret at once, but a Secret that has just been created only after the
+// time that others have to restore its content. Until then, invalid content is not replaced.
 func TestSecret_Load(t *testing.T) {
 	for what, tt := range map[string]struct {
 		missingFor time.Duration
-		fill       time.Duration // after which it may, from when it has seen the Secret
+		fill       time.Duration // how long after it has seen the Secret a replica may fill it
 	}{
-		"the Secret exists":       {0, 0},
-		"it comes after a minute": {time.Minute, sharedsecret.Patience},
+		"the Secret exists":                    {0, 0},
+		"the Secret is created after a minute": {time.Minute, sharedsecret.Patience},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSecret_Load(t *testing.T) {
 				err := s.Load(quiet(t), func(ctx context.Context, mayFill, mayRepair bool) error {
 					_, err := s.Get(ctx)
 					if missing := errors.Is(err, sharedsecret.ErrMissing); missing != s.Missing() {
-						t.Errorf("after %v: error %v, and missing is %v", time.Since(begun), err, s.Missing())
+						t.Errorf("after %v: error %v, Missing = %v", time.Since(begun), err, s.Missing())
 					}
 					if err != nil {
 						return err
@@ -79,21 +79,21 @@ func TestSecret_Load(t *testing.T) {
 				})
 				const late = 12 * time.Second // between two tries
 				if err != nil || seen < tt.missingFor || seen > tt.missingFor+late {
-					t.Errorf("error %v, the Secret is seen after %v", err, seen)
+					t.Errorf("error %v, Secret seen after %v", err, seen)
 				}
 				if fill -= seen; fill < tt.fill || fill > tt.fill+late {
-					t.Errorf("it is filled %v later, want %v", fill, tt.fill)
+					t.Errorf("mayFill after %v, want %v", fill, tt.fill)
 				}
 				if repair -= seen; repair < sharedsecret.Patience || repair > sharedsecret.Patience+late {
-					t.Errorf("it is repaired %v later", repair)
+					t.Errorf("mayRepair after %v, want it after sharedsecret.Patience", repair)
 				}
 			})
 		})
 	}
 }
 
-// What the Secret lacks is put back, again and again if that fails, but not while there is no Secret, and not as fast as
-// another program that keeps removing it.
+// Missing content of the Secret is restored, with retries on failure, but not while the Secret does not exist, and
+// no faster than the rate limit if another program keeps removing it.
 func TestSecret_Keep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(empty())
@@ -127,20 +127,20 @@ func TestSecret_Keep(t *testing.T) {
 			}
 			repairs = 0
 		}
-		expect("at first", 0)
+		expect("before Lacks", 0)
 		answers = []error{apierrors.NewConflict(corev1.Resource("secrets"), name, nil), errors.New("connection refused")}
 		s.Lacks()
 		<-time.After(time.Minute)
-		expect("after two failures", 3)
+		expect("after two failed repairs", 3)
 		answers = []error{sharedsecret.ErrMissing}
 		s.Lacks()
 		<-time.After(time.Hour)
-		expect("while there is no Secret", 1)
+		expect("while the Secret does not exist", 1)
 		for range 100 {
 			s.Lacks()
 			synctest.Wait()
 		}
-		expect("at once", 10)
+		expect("after 100 calls of Lacks at once", 10)
 		if err := s.Update(ctx, empty(), func(secret *corev1.Secret) { secret.Data = map[string][]byte{"k": []byte("v")} }); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestSecret_Keep(t *testing.T) {
 		}
 		synctest.Wait()
 		if diff := cmp.Diff([]string{`shared of ""`, `shared of "v"`, "true"}, told); diff != "" || !s.Missing() {
-			t.Errorf("missing is %v, and it was told of (-want +got):\n%s", s.Missing(), diff)
+			t.Errorf("Missing = %v, calls (-want +got):\n%s", s.Missing(), diff)
 		}
 		cancel()
 		running.Wait()

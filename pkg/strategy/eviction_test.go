@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// evicting returns the pods of some UIDs as those to be evicted.
+// evicting returns pods to evict with the UIDs.
 func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
 	t.Helper()
 	p := policy.Policy{Mode: policy.Auto, Strategy: policy.Recreate}
@@ -31,7 +31,7 @@ func evicting(t *testing.T, uids ...types.UID) policy.PodsToEvict {
 	}
 	pods, valid := policy.PodsToEvictOf(&dependency.Workload{Marks: policy.MarksOf(patch.Metadata.Annotations)})
 	if !valid {
-		t.Errorf("%v is not valid", patch.Metadata.Annotations)
+		t.Errorf("annotations %v are not valid", patch.Metadata.Annotations)
 	}
 	return pods
 }
@@ -41,7 +41,7 @@ func surveyOf(pods []corev1.Pod, evict policy.PodsToEvict) survey {
 	for i := range pods {
 		p := pods[i].DeepCopy()
 		s.add(p)
-		*p = corev1.Pod{} // it is valid during the call alone
+		*p = corev1.Pod{} // a pod is only valid during the call
 	}
 	return s
 }
@@ -64,18 +64,18 @@ func TestWhichPodGoesNext(t *testing.T) {
 		next  string
 		ready int32
 	}{
-		"no pods":                           {nil, []types.UID{"uid-a"}, "", 0},
-		"none to evict":                     {[]corev1.Pod{made("a"), made("b", notReady)}, nil, "", 1},
-		"new ones only":                     {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-c"}, "", 2},
-		"the first":                         {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-b", "uid-a"}, "a", 2},
-		"the old one":                       {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-b"}, "b", 2},
-		"one that is not ready":             {[]corev1.Pod{made("a"), made("b", notReady), made("c", notReady)}, []types.UID{"uid-a", "uid-b", "uid-c"}, "b", 1},
-		"one without conditions":            {[]corev1.Pod{made("a"), made("b", unknown)}, []types.UID{"uid-a", "uid-b"}, "b", 1},
-		"the first of those not ready":      {[]corev1.Pod{made("a", notReady), made("b", notReady), made("c")}, []types.UID{"uid-a", "uid-b", "uid-c"}, "a", 1},
-		"a new one that is not ready":       {[]corev1.Pod{made("a"), made("b", notReady)}, []types.UID{"uid-a"}, "a", 1},
-		"one that is ending has gone":       {[]corev1.Pod{made("a", ending), made("b")}, []types.UID{"uid-a", "uid-b"}, "b", 1},
-		"all are ending":                    {[]corev1.Pod{made("a", ending), made("b", ending, notReady)}, []types.UID{"uid-a", "uid-b"}, "", 0},
-		"the same name is not the same pod": {[]corev1.Pod{made("a", func(p *corev1.Pod) { p.UID = "another" })}, []types.UID{"uid-a"}, "", 1},
+		"no pods":                          {nil, []types.UID{"uid-a"}, "", 0},
+		"no pod to evict":                  {[]corev1.Pod{made("a"), made("b", notReady)}, nil, "", 1},
+		"only new pods":                    {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-c"}, "", 2},
+		"the first pod":                    {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-b", "uid-a"}, "a", 2},
+		"the old pod":                      {[]corev1.Pod{made("a"), made("b")}, []types.UID{"uid-b"}, "b", 2},
+		"a pod that is not ready":          {[]corev1.Pod{made("a"), made("b", notReady), made("c", notReady)}, []types.UID{"uid-a", "uid-b", "uid-c"}, "b", 1},
+		"a pod without conditions":         {[]corev1.Pod{made("a"), made("b", unknown)}, []types.UID{"uid-a", "uid-b"}, "b", 1},
+		"the first pod that is not ready":  {[]corev1.Pod{made("a", notReady), made("b", notReady), made("c")}, []types.UID{"uid-a", "uid-b", "uid-c"}, "a", 1},
+		"a new pod is not ready":           {[]corev1.Pod{made("a"), made("b", notReady)}, []types.UID{"uid-a"}, "a", 1},
+		"a terminating pod does not count": {[]corev1.Pod{made("a", ending), made("b")}, []types.UID{"uid-a", "uid-b"}, "b", 1},
+		"all pods are terminating":         {[]corev1.Pod{made("a", ending), made("b", ending, notReady)}, []types.UID{"uid-a", "uid-b"}, "", 0},
+		"another pod with the same name":   {[]corev1.Pod{made("a", func(p *corev1.Pod) { p.UID = "another" })}, []types.UID{"uid-a"}, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := surveyOf(tc.pods, evicting(t, tc.evict...))
@@ -84,17 +84,17 @@ func TestWhichPodGoesNext(t *testing.T) {
 				got = pods.next.Name
 			}
 			if got != tc.next || pods.ready != tc.ready {
-				t.Errorf("%q goes next, and %d are ready, want %q and %d", got, pods.ready, tc.next, tc.ready)
+				t.Errorf("next pod = %q with %d ready pods, want %q and %d", got, pods.ready, tc.next, tc.ready)
 			}
 		})
 	}
 }
 
-// How long a pod has been ending is measured by the clock of this process alone.
+// The time for which a pod has been terminating is measured by the clock of this process alone.
 func TestWhichPodsAreDead(t *testing.T) {
 	start := time.Now()
 	ending := func(name string, grace *int64) corev1.Pod {
-		at := metav1.NewTime(start.Add(-24 * time.Hour)) // by another clock
+		at := metav1.NewTime(start.Add(-24 * time.Hour)) // by the clock of the API server
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), DeletionTimestamp: &at, DeletionGracePeriodSeconds: grace}}
 	}
 	m := &Memory{}
@@ -108,15 +108,15 @@ func TestWhichPodsAreDead(t *testing.T) {
 		{2 * time.Minute, []corev1.Pod{ending("a", nil), ending("b", new(int64(30))), ending("c", nil)}, 0},
 		{2*time.Minute + 1, []corev1.Pod{ending("a", nil), ending("b", new(int64(30))), ending("c", nil), {}}, 1},
 		{2*time.Minute + 30*time.Second, []corev1.Pod{ending("b", new(int64(30)))}, 0},
-		{2*time.Minute + 31*time.Second, []corev1.Pod{ending("b", new(int64(30))), ending("a", nil)}, 1}, // a is another pod
+		{2*time.Minute + 31*time.Second, []corev1.Pod{ending("b", new(int64(30))), ending("a", nil)}, 1}, // a was forgotten, so its time starts again
 		{time.Hour, []corev1.Pod{ending("a", nil), ending("endless", new(int64(math.MaxInt64)))}, 1},
 		{100 * time.Hour, []corev1.Pod{ending("endless", new(int64(math.MaxInt64)))}, 0},
 	} {
 		if got := m.dead(surveyOf(step.pods, nil).ending, start.Add(step.after)); got != step.want {
-			t.Errorf("after %v %d are dead, want %d", step.after, got, step.want)
+			t.Errorf("after %v: %d dead pods, want %d", step.after, got, step.want)
 		}
 		if len(m.ending) > len(step.pods) {
-			t.Errorf("after %v %d pods are remembered of %d", step.after, len(m.ending), len(step.pods))
+			t.Errorf("after %v: %d of %d pods are remembered", step.after, len(m.ending), len(step.pods))
 		}
 	}
 }

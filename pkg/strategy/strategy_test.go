@@ -9,14 +9,14 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// TestOf_EachStrategyHasEffects so that none is known to the policy and does nothing.
+// TestOf_EachStrategyHasEffects, so that no strategy of package policy does nothing.
 func TestOf_EachStrategyHasEffects(t *testing.T) {
 	for _, s := range policy.Strategies() {
 		if Of(s) == nil {
-			t.Errorf("the strategy %s has no effects", s.Name())
+			t.Errorf("strategy %s has no effects", s.Name())
 		}
 	}
 	if got, want := len(effects), len(policy.Strategies()); got != want {
-		t.Errorf("%d strategies have effects, and the policy knows %d", got, want)
+		t.Errorf("%d strategies have effects, want the %d of package policy", got, want)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/configdep/configdep/pkg/ingest"
 )
 
-// Namespace is that of objects which are written without one.
+// Namespace is the namespace of objects that are written without one.
 const Namespace = "shop"
 
 // Object is an API object.
@@ -31,35 +31,36 @@ type Object interface {
 	runtime.Object
 }
 
-// Cluster holds what an API server stores, and a process that reads it, once Start was called. It is not safe for concurrent
-// use, but the index is.
+// Cluster contains the objects that an API server stores and, after Start, a process that reads them. It is not
+// safe for concurrent use; the index is.
 type Cluster struct {
-	// Version is that of the last write. A test may change it: what the index does not read is written too.
+	// Version is the version of the last write. A test may change it, because other resources are written too.
 	Version uint64
-	// Ahead is by how much the revision counter of a resource is ahead of the others.
+	// Ahead is how far the revision counter of a resource is ahead of the others.
 	Ahead map[string]uint64
-	// Manager is the field manager of what is written.
+	// Manager is the field manager of writes.
 	Manager string
-	// Wrote is called with each object that is written or deleted, before the process hears of it; nil: nothing is.
+	// Wrote, if it is not nil, is called with each object that is written or deleted, before the process reads the
+	// event.
 	Wrote func(o Object, deleted bool)
 
 	t       testing.TB
 	clock   clock.PassiveClock // of the API server
 	objects map[id]Object
-	process *process // nil: none reads
+	process *process // nil: no process reads
 }
 
-// id is what tells objects apart.
+// id identifies an object.
 type id struct{ resource, namespace, name string }
 
-// New returns an empty cluster at version 100, whose API server has a clock.
+// New returns an empty cluster at version 100, with the clock of its API server.
 func New(t testing.TB, c clock.PassiveClock) *Cluster {
 	t.Helper()
 	return &Cluster{Version: 100, Manager: "owner", t: t, clock: c, objects: map[id]Object{}}
 }
 
-// Set creates or changes an object. What an API server sets on it is set, unless the object has it: its namespace,
-// UID, creation time and version; and its managed fields, of content and of pod templates.
+// Set creates or updates an object. It sets what an API server sets, unless the object has it: the namespace, UID,
+// creation time and version, and the managed fields of content and of pod templates.
 func (c *Cluster) Set(o Object) {
 	key := c.identify(o)
 	c.Version++
@@ -75,13 +76,13 @@ func (c *Cluster) Set(o Object) {
 	c.tell(key.resource, o, (*ingest.Replay).Set)
 }
 
-// Delete deletes an object, which needs no more than its name.
+// Delete deletes an object, which needs only a name.
 func (c *Cluster) Delete(o Object) {
 	key := c.identify(o)
 	old := c.objects[key]
 	if old == nil {
 		c.t.Helper()
-		c.t.Errorf("there is no %s %s to delete", key.resource, key.name)
+		c.t.Errorf("%s %s to delete does not exist", key.resource, key.name)
 		return
 	}
 	c.Version++
@@ -101,7 +102,7 @@ func (c *Cluster) wrote(o Object, deleted bool) {
 // Stored returns an object as it is stored, or nil.
 func (c *Cluster) Stored(o Object) Object { return c.objects[c.identify(o)] }
 
-// Managed returns the entry that a write of some fields leaves now.
+// Managed returns the entry that a write of the fields leaves at the current time.
 func (c *Cluster) Managed(fields string) []metav1.ManagedFieldsEntry {
 	at := metav1.NewTime(c.clock.Now()).Rfc3339Copy()
 	return []metav1.ManagedFieldsEntry{{Manager: c.Manager, Time: &at, FieldsV1: metav1.NewFieldsV1(fields)}}
@@ -125,7 +126,7 @@ func (c *Cluster) identify(o Object) id {
 	return id{resource, o.GetNamespace(), o.GetName()}
 }
 
-// shown returns the version that the API shows of the last write, if it was one of a resource.
+// shown returns the version that the API shows if the last write was of the resource.
 func (c *Cluster) shown(resource string) uint64 { return c.Version + c.Ahead[resource] }
 
 func (c *Cluster) created(o Object) {
@@ -149,7 +150,7 @@ func (c *Cluster) changed(old, o Object) {
 	}
 	o.SetManagedFields(old.GetManagedFields())
 	before, after := contentOf(old), contentOf(o)
-	// As the API server does it: the removal of a key is noted for no field manager.
+	// As in an API server: the removal of a key changes the entry of no field manager.
 	maps.DeleteFunc(after, func(k, v string) bool { w, found := before[k]; return found && v == w })
 	switch {
 	case len(after) > 0:
@@ -173,7 +174,7 @@ func contentOf(o Object) map[string]string {
 	return out
 }
 
-// templateOf returns the pod template of a workload that has rollouts.
+// templateOf returns the pod template of a workload with rollouts.
 func templateOf(o Object) *corev1.PodTemplateSpec {
 	switch o := o.(type) {
 	case *appsv1.Deployment:

@@ -38,7 +38,7 @@ func Deployment(name string, pod corev1.PodSpec) *appsv1.Deployment {
 	}
 }
 
-// StatefulSet is as Deployment.
+// StatefulSet returns a StatefulSet that has opted in, and whose only pod is up to date.
 func StatefulSet(name string, pod corev1.PodSpec) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: optedIn(name),
@@ -47,7 +47,7 @@ func StatefulSet(name string, pod corev1.PodSpec) *appsv1.StatefulSet {
 	}
 }
 
-// DaemonSet is as Deployment.
+// DaemonSet returns a DaemonSet that has opted in, and whose only pod is up to date.
 func DaemonSet(name string, pod corev1.PodSpec) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: optedIn(name),

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Patch applies a merge patch of configdep to a Deployment. It must be bound to the UID and the version, and have nothing
-// besides but annotations, on the Deployment and its pod template.
+// Patch applies a merge patch of configdep to a Deployment. The patch must be bound to the UID and the version,
+// and otherwise contain only annotations, of the Deployment and its pod template.
 func Patch(t testing.TB, d *appsv1.Deployment, data []byte) {
 	t.Helper()
 	var p struct {
@@ -31,7 +31,7 @@ func Patch(t testing.TB, d *appsv1.Deployment, data []byte) {
 		t.Fatal(err)
 	}
 	if p.Metadata.UID != d.UID || p.Metadata.ResourceVersion != d.ResourceVersion {
-		t.Fatalf("the patch %s is not bound to the Deployment %s at version %s", data, d.UID, d.ResourceVersion)
+		t.Fatalf("patch %s is not bound to Deployment %s at version %s", data, d.UID, d.ResourceVersion)
 	}
 	merge(&d.Annotations, p.Metadata.Annotations)
 	merge(&d.Spec.Template.Annotations, p.Spec.Template.Metadata.Annotations)

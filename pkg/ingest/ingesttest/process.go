@@ -19,20 +19,20 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// process is what reads a cluster.
+// process reads a cluster.
 type process struct {
 	index   *ingest.Index
-	streams []string // of what it reads, workloads last
+	streams []string // the streams that it reads, workloads last
 	unread  []string // the types of Secrets that it does not read
 	replay  *ingest.Replay
 	held    bool
-	news    []func() // what it has yet to hear
+	news    []func() // events that it has not read yet
 }
 
 const namespaces = "namespaces"
 
-// Start begins to read the cluster with an index, in the place of what read it before. The index has read nothing yet. The
-// key of the digests has a last byte.
+// Start starts to read the cluster with an index, which replaces the previous one. The index has read nothing yet.
+// The digester has the key of DigesterOf.
 func (c *Cluster) Start(x *ingest.Index, scope ingest.Scope, key byte) {
 	if scope.WithoutSecrets || len(scope.UnreadTypes) > 0 {
 		x.Within(scope)
@@ -43,10 +43,10 @@ func (c *Cluster) Start(x *ingest.Index, scope ingest.Scope, key byte) {
 
 func (p *process) replayWith(key byte) {
 	p.replay = ingest.NewReplay(p.index, DigesterOf(key))
-	p.replay.Encoded = true // so that sources are decoded as in the server, and stay as they are
+	p.replay.Encoded = true // so that sources are decoded as in the server, and the stored objects stay unchanged
 }
 
-// DigesterOf returns the digester with a key.
+// DigesterOf returns the digester whose key ends with a byte.
 func DigesterOf(key byte) *dependency.Digester {
 	return dependency.NewDigester(append(make([]byte, dependency.KeySize-1), key))
 }
@@ -54,10 +54,10 @@ func DigesterOf(key byte) *dependency.Digester {
 // Index returns the index that reads the cluster.
 func (c *Cluster) Index() *ingest.Index { return c.process.index }
 
-// Replay returns what feeds the index, for what a cluster does not do by itself.
+// Replay returns the input of the index, for events that a cluster does not create by itself.
 func (c *Cluster) Replay() *ingest.Replay { return c.process.replay }
 
-// Read calls f with what is known. It is an error if the index has not read everything.
+// Read calls f with the evaluator. The test fails if the index has not read everything.
 func (c *Cluster) Read(f func(policy.Evaluator)) {
 	if !c.Index().Read(f) {
 		c.t.Helper()
@@ -65,13 +65,13 @@ func (c *Cluster) Read(f func(policy.Evaluator)) {
 	}
 }
 
-// List lets the process list all that there is. What it has yet to hear is forgotten.
+// List lists all objects. Events that were not read yet are dropped.
 func (c *Cluster) List() {
 	c.t.Helper()
 	c.ListWhile(func() {})
 }
 
-// ListWhile is List while something happens: before the last list, which is one of no object.
+// ListWhile is List with a call of f before the last list, which contains no objects.
 func (c *Cluster) ListWhile(f func()) {
 	c.t.Helper()
 	streams := c.process.streams
@@ -81,8 +81,8 @@ func (c *Cluster) ListWhile(f func()) {
 	c.list("cronjobs")
 }
 
-// Relist is what happens when all watches break, after they have told of everything so far: something changes unseen,
-// and then everything is listed again.
+// Relist simulates that all watches break: the process reads all events so far, then f makes changes that it does
+// not see, and then everything is listed again.
 func (c *Cluster) Relist(f func()) {
 	c.t.Helper()
 	c.Bookmark()
@@ -98,7 +98,7 @@ func (c *Cluster) Bookmark() {
 	}
 }
 
-// Unseen lets something happen that the process does not hear of. Another one may be started meanwhile.
+// Unseen calls f while the process reads no events. f may start another process.
 func (c *Cluster) Unseen(f func()) {
 	before := c.process
 	c.process = nil
@@ -106,8 +106,8 @@ func (c *Cluster) Unseen(f func()) {
 	f()
 }
 
-// Rekey lets the process read everything again with another key of the digests. Before that something happens, and
-// between the sources and the workloads something else.
+// Rekey reads everything again with another key of the digests. It calls before at the start, and between after
+// the sources and before the workloads.
 func (c *Cluster) Rekey(key byte, before, between func()) {
 	c.t.Helper()
 	p := c.process
@@ -120,7 +120,7 @@ func (c *Cluster) Rekey(key byte, before, between func()) {
 	c.list(p.streams[workloads:]...)
 }
 
-// SeparateCounters lets the process find that resources have several revision counters.
+// SeparateCounters tells the process that resources have several revision counters.
 func (c *Cluster) SeparateCounters() {
 	c.t.Helper()
 	if err := c.Index().Synced(); err != nil {
@@ -131,13 +131,13 @@ func (c *Cluster) SeparateCounters() {
 	c.check(c.process.replay.Probe(quiet, "cronjobs", c.Version-1))
 }
 
-// quiet is a context without a log.
+// quiet is a context with a logger that discards everything.
 var quiet = klog.NewContext(context.Background(), logr.Discard())
 
-// Hold keeps news from the process, until Release or List.
+// Hold keeps events from the process, until Release or List.
 func (c *Cluster) Hold() { c.process.held = true }
 
-// Release lets the process hear all news.
+// Release lets the process read all held events.
 func (c *Cluster) Release() {
 	p := c.process
 	p.held = false
@@ -147,7 +147,7 @@ func (c *Cluster) Release() {
 	p.news = nil
 }
 
-// Late lets the process hear of a change when come is called.
+// Late makes a change whose event the process reads when come is called.
 func (c *Cluster) Late(change func()) (come func()) {
 	p := c.process
 	held, before := p.held, p.news
@@ -162,10 +162,10 @@ func (c *Cluster) Late(change func()) (come func()) {
 	}
 }
 
-// Forget lets the process never hear of the news that are held.
+// Forget drops the held events.
 func (c *Cluster) Forget() { c.process.news = nil }
 
-// tell passes an event of an object to the process, if it reads such objects, or keeps it.
+// tell passes an event to the process if it reads such objects, or holds the event.
 func (c *Cluster) tell(resource string, o Object, event func(*ingest.Replay, runtime.Object) error) {
 	p := c.process
 	switch {
@@ -178,7 +178,7 @@ func (c *Cluster) tell(resource string, o Object, event func(*ingest.Replay, run
 	}
 }
 
-// streamsOf returns the names of all that is read, workloads last.
+// streamsOf returns the names of all streams, workloads last.
 func streamsOf(scope ingest.Scope) (all []string) {
 	all = append(all, namespaces, "configmaps")
 	if !scope.WithoutSecrets {
@@ -193,7 +193,7 @@ func streamsOf(scope ingest.Scope) (all []string) {
 	return all
 }
 
-// streamOf returns the name of the stream that brings an object of a resource.
+// streamOf returns the name of the stream that contains an object of a resource.
 func (p *process) streamOf(resource string, o Object) string {
 	if s, ok := o.(*corev1.Secret); ok && slices.Contains(p.unread, string(s.Type)) {
 		return "secrets/" + string(s.Type)
@@ -201,7 +201,7 @@ func (p *process) streamOf(resource string, o Object) string {
 	return resource
 }
 
-// list lists streams one after the other.
+// list lists the streams one after the other.
 func (c *Cluster) list(streams ...string) {
 	c.t.Helper()
 	p := c.process
@@ -217,7 +217,7 @@ func (c *Cluster) list(streams ...string) {
 	}
 }
 
-// sent returns an object as it is sent to a process, which may keep parts of it. Sources are encoded.
+// sent returns the object that a process receives, parts of which it may keep. Sources are encoded.
 func sent(o Object) Object {
 	switch o.(type) {
 	case *corev1.ConfigMap, *corev1.Secret:

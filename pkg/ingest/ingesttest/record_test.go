@@ -17,7 +17,7 @@ import (
 	"github.com/configdep/configdep/pkg/policy"
 )
 
-// typical is a cluster with a Deployment that reads a key of a Secret, all of a ConfigMap, and a Secret that is absent.
+// typical is a cluster with a Deployment that reads a key of a Secret, all of a ConfigMap, and a missing Secret.
 func typical(t testing.TB) (*Cluster, *testingclock.FakePassiveClock, *appsv1.Deployment) {
 	t.Helper()
 	clock := testingclock.NewFakePassiveClock(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
@@ -54,8 +54,8 @@ func current(c *Cluster) (e *policy.Evaluation) {
 	return e
 }
 
-// FuzzRecord: any client can write annotations. Whatever they say, the decision is made, and
-// after it has been carried out there is nothing left to do.
+// FuzzRecord: any client can write annotations. Whatever they contain, evaluating them succeeds, and after the
+// resulting action there is nothing left to do.
 func FuzzRecord(f *testing.F) {
 	c, clock, _ := typical(f)
 	present := evaluate(c, clock).Present()
